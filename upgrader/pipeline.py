@@ -130,6 +130,8 @@ class PipelineStep:
     """How long a person's approval is waited for before it begins; None: it needs none."""
     may_begin: Callable[[], None] | None = None
     """Raises UpgraderError where the step must not be begun any more."""
+    groups: frozenset[str] = frozenset()
+    """The groups of StatefulSets (`NAMESPACE/GROUP`) that guard may roll while it is at work."""
 
 
 @dataclass(frozen=True)

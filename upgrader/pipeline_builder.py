@@ -249,5 +249,6 @@ def _gates_behind_the_first_change(steps: list[PipelineStep]) -> Iterator[Pipeli
     for item in steps[:first]:
         moved += [gate for gate in item.gates if gate not in moved]
         yield PipelineStep(VerifyStep(item.step.name, change.step.name), (), (), changes=False)
-    yield replace(change, gates=(*change.gates, *(gate for gate in moved if gate not in change.gates)))
+    groups = change.groups.union(*(item.groups for item in steps[:first]))
+    yield replace(change, gates=(*change.gates, *(gate for gate in moved if gate not in change.gates)), groups=groups)
     yield from steps[first + 1 :]

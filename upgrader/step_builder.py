@@ -30,6 +30,7 @@ from upgrader.model.plan import (
     PlannedSurge,
 )
 from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.rollout_groups import groups_in
 from upgrader.model.rollout_time import rollout_seconds
 from upgrader.model.settings import MetricGateSettings, PlaybookSettings, Settings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
@@ -138,8 +139,9 @@ class StepBuilder:
             return self._kubelet_config(step)
         gates = self._release_gates(step.spec, step.after, plan.target) + extra
         undo_gates = self._undo_gates(step.spec, step.before, plan.current)
+        groups = groups_in(step.spec.namespace, step.before, step.after)
         if step.action == "unchanged":
-            return PipelineStep(VerifyStep(step.name), gates, undo_gates, changes=False)
+            return PipelineStep(VerifyStep(step.name), gates, undo_gates, changes=False, groups=groups)
         seconds = self.helm_seconds(step.before, step.after)
         chart = self._chart(step.spec, step.summary, step.after, seconds)
         return PipelineStep(
@@ -149,6 +151,7 @@ class StepBuilder:
             self._inspector(step.spec, seconds),
             watched=lambda check: wrap(chart.watched(check)),
             undo_watched=lambda check: wrap(chart.undo_watched(check)),
+            groups=groups,
         )
 
     def undo(
@@ -177,14 +180,25 @@ class StepBuilder:
         before = self.manifest(point)
         seconds, undo_gates = self.helm_seconds(before), self._undo_gates(spec, before, current)
         chart = self._chart(spec, step.summary, "", seconds)
-        return PipelineStep(chart, (), undo_gates, self._inspector(spec, seconds), undo_watched=chart.undo_watched)
+        return PipelineStep(
+            chart,
+            (),
+            undo_gates,
+            self._inspector(spec, seconds),
+            undo_watched=chart.undo_watched,
+            groups=groups_in(spec.namespace, before),
+        )
 
     def free(self, step: PlannedRelease, plan: Plan) -> PipelineStep:
         """Free a release, with the gates of the revision that it rolls back to."""
         spec, tools, timeout = step.spec, self.tools, self.helm_seconds(step.before, step.after)
         free = FreeReleaseStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout)
         return PipelineStep(
-            free, self._release_gates(spec, step.before, plan.current), (), self._inspector(spec, timeout)
+            free,
+            self._release_gates(spec, step.before, plan.current),
+            (),
+            self._inspector(spec, timeout),
+            groups=groups_in(spec.namespace, step.before),
         )
 
     def _undo_nodes(self, step: StepState, target: KubernetesVersion) -> PipelineStep:

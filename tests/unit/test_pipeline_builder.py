@@ -317,3 +317,30 @@ def test_what_was_read_beside_helm_answers_no_gate_behind_it() -> None:
     kube.delete(WORKLOADS["Deployment"], name, "kube-system")
     (rollout,) = (run.gate for run in item.gates if run.gate.name == f"deployment/{name}")
     assert "does not exist" in rollout.check().reason
+
+
+GROUP = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: %s, namespace: "%s", labels: {rollout-group: %s}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {rollout-group: no-group}}
+"""
+
+
+def test_steps_know_the_groups_that_guard_may_roll() -> None:
+    """Those of the manifests before and after, in the release's namespace unless they say another; of a release that
+    stays as it is, too, as its gate may wait for them. The control plane has none.
+    """
+    before, after = GROUP % ("db-a", "", "db"), GROUP % ("db-a", "shop", "store")
+    release = planned("shop", "upgrade")
+    spec = replace(release.spec, namespace="apps")
+    release = replace(release, spec=spec, before=before, after=after)
+    control_plane = plan("unchanged", "upgrade", "upgrade")
+    built = builder().forward(replace(control_plane, steps=(*control_plane.steps, release)))
+    assert [sorted(item.groups) for item in built.steps] == [[], [], [], ["apps/db", "shop/store"]]
+    unchanged = replace(release, action="unchanged", before=after)
+    first = builder().forward(replace(control_plane, steps=(unchanged, *control_plane.steps)))
+    assert [sorted(item.groups) for item in first.steps] == [[], [], ["shop/store"], []]

@@ -24,6 +24,7 @@ from upgrader.engine.execution.step_inputs import step_inputs
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
 from upgrader.engine.history.past_runs import prune
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
+from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Interrupted, RollbackFailed, StepFailed, UpgraderError
@@ -218,7 +219,9 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
         if job.earlier:
             display.catch_up(job.earlier)
         probe = probe_of(session, display, must_answer=job.enforce_availability and job.earlier is None)
-        others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *([held.lock] if held else [])]
+        groups = {item.step.name: item.groups for item in job.pipeline.steps}
+        locks: list[Reporter] = [held.lock, GroupNotes(held.lock, groups)] if held else []
+        others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *locks]
         mirror = session.mirror(job.folder / JOURNAL, job.folder.name, lambda text: display.emit(Note(text)))
         reporter = _CompositeReporter(journal, display, mirror, *others, *observers)
         if held and held.lock.taken_over:

@@ -15,10 +15,21 @@ from hypothesis import strategies as st
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
+from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.locks.heartbeat import kept_alive
-from upgrader.engine.locks.lease_object import LEASE_SECONDS, LEASES, NAME, NAMESPACE, Holder, Lease
+from upgrader.engine.locks.lease_object import GROUPS, LEASE_SECONDS, LEASES, NAME, NAMESPACE, Holder, Lease
 from upgrader.errors import ApiError, ApiUnavailable, Locked
-from upgrader.model.event import RunStarted, StepApplied
+from upgrader.model.event import (
+    Event,
+    RunEnded,
+    RunStarted,
+    StepApplied,
+    StepEnded,
+    StepInspected,
+    StepStarted,
+    UndoEnded,
+    UndoStarted,
+)
 from upgrader.model.run_kind import RunKind
 from upgrader.ports import Kind, KubeObject
 
@@ -334,3 +345,48 @@ def test_lock_of_a_dead_holder_is_taken_only_when_its_journal_was_read(same_fold
     assert ANNA.identity in caught.value.message and "--take-over" in caught.value.remedy
     assert holder(kube) == ANNA.identity
     assert acquired("its journal is nowhere", take_over=True).taken_over is not None
+
+
+def rolls(kube: FakeKube) -> str:
+    """The groups that guard may roll; "" for none."""
+    found: Any = kube.get(LEASES, NAME, NAMESPACE)
+    return str(found["metadata"]["annotations"].get(GROUPS, ""))
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends"),
+    [
+        (StepStarted("shop", "change", None), StepEnded("shop", "passed", 1)),
+        (StepStarted("shop", "change", None), StepEnded("shop", "failed", 1)),
+        (StepInspected("shop", True, "in place"), RunEnded("r1", "interrupted", 1)),
+        (UndoStarted("shop", "revision 1"), UndoEnded("shop", True, 1)),
+    ],
+)
+def test_groups_of_a_step_are_noted_as_long_as_it_is_at_work(begins: Event, ends: Event) -> None:
+    """At once, so that guard refuses nothing that the step needs; and steps of the control plane note none."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, clock, ANNA)
+    notes = GroupNotes(anna, {"shop": {"shop/db", "shop/cache"}, "kubernetes": ()})
+    notes.emit(StepStarted("kubernetes", "change", None))
+    assert rolls(kube) == ""
+    for event in (begins, StepApplied("shop", 1)):
+        notes.emit(event)
+        assert rolls(kube) == "shop/cache,shop/db"
+    assert anna.renew() and rolls(kube) == "shop/cache,shop/db"
+    notes.emit(ends)
+    assert rolls(kube) == ""
+    notes.emit(StepInspected("unknown", True, "of a run that was begun with another pipeline"))
+    assert rolls(kube) == ""
+
+
+def test_groups_that_cannot_be_noted_are_noted_by_the_next_renewal() -> None:
+    """An API that doesn't answer ends no step."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, clock, ANNA)
+    kube.unavailable = True
+    anna.let_roll(["shop/db"])
+    kube.unavailable = False
+    assert rolls(kube) == "" and anna.renew() and rolls(kube) == "shop/db"
+    found: Any = kube.get(LEASES, NAME, NAMESPACE)
+    read = Lease.read(found).holder
+    assert read is not None and read.groups == ("shop/db",)

@@ -9,7 +9,7 @@ no lock is taken over.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE, Holder, Lease, manifest
@@ -43,6 +43,7 @@ class ClusterLock:
         self._holder = holder
         self._lease = lease
         self._state = RunState()
+        self._groups: tuple[str, ...] = ()
         self._mutex = threading.Lock()
         self._confirmed = clock.monotonic()
 
@@ -64,6 +65,17 @@ class ClusterLock:
     def emit(self, event: Event) -> None:
         """Record what the run does; the next renewal publishes it in the Lease."""
         self._state = follow(self._state, event, self._clock.now())
+
+    def let_roll(self, groups: Collection[str]) -> None:
+        """Say in the Lease which groups of StatefulSets (`NAMESPACE/GROUP`) guard may roll from now on.
+
+        Returns once the API has it, as guard refuses meanwhile what a step may need; where the API can't be reached,
+        the next renewal says it.
+        """
+        wanted = tuple(sorted(groups))
+        if wanted != self._groups:
+            self._groups = wanted
+            self.renew()
 
     def renew(self) -> bool:
         """Show that we are alive. False once another process holds the lock; an unreachable API doesn't lose it."""
@@ -100,7 +112,7 @@ class ClusterLock:
         return ""
 
     def _renew(self) -> None:
-        holder = replace(self._holder, run=self._state.run, doing=self._state.doing)
+        holder = replace(self._holder, run=self._state.run, doing=self._state.doing, groups=self._groups)
         # The time before the request: others count from when it arrived.
         asked = self._clock.monotonic()
         self._lease = _hold(self._kube, self._clock, holder, self._lease, acquired=self._lease.acquired)
