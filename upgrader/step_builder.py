@@ -12,7 +12,7 @@ from upgrader.errors import UsageError
 from upgrader.etcd.builder import EtcdBuilder
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.gate_memory import GateMemory
-from upgrader.gates.release_gates import GateCatalog
+from upgrader.gates.release_gates import GateCatalog, with_own_policy
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
@@ -32,7 +32,7 @@ from upgrader.model.plan import (
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.rollout_groups import groups_in
 from upgrader.model.rollout_time import rollout_seconds
-from upgrader.model.settings import MetricGateSettings, PlaybookSettings, Settings, WorkloadGate
+from upgrader.model.settings import OF_GUARD, MetricGateSettings, PlaybookSettings, Settings, StepGate, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.nodes_builder import NodesBuilder
 from upgrader.pipeline import GateRun, PipelineStep, Step
@@ -99,13 +99,21 @@ class StepBuilder:
 
     def further_gates(self, step: PlannedStep) -> tuple[GateRun, ...]:
         """The gates of upgrader.yaml behind a planned step, in addition to its own."""
-        item = next((item for item in self.settings.pipeline if item.name == step.name), None)
-        gates = item.gates if item else ()
+        gates = self._of_file(step.name)
         workloads = (self.gates.of_workload(gate) for gate in gates if isinstance(gate, WorkloadGate))
         metrics = [gate for gate in gates if isinstance(gate, MetricGateSettings)]
         if _disturbs(step):
             metrics += self.settings.metric_gates
         return (*workloads, *map(self._metric, metrics))
+
+    def _of_file(self, step: str) -> tuple[StepGate, ...]:
+        item = next((item for item in self.settings.pipeline if item.name == step), None)
+        return item.gates if item else ()
+
+    def _way_back(self, step: str) -> tuple[GateRun, ...]:
+        """Those of them that a rollback waits for, too: others than Helm replace these pods, and Helm knows nothing."""
+        gates = (gate for gate in self._of_file(step) if isinstance(gate, WorkloadGate) and gate.kind in OF_GUARD)
+        return tuple(map(self.gates.of_workload, gates))
 
     def _metric(self, gate: MetricGateSettings) -> GateRun:
         assert self.tools.prometheus is not None, "a file with metric gates and without a Prometheus is refused"
@@ -137,7 +145,7 @@ class StepBuilder:
             return self._kubeadm_config(step)
         if isinstance(step, PlannedKubeletConfig):
             return self._kubelet_config(step)
-        gates = self._release_gates(step.spec, step.after, plan.target) + extra
+        gates = with_own_policy(self._release_gates(step.spec, step.after, plan.target), extra)
         undo_gates = self._undo_gates(step.spec, step.before, plan.current)
         groups = groups_in(step.spec.namespace, step.before, step.after)
         if step.action == "unchanged":
@@ -243,7 +251,8 @@ class StepBuilder:
             undo_playbook=planned.undo,
         )
         gates = self.gates.of_cluster() + extra
-        return PipelineStep(step, gates, self.gates.of_controllers(), PlaybookInspector(markers))
+        undo_gates = self.gates.of_controllers() + self._way_back(planned.name)
+        return PipelineStep(step, gates, undo_gates, PlaybookInspector(markers))
 
     def _kubeadm_config(self, planned: PlannedKubeadmConfig) -> PipelineStep:
         gate = self.gates.of_kubeadm(planned.after)
@@ -268,7 +277,9 @@ class StepBuilder:
         return self.gates.of_release(spec.name, manifest, namespace=spec.namespace, target=target)
 
     def _undo_gates(self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None) -> tuple[GateRun, ...]:
-        return self.gates.of_undo(spec.name, manifest, namespace=spec.namespace, target=target)
+        own = self.gates.of_undo(spec.name, manifest, namespace=spec.namespace, target=target)
+        # Of a release that wasn't installed before, there may be nothing to wait for.
+        return with_own_policy(own, self._way_back(spec.name)) if manifest else own
 
     def manifest(self, point: RestorePoint) -> str:
         """What the release was before; "" when it was not installed."""

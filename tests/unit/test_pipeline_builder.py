@@ -23,7 +23,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.observed import Observed, ObservedRelease
-from upgrader.model.plan import Action, Plan, PlannedKubeadmConfig, PlannedRelease
+from upgrader.model.plan import Action, Plan, PlannedKubeadmConfig, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
@@ -33,6 +33,8 @@ from upgrader.model.settings import (
     PlaybookSettings,
     ReleaseSettings,
     Settings,
+    WorkloadGate,
+    WorkloadGateKind,
 )
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
@@ -290,6 +292,31 @@ def test_metric_gates() -> None:
     }
     behind = [run.gate.name for item in pipeline.steps for run in item.undo_gates]
     assert behind and not any(name.startswith("metric/") for name in behind)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_rollback_waits_for_what_others_replace(installed: bool) -> None:
+    """Gates of StatefulSets, groups and protectors stand behind the way back, too; of what was installed before."""
+    kinds: tuple[WorkloadGateKind, ...] = ("deployment", "statefulset", "rolloutGroup", "protector")
+    given = tuple(WorkloadGate(kind, "shop", "db", GatePolicy()) for kind in kinds)
+    made = builder()
+    own, *others = made.settings.pipeline
+    tune = PlaybookSettings("tune", Path("/c/tune.yml"), Path("/c/undo.yml"), given)
+    settings = replace(made.settings, pipeline=(replace(own, gates=given), *others, tune))
+    release = planned(own.name, "upgrade")
+    release = release if installed else replace(release, before="")
+    playbook = PlannedPlaybook(Path("/c/tune.yml"), Path("/c/undo.yml"))
+    made = replace(made, settings=settings)
+    of_release, of_playbook = made.forward(Plan(OLD, NEW, (release, playbook))).steps
+    forward, back = (
+        ["deployment/db", "statefulset/db", "rollout-group/shop/db", "protector/shop/db"],
+        ["statefulset/db", "rollout-group/shop/db", "protector/shop/db"],
+    )
+    assert [run.gate.name for run in of_release.gates][-4:] == forward
+    assert [run.gate.name for run in of_playbook.gates][-4:] == forward
+    names = [run.gate.name for run in of_release.undo_gates]
+    assert names[-3:] == back if installed else not {*back} & {*names}
+    assert [run.gate.name for run in of_playbook.undo_gates] == ["nodes", "critical-pods", *back]
 
 
 def test_approvals() -> None:

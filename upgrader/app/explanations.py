@@ -24,7 +24,9 @@ from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
 from upgrader.gates.kubelet_config_gate import KubeletConfigGate
 from upgrader.gates.nodes_gate import NodesGate
+from upgrader.gates.protector_gate import ProtectorGate
 from upgrader.gates.rollout_gate import RolloutGate
+from upgrader.gates.rollout_group_gate import RolloutGroupGate
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY, WORST_SEVERITY, may_be_overruled
 from upgrader.model.exit_codes import EXIT_CODES
 
@@ -46,8 +48,11 @@ _GATES: Mapping[str, type] = {
     "kubeadm-config": KubeadmConfigGate,
     "kubelet-config": KubeletConfigGate,
     "nodes": NodesGate,
+    "protector/NAME": ProtectorGate,
+    "rollout-group/NAME": RolloutGroupGate,
+    "statefulset/NAME": RolloutGate,
 }
-_ROLLOUT = re.compile(r"(daemonset|deployment)/.+")
+_ROLLOUT = re.compile(r"(daemonset|deployment|statefulset|rollout-group|protector)/.+")
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)[^)]*\)")
 
 

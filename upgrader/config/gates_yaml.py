@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from math import isfinite, nan
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from upgrader.config.section import Duration, Section, Text
+from upgrader.model.settings import WorkloadGateKind
 
 __all__ = ["METRIC_TAG", "WORKLOAD_TAG", "AnyGate", "GateSection", "MetricGateSection"]
 
 WORKLOAD_TAG, METRIC_TAG = "(workload)", "(metric)"
 """Names that pydantic puts into error locations; in brackets, so that they can't be confused with keys."""
+
+GATE_KEYS: tuple[WorkloadGateKind, ...] = get_args(WorkloadGateKind)
 
 
 def _workload(text: object) -> str:
@@ -38,19 +41,38 @@ Limit = Annotated[float, BeforeValidator(_limit, json_schema_input_type=float)]
 
 
 class GateSection(Section):
-    """One further gate: a workload that must be healthy after the step."""
+    """One further gate: what must be healthy after the step. A rollback of the step waits for the last three, too."""
 
     daemonset: Workload | None = Field(default=None, description="A DaemonSet, as NAMESPACE/NAME.")
     deployment: Workload | None = Field(default=None, description="A Deployment, as NAMESPACE/NAME.")
+    statefulset: Workload | None = Field(default=None, description="A StatefulSet, as NAMESPACE/NAME.")
+    rollout_group: Workload | None = Field(
+        default=None,
+        description="The StatefulSets with the label `rollout-group: GROUP`, as NAMESPACE/GROUP "
+        "([guard](../guard.md#in-an-upgrade)).",
+    )
+    protector: Workload | None = Field(default=None, description="A PodProtector, as NAMESPACE/NAME.")
     consecutive: int | None = Field(default=None, ge=1, description="As in `gates`.")
     interval: Duration | None = Field(default=None, description="As in `gates`.")
-    deadline: Duration | None = Field(default=None, description="As in `gates`.")
+    deadline: Duration | None = Field(
+        default=None, description="As in `gates`. Empty: that of `gates`; of a `rolloutGroup`, at least 30m."
+    )
 
     @model_validator(mode="after")
     def _one_workload(self) -> GateSection:
-        if (self.daemonset is None) == (self.deployment is None):
-            raise ValueError("a gate names one workload: either 'daemonset' or 'deployment'")
+        if len(self._named) != 1:
+            raise ValueError(f"a gate names one workload, by one key of: {', '.join(GATE_KEYS)}")
         return self
+
+    @property
+    def _named(self) -> list[tuple[WorkloadGateKind, str]]:
+        values = (self.daemonset, self.deployment, self.statefulset, self.rollout_group, self.protector)
+        return [(kind, value) for kind, value in zip(GATE_KEYS, values, strict=True) if value is not None]
+
+    @property
+    def names(self) -> tuple[WorkloadGateKind, str]:
+        """The key, and what it names."""
+        return self._named[0]
 
 
 class MetricGateSection(Section):
@@ -90,7 +112,7 @@ class MetricGateSection(Section):
 def _kind_of_gate(data: Any) -> str:
     keys = [str(key) for key in data] if isinstance(data, dict) else []
     misspelt = any(get_close_matches(key, ["metric", "query"]) for key in keys)
-    return METRIC_TAG if misspelt and not {"daemonset", "deployment"} & set(keys) else WORKLOAD_TAG
+    return METRIC_TAG if misspelt and not set(GATE_KEYS) & set(keys) else WORKLOAD_TAG
 
 
 AnyGate = Annotated[

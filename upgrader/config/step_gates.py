@@ -14,6 +14,9 @@ __all__ = ["StepGates"]
 _METRIC_INTERVAL_SECONDS = 5.0
 """Servers are rarely scraped more often than that."""
 
+_GROUP_SECONDS = 1800.0
+"""A group is rolled pod by pod."""
+
 
 class StepGates:
     """Reads gates, each with the defaults of the file, and notes what is wrong with them."""
@@ -59,13 +62,15 @@ class StepGates:
         return MetricGateSettings(item.metric, item.query, policy, item.min, item.max, window)
 
     def _workload(self, item: GateSection) -> WorkloadGate:
-        namespace, name = (item.daemonset or item.deployment or "").split("/")
+        kind, named = item.names
+        namespace, name = named.split("/")
+        default = self._defaults.deadline_seconds
         policy = GatePolicy(
             item.consecutive or self._defaults.consecutive,
             item.interval or self._defaults.interval_seconds,
-            item.deadline or self._defaults.deadline_seconds,
+            item.deadline or (max(default, _GROUP_SECONDS) if kind == "rolloutGroup" else default),
         )
-        return WorkloadGate("daemonset" if item.daemonset else "deployment", namespace, name, policy)
+        return WorkloadGate(kind, namespace, name, policy)
 
     def _refuse(self, where: KeyPath, text: str, remedy: str = "") -> None:
         self.problems.append(self._document.error(where, text, remedy=remedy))

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS, STATEFUL_SETS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS, WORKLOADS
 from upgrader.gates.node_health import HEARTBEATS, LEASES_AT_ONCE, condition_problem
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.workload import Pod, selector_of
-from upgrader.ports import Kind, Kube, KubeObject
+from upgrader.ports import Kube, KubeObject
 
 __all__ = [
     "SYSTEM",
@@ -25,7 +25,6 @@ __all__ = [
 SYSTEM = "kube-system"
 _CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 _NODES_AT_ONCE = 500
-_KINDS: tuple[tuple[str, Kind], ...] = (*WORKLOADS.items(), ("StatefulSet", STATEFUL_SETS))
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def short_workloads(kube: Kube) -> tuple[CriticalWorkload, ...]:
     """The critical workloads that have a pod which isn't Ready, by their controllers' counts. Raises ApiError."""
     return tuple(
         CriticalWorkload(f"{kind} {item['metadata']['name']}", selector_of(item["spec"].get("selector") or {}))
-        for kind, api in _KINDS
+        for kind, api in WORKLOADS.items()
         for item in kube.list(api, SYSTEM)
         if _is_critical(item) and _is_short(kind, item["spec"], item.get("status") or {})
     )

@@ -15,6 +15,7 @@ __all__ = [
     "NAMESPACES",
     "NODES",
     "PODS",
+    "POD_PROTECTORS",
     "REPLICA_SETS",
     "SECRETS",
     "SERVICES",
@@ -33,6 +34,7 @@ LEASES = Kind("coordination.k8s.io/v1", "leases")
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 NODES = Kind("v1", "nodes", namespaced=False)
 PODS = Kind("v1", "pods")
+POD_PROTECTORS = Kind("podseidon.kubewharf.io/v1alpha1", "podprotectors")
 REPLICA_SETS = Kind("apps/v1", "replicasets")
 SECRETS = Kind("v1", "secrets")
 SERVICES = Kind("v1", "services")
@@ -42,4 +44,5 @@ STATEFUL_SETS = Kind("apps/v1", "statefulsets")
 WORKLOADS: dict[WorkloadKind, Kind] = {
     "DaemonSet": Kind("apps/v1", "daemonsets"),
     "Deployment": Kind("apps/v1", "deployments"),
+    "StatefulSet": STATEFUL_SETS,
 }

@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import yaml
 
-from upgrader.model.workload import WorkloadKind, WorkloadRef
+from upgrader.model.manifest import Manifest
+from upgrader.model.rollout_time import replacement_seconds
+from upgrader.model.workload import ROLLOUT_GROUP, WorkloadKind, WorkloadRef
 
-__all__ = ["pod_spec", "workloads_in"]
+__all__ = ["StatefulSetIn", "pod_spec", "stateful_sets_in", "workloads_in"]
 
 _HOOK = "helm.sh/hook"
 
 
 def workloads_in(manifest: str, namespace: str) -> tuple[WorkloadRef, ...]:
-    """Each Deployment and DaemonSet in the manifest's order; `namespace` applies to objects without one."""
+    """Each Deployment, DaemonSet and StatefulSet in their order; `namespace` applies to objects without one."""
+    return tuple(ref for ref, _ in _workloads(manifest, namespace))
+
+
+@dataclass(frozen=True)
+class StatefulSetIn:
+    """A StatefulSet of a manifest."""
+
+    ref: WorkloadRef
+    group: str
+    """The rollout group that it belongs to; "" for none."""
+    on_delete: bool
+    """Whether Helm doesn't wait for its pods: it has others replace them (the strategy OnDelete)."""
+    seconds: float
+    """How long it may take to replace its pods."""
+
+
+def stateful_sets_in(manifest: str, namespace: str) -> dict[WorkloadRef, StatefulSetIn]:
+    """The StatefulSets among these workloads."""
+    return {
+        ref: StatefulSetIn(
+            ref,
+            str((item["metadata"].get("labels") or {}).get(ROLLOUT_GROUP) or ""),
+            ((item.get("spec") or {}).get("updateStrategy") or {}).get("type") == "OnDelete",
+            replacement_seconds(item),
+        )
+        for ref, item in _workloads(manifest, namespace)
+        if ref.kind == "StatefulSet"
+    }
+
+
+def _workloads(manifest: str, namespace: str) -> Iterator[tuple[WorkloadRef, Manifest]]:
     kinds: dict[str, WorkloadKind] = {kind: kind for kind in get_args(WorkloadKind)}
-    return tuple(
-        WorkloadRef(kinds[item["kind"]], item["metadata"].get("namespace") or namespace, item["metadata"]["name"])
-        for item in _documents(manifest)
+    for item in _documents(manifest):
+        meta = item.get("metadata") or {}
         # Helm decides how long a hook lives; it is no part of the release.
-        if item.get("kind") in kinds and _HOOK not in (item["metadata"].get("annotations") or {})
-    )
+        if item.get("kind") in kinds and _HOOK not in (meta.get("annotations") or {}):
+            yield WorkloadRef(kinds[item["kind"]], meta.get("namespace") or namespace, meta["name"]), item
 
 
 def pod_spec(manifest: str, name: str) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,11 +14,13 @@ from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
 from upgrader.gates.kubelet_config_gate import KubeletConfigGate
-from upgrader.gates.manifest_workloads import pod_spec, workloads_in
+from upgrader.gates.manifest_workloads import StatefulSetIn, pod_spec, stateful_sets_in, workloads_in
 from upgrader.gates.metric_gate import MetricGate
 from upgrader.gates.node_health import NodeHealth
 from upgrader.gates.nodes_gate import NodesGate
+from upgrader.gates.protector_gate import ProtectorGate
 from upgrader.gates.rollout_gate import RolloutGate
+from upgrader.gates.rollout_group_gate import RolloutGroupGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.emulation import compatible_with, emulated_by
 from upgrader.model.health_before import NONE, HealthBefore, Share
@@ -28,9 +30,13 @@ from upgrader.model.workload import WorkloadKind, WorkloadRef
 from upgrader.pipeline import Gate, GateRun
 from upgrader.ports import Clock, Kube, Prometheus
 
-__all__ = ["GateCatalog"]
+__all__ = ["GateCatalog", "with_own_policy"]
 
-_KINDS: dict[str, WorkloadKind] = {"daemonset": "DaemonSet", "deployment": "Deployment"}
+_KINDS: dict[str, WorkloadKind] = {
+    "daemonset": "DaemonSet",
+    "deployment": "Deployment",
+    "statefulset": "StatefulSet",
+}
 
 
 @dataclass(frozen=True)
@@ -78,10 +84,13 @@ class GateCatalog:
         """The gates of a release as its rendered manifest says: one a workload, then those that it is known for.
 
         `namespace` is the release's. `target` is the version that kube-apiserver must serve; None: any. A release that
-        is not installed has the manifest "", and no gates of its own.
+        is not installed has the manifest "", and no gates of its own. The StatefulSets of a rollout group share one.
         """
         gates: list[Gate] = []
+        sets = stateful_sets_in(manifest, namespace)
         for ref in workloads_in(manifest, namespace):
+            if ref in sets:
+                continue
             # Ours must run somewhere; a chart of the user's may be for nodes that this cluster doesn't have.
             gates.append(RolloutGate(self.kube, ref, allow_none=release not in BUILT_IN_CHARTS, absent=self._absent))
             if ref.name == release == "kube-apiserver":
@@ -93,7 +102,24 @@ class GateCatalog:
                 )
             elif ref.name == release == "pod-checkpointer":
                 gates.append(CheckpointGate(self.kube, self.cluster, ref))
-        return tuple(map(self.run, gates))
+        return (*map(self.run, gates), *self._of_stateful_sets(sets.values()))
+
+    def _of_stateful_sets(self, sets: Collection[StatefulSetIn]) -> Iterator[GateRun]:
+        """One for each, or for its group. Where Helm waits for no pod, the gate does, for as long as that may take."""
+        groups: dict[tuple[str, str], float] = {}
+        for item in sets:
+            if item.group:
+                group = item.ref.namespace, item.group
+                groups[group] = groups.get(group, 0.0) + item.seconds
+            else:
+                gate = RolloutGate(self.kube, item.ref, absent=self._absent)
+                yield self._longer(gate, item.seconds if item.on_delete else 0.0)
+        for (namespace, name), seconds in groups.items():
+            yield self._longer(RolloutGroupGate(self.kube, namespace, name), seconds)
+
+    def _longer(self, gate: Gate, seconds: float) -> GateRun:
+        paced = self.paced
+        return GateRun(gate, replace(paced, deadline_seconds=paced.deadline_seconds + seconds))
 
     def of_cluster(self) -> tuple[GateRun, ...]:
         """Nodes and critical pods."""
@@ -121,8 +147,14 @@ class GateCatalog:
 
     def of_workload(self, gate: WorkloadGate) -> GateRun:
         """A gate that `upgrader.yaml` adds to a step, with a policy of its own."""
+        own = replace(self, policy=gate.policy)
+        if gate.kind == "rolloutGroup":
+            return own.run(RolloutGroupGate(self.kube, gate.namespace, gate.name))
+        if gate.kind == "protector":
+            make = partial(ProtectorGate, self.kube, self.clock, gate.namespace, gate.name)
+            return replace(own.run(make()), again=make)
         ref = WorkloadRef(_KINDS[gate.kind], gate.namespace, gate.name)
-        return replace(self, policy=gate.policy).run(RolloutGate(self.kube, ref, absent=self._absent))
+        return own.run(RolloutGate(self.kube, ref, absent=self._absent))
 
     def run(self, gate: Gate) -> GateRun:
         """A gate, asked as the policy says."""
@@ -133,3 +165,15 @@ class GateCatalog:
         """The policy, with the pace of a cluster of this size."""
         workers = self.health_before.workers if self.health_before else self.cluster.workers
         return self.policy.at_scale(len(self.cluster.controllers) + len(workers))
+
+
+def with_own_policy(own: tuple[GateRun, ...], given: tuple[GateRun, ...]) -> tuple[GateRun, ...]:
+    """A release's own gates and those of upgrader.yaml, without its own of a rollout group that the file has, too: the
+    file says how long that one may take.
+    """
+    groups = [run.gate for run in given if isinstance(run.gate, RolloutGroupGate)]
+
+    def again(gate: Gate) -> bool:
+        return isinstance(gate, RolloutGroupGate) and any(str(gate) == str(group) for group in groups)
+
+    return (*(run for run in own if not again(run.gate)), *given)

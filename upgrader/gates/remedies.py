@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from upgrader.model.workload import Container, Pod, WorkloadRef
 
-__all__ = ["describe_node", "describe_workload", "inspect_pod"]
+__all__ = ["delete_pods", "describe_node", "describe_workload", "inspect_pod"]
 
 
 def describe_workload(ref: WorkloadRef) -> str:
     """How to see a workload's conditions and events."""
     return f"Check its conditions and events: kubectl -n {ref.namespace} describe {ref.kind.lower()} {ref.name}"
+
+
+def delete_pods(ref: WorkloadRef, names: Sequence[str]) -> str:
+    """How to have pods replaced that no controller replaces by itself."""
+    return (
+        f"Find out why nobody replaces them: kubectl -n {ref.namespace} describe {ref.kind.lower()} {ref.name}. "
+        f"To do it by hand: kubectl -n {ref.namespace} delete pod {names[0]}{' …' if names[1:] else ''}"
+    )
 
 
 def inspect_pod(pod: Pod, container: Container | None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from upgrader.gates.remedies import describe_workload
+from upgrader.gates.stateful_rollout import judge_stateful_set, not_observed
 from upgrader.gates.workload_reading import Reading
 from upgrader.model.outcome import Verdict, holds, pending
 from upgrader.model.workload import Container, Pod
@@ -26,6 +27,8 @@ def judge_rollout(reading: Reading, heard: Mapping[str, datetime], *, allow_none
     heard of, by its own clock.
     """
     ref, desired = reading.workload.ref, reading.workload.desired
+    if reading.workload.ordered is not None:
+        return judge_stateful_set(reading, lambda pod: _just_restarted(pod, heard.get(pod.node)))
     missing = _missing(reading, heard, allow_none)
     if missing:
         return pending(f"{ref}: {missing}", remedy=describe_workload(ref))
@@ -76,10 +79,7 @@ def _missing(reading: Reading, heard: Mapping[str, datetime], allow_none: bool) 
     """What keeps a rollout from being complete; "" when nothing does."""
     workload, desired = reading.workload, reading.workload.desired
     if not workload.observed:
-        return (
-            "its controller has not observed the new spec yet "
-            f"(generation {workload.generation}, observed {workload.observed_generation})"
-        )
+        return not_observed(workload)
     if workload.trouble:
         return f"its pods can't be created: {workload.trouble}"
     if desired == 0:

@@ -1,4 +1,4 @@
-"""The gate of one Deployment or DaemonSet: its rollout is complete."""
+"""The gate of one Deployment, DaemonSet or StatefulSet: its rollout is complete."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["RolloutGate"]
 
 @dataclass(frozen=True)
 class RolloutGate:
-    """Every pod of the DaemonSet or the Deployment is of its newest generation, Ready and available.
+    """Every pod of the DaemonSet, Deployment or StatefulSet is of its newest generation, Ready and available.
 
-    `allow_none`: a DaemonSet that matches no node holds too.
+    Of a StatefulSet none is missing, and pods below its partition may be of any generation; with OnDelete, somebody has
+    to have deleted those of older ones. `allow_none`: a DaemonSet that matches no node holds too.
     """
 
     kube: Kube

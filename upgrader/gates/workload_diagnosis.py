@@ -22,13 +22,14 @@ from upgrader.gates.pod_evidence import (
 from upgrader.gates.pod_faults import Fault, Severity, worst_fault
 from upgrader.gates.remedies import inspect_pod
 from upgrader.gates.rollout import judge_rollout, restarted_pods, short_nodes, without_nodes
+from upgrader.gates.stateful_rollout import new_and_ready, stale_pods
 from upgrader.gates.workload_reading import Reading, read_workload
 from upgrader.model.outcome import Verdict, VerdictKind, broken, pending
 from upgrader.model.workload import Pod, WorkloadRef, parse_time
 from upgrader.ports import Kube
 from upgrader.redaction.printable import mask_secrets
 
-__all__ = ["diagnose_workload", "explain_pod"]
+__all__ = ["diagnose_reading", "diagnose_workload", "explain_pod"]
 
 _SHOWN_LOG_LINES = 10
 
@@ -52,17 +53,28 @@ def diagnose_workload(
         if reading is None:
             see = f"kubectl -n {ref.namespace} get {ref.kind.lower()}s"
             return pending(f"{ref} does not exist", remedy=f"Check what is there: {see}")
-        verdict = _judge(kube, reading, allow_none)
-        if verdict.kind is VerdictKind.HOLDS or not reading.workload.observed:
-            return verdict
-        if nodes := absent(short_nodes(reading)):
-            reading = without_nodes(reading, nodes)
-            verdict = _judge(kube, reading, allow_none)
-            if verdict.kind is VerdictKind.HOLDS:
-                return verdict
-        return _cause(kube, reading, verdict)
+        return diagnose_reading(kube, reading, allow_none=allow_none, absent=absent)
     except ApiError as error:
         return unanswered(str(ref), error)
+
+
+def diagnose_reading(
+    kube: Kube,
+    reading: Reading,
+    *,
+    allow_none: bool = False,
+    absent: Callable[[Collection[str]], Collection[str]] = lambda _: (),
+) -> Verdict:
+    """The same of a workload that has been read. Raises ApiUnavailable or ApiError."""
+    verdict = _judge(kube, reading, allow_none)
+    if verdict.kind is VerdictKind.HOLDS or not reading.workload.observed:
+        return verdict
+    if nodes := absent(short_nodes(reading)):
+        reading = without_nodes(reading, nodes)
+        verdict = _judge(kube, reading, allow_none)
+        if verdict.kind is VerdictKind.HOLDS:
+            return verdict
+    return _cause(kube, reading, verdict)
 
 
 def _judge(kube: Kube, reading: Reading, allow_none: bool) -> Verdict:
@@ -90,14 +102,16 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
     ref = reading.workload.ref
     fault = worst_fault(reading.newest)
     if fault is not None:
-        return _explain(kube, str(ref), fault)
+        return _explain(kube, new_and_ready(reading) if reading.workload.ordered else str(ref), fault)
     if reading.workload.desired > 0 and len(reading.newest) < reading.workload.desired:
         # The controller can't create the pods, or the nodes refuse them.
         refused = [f"pod {pod.name} was refused by {pod.node}: {pod.message}" for pod in reading.failed[-1:]]
         events = warnings_of(kube, ref.namespace, reading.owner) if reading.owner else ()
         details = [*refused, *lines_of(events)]
         if details:
-            return pending(f"{verdict.reason}: {details[-1]}", *details, remedy=verdict.remedy)
+            # Pods that nobody has deleted yet have no fault: what was told of their set may be of long ago.
+            why = f": {details[-1]}" if not stale_pods(reading) else ""
+            return pending(f"{verdict.reason}{why}", *details, remedy=verdict.remedy)
     return verdict
 
 

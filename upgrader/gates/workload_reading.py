@@ -10,7 +10,7 @@ from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, PODS, REPLICA_
 from upgrader.model.workload import Pod, Workload, WorkloadRef
 from upgrader.ports import Kind, Kube, KubeObject
 
-__all__ = ["Reading", "find_workload", "read_workload", "related_pods"]
+__all__ = ["Reading", "find_workload", "read_found", "read_workload", "related_pods"]
 
 _SYSTEM = "kube-system"
 _REVISION = "deployment.kubernetes.io/revision"
@@ -28,9 +28,11 @@ class Reading:
 
     workload: Workload
     owner: str
-    """The uid of the newest pods' owner: the newest ReplicaSet, or the DaemonSet itself; "" for none yet."""
+    """The uid of the newest pods' owner: the newest ReplicaSet, or the workload itself; "" for none yet."""
     newest: tuple[Pod, ...]
-    """Pods of the newest revision that are neither finished nor terminating."""
+    """Pods of the newest revision that are neither finished nor terminating; of a StatefulSet also those that may keep
+    another one.
+    """
     others: tuple[Pod, ...]
     """Its other unfinished pods: of old revisions, or terminating."""
     failed: tuple[Pod, ...] = ()
@@ -51,14 +53,19 @@ def find_workload(kube: Kube, ref: WorkloadRef) -> KubeObject | None:
 def read_workload(kube: Kube, ref: WorkloadRef) -> Reading | None:
     """Read a workload; None when it doesn't exist. Raises ApiUnavailable or ApiError."""
     found = find_workload(kube, ref)
-    if found is None:
-        return None
-    workload = Workload.parse(ref.kind, found)
-    if ref.kind == "Deployment":
+    return read_found(kube, Workload.parse(ref.kind, found), found) if found is not None else None
+
+
+def read_found(kube: Kube, workload: Workload, found: KubeObject) -> Reading:
+    """Read the pods of a workload, of which `found` is the object. Raises ApiUnavailable or ApiError."""
+    template = ""
+    if workload.ordered is not None:
+        revision, owner, owners = workload.ordered.revision or "(none)", workload.uid, {workload.uid}
+    elif workload.ref.kind == "Deployment":
         sets = _owned(_related(kube, REPLICA_SETS, workload), workload.uid)
         newest_set = max(sets, key=_revision_of_set, default=None)
         owner = newest_set["metadata"]["uid"] if newest_set else ""
-        owners, revision, template = {item["metadata"]["uid"] for item in sets}, "", ""
+        owners, revision = {item["metadata"]["uid"] for item in sets}, ""
     else:
         revisions = _owned(_related(kube, CONTROLLER_REVISIONS, workload), workload.uid)
         newest_revision = max(revisions, key=lambda item: int(item.get("revision", 0)), default=None)
@@ -75,7 +82,8 @@ def read_workload(kube: Kube, ref: WorkloadRef) -> Reading | None:
         # As the controller itself counts: another version of it may write the same template differently, into a
         # revision of another hash (v1.34 leaves out `creationTimestamp: null`), and replaces no pod for that.
         same = bool(template) and pod.labels.get(_OF_TEMPLATE) == template
-        return not revision or pod.labels.get(_HASH) == revision or same
+        kept = workload.ordered is not None and workload.ordered.keeps(pod.name)
+        return not revision or pod.labels.get(_HASH) == revision or same or kept
 
     return Reading(
         workload,

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from math import ceil
 
+from upgrader.errors import UsageError
 from upgrader.model.health_before import Share
 from upgrader.model.manifest import Manifest, objects_in
 
-__all__ = ["rollout_seconds"]
+__all__ = ["replacement_seconds", "rollout_seconds"]
 
 _WAVE_SECONDS = 30.0
 """For the pods that a DaemonSet replaces at once: the old ones end, an image is pulled, the new ones become Ready."""
+
+_STATEFUL_SECONDS = 90.0
+"""For a StatefulSet's pod, once the old one has ended: it gets its volume, and may have to catch up with the others."""
+
+_GRACE_SECONDS = 30
+"""Kubernetes' own `terminationGracePeriodSeconds`."""
+
+_AT_ONCE = "rollout-max-unavailable"
+"""Annotation of a StatefulSet in a rollout group: how many of its pods may be missing."""
 
 _CONTROLLERS_ONLY = "node-role.kubernetes.io/control-plane"
 
@@ -19,6 +29,24 @@ def rollout_seconds(manifest: str, *, controllers: int, nodes: int) -> float:
     """The time that the slowest DaemonSet of a manifest needs, as it replaces `maxUnavailable` pods at a time."""
     daemonsets = (item for item in objects_in(manifest).values() if item["kind"] == "DaemonSet")
     return max((_waves(item, controllers, nodes) * _WAVE_SECONDS for item in daemonsets), default=0.0)
+
+
+def replacement_seconds(item: Manifest) -> float:
+    """The time that it takes to replace the pods of a StatefulSet, as many at once as it allows."""
+    spec = item.get("spec") or {}
+    annotations = item["metadata"].get("annotations") or {}
+    replicas = spec.get("replicas")
+    total = replicas if isinstance(replicas, int) else 1
+    share = annotations.get(_AT_ONCE, "1")
+    try:
+        at_once = Share.parse(share).at_once(total)
+    except UsageError:
+        at_once = 1
+    pod = (spec.get("template") or {}).get("spec") or {}
+    grace = pod.get("terminationGracePeriodSeconds")
+    ends = grace if isinstance(grace, int) else _GRACE_SECONDS
+    each = _STATEFUL_SECONDS + ends + int(spec.get("minReadySeconds") or 0)
+    return ceil(total / at_once) * each
 
 
 def _waves(item: Manifest, controllers: int, nodes: int) -> int:

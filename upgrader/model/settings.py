@@ -21,6 +21,7 @@ __all__ = [
     "BUILT_IN_CHARTS",
     "DEFAULT_LIMITS",
     "DEFAULT_UNHEALTHY_WORKERS",
+    "OF_GUARD",
     "AvailabilitySettings",
     "BackupSettings",
     "GatePolicy",
@@ -34,6 +35,7 @@ __all__ = [
     "StepGate",
     "StepSettings",
     "WorkloadGate",
+    "WorkloadGateKind",
 ]
 
 BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
@@ -78,11 +80,18 @@ class GatePolicy:
         return replace(self, interval_seconds=max(self.interval_seconds, paced), rest_seconds=rest)
 
 
+WorkloadGateKind = Literal["daemonset", "deployment", "statefulset", "rolloutGroup", "protector"]
+"""What a gate is of, as `upgrader.yaml` calls it."""
+
+OF_GUARD: frozenset[WorkloadGateKind] = frozenset({"statefulset", "rolloutGroup", "protector"})
+"""Those of workloads that others than Helm change or look after: a rollback waits for them, too."""
+
+
 @dataclass(frozen=True)
 class WorkloadGate:
-    """A gate that the file adds to a step: a workload that must be healthy."""
+    """A gate that the file adds to a step: a workload, or a group of them, that must be healthy, or a protector."""
 
-    kind: Literal["daemonset", "deployment"]
+    kind: WorkloadGateKind
     namespace: str
     name: str
     policy: GatePolicy
@@ -249,9 +258,13 @@ class Settings:
     @property
     def shortest_interval_seconds(self) -> float:
         """The time between two checks of the gate that is checked most often."""
-        gates = (gate for item in self.pipeline for gate in item.gates if isinstance(gate, WorkloadGate))
-        own = (gate.policy.interval_seconds for gate in gates)
+        own = (gate.policy.interval_seconds for gate in self.workload_gates)
         return min((self.gates.interval_seconds, *own))
+
+    @property
+    def workload_gates(self) -> tuple[WorkloadGate, ...]:
+        """Those of single steps."""
+        return tuple(gate for item in self.pipeline for gate in item.gates if isinstance(gate, WorkloadGate))
 
     @property
     def all_metric_gates(self) -> tuple[MetricGateSettings, ...]:

@@ -1,4 +1,4 @@
-"""Deployments, DaemonSets and their pods as frozen values, parsed from the API's JSON.
+"""Deployments, DaemonSets, StatefulSets and their pods as frozen values, parsed from the API's JSON.
 
 Only what the gates need is kept. Missing fields have the API's meaning: absent counts are 0, an absent condition is
 not true.
@@ -15,7 +15,9 @@ from upgrader.node.labels import CHECKPOINT_OF, CONDITION
 
 __all__ = [
     "CHECKPOINT_OF",
+    "ROLLOUT_GROUP",
     "Container",
+    "Ordered",
     "Pod",
     "Termination",
     "Workload",
@@ -26,7 +28,10 @@ __all__ = [
     "selects",
 ]
 
-WorkloadKind = Literal["Deployment", "DaemonSet"]
+ROLLOUT_GROUP = "rollout-group"
+"""Label of StatefulSets whose pods are replaced in one set after the other, by guard or rollout-operator."""
+
+WorkloadKind = Literal["Deployment", "DaemonSet", "StatefulSet"]
 
 
 @dataclass(frozen=True)
@@ -181,8 +186,43 @@ class Pod:
 
 
 @dataclass(frozen=True)
+class Ordered:
+    """How a StatefulSet's pods get a new revision."""
+
+    revision: str
+    """The one that its pods are to have (`status.updateRevision`); "" where its controller hasn't said."""
+    on_delete: bool
+    """Whether a pod gets it only once somebody has deleted the pod before."""
+    kept: int = 0
+    """How many pods, from the first one on, keep the revision that they have (`partition`)."""
+    first_ordinal: int = 0
+    """The number in the name of its first pod."""
+    min_ready_seconds: int = 0
+    """How long a pod must have been Ready until it is available."""
+
+    @classmethod
+    def parse(cls, found: Mapping[str, Any]) -> Ordered:
+        """From an `apps/v1` StatefulSet."""
+        spec, status = found["spec"], found.get("status") or {}
+        strategy = spec.get("updateStrategy") or {}
+        on_delete = strategy.get("type") == "OnDelete"
+        return cls(
+            revision=status.get("updateRevision") or "",
+            on_delete=on_delete,
+            kept=0 if on_delete else int((strategy.get("rollingUpdate") or {}).get("partition") or 0),
+            first_ordinal=int((spec.get("ordinals") or {}).get("start") or 0),
+            min_ready_seconds=int(spec.get("minReadySeconds") or 0),
+        )
+
+    def keeps(self, name: str) -> bool:
+        """Whether the pod of that name may have any revision."""
+        number = name.rpartition("-")[2]
+        return number.isdigit() and int(number) - self.first_ordinal < self.kept
+
+
+@dataclass(frozen=True)
 class Workload:
-    """A Deployment or DaemonSet: its desired state, and what its controller counts."""
+    """A Deployment, DaemonSet or StatefulSet: its desired state, and what its controller counts."""
 
     ref: WorkloadRef
     uid: str
@@ -198,6 +238,8 @@ class Workload:
     available: int
     trouble: str
     """Why its controller can't create pods (quota, a webhook, …), else ""."""
+    ordered: Ordered | None = None
+    """What only a StatefulSet has."""
 
     @property
     def observed(self) -> bool:
@@ -206,7 +248,7 @@ class Workload:
 
     @classmethod
     def parse(cls, kind: WorkloadKind, found: Mapping[str, Any]) -> Workload:
-        """From an `apps/v1` Deployment or DaemonSet."""
+        """From an `apps/v1` Deployment, DaemonSet or StatefulSet."""
         meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
         daemon = kind == "DaemonSet"
         failure: Mapping[str, Any] = next(
@@ -224,6 +266,7 @@ class Workload:
             ready=int(status.get("numberReady" if daemon else "readyReplicas", 0)),
             available=int(status.get("numberAvailable" if daemon else "availableReplicas", 0)),
             trouble=failure.get("message", "") if failure.get("status") == "True" else "",
+            ordered=Ordered.parse(found) if kind == "StatefulSet" else None,
         )
 
 

@@ -103,6 +103,30 @@ pipeline:
     )
 
 
+def test_gates_of_what_guard_looks_after(folder: Path) -> None:
+    """Each by its namespace and name; a group has time for all of its pods, unless the file says how long."""
+    text = """\
+gates: {deadline: 1m}
+pipeline:
+  - release: kubernetes
+    gates:
+      - statefulset: shop/db
+      - rolloutGroup: shop/db
+      - rolloutGroup: shop/cache
+        deadline: 10m
+      - protector: shop/web
+"""
+    write(folder, "upgrader.yaml", MINIMAL + text)
+    (item,) = load_settings(folder, {}).pipeline
+    assert item.gates == (
+        WorkloadGate("statefulset", "shop", "db", GatePolicy(3, 1, 60)),
+        WorkloadGate("rolloutGroup", "shop", "db", GatePolicy(3, 1, 1800)),
+        WorkloadGate("rolloutGroup", "shop", "cache", GatePolicy(3, 1, 600)),
+        WorkloadGate("protector", "shop", "web", GatePolicy(3, 1, 60)),
+    )
+    assert load_settings(folder, {}).workload_gates == item.gates
+
+
 def test_flags_beat_the_environment_which_beats_the_file(folder: Path) -> None:
     """Later sources win, and a path that comes from the shell is relative to where the shell is."""
     write(folder, "cluster/upgrader.yaml", MINIMAL + "cluster: {context: file, kubeconfig: file}\n")
@@ -203,7 +227,7 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
         ),
         (
             MINIMAL + "pipeline:\n  - release: kubernetes\n    gates:\n      - {daemonset: a/b, deployment: a/b}\n",
-            "5: a gate names one workload: either 'daemonset' or 'deployment'",
+            "5: a gate names one workload, by one key of: daemonset, deployment, statefulset, rolloutGroup, protector",
         ),
     ],
 )

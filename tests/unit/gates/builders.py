@@ -13,6 +13,8 @@ __all__ = [
     "add_event",
     "add_node",
     "add_pod",
+    "add_stateful_pod",
+    "add_stateful_set",
     "container",
     "crashed",
     "running",
@@ -208,6 +210,87 @@ def add_pod(
         },
     )
     return name
+
+
+def add_stateful_set(
+    kube: FakeKube,
+    name: str = "db",
+    *,
+    replicas: int = 3,
+    revision: str = "new",
+    group: str = "",
+    paused: bool = False,
+    strategy: dict[str, Any] | None = None,
+    generation: int = 1,
+    observed: int | None = None,
+    min_ready_seconds: int = 0,
+    start: int = 0,
+    **status: Any,
+) -> None:
+    """A StatefulSet of namespace `shop`, OnDelete unless said otherwise; its counts are `replicas` unless given."""
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), replicas)
+    kube.put(
+        WORKLOADS["StatefulSet"],
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "shop",
+                "uid": f"{name}-uid",
+                "generation": generation,
+                "labels": {"rollout-group": group} if group else {},
+                "annotations": {"grafana.com/rollout-paused": "true"} if paused else {},
+            },
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": "db"}},
+                "updateStrategy": strategy or {"type": "OnDelete"},
+                "minReadySeconds": min_ready_seconds,
+                "ordinals": {"start": start},
+            },
+            "status": {
+                **counts,
+                "updateRevision": revision,
+                "observedGeneration": generation if observed is None else observed,
+                **status,
+            },
+        },
+    )
+
+
+def add_stateful_pod(
+    kube: FakeKube,
+    ordinal: int,
+    *containers: dict[str, Any],
+    owner: str = "db",
+    revision: str = "new",
+    deleting: bool = False,
+    phase: str = "Running",
+    node: str = "worker-1",
+) -> None:
+    """A pod of a StatefulSet; Ready when all its containers are."""
+    statuses = list(containers) or [running()]
+    ready = all(item["ready"] for item in statuses)
+    meta: dict[str, Any] = {
+        "name": f"{owner}-{ordinal}",
+        "namespace": "shop",
+        "uid": f"{owner}-{ordinal}-uid",
+        "labels": {"app": "db", "controller-revision-hash": revision},
+        "ownerReferences": [{"uid": f"{owner}-uid", "kind": "StatefulSet", "name": owner, "controller": True}],
+    }
+    if deleting:
+        meta["deletionTimestamp"] = LONG_AGO
+    kube.put(
+        PODS,
+        {
+            "metadata": meta,
+            "spec": {"nodeName": node, "containers": [{"name": item["name"]} for item in statuses]},
+            "status": {
+                "phase": phase,
+                "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+                "containerStatuses": statuses,
+            },
+        },
+    )
 
 
 def add_event(kube: FakeKube, uid: str, reason: str, message: str, *, at: str = LONG_AGO, field: str = "") -> None:

@@ -12,7 +12,7 @@ from tests.unit.gates.builders import add_daemonset, add_node, add_pod, running
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.nodes_gate import NodesGate
-from upgrader.gates.release_gates import GateCatalog
+from upgrader.gates.release_gates import GateCatalog, with_own_policy
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import VerdictKind
@@ -87,6 +87,66 @@ def test_gate_of_the_users_own(kube: FakeKube, cluster: Cluster) -> None:
     run = catalog.of_workload(WorkloadGate("daemonset", "ns", "cni", GatePolicy(1, 1.0, 10.0)))
     assert run.gate.name == "daemonset/cni"
     assert run.policy.deadline_seconds == 10.0
+
+
+SETS = """
+kind: StatefulSet
+metadata: {name: db-a, namespace: shop, labels: {rollout-group: db}, annotations: {rollout-max-unavailable: "2"}}
+spec: {replicas: 4, updateStrategy: {type: OnDelete}}
+---
+kind: StatefulSet
+metadata: {name: db-b, namespace: shop, labels: {rollout-group: db}}
+spec: {replicas: 3, template: {spec: {terminationGracePeriodSeconds: 300}}}
+---
+kind: StatefulSet
+metadata: {name: queue}
+spec: {updateStrategy: {type: OnDelete}, minReadySeconds: 10}
+---
+kind: StatefulSet
+metadata: {name: cache}
+spec: {replicas: 3}
+---
+kind: Deployment
+metadata: {name: web}
+---
+kind: StatefulSet
+metadata: {name: test, annotations: {helm.sh/hook: test}}
+"""
+
+
+def test_stateful_sets_of_a_chart(kube: FakeKube, cluster: Cluster) -> None:
+    """One gate each, and one for all of a group; where Helm waits for no pod, with time to replace the pods."""
+    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(5, 2.0, 60.0))
+    for of in (catalog.of_release, catalog.of_undo):
+        found = of("shop", SETS, namespace="apps", target=None)
+        assert [(run.gate.name, run.policy.deadline_seconds) for run in found[:-2]] == [
+            ("deployment/web", 60.0),
+            ("statefulset/queue", 60.0 + 130.0),
+            ("statefulset/cache", 60.0),
+            ("rollout-group/shop/db", 60.0 + 2 * 120.0 + 3 * 390.0),
+        ]
+
+
+def test_group_that_upgrader_yaml_has_too(kube: FakeKube, cluster: Cluster) -> None:
+    """The file says how long it may take: one gate, with the file's deadline."""
+    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(5, 2.0, 60.0))
+    own = catalog.own("shop", SETS, namespace="apps", target=None)
+    given = tuple(
+        catalog.of_workload(WorkloadGate("rolloutGroup", namespace, "db", GatePolicy(1, 1.0, 7200.0)))
+        for namespace in ("shop", "other")
+    )
+    joined = with_own_policy(own, given)
+    assert [run.policy.deadline_seconds for run in joined if run.gate.name == "rollout-group/shop/db"] == [7200.0]
+    assert len(joined) == len(own) + 1
+
+
+def test_each_wait_for_a_protector_begins_anew(kube: FakeKube, cluster: Cluster) -> None:
+    """How long a deletion has stayed uncounted is what one wait has seen."""
+    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(5, 2.0, 60.0))
+    run = catalog.of_workload(WorkloadGate("protector", "shop", "web", GatePolicy(1, 1.0, 10.0)))
+    assert run.again is not None
+    assert run.again() is not run.gate
+    assert run.again().name == run.gate.name == "protector/shop/web"
 
 
 def test_port_is_the_rendered_one(kube: FakeKube, cluster: Cluster) -> None:

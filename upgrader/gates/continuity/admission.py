@@ -12,6 +12,7 @@ from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict
 from upgrader.model.settings import BUILT_IN_CHARTS
+from upgrader.model.workload import WorkloadKind
 from upgrader.ports import Kube, KubeObject
 
 __all__ = ["KUBE_APISERVER_TEMPLATE", "admitted_templates", "check_admission", "try_pod"]
@@ -21,6 +22,8 @@ KUBE_APISERVER_TEMPLATE = f"Deployment {NAMESPACE}/kube-apiserver"
 
 _RELEASE = "meta.helm.sh/release-name"
 _AT_MOST = 8
+_OF_OURS: tuple[WorkloadKind, ...] = ("DaemonSet", "Deployment")
+"""What our charts have."""
 
 
 def admitted_templates(kube: Kube) -> tuple[dict[str, str], dict[str, str]]:
@@ -65,7 +68,7 @@ def try_pod(kube: Kube, workload: KubeObject) -> None:
 
 
 def _templates(kube: Kube) -> Iterator[tuple[str, KubeObject]]:
-    found = [(kind, item) for kind, where in WORKLOADS.items() for item in kube.list(where, NAMESPACE)]
+    found = [(kind, item) for kind in _OF_OURS for item in kube.list(WORKLOADS[kind], NAMESPACE)]
     of_releases = [
         (f"{kind} {NAMESPACE}/{item['metadata']['name']}", item)
         for kind, item in found

@@ -1,0 +1,103 @@
+"""PodProtectors (podseidon.kubewharf.io/v1alpha1) as far as gates and checks read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from upgrader.model.workload import parse_time
+
+__all__ = ["UNCOUNTED_SECONDS", "Cell", "Deletion", "PodProtector"]
+
+UNCOUNTED_SECONDS = 75.0
+"""How long a deletion that was allowed may stay uncounted: after 60 s, an aggregator asks for a pod that stays."""
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """One deletion that a cell's webhook has allowed, and its aggregator has not counted yet; or several, as one."""
+
+    key: str
+    """The pod's UID; of several, when the first of them was allowed."""
+    pod: str
+    """"" for several."""
+    allowed: datetime | None
+    """By the webhook's clock; None where that isn't known."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cluster that has pods of the protected workload."""
+
+    name: str
+    available: int
+    counted: str
+    """`lastEventTime` of its aggregator, as it stands there; "" while none has counted."""
+    uncounted: tuple[Deletion, ...] = ()
+
+
+@dataclass(frozen=True)
+class PodProtector:
+    """What must stay, and what there is for certain."""
+
+    namespace: str
+    name: str
+    minimum: int
+    estimate: int | None
+    """Pods that are available in all cells, less the deletions that are allowed; None while nobody has counted."""
+    cells: tuple[Cell, ...]
+
+    def __str__(self) -> str:
+        return f"PodProtector {self.namespace}/{self.name}"
+
+    @property
+    def never_counted(self) -> str:
+        """What nobody has ever counted, as a sentence; "" where all of it is."""
+        if self.estimate is None or not self.cells:
+            return f"{self}: nobody has counted its pods yet"
+        cells = [cell.name for cell in self.cells if not cell.counted]
+        return f"{self}: nobody has counted the pods of cell {', '.join(cells)} yet" if cells else ""
+
+    @property
+    def below(self) -> str:
+        """By how much it is below its minimum, as a sentence; "" where it isn't."""
+        if self.estimate is None or self.estimate >= self.minimum:
+            return ""
+        each = ", ".join(f"{cell.available} in {cell.name}" for cell in self.cells)
+        waits = sum(cell.available for cell in self.cells) - self.estimate
+        less = f", less {waits} whose deletion is allowed" if waits > 0 else ""
+        return f"{self}: {self.estimate} pods are available for certain ({each}{less}), {self.minimum} must be"
+
+    @classmethod
+    def parse(cls, found: Mapping[str, Any]) -> PodProtector:
+        """From the API's object."""
+        meta, status = found["metadata"], found.get("status") or {}
+        estimate = (status.get("summary") or {}).get("estimatedAvailableReplicas")
+        return cls(
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            minimum=int((found.get("spec") or {}).get("minAvailable") or 0),
+            estimate=int(estimate) if estimate is not None else None,
+            cells=tuple(map(_cell, status.get("cells") or ())),
+        )
+
+
+def _cell(found: Mapping[str, Any]) -> Cell:
+    counts = found.get("aggregation") or {}
+    return Cell(
+        name=str(found.get("cellID", "")),
+        available=int(counts.get("availableReplicas") or 0),
+        counted=str(counts.get("lastEventTime") or ""),
+        uncounted=tuple(map(_deletion, (found.get("admissionHistory") or {}).get("buckets") or ())),
+    )
+
+
+def _deletion(found: Mapping[str, Any]) -> Deletion:
+    start = str(found.get("startTime") or "")
+    try:
+        allowed = parse_time(start)
+    except ValueError:
+        allowed = None
+    return Deletion(str(found.get("podUID") or start), str(found.get("podName") or ""), allowed)
