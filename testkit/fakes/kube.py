@@ -44,6 +44,8 @@ class FakeKube:
         """What a dry run of a creation raises, as from admission."""
         self.lingering: set[str] = set()
         """Pods that don't end once they are evicted."""
+        self.refused_evictions: dict[str, ApiError] = {}
+        """Pod → what its eviction raises, as from a webhook."""
         self.ahead_seconds = 0.0
         """How far the API server's clock is ahead of this machine's."""
         self._version = 0
@@ -160,6 +162,8 @@ class FakeKube:
         found = self._objects.get(key)
         if found is None or found["metadata"]["uid"] != uid:
             return
+        if pod in self.refused_evictions:
+            raise self.refused_evictions[pod]
         labels = found["metadata"].get("labels") or {}
         budgets = [
             item

@@ -173,8 +173,13 @@ class KubeAdapter:
         try:
             self._client.send(request)
         except ApiError as error:
-            if error.status not in (404, 409):
+            if error.status not in (404, 409) or (error.status == 409 and self._stays(pod, namespace, uid)):
                 raise
+
+    def _stays(self, pod: str, namespace: str, uid: str) -> bool:
+        """Whether this very pod is there, and isn't ending: then a conflict is a webhook's answer about it."""
+        meta = (self.get(_PODS, pod, namespace) or {}).get("metadata") or {}
+        return meta.get("uid") == uid and "deletionTimestamp" not in meta
 
     def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
         query = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}

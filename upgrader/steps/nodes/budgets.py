@@ -12,12 +12,18 @@ from upgrader.steps.nodes.pods_to_drain import DrainedPod
 
 __all__ = ["why_refused"]
 
+_WEBHOOK = "webhook"
+"""In each of the API server's sentences about one: `admission webhook "…" denied the request`, `failed calling …`."""
+
 
 def why_refused(kube: Kube, pod: DrainedPod, error: ApiError) -> str:
-    """Why the eviction of a pod was refused, in one sentence: by which budgets; else in the API server's words."""
+    """Why the eviction of a pod was refused, in one sentence: by which budgets; else in the API server's words, which
+    name the webhook that has refused it.
+    """
     if error.status not in (429, 500):
         return f"pod {pod} can't be evicted: {error.message}"
-    budgets = [item for item in kube.list(BUDGETS, pod.namespace) if _covers(item, pod)]
+    by_webhook = _WEBHOOK in error.message
+    budgets = [] if by_webhook else [item for item in kube.list(BUDGETS, pod.namespace) if _covers(item, pod)]
     if not budgets:
         return f"pod {pod} can't be evicted now: {error.message}"
     if len(budgets) > 1:

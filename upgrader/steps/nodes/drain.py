@@ -1,4 +1,9 @@
-"""Drains nodes by the eviction API, which honours disruption budgets; with a deadline, and a policy for after it."""
+"""Drains nodes by the eviction API, which honours disruption budgets; with a deadline, and a policy for after it.
+
+A budget answers 429 while it allows no eviction: PodDisruptionBudgets, and webhooks with budgets of their own. That is
+waited for; so is a conflict, and an API server that has failed (500 and above; a pod with several PodDisruptionBudgets
+gets that, too). Every other refusal stays one, however long is waited.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,7 @@ __all__ = ["Drain"]
 Note = Callable[[str], None]
 
 _POLL_SECONDS = 2.0
+_TOO_MANY, _CONFLICT, _FAILED = 429, 409, 500
 _BRIEF_SECONDS = 30.0
 """As long as a pod has by default to end, once it was asked to."""
 _SHOWN = 3
@@ -66,6 +72,8 @@ class _Rounds:
     """(Node, why it waits) of what was noted, so that it is noted once."""
     first: dict[str, frozenset[str]] = field(default_factory=dict)
     """Node → the uids of the pods that were on it at first."""
+    final: dict[str, str] = field(default_factory=dict)
+    """Node → the refusal of a pod that no wait changes."""
 
     def until_deadline(self, nodes: Sequence[str]) -> dict[str, str]:
         """Those that are not drained at the deadline, or can't be, with why."""
@@ -78,9 +86,12 @@ class _Rounds:
                     pods = self._pods(name)
                     if pods.bare and drain.policy.on_blocked != "force":
                         blocked[name] = _bare(pods)
-                        del left[name]
                     else:
                         left[name] = self._round(name, pods)
+                        if final := self._final(name):
+                            blocked[name] = f"{final}; no wait changes that"
+                    if name in blocked:
+                        del left[name]
                 except ApiError as error:
                     left[name] = error.message
                 if not left.get(name, "left"):
@@ -112,25 +123,32 @@ class _Rounds:
         """Evict what may go; returns what the node still waits for."""
         refused, ending = [], []
         for pod in (*pods.owned, *pods.bare):
-            why = "" if pod.ending else self._evict(pod)
+            why = "" if pod.ending else self._evict(name, pod)
             if why:
                 refused.append(why)
             else:
                 ending.append(f"{pod}{pod.kept_by}")
-        for why in refused:
+        for why in refused if not self._final(name) else ():
             if (name, why) not in self.told:
                 self.told.add((name, why))
                 self.note(f"{name}: {why}; waiting")
         ends = [f"these pods have not ended: {first_few(ending)}"] if ending else []
         return "; ".join([*refused[:_SHOWN], *ends])
 
-    def _evict(self, pod: DrainedPod) -> str:
+    def _evict(self, name: str, pod: DrainedPod) -> str:
         """Why it can't be evicted now; "" when it was."""
         try:
             self.drain.kube.evict(pod.name, pod.namespace, uid=pod.uid)
         except ApiError as error:
-            return why_refused(self.drain.kube, pod, error)
+            why = why_refused(self.drain.kube, pod, error)
+            if _is_final(error):
+                self.final.setdefault(name, why)
+            return why
         return ""
+
+    def _final(self, name: str) -> str:
+        """The refusal that ends a node's drain; "" where there is none, or the policy has its pod deleted."""
+        return "" if self.drain.policy.on_blocked == "force" else self.final.get(name, "")
 
     def _cause(self, name: str, why: str) -> str:
         """A node that no longer answers is the cause of pods that don't end."""
@@ -139,6 +157,10 @@ class _Rounds:
         except ApiError as error:
             problem = error.message
         return f"node {name} {problem}; {why}" if problem else why
+
+
+def _is_final(error: ApiError) -> bool:
+    return 400 <= error.status < _FAILED and error.status not in (_TOO_MANY, _CONFLICT)
 
 
 def _bare(pods: DrainedPods) -> str:

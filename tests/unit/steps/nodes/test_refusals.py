@@ -1,0 +1,98 @@
+"""What a drain does with each answer to an eviction."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet
+from upgrader.errors import ApiError, ApiUnavailable, StepFailed
+from upgrader.model.node_settings import DrainPolicy
+
+DENIED = 'admission webhook "pod-eviction.guard" denied the request: '
+
+
+def refused(status: int, message: str) -> ApiError:
+    """What the API answers."""
+    error = ApiError(message)
+    error.status = status
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refused(429, f"{DENIED}1 pod not ready in db-zone-b"),
+        refused(409, f"{DENIED}PodProtector shop/db has full admission buffer"),
+        refused(500, 'failed calling webhook "pod-eviction.guard": connection refused'),
+        refused(503, "etcdserver: no leader"),
+        ApiUnavailable("the API server did not answer"),
+    ],
+)
+def test_what_may_change_is_waited_for(error: ApiError) -> None:
+    """Until the answer is another one: the node is upgraded, and the note has the webhook's own words."""
+    fleet = Fleet("worker-1")
+    fleet.kube.refused_evictions["web-worker-1"] = error
+
+    def allow() -> None:
+        if fleet.clock.monotonic() > 60:
+            fleet.kube.refused_evictions.clear()
+
+    fleet.kube.watchers.append(allow)
+    fleet.step().apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": str(NEW)}
+    assert any(error.message in note and note.endswith("; waiting") for note in fleet.notes)
+
+
+def test_a_budget_that_a_webhook_has_is_waited_for_until_the_deadline() -> None:
+    """Not longer; the error has the webhook's words, and not a PodDisruptionBudget that would have allowed it."""
+    fleet = Fleet("worker-1")
+    fleet.add_budget(allowed=1)
+    fleet.kube.refused_evictions["web-worker-1"] = refused(429, f"{DENIED}1 pod not ready in db-zone-b")
+    with pytest.raises(StepFailed) as caught:
+        fleet.step(drain=DrainPolicy(90.0)).apply(fleet.notes.append)
+    assert "worker-1: it was not drained within 90 s" in caught.value.message
+    assert "pod default/web-worker-1 can't be evicted now: " + DENIED in caught.value.message
+    assert "PodDisruptionBudget" not in caught.value.message
+    assert fleet.clock.monotonic() >= 90 and fleet.state() == {"worker-1": str(OLD)}
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 422])
+def test_what_no_wait_changes_fails_the_node(status: int) -> None:
+    """At once, with the reason; the pod stays, and the node is uncordoned as it was."""
+    fleet = Fleet("worker-1")
+    fleet.add_pod("other", "worker-1", owner="ReplicaSet")
+    fleet.kube.refused_evictions["web-worker-1"] = refused(status, f"{DENIED}maxUnavailable is 0")
+    with pytest.raises(StepFailed) as caught:
+        fleet.step(drain=DrainPolicy(300.0)).apply(fleet.notes.append)
+    assert f"pod default/web-worker-1 can't be evicted: {DENIED}maxUnavailable is 0; no wait" in caught.value.message
+    assert fleet.clock.monotonic() < 10 and fleet.ran == []
+    assert fleet.state() == {"worker-1": str(OLD)} and fleet.pods() == {"web-worker-1"}
+    assert not any(note.endswith("; waiting") for note in fleet.notes)
+
+
+def test_skipping_what_is_blocked_skips_it_then_too() -> None:
+    """`onBlocked: skip-node`: the node keeps its version, at once, and the others are upgraded."""
+    fleet = Fleet("worker-1", "worker-2")
+    fleet.kube.refused_evictions["web-worker-1"] = refused(403, f"{DENIED}maxUnavailable is 0")
+    fleet.step(drain=DrainPolicy(300.0, "skip-node")).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": str(OLD), "worker-2": str(NEW)}
+
+
+def test_force_deletes_what_is_refused_for_ever() -> None:
+    """`onBlocked: force`: at the deadline, so that all others have had theirs."""
+    fleet = Fleet("worker-1")
+    fleet.kube.refused_evictions["web-worker-1"] = refused(403, f"{DENIED}maxUnavailable is 0")
+    fleet.step(drain=DrainPolicy(60.0, "force")).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": str(NEW)} and fleet.pods() == set()
+    assert fleet.clock.monotonic() > 60
+
+
+def test_undo_goes_on_beside_what_is_refused() -> None:
+    """A kubelet can be replaced under running pods."""
+    fleet = Fleet("worker-1")
+    step = fleet.step()
+    step.apply(fleet.notes.append)
+    fleet.add_pod("again", "worker-1", owner="ReplicaSet")
+    fleet.kube.refused_evictions["again"] = refused(403, f"{DENIED}maxUnavailable is 0")
+    step.undo(step.capture(), fleet.notes.append)
+    assert fleet.state() == {"worker-1": str(OLD)} and "again" in fleet.pods()
