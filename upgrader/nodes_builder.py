@@ -26,6 +26,7 @@ from upgrader.planner import plan_kubelet_config
 from upgrader.ports import Tools
 from upgrader.steps.nodes.batch import Batch
 from upgrader.steps.nodes.cordon import Cordons
+from upgrader.steps.nodes.detaching import Detaching
 from upgrader.steps.nodes.drain import Drain
 from upgrader.steps.nodes.kubelet_log import KubeletLog
 from upgrader.steps.nodes.node_playbooks import NodePlaybooks
@@ -122,8 +123,10 @@ class NodesBuilder:
         before = self.gates.health_before
         watch = NodeReturn(tools.kube, before.unready if before else ())
         machines = {host.name: host for host in (*self.cluster.controllers, *self.cluster.workers)}
+        cordons = Cordons(tools.kube, tools.clock)
         batch = Batch(
-            cordons=Cordons(tools.kube, tools.clock),
+            cordons=cordons,
+            detaching=Detaching(tools.kube, tools.clock, cordons, planned.pool.detach, check=lambda: None),
             drain=Drain(
                 tools.kube, tools.clock, planned.pool.drain, self._controllers, watch.problem, check=lambda: None
             ),

@@ -13,12 +13,13 @@ from upgrader.config.node_sources_yaml import (
     ContainerdSourceSection,
     ContainerRuntimeSection,
 )
-from upgrader.config.nodes_yaml import DrainSection, NodePoolSection, NodesSection
+from upgrader.config.nodes_yaml import DetachSection, DrainSection, NodePoolSection, NodesSection
 from upgrader.model.node_configuration import ContainerRuntime, NodeConfiguration
 from upgrader.model.node_settings import (
     CONTROLLERS,
     WORKERS,
     ArchitectureSource,
+    DetachPolicy,
     DrainPolicy,
     NodePool,
     NodeSource,
@@ -39,11 +40,13 @@ def nodes_settings(section: NodesSection, folder: Path, read: Callable[[Path], b
         str(name): ArchitectureSource(_path(folder, each.path), each.url, _sums(each.sha256))
         for name, each in source.architectures.items()
     }
-    named = {pool.name: _pool(pool, section.drain, folder) for pool in section.pools}
-    workers = named.pop(WORKERS, NodePool(WORKERS, drain=_drain(section.drain)))
+    drain = _drain(section.drain)
+    named = {pool.name: _pool(pool, section, folder) for pool in section.pools}
+    workers = named.pop(WORKERS, NodePool(WORKERS, drain=drain, detach=_detach(WORKERS, None, section)))
+    controllers = NodePool(CONTROLLERS, drain=drain, detach=_detach(CONTROLLERS, None, section))
     return NodesSettings(
         NodeSource(source.kind, _path(folder, source.path), source.url, _sums(source.sha256), own),
-        (NodePool(CONTROLLERS, drain=_drain(section.drain)), *named.values(), workers),
+        (controllers, *named.values(), workers),
         section.ready_deadline,
         NodeConfiguration(section.kubelet_configuration, _runtime(section.container_runtime, folder, read)),
     )
@@ -77,8 +80,9 @@ def _sums(sums: Mapping[str, Mapping[Any, str]]) -> Mapping[str, Mapping[str, st
     return {version: {str(name): sum_ for name, sum_ in each.items()} for version, each in sums.items()}
 
 
-def _pool(pool: NodePoolSection, drain: DrainSection, folder: Path) -> NodePool:
-    made = NodePool(pool.name, pool.selector, pool.max_unavailable, pool.max_failed, _drain(pool.drain or drain))
+def _pool(pool: NodePoolSection, section: NodesSection, folder: Path) -> NodePool:
+    drain, detach = _drain(pool.drain or section.drain), _detach(pool.name, pool.detach, section)
+    made = NodePool(pool.name, pool.selector, pool.max_unavailable, pool.max_failed, drain, detach)
     if (own := pool.surge) is None:
         return made
     return replace(made, surge=Surge(own.nodes, folder / own.add, folder / own.remove, own.deadline))
@@ -86,3 +90,10 @@ def _pool(pool: NodePoolSection, drain: DrainSection, folder: Path) -> NodePool:
 
 def _drain(section: DrainSection) -> DrainPolicy:
     return DrainPolicy(section.deadline, section.on_blocked)
+
+
+def _detach(pool: str, own: DetachSection | None, section: NodesSection) -> DetachPolicy | None:
+    """A pool's own; else that of all, if that is for it."""
+    every = section.detach
+    found = own or (every if every is not None and (every.pools is None or pool in every.pools) else None)
+    return DetachPolicy(found.grace_period, found.deadline) if found is not None else None

@@ -10,10 +10,18 @@ from pydantic import BeforeValidator, Field, model_validator
 from upgrader.config.kubelet_fields import KubeletFields
 from upgrader.config.node_sources_yaml import ContainerRuntimeSection, NodeSourceSection
 from upgrader.config.section import Duration, NodeShare, Section, Text
-from upgrader.model.node_settings import CONTROLLERS, WORKERS, DrainPolicy, NodePool, NodesSettings, OnBlocked
+from upgrader.model.node_settings import (
+    CONTROLLERS,
+    WORKERS,
+    DetachPolicy,
+    DrainPolicy,
+    NodePool,
+    NodesSettings,
+    OnBlocked,
+)
 from upgrader.model.surge import Surge
 
-__all__ = ["DrainSection", "NodePoolSection", "NodesSection", "SurgeSection"]
+__all__ = ["DetachSection", "DrainSection", "NodePoolSection", "NodesSection", "SurgeSection"]
 
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
@@ -40,6 +48,30 @@ class DrainSection(Section):
         description="What happens when it takes longer, or when a pod has no controller that would make it again. "
         "`fail`: the node is uncordoned, and has failed. `skip-node`: the same, and it doesn't count as failed. "
         "`force`: its pods are deleted, whatever their budgets say; the drain has the deadline once more.",
+    )
+
+
+class DetachSection(Section):
+    """How nodes of one pool leave their load balancer before they are drained, and get back in the end."""
+
+    grace_period: Duration = Field(
+        default=DetachPolicy.grace_seconds,
+        description="How long clients have to leave, from the agent's answer that the node is out until it is drained.",
+        examples=["30s"],
+    )
+    deadline: Duration = Field(
+        default=DetachPolicy.deadline_seconds,
+        description="How long the agent's answer may take, each way. The node has failed then, and is put back.",
+        examples=["5m"],
+    )
+
+
+class DetachAllSection(DetachSection):
+    """How nodes leave their [load balancer](../nodes.md#out-of-the-load-balancer-and-back) while they are upgraded."""
+
+    pools: list[Text] | None = Field(
+        default=None,
+        description="The pools whose nodes are behind a load balancer, such as `controllers`. Without it: all.",
     )
 
 
@@ -79,6 +111,9 @@ class NodePoolSection(Section):
         description="How many of its nodes may fail: they are put back to their old version, and the run goes on.",
     )
     drain: DrainSection | None = Field(default=None, description="As in `nodes.drain`, for this pool alone.")
+    detach: DetachSection | None = Field(
+        default=None, description="As in `nodes.detach`, for this pool alone, whether that names it or not."
+    )
     surge: SurgeSection | None = Field(
         default=None,
         description="Nodes that it has beside its own while it is upgraded. Without it, it has no more than its own.",
@@ -101,6 +136,7 @@ class NodesSection(Section):
 
     source: NodeSourceSection
     drain: DrainSection = DrainSection()
+    detach: DetachAllSection | None = None
     ready_deadline: Duration = Field(
         default=NodesSettings.ready_seconds,
         description="How long a node may take to be Ready with its new kubelet before it is put back.",
@@ -124,4 +160,8 @@ class NodesSection(Section):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two pools are named '{name}'")
+        known = (CONTROLLERS, *names, *(() if WORKERS in names else (WORKERS,)))
+        for name in (self.detach and self.detach.pools) or ():
+            if name not in known:
+                raise ValueError(f"`detach.pools`: there is no pool '{name}': they are {', '.join(known)}")
         return self

@@ -1,7 +1,8 @@
 """The mark of a node that is being upgraded: how far it got, in an annotation of its own Node.
 
 It is written with the cordon in one request, and removed with it in one, so that whoever finds a node knows whether it
-was cordoned for its upgrade, and what is left to do, without a memory of the run that began it.
+was cordoned for its upgrade, and what is left to do, without a memory of the run that began it. Where the node is taken
+out of its load balancer, the mark comes with that wish, and goes when the load balancer has the node again.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ __all__ = ["MARK", "NodeMark", "Phase"]
 MARK = "upgrader.io/node-upgrade"
 """The annotation."""
 
-Phase = Literal["drain", "swap", "back"]
-"""`drain`: cordoned, nothing of it is changed. `swap`: its programs may be the old or the new ones. `back`: it failed,
-and the old ones are put back.
+Phase = Literal["detach", "drain", "swap", "back", "attach"]
+"""`detach`: it is being taken out of the load balancer, nothing else. `drain`: cordoned, nothing of it is changed.
+`swap`: its programs may be the old or the new ones. `back`: it failed, and the old ones are put back. `attach`: it is
+as it is to be, and only has to be in the load balancer again.
 """
 _WHY_CHARACTERS = 1000
 
@@ -31,16 +33,21 @@ class NodeMark:
 
     phase: Phase
     cordoned: bool
-    """Whether the upgrade cordoned it; False: it was cordoned before, and stays so."""
+    """Whether the upgrade cordoned it; False: it was cordoned before, and stays so; or it isn't cordoned yet, or any
+    more (`detach`, `attach`).
+    """
     why: str = ""
     """Why it failed; only of `back`."""
     before: KubernetesVersion | None = None
-    """What its kubelet reported when it was cordoned; None: the mark doesn't say."""
+    """What its kubelet reported when its upgrade began; None: the mark doesn't say."""
+    detached: bool = False
+    """Whether the upgrade had it taken out of the load balancer; False: nobody did, or somebody else had already."""
 
     def text(self) -> str:
         """As the annotation has it."""
         fields: dict[str, Any] = {"phase": self.phase, "cordoned": self.cordoned}
         fields |= {"before": str(self.before)} if self.before else {}
+        fields |= {"detached": True} if self.detached else {}
         return json.dumps({**fields, "why": self.why[:_WHY_CHARACTERS]} if self.why else fields)
 
     @classmethod
@@ -57,7 +64,8 @@ class NodeMark:
             found = json.loads(text)
             if found["phase"] in get_args(Phase):
                 before = KubernetesVersion.known(str(found.get("before", "")))
-                return cls(found["phase"], found["cordoned"] is True, str(found.get("why", "")), before)
+                cordoned, detached = found["cordoned"] is True, found.get("detached") is True
+                return cls(found["phase"], cordoned, str(found.get("why", "")), before, detached)
         except (ValueError, KeyError, TypeError):
             pass
         return cls("drain", cordoned=False)

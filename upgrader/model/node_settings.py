@@ -15,6 +15,7 @@ __all__ = [
     "CONTROLLERS",
     "WORKERS",
     "ArchitectureSource",
+    "DetachPolicy",
     "DrainPolicy",
     "NodePool",
     "NodeSource",
@@ -38,6 +39,16 @@ class DrainPolicy:
 
 
 @dataclass(frozen=True)
+class DetachPolicy:
+    """How nodes are taken out of their load balancer before they are drained, and put back in the end."""
+
+    grace_seconds: float = 30.0
+    """How long the load balancer has, once it says that a node is out, until the node is drained."""
+    deadline_seconds: float = 300.0
+    """How long it may take to say so, each way."""
+
+
+@dataclass(frozen=True)
 class NodePool:
     """Nodes that are upgraded in one step, a batch at a time."""
 
@@ -49,6 +60,8 @@ class NodePool:
     max_failed: int = 0
     """How many of its nodes may fail, and stay at their old version, without failing the run."""
     drain: DrainPolicy = DrainPolicy()
+    detach: DetachPolicy | None = None
+    """None: nobody is asked to take its nodes out of a load balancer."""
     surge: Surge | None = None
     """The nodes that it has beside its own while it is upgraded; None: no more than its own."""
 

@@ -137,7 +137,8 @@ class PlannedNodes:
         parts = [f"{', '.join(map(str, before))} → {self.target}"] if before else []
         parts += [str(self.configuration)] if self.configuration.fingerprint else []
         count = len(self.nodes)
-        return f"{count} node{'s' if count > 1 else ''}: {'; '.join(parts) or self.target}"
+        text = f"{count} node{'s' if count > 1 else ''}: {'; '.join(parts) or self.target}"
+        return f"{text}; out of the load balancer meanwhile" if self.pool.detach else text
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from upgrader.config.strange_folder import StrangeFolder
 from upgrader.errors import ConfigError
 from upgrader.model.health_before import Share
 from upgrader.model.node_configuration import NodeConfiguration
-from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, NodesSettings
+from upgrader.model.node_settings import DetachPolicy, DrainPolicy, NodePool, NodeSource, NodesSettings
 from upgrader.model.surge import Surge
 from upgrader.model.version import KubernetesVersion
 
@@ -63,8 +63,31 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("detach", "gpu", "found"),
+    [
+        ("{}", "", {"controllers": DetachPolicy(), "gpu": DetachPolicy(), "workers": DetachPolicy()}),
+        (
+            "{gracePeriod: 1s, deadline: 2m, pools: [controllers]}",
+            "detach: {gracePeriod: 10m}",
+            {"controllers": DetachPolicy(1, 120), "gpu": DetachPolicy(600)},
+        ),
+        ("{pools: [gpu, workers]}", "detach: {}", {"gpu": DetachPolicy(), "workers": DetachPolicy()}),
+        ("{pools: []}", "", {}),
+    ],
+)
+def test_pools_behind_a_load_balancer(tmp_path: Path, detach: str, gpu: str, found: dict[str, DetachPolicy]) -> None:
+    """All of them, controllers too, or those that are named; a pool's own section stands for itself."""
+    pool = f"{{name: gpu, selector: {{a: b}}, {gpu}}}"
+    made = load(tmp_path, f"nodes: {{source: {{kind: packages}}, detach: {detach}, pools: [{pool}]}}")
+    assert made and {pool.name: pool.detach for pool in made.pools if pool.detach} == found
+
+
+@pytest.mark.parametrize(
     ("nodes", "told"),
     [
+        ("nodes: {source: {kind: packages}, detach: {pools: [gpu]}}", "no pool 'gpu': they are controllers, w"),
+        ("nodes: {source: {kind: packages}, detach: {gracePeriod: soon}}", "gracePeriod"),
+        ("nodes: {source: {kind: packages}, pools: [{name: workers, detach: {pools: []}}]}", "unknown key"),
         ("nodes: {}", "source"),
         ("nodes: {source: {kind: floppy}}", "kind"),
         ("nodes: {source: {kind: folder}}", "a source of kind 'folder' needs key 'path'"),

@@ -11,7 +11,7 @@ from upgrader.model.health_before import Share
 from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_plan import NodePlanner
-from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
+from upgrader.model.node_settings import DetachPolicy, NodePool, NodeSource, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
 from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.version import KubernetesVersion
@@ -115,5 +115,7 @@ def test_nodes_of_the_right_version_are_told_by_what_they_are_configured_with() 
     controllers, workers = plan(wanted)
     assert (controllers.action, [node.node for node in workers.nodes]) == ("unchanged", ["w1", "w2", "w3"])
     assert workers.summary == "3 nodes: v1.36.3 → v1.37.1; kubelet: maxPods"
+    behind = replace(workers, pool=replace(workers.pool, detach=DetachPolicy()))
+    assert behind.summary == f"{workers.summary}; out of the load balancer meanwhile"
     assert [node.configured for node in workers.nodes] == ["", "other", wanted.fingerprint]
     assert [node.node for node in plan(NodeConfiguration())[1].nodes] == ["w3"]

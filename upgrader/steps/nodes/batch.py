@@ -13,6 +13,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
 from upgrader.steps.nodes.cordon import Cordons, NodeNow
 from upgrader.steps.nodes.decision import Todo, backward, forward
+from upgrader.steps.nodes.detaching import Detaching
 from upgrader.steps.nodes.drain import Drain
 from upgrader.steps.nodes.node_playbooks import NodePlaybooks
 from upgrader.steps.nodes.node_watch import NodeWatch
@@ -26,6 +27,7 @@ Problems = dict[str, str]
 Versions = tuple[KubernetesVersion, ...]
 
 _POLL_SECONDS = 1.0
+_AS_BEFORE = "it is as it was, and uncordoned"
 _INTERRUPTED = "its upgrade had failed before the run was interrupted"
 
 
@@ -34,6 +36,7 @@ class Batch:
     """The nodes of a batch go through each phase together; Ansible works on them in parallel."""
 
     cordons: Cordons
+    detaching: Detaching
     drain: Drain
     playbooks: NodePlaybooks
     watch: NodeWatch
@@ -52,11 +55,15 @@ class Batch:
         todo = self._todo(changes, lambda now: self.left(now, changes[now.name]), note)
         problems = self._put_back({name: self._why(name) for name in _having(todo, "put-back")}, before, note)
 
-        drained, blocked = self._drained(_having(todo, "drain"), note)
+        late = self.detaching.back(_having(todo, "attach"), note)
+        kept_in = self.detaching.out(_having(todo, "detach"), note)
+        problems |= self._untouched(kept_in, before, note)
+        ready = [*(name for name in _having(todo, "detach") if name not in kept_in), *_having(todo, "drain")]
+        drained, blocked = self._drained(ready, note)
         problems |= self._undrained(blocked, before, note)
         going = [*drained, *_having(todo, "swap")]
         broken = self._swapped(going, {name: changes[name].after for name in going}, note)
-        return problems | self._put_back(self._still_there(broken, note), before, note)
+        return problems | self._put_back(self._still_there({**late, **broken}, note), before, note)
 
     def left(self, now: NodeNow, change: NodeChange) -> Todo:
         """What is left to do with a node on its way forward."""
@@ -74,14 +81,18 @@ class Batch:
         for name in _having(todo, "release"):
             self.cordons.release(name)
             note(f"{name}: nothing of it was changed; uncordoned")
-        draining = _having(todo, "drain")
+        waiting = [*_having(todo, "release"), *_having(todo, "attach")]
+        late = {name: f"{_AS_BEFORE}, but {why}" for name, why in self.detaching.back(waiting, note).items()}
+        for name, why in self.detaching.out(_having(todo, "detach"), note, briefly=True).items():
+            note(f"{name}: {why}; it is drained nevertheless")
+        draining = [*_having(todo, "detach"), *_having(todo, "drain")]
         self._enter(draining, "drain", note, "cordoned, and being drained for a short while")
         blocked = self.drain.briefly(draining, note) if draining else {}
         drained = [name for name in draining if name not in blocked]
         for name, why in blocked.items():
             note(f"{name}: {why}; its old programs are put back beside the pods that are left")
         names = [*drained, *blocked, *_having(todo, "put-back")]
-        return self._restored(dict.fromkeys(names, "the run is rolled back"), before, note, with_pods=False)
+        return late | self._restored(dict.fromkeys(names, "the run is rolled back"), before, note, with_pods=False)
 
     def _left_backward(self, now: NodeNow, before: NodeBefore) -> Todo:
         new = self.playbooks.fingerprint
@@ -116,16 +127,26 @@ class Batch:
         return [name for name in names if name not in blocked], blocked
 
     def _undrained(self, blocked: Mapping[str, str], before: Mapping[str, NodeBefore], note: Note) -> Problems:
-        """Nothing of them was changed, so that they only have to be uncordoned."""
-        problems = {}
+        """The same of those that could not be drained, of which the policy may have some skipped."""
         policy: OnBlocked = self.drain.policy.on_blocked
-        for name, why in blocked.items():
+        return self._untouched(blocked, before, note, skipped=policy == "skip-node")
+
+    def _untouched(
+        self, blocked: Mapping[str, str], before: Mapping[str, NodeBefore], note: Note, *, skipped: bool = False
+    ) -> Problems:
+        """Nothing of them was changed, so that they only have to be uncordoned, and get back into the load balancer.
+
+        Returns the problems: those of nodes that are not skipped, and of any that doesn't get back.
+        """
+        for name in blocked:
             self.cordons.release(name)
+        late = self.detaching.back(tuple(blocked), note)
+        problems = {}
+        for name, why in blocked.items():
             text = f"{why}; nothing of it was changed, and it is uncordoned again, at {before[name].version}"
-            if policy == "skip-node":
-                note(f"{name}: skipped: {text}")
-            else:
-                note(f"{name}: {text}")
+            text += f"; but {late[name]}" if name in late else ""
+            note(f"{name}: skipped: {text}" if skipped and name not in late else f"{name}: {text}")
+            if not skipped or name in late:
                 problems[name] = text
         return problems
 
@@ -135,7 +156,8 @@ class Batch:
         broken = self.playbooks.upgrade(names)
         configured = dict.fromkeys(names, self.playbooks.fingerprint or None)
         late = self._await({name: (after[name],) for name in names if name not in broken}, configured, note)
-        return {**broken, **{name: f"{why}\n    its kubelet: {self.log(name)}" for name, why in late.items()}}
+        out = self.detaching.back([name for name in names if name not in {**broken, **late}], note)
+        return {**broken, **{name: f"{why}\n    its kubelet: {self.log(name)}" for name, why in late.items()}, **out}
 
     def _put_back(self, broken: Mapping[str, str], before: Mapping[str, NodeBefore], note: Note) -> Problems:
         for name, why in broken.items():
@@ -159,11 +181,12 @@ class Batch:
         broken = self.playbooks.restore(tuple(names))
         versions = {name: wanted[name] for name in names if name not in broken}
         configured = {name: self._earlier(before[name]) for name in versions}
-        late = self._await(versions, configured, note, with_pods=with_pods)
+        late = {**broken, **self._await(versions, configured, note, with_pods=with_pods)}
+        out = self.detaching.back([name for name in names if name not in late], note)
         return {
             name: f"it could not be put back to {_either(wanted[name])}, and stays cordoned: {problem}"
-            for name, problem in {**broken, **late}.items()
-        }
+            for name, problem in late.items()
+        } | {name: f"{_AS_BEFORE}, but {problem}" for name, problem in out.items()}
 
     def _restore_points(self, name: str, before: KubernetesVersion) -> Versions:
         """What its restore point may have: the version of now, or the one from before a swap that was never finished.

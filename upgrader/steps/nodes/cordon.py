@@ -1,12 +1,13 @@
-"""Cordons nodes and marks how far their upgrade got, in one request each."""
+"""Cordons nodes, asks for their load balancer, and marks how far their upgrade got, in one request each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upgrader.errors import ApiError
+from upgrader.guard.core import detach as contract
 from upgrader.model.node_configuration import CONFIGURED, configured_with
 from upgrader.model.node_mark import MARK, NodeMark, Phase
 from upgrader.model.version import KubernetesVersion
@@ -14,7 +15,10 @@ from upgrader.ports import Clock, Kube, KubeObject
 from upgrader.steps.nodes.kinds import NODES
 from upgrader.steps.nodes.patience import patiently
 
-__all__ = ["Cordons", "NodeNow"]
+__all__ = ["LOAD_BALANCER", "Cordons", "NodeNow"]
+
+LOAD_BALANCER = contract.Detachment()
+"""The annotations by which a node's load balancer is asked, and answers."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,20 @@ class NodeNow:
     mark: NodeMark | None
     configured: str = ""
     """The fingerprint of what it was last configured with; "": unknown."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: KubeObject) -> NodeNow:
         """From a `v1` Node."""
         reported = str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
         cordoned = bool((node.get("spec") or {}).get("unschedulable"))
-        return cls(node["metadata"]["name"], reported, cordoned, NodeMark.of(node), configured_with(node))
+        annotations = node["metadata"].get("annotations") or {}
+        return cls(node["metadata"]["name"], reported, cordoned, NodeMark.of(node), configured_with(node), annotations)
+
+    @property
+    def wanted_out(self) -> bool:
+        """Whether anybody wants it out of the load balancer."""
+        return contract.asked(self.annotations, LOAD_BALANCER)
 
     @property
     def version(self) -> KubernetesVersion:
@@ -55,11 +66,13 @@ class _Change:
     mark: NodeMark | None
     cordoned: bool
     configured: str | None = None
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    """Those of the load balancer; None: taken off."""
 
 
 @dataclass(frozen=True)
 class Cordons:
-    """The nodes' marks and cordons. Every method raises ApiError."""
+    """The nodes' marks, cordons and wishes to their load balancer. Every method raises ApiError."""
 
     kube: Kube
     clock: Clock
@@ -69,12 +82,39 @@ class Cordons:
         found = patiently(self.clock, lambda: self.kube.get(NODES, name))
         return NodeNow.of(found) if found is not None else None
 
-    def cordon(self, name: str, phase: Phase, why: str = "") -> None:
-        """Cordon a node, if it isn't, and mark it. A cordon of somebody else's is known as such from then on."""
+    def detach(self, name: str) -> None:
+        """Ask for a node to be taken out of its load balancer, if nobody has, and mark it.
+
+        A wish of somebody else's is known as such from then on, and stays.
+        """
 
         def change(now: NodeNow) -> _Change:
-            mark = now.mark or NodeMark(phase, not now.cordoned, before=KubernetesVersion.known(now.reported))
-            return _Change(replace(mark, phase=phase, why=why), cordoned=True)
+            mark = now.mark
+            if mark is None or mark.phase == "attach":
+                mark = NodeMark("detach", cordoned=False, before=KubernetesVersion.known(now.reported))
+            mark = replace(mark, detached=mark.detached or not now.wanted_out)
+            return _Change(mark, now.cordoned, annotations=_asking(now))
+
+        self._change(name, change)
+
+    def cordon(self, name: str, phase: Phase, why: str = "") -> None:
+        """Cordon a node, if it isn't, and mark it. A cordon of somebody else's is known as such from then on.
+
+        A wish to its load balancer that we had is renewed, if it was taken off: also of one that is put back as it
+        didn't get in again.
+        """
+
+        def change(now: NodeNow) -> _Change:
+            found = now.mark
+            mark = found or NodeMark(phase, not now.cordoned, before=KubernetesVersion.known(now.reported))
+            if found and found.phase in ("detach", "attach"):
+                mark = replace(mark, cordoned=not now.cordoned)
+            if found and found.phase == "attach":
+                mark = replace(mark, detached=not now.wanted_out)
+            # It may be out still: then that answer holds, and it has to be said when it is in again.
+            asking = _asking(now) if mark.detached else {}
+            asking = {key: text for key, text in asking.items() if key != LOAD_BALANCER.answer}
+            return _Change(replace(mark, phase=phase, why=why), cordoned=True, annotations=asking)
 
         self._change(name, change)
 
@@ -82,14 +122,27 @@ class Cordons:
         """Remove the mark, and the cordon if the mark says that it is ours; returns the version that its kubelet
         reports, "" where it is no node any more.
 
+        Where the mark says that we had it taken out of its load balancer, it is to get back, and has the mark `attach`.
         `configured` is what it is configured with now, "" where nobody knows; None: as its annotation has it.
         """
 
         def change(now: NodeNow) -> _Change:
-            return _Change(None, now.cordoned and not (now.mark and now.mark.cordoned), configured)
+            cordoned = now.cordoned and not (now.mark and now.mark.cordoned)
+            if not now.mark or not now.mark.detached:
+                return _Change(None, cordoned, configured)
+            mark = replace(now.mark, phase="attach", cordoned=False, why="")
+            return _Change(mark, cordoned, configured, _taken_off(now))
 
         now = self._change(name, change)
         return now.reported if now else ""
+
+    def attached(self, name: str) -> None:
+        """Remove the mark of a node that is in its load balancer again."""
+
+        def change(now: NodeNow) -> _Change:
+            return _Change(None if now.mark and now.mark.phase == "attach" else now.mark, now.cordoned)
+
+        self._change(name, change)
 
     def _change(self, name: str, decide: Callable[[NodeNow], _Change]) -> NodeNow | None:
         """The node as it was; None where it is no node any more."""
@@ -107,10 +160,19 @@ class Cordons:
 
 def _patch(read: KubeObject, change: _Change) -> Mapping[str, Any]:
     """Only of the node as it was read: what is decided depends on whether somebody else cordons it."""
-    annotations = {MARK: change.mark.text() if change.mark else None}
+    annotations: dict[str, str | None] = {MARK: change.mark.text() if change.mark else None, **change.annotations}
     if change.configured is not None and change.configured != configured_with(read):
         annotations[CONFIGURED] = change.configured or None
     return {
         "metadata": {"resourceVersion": read["metadata"]["resourceVersion"], "annotations": annotations},
         "spec": {"unschedulable": True if change.cordoned else None},
     }
+
+
+def _asking(now: NodeNow) -> Mapping[str, str | None]:
+    """What asks for it, unless it is asked for; answers to an earlier wish go."""
+    return contract.detach(now.annotations, LOAD_BALANCER, 0, None, 0).patch
+
+
+def _taken_off(now: NodeNow) -> Mapping[str, str | None]:
+    return contract.attach(now.annotations, LOAD_BALANCER).patch if now.wanted_out else {}

@@ -4,7 +4,8 @@ Why an interruption loses nothing: a node's mark is written before the first cha
 be repeated. So the mark names a phase that was reached, and whatever that phase left undone is done by doing it again.
 A mark is removed, with the cordon, in one request and only when the node is Ready: a node without one is either as it
 was before, or upgraded, and its version says which; where that is the same, the annotation that is written in the
-same request says what it was configured with.
+same request says what it was configured with. Where the node has to get back into a load balancer, that request leaves
+the mark `attach`: the node is what its version says, and only the answer is missing.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ __all__ = ["Todo", "backward", "batches", "forward"]
 
 T = TypeVar("T")
 
-Todo = Literal["nothing", "drain", "swap", "put-back", "release"]
-"""`drain` and `swap`: go on from there. `release`: nothing of it was changed: uncordon it."""
+Todo = Literal["nothing", "detach", "drain", "swap", "put-back", "release", "attach"]
+"""`detach`, `drain` and `swap`: go on from there; the first is nothing where no load balancer is to know. `release`:
+nothing of it was changed: uncordon it. `attach`: wait for the load balancer.
+"""
 
 
 def forward(
@@ -35,12 +38,14 @@ def forward(
     `configured`: whether it is known to have the configuration that is wanted. A newer node is left alone, as the
     programs of `target` would be older than its own.
     """
+    done = version > target or (version == target and configured)
     if mark is None:
-        return "nothing" if version > target or (version == target and configured) else "drain"
-    if mark.phase == "back" and again:
-        return "swap"
-    steps: dict[str, Todo] = {"drain": "drain", "swap": "swap", "back": "put-back"}
-    return steps[mark.phase]
+        return "nothing" if done else "detach"
+    if mark.phase == "attach":
+        return "attach" if done else "detach"
+    if mark.phase == "back":
+        return "swap" if again else "put-back"
+    return mark.phase
 
 
 def backward(
@@ -50,12 +55,15 @@ def backward(
 
     One that is older, and has no mark, has gone back already: to what it had before an earlier, interrupted run.
     """
+    done = version <= before and not reconfigured
     if mark is None:
-        return "nothing" if version <= before and not reconfigured else "drain"
-    if mark.phase != "drain":
+        return "nothing" if done else "detach"
+    if mark.phase == "attach":
+        return "attach" if done else "detach"
+    if mark.phase == "swap" or mark.phase == "back":
         return "put-back"
-    # A drain comes first both ways: forward, the node still has its old version.
-    return "release" if version == before and not reconfigured else "drain"
+    # These come first both ways: forward, the node still has its old version.
+    return "release" if version == before and not reconfigured else mark.phase
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -36,7 +36,10 @@ class NodesStep:
     def watched(self, check: Callable[[], None]) -> NodesStep:
         """The same step, with a check while it waits; it ends the step by raising StepFailed."""
         batch = self.batch
-        return replace(self, batch=replace(batch, drain=replace(batch.drain, check=check)))
+        watched = replace(
+            batch, drain=replace(batch.drain, check=check), detaching=replace(batch.detaching, check=check)
+        )
+        return replace(self, batch=watched)
 
     def capture(self) -> RestorePoint:
         nodes = (NodeBefore(item.node, item.before, item.configured) for item in self.planned.nodes)

@@ -12,12 +12,14 @@ from testkit.fakes.kube import FakeKube
 from upgrader.errors import PlaybookError
 from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS
 from upgrader.gates.node_return import NodeReturn
-from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource
+from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT
+from upgrader.model.node_settings import DetachPolicy, DrainPolicy, NodePool, NodeSource
 from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, PlaybookResult
 from upgrader.steps.nodes.batch import Batch
 from upgrader.steps.nodes.cordon import Cordons
+from upgrader.steps.nodes.detaching import Detaching
 from upgrader.steps.nodes.drain import Drain
 from upgrader.steps.nodes.node_playbooks import NodePlaybooks
 from upgrader.steps.nodes.step import NodesStep
@@ -70,6 +72,8 @@ class Fleet:
         """Nodes that aren't Ready with the new kubelet."""
         self.kept = dict.fromkeys(names, OLD)
         """Node → the version that its restore point has."""
+        self.detach: DetachPolicy | None = None
+        """How they are taken out of their load balancer."""
         self.notes: list[str] = []
         self.most_cordoned = 0
         for name in names:
@@ -127,12 +131,14 @@ class Fleet:
         self, *, at_once: int = 1, max_failed: int = 0, drain: DrainPolicy | None = None, **changes: Any
     ) -> NodesStep:
         """The step that upgrades all of them."""
-        pool = NodePool("workers", max_failed=max_failed, drain=drain or DrainPolicy())
+        pool = NodePool("workers", max_failed=max_failed, drain=drain or DrainPolicy(), detach=self.detach)
         nodes = tuple(NodeChange(name, OLD, NEW) for name in self.names)
         planned = PlannedNodes(pool, nodes, NEW, SOURCE, 300.0, at_once, Path("/playbooks"))
         watch = NodeReturn(self.kube)
+        cordons = Cordons(self.kube, self.clock)
         batch = Batch(
-            cordons=Cordons(self.kube, self.clock),
+            cordons=cordons,
+            detaching=Detaching(self.kube, self.clock, cordons, pool.detach, check=lambda: None),
             drain=Drain(self.kube, self.clock, pool.drain, self.controllers, watch.problem, check=lambda: None),
             playbooks=NodePlaybooks(self, Path("/playbooks"), Path("/hosts.yml"), SOURCE, NEW),
             watch=watch,
@@ -160,6 +166,7 @@ class Fleet:
         for name in limit.split(","):
             if playbook.name == "upgrade-node.yml":
                 assert self.node(name)["spec"].get("unschedulable"), "only a cordoned node is changed"
+                assert not self.detach or self.is_out(name), "only a node that is out of the load balancer is changed"
                 problems |= {name: self.fails[name]} if name in self.fails else {}
                 if name not in self.fails:
                     self.set_node(name, NEW, ready=name not in self.never_ready)
@@ -188,6 +195,19 @@ class Fleet:
         """As the API has it, without a request."""
         return self.kube._objects["v1", "nodes", "", name]
 
+    def is_out(self, name: str) -> bool:
+        """Whether somebody wants it out of the load balancer, and it is."""
+        return {DETACHMENT, DETACHED} <= (self.node(name)["metadata"].get("annotations") or {}).keys()
+
+    def annotate(self, name: str, **changes: str | None) -> None:
+        """Without a request: `asked`, `out`, `back`; None takes one off."""
+        node = dict(self.node(name))
+        keys = {"asked": DETACHMENT, "out": DETACHED, "back": ATTACHED}
+        found = {**(node["metadata"].get("annotations") or {}), **{keys[key]: text for key, text in changes.items()}}
+        kept = {key: text for key, text in found.items() if text is not None}
+        if kept != (node["metadata"].get("annotations") or {}):
+            self.kube.put(NODES, {**node, "metadata": {**node["metadata"], "annotations": kept}})
+
     def state(self) -> dict[str, str]:
         """Node → its kubelet's version, and what is left of its upgrade."""
         return {name: self._state(name) for name in self.names}
@@ -195,7 +215,7 @@ class Fleet:
     def _state(self, name: str) -> str:
         node = self.node(name)
         left = ["cordoned"] if (node.get("spec") or {}).get("unschedulable") else []
-        left += ["marked"] if node["metadata"].get("annotations") else []
+        left += ["marked"] if (node["metadata"].get("annotations") or {}).keys() - {ATTACHED} else []
         return " ".join([node["status"]["nodeInfo"]["kubeletVersion"], *left])
 
     def pods(self) -> set[str]:

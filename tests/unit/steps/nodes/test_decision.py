@@ -10,16 +10,20 @@ from upgrader.steps.nodes.decision import Todo, backward, batches, forward
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 DRAIN, SWAP, BACK = NodeMark("drain", True), NodeMark("swap", True), NodeMark("back", True)
+DETACH, ATTACH = NodeMark("detach", False, detached=True), NodeMark("attach", False, detached=True)
 
 
 @pytest.mark.parametrize(
     ("mark", "version", "todo"),
     [
-        (None, OLD, "drain"),
+        (None, OLD, "detach"),
         (None, NEW, "nothing"),
+        (DETACH, OLD, "detach"),
         (DRAIN, OLD, "drain"),
         (SWAP, OLD, "swap"),
         (SWAP, NEW, "swap"),
+        (ATTACH, NEW, "attach"),
+        (ATTACH, OLD, "detach"),
         (BACK, OLD, "put-back"),
         (BACK, NEW, "put-back"),
     ],
@@ -44,9 +48,13 @@ def test_newer_node_is_left_alone() -> None:
     [
         (None, OLD, "nothing"),
         (None, KubernetesVersion(1, 36, 2), "nothing"),
-        (None, NEW, "drain"),
+        (None, NEW, "detach"),
+        (DETACH, OLD, "release"),
+        (DETACH, NEW, "detach"),
         (DRAIN, OLD, "release"),
         (DRAIN, NEW, "drain"),
+        (ATTACH, OLD, "attach"),
+        (ATTACH, NEW, "detach"),
         (SWAP, OLD, "put-back"),
         (SWAP, NEW, "put-back"),
         (BACK, OLD, "put-back"),
@@ -65,7 +73,7 @@ def test_mark_that_can_not_be_read_keeps_the_cordon(text: str) -> None:
 
 def test_mark_survives_its_way_through_the_api() -> None:
     """What is written is read."""
-    for mark in (DRAIN, SWAP, NodeMark("back", False, "because", OLD)):
+    for mark in (DETACH, DRAIN, SWAP, ATTACH, NodeMark("back", False, "because", OLD)):
         assert NodeMark.of({"metadata": {"annotations": {MARK: mark.text()}}}) == mark
     assert NodeMark.of({"metadata": {}}) is None
 

@@ -1,0 +1,141 @@
+"""Waits until nodes are out of their load balancer, and in it again: whoever serves it answers by annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from upgrader.guard.core import detach as contract
+from upgrader.model.node_settings import DetachPolicy
+from upgrader.ports import Clock, Kube
+from upgrader.steps.nodes.cordon import LOAD_BALANCER, Cordons, NodeNow
+from upgrader.steps.nodes.kinds import NODES
+from upgrader.wait_and_retry import wait_until
+
+__all__ = ["Detaching"]
+
+Note = Callable[[str], None]
+
+_POLL_SECONDS = 1.0
+_BRIEF_SECONDS = 30.0
+"""How long a node on its way back waits for an answer: it is put back without one, too."""
+
+
+@dataclass(frozen=True)
+class Detaching:
+    """Of several nodes at once. Every method raises ApiError."""
+
+    kube: Kube
+    clock: Clock
+    cordons: Cordons
+    policy: DetachPolicy | None
+    """None: nodes stay in their load balancer, but those that were taken out get back."""
+    check: Callable[[], None]
+    """Called while it waits; ends it by raising StepFailed."""
+
+    def out(self, nodes: Sequence[str], note: Note, *, briefly: bool = False) -> Mapping[str, str]:
+        """Have nodes taken out, and wait for the grace period. Returns those that aren't out in time, with why.
+
+        No clock is compared with the one that wrote the answer: the grace period counts from when we read it.
+        """
+        if self.policy is None or not nodes:
+            return {}
+        for name in nodes:
+            self.cordons.detach(name)
+            note(f"{name}: asking for it to be taken out of the load balancer")
+        left = dict.fromkeys(nodes, "")
+        note = _once(note)
+
+        def missing() -> str:
+            self.check()
+            for name in tuple(left):
+                left[name] = self._until_out(name, note)
+                if not left[name]:
+                    del left[name]
+            return "; ".join(left.values())
+
+        seconds = min(self.policy.deadline_seconds, _BRIEF_SECONDS if briefly else inf)
+        why = wait_until(self.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        if len(left) < len(nodes):
+            self._grace(self.policy.grace_seconds)
+        late = f"it was not taken out of the load balancer within {seconds:.0f} s"
+        return {name: f"{late}, waiting for {each or why}" for name, each in left.items()}
+
+    def back(self, nodes: Sequence[str], note: Note) -> Mapping[str, str]:
+        """Wait until those of the nodes that were released with a wish to get back are in again; returns the others,
+        with why.
+        """
+        note = _once(note)
+        left = dict.fromkeys((name for name in nodes if self._attaching(self.cordons.read(name))), "")
+
+        def missing() -> str:
+            self.check()
+            for name in tuple(left):
+                left[name] = self._until_back(name, note)
+                if not left[name]:
+                    del left[name]
+            return "; ".join(left.values())
+
+        seconds = (self.policy or DetachPolicy()).deadline_seconds
+        why = wait_until(self.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        late = f"it was not in the load balancer again within {seconds:.0f} s"
+        return {name: f"{late}, waiting for {each or why}" for name, each in left.items()}
+
+    def _until_out(self, name: str, note: Note) -> str:
+        now = self._read(name)
+        if now is None:
+            return ""  # what comes next tells of it
+        step = contract.detach(now.annotations, LOAD_BALANCER, 0, 0, inf)
+        if step.patch:  # somebody has taken the annotation off
+            self.cordons.detach(name)
+        elif step.done:
+            note(f"{name}: out of the load balancer since {now.annotations[contract.DETACHED]}")
+        elif contract.DETACHED in now.annotations:
+            note(f"{name}: waiting for {step.waits_for}")
+        return step.waits_for
+
+    def _until_back(self, name: str, note: Note) -> str:
+        now = self._read(name)
+        if now is None or not self._attaching(now):
+            return ""
+        if now.wanted_out:
+            note(f"{name}: somebody else wants it out of the load balancer: it stays out")
+        else:
+            step = contract.attach(now.annotations, LOAD_BALANCER)
+            if not step.done:
+                if contract.ATTACHED in now.annotations:
+                    note(f"{name}: waiting for {step.waits_for}")
+                return step.waits_for
+            there = contract.ATTACHED in now.annotations
+            note(f"{name}: {'in the load balancer again' if there else 'it had not left the load balancer'}")
+        self.cordons.attached(name)
+        return ""
+
+    def _read(self, name: str) -> NodeNow | None:
+        found = self.kube.get(NODES, name)
+        return NodeNow.of(found) if found is not None else None
+
+    @staticmethod
+    def _attaching(now: NodeNow | None) -> bool:
+        return now is not None and now.mark is not None and now.mark.phase == "attach"
+
+    def _grace(self, seconds: float) -> None:
+        until = self.clock.monotonic() + seconds
+
+        def missing() -> str:
+            self.check()
+            return "the grace period" if self.clock.monotonic() < until else ""
+
+        wait_until(self.clock, missing, seconds=seconds + _POLL_SECONDS, interval_seconds=_POLL_SECONDS)
+
+
+def _once(note: Note) -> Note:
+    told: set[str] = set()
+
+    def once(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            note(text)
+
+    return once
