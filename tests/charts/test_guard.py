@@ -152,3 +152,34 @@ def test_unknown_values_are_refused(render: Render) -> None:
         chart(render, noDownScale={"enabled": False})
     with pytest.raises(Refused, match="no image of guard is published"):
         chart(render, image={"tag": "0.1.0"})
+
+
+def test_zone_budgets(render: Render) -> None:
+    """Off unless asked for. In the namespaces alone that are named: webhooks, rights and flags; and the kind, which a
+    release upgrades and its end leaves.
+    """
+    off = chart(render)
+    assert "CustomResourceDefinition" not in {each["kind"] for each in off.objects}
+    assert parse(off.container(*DEPLOYMENT, "guard")["args"]).budget_namespaces == ()
+    given = {"enabled": True, "namespaces": ["shop", "store"], "failurePolicy": "Ignore", "timeoutSeconds": 3}
+    rendered = chart(render, zoneBudget=given)
+    settings = parse(rendered.container(*DEPLOYMENT, "guard")["args"])
+    assert settings.budget_namespaces == ("shop", "store") and settings.roles == ("webhook",)
+    crd = rendered.get("CustomResourceDefinition", "zoneawarepoddisruptionbudgets.rollout-operator.grafana.com")
+    assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    evicts, validates = rendered.get("ValidatingWebhookConfiguration", "guard-zone-budget-ops")["webhooks"]
+    for webhook in (evicts, validates):
+        assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 3)
+        for name, asked in (("kube-system", False), ("ops", False), ("other", False), ("shop", True)):
+            assert selects(webhook["namespaceSelector"], {"kubernetes.io/metadata.name": name}) is asked
+    assert (evicts["sideEffects"], evicts["rules"][0]["resources"]) == ("NoneOnDryRun", ["pods/eviction"])
+    (role,) = (each for each in rendered.objects if each["kind"] == "Role" and each["metadata"]["namespace"] == "shop")
+    assert rules(rendered, "Role", role["metadata"]["name"]) == [
+        (("get", "list", "watch"), ("zoneawarepoddisruptionbudgets",), ()),
+        (("update",), ("zoneawarepoddisruptionbudgets/status",), ()),
+        (("get", "list"), ("pods",), ()),
+        (("list",), ("statefulsets",), ()),
+    ]
+    assert ("guard-zone-budget-ops", CONFIGURATION) in [r[2] for r in rules(rendered, "ClusterRole", "guard-ops")]
+    with pytest.raises(Refused, match="schema"):
+        chart(render, zoneBudget={"enabled": True})

@@ -37,6 +37,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 guard-no-downscale-{{ include "guard.namespace" . }}
 {{- end }}
 
+{{- define "guard.zoneBudgetConfiguration" -}}
+guard-zone-budget-{{ include "guard.namespace" . }}
+{{- end }}
+
 {{/* The subjects of a binding. */}}
 {{- define "guard.subjects" -}}
 - kind: ServiceAccount
