@@ -183,3 +183,36 @@ def test_zone_budgets(render: Render) -> None:
     assert ("guard-zone-budget-ops", CONFIGURATION) in [r[2] for r in rules(rendered, "ClusterRole", "guard-ops")]
     with pytest.raises(Refused, match="schema"):
         chart(render, zoneBudget={"enabled": True})
+
+
+def test_runs_hold_groups_unless_that_is_switched_off(render: Render) -> None:
+    """By default where groups are rolled: the flag, webhooks for sets in groups alone and for their scales, in the
+    namespaces that are rolled, and the right to read one Lease of kube-system. `hold: none`, or no rollouts: none of
+    it.
+    """
+    rollouts = {"enabled": True, "namespaces": ["shop"]}
+    held = chart(render, rollouts=rollouts, noDownscale={"enabled": False}, holdFailurePolicy="Ignore")
+    assert parse(held.container(*DEPLOYMENT, "guard")["args"]).hold
+    assert rules(held, "Role", "guard-hold-ops") == [(("get",), ("leases",), ("upgrader",))]
+    assert held.get("Role", "guard-hold-ops")["metadata"]["namespace"] == "kube-system"
+    assert held.get("RoleBinding", "guard-hold-ops")["metadata"]["namespace"] == "kube-system"
+    by_object, by_scale = webhooks(held)
+    assert [webhook["name"].partition(".")[0] for webhook in (by_object, by_scale)] == ["hold", "hold-scale"]
+    for labels, asked in (({"rollout-group": "db"}, True), ({}, False)):
+        assert selects(by_object["objectSelector"], labels) is asked
+    assert [webhook["rules"][0]["resources"] for webhook in (by_object, by_scale)] == [
+        ["statefulsets"],
+        ["statefulsets/scale"],
+    ]
+    for webhook in (by_object, by_scale):
+        assert webhook["failurePolicy"] == "Ignore"
+        for name, asked in (("shop", True), ("other", False), ("kube-system", False), ("ops", False)):
+            assert selects(webhook["namespaceSelector"], {"kubernetes.io/metadata.name": name}) is asked
+    assert (CONFIGURATION,) in [names for _, _, names in rules(held, "ClusterRole", "guard-ops")]
+    assert len(webhooks(chart(render, rollouts=rollouts))) == 4
+    for nobody in (chart(render), chart(render, rollouts=rollouts, hold="none")):
+        assert not parse(nobody.container(*DEPLOYMENT, "guard")["args"]).hold
+        assert "kube-system" not in {each["metadata"].get("namespace") for each in nobody.objects}
+        assert len(webhooks(nobody)) == 2
+    with pytest.raises(Refused, match="schema"):
+        chart(render, hold="always")

@@ -47,3 +47,8 @@ guard-zone-budget-{{ include "guard.namespace" . }}
   name: guard
   namespace: {{ include "guard.namespace" . }}
 {{- end }}
+
+{{/* "true" where an upgrade that is alive holds groups still, else empty. */}}
+{{- define "guard.holds" -}}
+{{- if and .Values.rollouts.enabled (eq .Values.hold "run") }}true{{ end -}}
+{{- end }}
