@@ -6,19 +6,34 @@ lost: then it is what stands between the pods and a controller that takes them f
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from upgrader.guard.core.selectors import Selector
+from upgrader.guard.core.times import timestamp
 
-__all__ = ["FINALIZER", "REMOVE_CELL_ONCE", "Wanted", "Work", "cells_to_remove", "min_available", "wanted", "work"]
+__all__ = [
+    "FINALIZER",
+    "REMOVE_CELL_ONCE",
+    "Wanted",
+    "Work",
+    "belongs_to",
+    "cells_to_remove",
+    "conditions",
+    "min_available",
+    "protector_name",
+    "wanted",
+    "work",
+]
 
 FINALIZER = "podseidon.kubewharf.io/generator"
 REMOVE_CELL_ONCE = "podseidon.kubewharf.io/remove-cell-once"
 _SOURCE = "podseidon.kubewharf.io/source-"
 _PERCENT = re.compile(r"([0-9]{1,9})%")
+_LONGEST_NAME, _LONGEST_LABEL = 253, 63
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,8 @@ class Work:
     """What to do about a Deployment and its protector, in this order; each step may have been done already.
 
     The finalizer is on the Deployment before there is a protector, and leaves it after the protector has gone, so that
-    a Deployment that is deleted is always seen to be. `orphaned`: the protector stays although its source is gone.
+    a Deployment that is deleted is always seen to be. `orphaned`: the protector stays although its source is gone,
+    until somebody deletes it.
     """
 
     add_source_finalizer: bool = False
@@ -67,6 +83,18 @@ def min_available(deployment: Mapping[str, Any]) -> tuple[int, str]:
     return max(0, replicas - unavailable), ""
 
 
+def protector_name(deployment: str) -> str:
+    """The name of a Deployment's protector; with a hash if that is too long for a name."""
+    return _short(f"deployment-{deployment}", _LONGEST_NAME)
+
+
+def belongs_to(protector: Mapping[str, Any], deployment: str) -> bool:
+    """Whether the protector was made for the Deployment of this name, rather than by people."""
+    labels = protector["metadata"].get("labels") or {}
+    source = (labels.get(f"{_SOURCE}kind"), labels.get(f"{_SOURCE}name"))
+    return source == ("Deployment", _short(deployment, _LONGEST_LABEL))
+
+
 def wanted(deployment: Mapping[str, Any], protected: Selector) -> Wanted | None:
     """The protector that this Deployment must have; None if it must have none.
 
@@ -78,9 +106,9 @@ def wanted(deployment: Mapping[str, Any], protected: Selector) -> Wanted | None:
     least, condition = min_available(deployment)
     return Wanted(
         namespace=metadata["namespace"],
-        name=f"deployment-{metadata['name']}",
+        name=protector_name(metadata["name"]),
         labels={
-            f"{_SOURCE}name": metadata["name"],
+            f"{_SOURCE}name": _short(metadata["name"], _LONGEST_LABEL),
             f"{_SOURCE}group": "apps",
             f"{_SOURCE}kind": "Deployment",
             f"{_SOURCE}resource": "deployments",
@@ -97,7 +125,8 @@ def wanted(deployment: Mapping[str, Any], protected: Selector) -> Wanted | None:
 def work(deployment: Mapping[str, Any] | None, protector: Mapping[str, Any] | None, protected: Selector) -> Work:
     """What to do about a Deployment (None: there is none) and the protector of its name (None: there is none)."""
     if deployment is None:
-        return Work(orphaned=protector is not None)
+        going = protector is not None and bool(protector["metadata"].get("deletionTimestamp"))
+        return Work(orphaned=protector is not None and not going, release=going)
     marked = FINALIZER in (deployment["metadata"].get("finalizers") or ())
     target = wanted(deployment, protected)
     if target is None:
@@ -105,6 +134,28 @@ def work(deployment: Mapping[str, Any] | None, protector: Mapping[str, Any] | No
     if protector is None:
         return Work(add_source_finalizer=not marked, create=True)
     return Work(add_source_finalizer=not marked, update=_differs(protector, target))
+
+
+def conditions(before: Iterable[Mapping[str, Any]], target: Wanted | None, now: float) -> list[Mapping[str, Any]]:
+    """A protector's conditions. `target` None: its Deployment has vanished. Others' conditions stay."""
+    found = {condition["type"]: condition for condition in before}
+    if target is None:
+        message = "the Deployment is gone, and wasn't deleted: apply it again; who wants its pods gone deletes this"
+        states = [("SourceFound", "False", "Vanished", message)]
+    else:
+        protects = ("False", "Recreate", target.condition) if target.condition else ("True", "RollingUpdate", "")
+        states = [("Protects", *protects), ("SourceFound", "True", "Exists", "")]
+    for kind, status, reason, message in states:
+        old = found.get(kind, {})
+        since = old.get("lastTransitionTime") if old.get("status") == status else None
+        found[kind] = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": since or timestamp(now),
+        }
+    return list(found.values())
 
 
 def cells_to_remove(protector: Mapping[str, Any]) -> frozenset[str]:
@@ -122,6 +173,13 @@ def _differs(protector: Mapping[str, Any], target: Wanted) -> bool:
         or any(labels.get(key) != value for key, value in target.labels.items())
         or any(spec.get(key) != value for key, value in target.spec.items())
     )
+
+
+def _short(text: str, most: int) -> str:
+    """Its beginning and a hash where it is too long."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 9].rstrip('-.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _amount(value: object, replicas: int, *, up: bool) -> int:

@@ -172,7 +172,7 @@ class ProtectorRequest(Request):
 def misdirected(request: AdmissionRequest) -> Answer | None:
     """A refusal of what is neither a pod's deletion nor its eviction; None for those."""
     asked = (request.operation, request.group, request.resource, request.subresource)
-    if asked in (("DELETE", "", "pods", ""), ("CREATE", "", "pods", "eviction")) and request.name:
+    if asked == ("DELETE", "", "pods", "") or (asked == ("CREATE", "", "pods", "eviction") and request.name):
         return None
     return deny(BAD_REQUEST, f"{request.operation} of {request} is no deletion or eviction of a pod")
 
@@ -180,13 +180,14 @@ def misdirected(request: AdmissionRequest) -> Answer | None:
 def pod_of_delete(request: AdmissionRequest) -> Pod:
     """The pod as the API server had it when it was to be deleted; raises `NotAnAdmissionReview` for what is none.
 
+    The request has no name where a collection is deleted: the API server asks about each of its pods.
     Anybody can send this. Reserve only for a pod whose UID is known from the API itself.
     """
     try:
         found = pod(request.old_object or {})
     except (KeyError, TypeError, AttributeError, ValueError):
         raise NotAnAdmissionReview("oldObject is no pod") from None
-    if found.name != request.name or found.namespace != request.namespace or not isinstance(found.uid, str):
+    if request.name not in ("", found.name) or found.namespace != request.namespace or not isinstance(found.uid, str):
         raise NotAnAdmissionReview("oldObject is another pod than the request's")
     return found
 

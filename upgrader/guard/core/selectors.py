@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = ["InvalidSelector", "Selector"]
+
+
+_KEY = r"(?:[A-Za-z0-9.-]+/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+_VALUE = r"[A-Za-z0-9_.-]*"
+_TERM = re.compile(
+    rf"\s*(?:(?P<not>!?)\s*(?P<alone>{_KEY})|(?P<key>{_KEY})\s*(?P<equals>==?|!=)\s*(?P<value>{_VALUE})"
+    rf"|(?P<of>{_KEY})\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\))\s*(?:,|$)"
+)
 
 
 class InvalidSelector(ValueError):
@@ -36,6 +45,27 @@ class Selector:
             if not isinstance(values, list) or bool(values) is not operator.endswith("In"):
                 raise InvalidSelector(f"{operator} of {key} has {'no ' if not values else ''}values")
             found.append((key, operator, frozenset(map(str, values))))
+        return cls(tuple(found))
+
+    @classmethod
+    def parse(cls, text: str) -> Selector:
+        """From what `kubectl --selector` takes: `a=b,c!=d,e in (f,g),!h`. Empty: all. Raises `InvalidSelector`."""
+        found, place = [], 0
+        while place < len(text):
+            term = _TERM.match(text, place)
+            if term is None or (term.end() == len(text) and text.endswith(",")):
+                raise InvalidSelector(f"{text[place:]!r} is no requirement such as key=value or key in (a,b)")
+            place = term.end()
+            if term["alone"]:
+                found.append((term["alone"], "DoesNotExist" if term["not"] else "Exists", frozenset[str]()))
+            elif term["key"]:
+                operator = "NotIn" if term["equals"] == "!=" else "In"
+                found.append((term["key"], operator, frozenset({term["value"]})))
+            else:
+                values = frozenset(value.strip() for value in term["values"].split(","))
+                if not all(re.fullmatch(_VALUE, value) for value in values):
+                    raise InvalidSelector(f"{term['values']!r} are no values of labels")
+                found.append((term["of"], "NotIn" if term["set"] == "notin" else "In", values))
         return cls(tuple(found))
 
     def matches(self, labels: Mapping[str, str]) -> bool:

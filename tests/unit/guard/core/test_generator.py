@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from tests.unit.guard.core.builders import Json
-from upgrader.guard.core.generator import FINALIZER, Work, cells_to_remove, min_available, wanted, work
+from upgrader.guard.core.generator import (
+    FINALIZER,
+    Work,
+    belongs_to,
+    cells_to_remove,
+    conditions,
+    min_available,
+    protector_name,
+    wanted,
+    work,
+)
 from upgrader.guard.core.selectors import Selector
 
 PROTECTED = Selector.of({"matchLabels": {"podseidon.kubewharf.io/protect": "true"}})
@@ -120,6 +130,42 @@ def test_a_deployment_that_has_vanished_leaves_its_protector() -> None:
     """It wasn't deleted: etcd lost it. Its pods are what the protector is for now."""
     assert work(None, _protector(_deployment()), PROTECTED) == Work(orphaned=True)
     assert work(None, None, PROTECTED) == Work()
+
+
+def test_a_protector_without_a_deployment_goes_once_somebody_deletes_it() -> None:
+    """Else it would be there for ever, and its namespace with it."""
+    before = _protector(_deployment())
+    going = {**before, "metadata": {**before["metadata"], "deletionTimestamp": "1970-01-01T00:00:00Z"}}
+    assert work(None, going, PROTECTED) == Work(release=True)
+
+
+@pytest.mark.parametrize("name", ["web", "w" * 64, "w" * 253, "w" * 52 + "." * 2 + "x" * 100])
+def test_long_names_have_protectors_too(name: str) -> None:
+    """A name has at most 253 characters, a label's value 63; what is cut has a hash."""
+    deployment = _deployment(metadata={"name": name})
+    target = wanted(deployment, PROTECTED)
+    assert target is not None
+    assert len(target.name) <= 253 and len(target.labels["podseidon.kubewharf.io/source-name"]) <= 63
+    made = {"metadata": {"name": target.name, "labels": target.labels}}
+    assert protector_name(name) == target.name and belongs_to(made, name)
+    assert not belongs_to(made, name[:-1] + "y") and not belongs_to({"metadata": {}}, name)
+
+
+def test_a_protector_says_whether_it_protects_and_whether_its_source_is_there() -> None:
+    """Since when, too; conditions of others stay."""
+    other = {"type": "Theirs", "status": "True"}
+    found = {c["type"]: c for c in conditions([other], wanted(_deployment(), PROTECTED), 0.0)}
+    assert found["Theirs"] == other
+    assert [found[kind]["status"] for kind in ("Protects", "SourceFound")] == ["True", "True"]
+    assert list(found.values()) == conditions(found.values(), wanted(_deployment(), PROTECTED), 99.0)
+    lost = {c["type"]: c for c in conditions(found.values(), None, 99.0)}
+    assert (lost["SourceFound"]["status"], lost["SourceFound"]["lastTransitionTime"]) == (
+        "False",
+        "1970-01-01T00:01:39Z",
+    )
+    assert lost["Protects"] == found["Protects"]
+    recreate = wanted(_deployment(strategy={"type": "Recreate"}), PROTECTED)
+    assert "Recreate" in conditions([], recreate, 0.0)[0]["message"]
 
 
 def test_a_deployment_that_is_no_longer_selected_is_let_go() -> None:

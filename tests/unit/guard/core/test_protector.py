@@ -280,6 +280,12 @@ def test_a_deletion_and_an_eviction_are_understood() -> None:
     assert request_for(eviction, subject, "a").eviction
 
 
+def test_a_collections_pods_are_understood_one_by_one() -> None:
+    """The API server asks about each of them, without the name that its request for all of them doesn't have."""
+    request = request_of(_delete(name=""))
+    assert misdirected(request) is None and pod_of_delete(request).name == "web-1"
+
+
 def test_an_evictions_own_criterion_counts_first() -> None:
     """Then the pod's; and a deletion's options have none."""
     subject = replace(_pod(), annotations={HEALTH_CRITERION: "Ready"})
@@ -295,7 +301,7 @@ def test_an_evictions_own_criterion_counts_first() -> None:
         _delete(subResource="status"),
         _delete(resource={**PODS, "group": "apps"}),
         _delete(resource={**PODS, "resource": "nodes"}),
-        _delete(name=""),
+        {**_eviction(), "request": {**_eviction()["request"], "name": ""}},
         {**_delete(), "request": {**_delete()["request"], "operation": "UPDATE"}},
         {**_eviction(), "request": {**_eviction()["request"], "subResource": "binding"}},
     ],

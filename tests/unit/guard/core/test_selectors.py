@@ -50,3 +50,30 @@ def test_what_is_no_selector(content: object) -> None:
     """Refused, as the API server does."""
     with pytest.raises(InvalidSelector):
         Selector.of(content)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "selected"),
+    [
+        ("", {}, True),
+        ("podseidon.kubewharf.io/protect=true", {"podseidon.kubewharf.io/protect": "true"}, True),
+        ("podseidon.kubewharf.io/protect=true", {}, False),
+        ("a==1, b!=2", {"a": "1", "b": "3"}, True),
+        ("a==1, b!=2", {"a": "1", "b": "2"}, False),
+        ("a in (1, 2),b notin (3)", {"a": "2"}, True),
+        ("a in (1,2)", {"a": "3"}, False),
+        ("a,!b", {"a": ""}, True),
+        ("a,!b", {"a": "", "b": ""}, False),
+        ("in in (in)", {"in": "in"}, True),
+    ],
+)
+def test_selectors_as_text(text: str, labels: dict[str, str], selected: bool) -> None:
+    """As `kubectl --selector` takes them."""
+    assert Selector.parse(text).matches(labels) is selected
+
+
+@pytest.mark.parametrize("text", ["=", "a=b,", ",a", "a in 1", "a in (1", "a in (/)", "a b", "!a=b", "a=b c", "a=ä"])
+def test_what_is_no_selector_as_text(text: str) -> None:
+    """Refused, and never half of it taken."""
+    with pytest.raises(InvalidSelector):
+        Selector.parse(text)
