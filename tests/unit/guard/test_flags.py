@@ -94,3 +94,35 @@ def test_roles_follow_from_what_the_original_has() -> None:
 def test_runs_hold_groups_only_where_that_is_said() -> None:
     """rollout-operator's manifests give no right to read the Lease."""
     assert not parse(TLS).hold and not parse([*TLS, "-hold=none"]).hold and parse([*TLS, "-hold=run"]).hold
+
+
+def test_protectors_have_podseidons_defaults() -> None:
+    """No cell is answered for, all Deployments with its label get one, and no role of theirs runs by itself."""
+    found = parse(TLS)
+    own = found.protector
+    assert found.roles == ("rollout", "webhook")
+    assert (own.cells, own.cell, own.core, own.namespaces, own.pod_labels) == ({}, "default", None, (), "")
+    assert own.protected.matches({"podseidon.kubewharf.io/protect": "true"}) and not own.protected.matches({})
+    assert (own.defaults.max_concurrent_lag, own.defaults.compact_threshold, own.defaults.aggregation_rate) == (
+        0,
+        100,
+        1,
+    )
+
+
+def test_cells_are_names_with_kubeconfigs() -> None:
+    """One without has guard's own API server."""
+    own = parse([*TLS, "-protector.cells=one,two=/x/y", "-protector.path-prefix=/a/b/"]).protector
+    assert (dict(own.cells), own.prefix) == ({"one": None, "two": Path("/x/y")}, "/a/b")
+    assert parse([*TLS, "-roles=generator,aggregator"]).roles == ("generator", "aggregator")
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["cells=a/b", "cell=", "path-prefix=x", "protected-selector=a in", "max-concurrent-lag=-1", "aggregation-rate=0"],
+)
+def test_flags_of_protectors_that_are_wrong(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Refused by name, before anything begins."""
+    with pytest.raises(SystemExit):
+        parse([*TLS, f"-protector.{flag}"])
+    assert flag.partition("=")[0] in capsys.readouterr().err

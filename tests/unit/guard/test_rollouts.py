@@ -258,7 +258,6 @@ def test_selectors_are_queries() -> None:
     assert selector_query(selector) == "app=db,a in (x,y),b notin (z),c,!d"
 
 
-
 def put_run(world: World, *, groups: str = "", holder: str = "anna") -> None:
     """The Lease of a run of the upgrader."""
     spec = {"holderIdentity": holder, "renewTime": "t1", "leaseDurationSeconds": 60}

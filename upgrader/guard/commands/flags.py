@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from upgrader.guard.commands.protector_flags import ProtectorSettings, add_flags, settings_of
 from upgrader.guard.guard_errors import UsageError
 
 __all__ = ["ROLES", "Settings", "parse"]
 
-ROLES = ("rollout", "webhook")
+ROLES = ("rollout", "webhook", "generator", "aggregator")
+_ALONE = ("rollout", "webhook")
+"""What it does unless it is told: as rollout-operator."""
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _IN = "rollout-operator-self-signed-certificate"
@@ -49,6 +52,7 @@ class Settings:
     """Where zone-aware budgets are asked; none: nowhere."""
     kubeconfig: Path | None
     url: str
+    protector: ProtectorSettings = field(default_factory=ProtectorSettings)
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -59,7 +63,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         raise UsageError("the Kubernetes namespace has not been specified: set -kubernetes.namespace")
     if given.url and not given.kubeconfig:
         raise UsageError("-kubernetes.api-url needs -kubernetes.config-file")
-    roles = given.roles or (ROLES if given.tls else ("rollout",))
+    roles = given.roles or (_ALONE if given.tls else ("rollout",))
     if "webhook" in roles and not given.tls:
         raise UsageError("the role webhook needs -server-tls.enabled")
     files = _files(given)
@@ -86,6 +90,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         budget_namespaces=tuple(dict.fromkeys(given.budget_namespaces)) or namespaces if given.budgets else (),
         kubeconfig=given.kubeconfig,
         url=given.url,
+        protector=settings_of(given),
     )
 
 
@@ -131,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     flag(f"{own}.expiration", "life", _duration, 365 * 86400, "how long it is valid", metavar="1y")
     switch("webhooks.update-ca-bundle", "inject", True, "inject the authority into the labelled webhook configurations")
     switch("webhook-dry-run", "dry_run", False, "deny nothing: warn and count what would be denied")
-    text = "what it does: rollout, webhook, or both (default: rollout, and webhook with -server-tls.enabled)"
+    text = f"what it does: of {', '.join(ROLES)} (default: rollout, and webhook with -server-tls.enabled)"
     flag("roles", "roles", _roles, (), text, metavar="ROLE,…")
     text = "who holds groups still: an upgrade that is alive, by the Lease kube-system/upgrader (run), or nobody (none)"
     flag("hold", "hold", str, "none", text, choices=("run", "none"), metavar="none")
@@ -144,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     flag("zpdb.namespace", "budget_namespaces", str, [], text, action="append", metavar="NAME")
     flag("kubernetes.config-file", "kubeconfig", Path, None, "kubeconfig, outside a cluster", metavar="FILE")
     flag("kubernetes.api-url", "url", str, "", "the API server's URL, if not the kubeconfig's", metavar="URL")
+    add_flags(flag, _duration)
     return parser
 
 

@@ -9,8 +9,10 @@ from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from upgrader.guard.commands.flags import Settings
+from upgrader.guard.commands.protector_roles import protector_parts
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles import no_downscale, zone_budgets
 from upgrader.guard.roles.admission_server import Decide, admission_app
@@ -61,6 +63,10 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
         run_lease = RunLease(api) if settings.hold else None
         if run_lease:
             parts.running.append(run_lease.run())
+        protector = await protector_parts(api, settings, partial(_leadership, api, namespace), metrics, servers)
+        for informer in protector.informers:
+            parts.follow(informer)
+        parts.running += protector.running
         if "webhook" in settings.roles:
             served = _certificates(api, settings, namespace, metrics, parts)
             answering: dict[str, Decide] = {no_downscale.PATH: no_downscale.NoDownscale(api, run_lease)}
@@ -68,7 +74,7 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             if budgets:
                 answering[zone_budgets.EVICTION_PATH] = budgets.evict
             admission = admission_app(
-                answering,
+                answering | protector.paths,
                 metrics,
                 timeout_seconds=settings.timeout_seconds,
                 dry_run=settings.dry_run,
@@ -91,8 +97,12 @@ async def _awaited(what: Awaitable[None]) -> None:
     await what
 
 
+def _leadership(api: Api, namespace: str, lease: str) -> Leadership:
+    return Leadership(api, namespace, lease, f"{os.environ.get('HOSTNAME') or 'guard'}_{uuid.uuid4()}")
+
+
 def _budgets(api: Api, settings: Settings, metrics: Metrics, parts: _Parts) -> ZoneBudgets | None:
-    if not settings.budget_namespaces:
+    if not settings.budget_namespaces or not {"rollout", "webhook"}.intersection(settings.roles):
         return None
     seconds = settings.timeout_seconds * _BUDGETS_SHARE
     budgets = ZoneBudgets(api, settings.budget_namespaces, metrics, seconds)
@@ -110,8 +120,7 @@ def _rollouts(
     budgets: ZoneBudgets | None,
     run_lease: RunLease | None,
 ) -> None:
-    identity = f"{os.environ.get('HOSTNAME') or 'guard'}_{uuid.uuid4()}"
-    leadership = Leadership(api, namespace, _LEASE, identity)
+    leadership = _leadership(api, namespace, _LEASE)
     holds = (run_lease, RollingGroups(api, namespace, _LEASE)) if run_lease else None
     rollouts = Rollouts(
         api, settings.namespaces, leadership, metrics, settings.interval_seconds, budgets=budgets, holds=holds

@@ -17,7 +17,7 @@ from upgrader.guard.runtime.metrics import Metrics
 __all__ = ["Decide", "admission_app"]
 
 Decide = Callable[[AdmissionRequest], Awaitable[Answer]]
-"""Raises ApiAway or ApiRefused where it can't know: HTTP 500, and failurePolicy decides."""
+"""Raises ApiAway or ApiRefused where it can't know: HTTP 500, and failurePolicy decides; NotAnAdmissionReview: 400."""
 
 _MOST_BYTES = 16 << 20
 """An object of etcd's greatest size as JSON, twice."""
@@ -56,10 +56,10 @@ class _Handler:
     async def _answered(self, body: bytes) -> web.Response:
         try:
             asked = parse(body)
+            answer = await self._decide(asked)
         except NotAnAdmissionReview as error:
             self._count("bad_request")
             return web.Response(status=400, text=f"{error}\n")
-        answer = await self._decide(asked)
         kind = "allowed" if answer.allowed else "denied"
         if not answer.allowed:
             note = {"path": self._path, "request": str(asked), "user": asked.user, "reason": answer.message}

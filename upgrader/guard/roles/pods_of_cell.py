@@ -1,0 +1,86 @@
+"""The pods of a cell, by namespace and UID, and the UIDs of those that have gone lately."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from upgrader.guard.core.workloads import Pod, pod
+from upgrader.guard.runtime.api_client import Api
+from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.resource import Object, Resource
+
+__all__ = ["PODS", "PodsOfCell"]
+
+PODS = Resource("v1", "pods")
+_MOST_GONE = 20_000
+"""UIDs that are remembered; one that is forgotten is read from the API."""
+_NONE: Mapping[str, Pod] = MappingProxyType({})
+
+
+class PodsOfCell:
+    """Of some namespaces, or of all. `changed` is told of each pod, as it was and as it is."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespaces: Sequence[str],
+        labels: str,
+        changed: Callable[[Pod | None, Pod | None], None],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`labels`: a selector of what is followed at all; "": everything."""
+        self._changed, self._now = changed, now
+        self._pods: dict[str, dict[str, Pod]] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self.informers = tuple(Informer(api, PODS, each, labels=labels, keep=_kept) for each in namespaces or [""])
+        for informer in self.informers:
+            informer.tell(self._set)
+
+    @property
+    def gone(self) -> Mapping[str, None]:
+        """UIDs of pods that were deleted while they were followed."""
+        return self._gone
+
+    def of(self, namespace: str) -> Mapping[str, Pod]:
+        """Those of a namespace, by UID."""
+        return self._pods.get(namespace, _NONE)
+
+    def last_event(self) -> float:
+        """Up to when everything is known, in seconds since the epoch, by this machine's clock."""
+        return self._now() - max(each.silent_seconds() for each in self.informers)
+
+    def _set(self, before: Object | None, after: Object | None) -> None:
+        old = pod(before) if before is not None else None
+        new = pod(after) if after is not None else None
+        found = new or old
+        assert found is not None
+        there = self._pods.setdefault(found.namespace, {})
+        if old is not None and (new is None or new.uid != old.uid):
+            there.pop(old.uid, None)
+            self._gone[old.uid] = None
+            if len(self._gone) > _MOST_GONE:
+                self._gone.popitem(last=False)
+        if new is not None:
+            there[new.uid] = new
+            self._gone.pop(new.uid, None)  # its labels had left the selector, and are back
+        if not there:
+            del self._pods[found.namespace]
+        self._changed(old, new)
+
+
+def _kept(item: dict[str, Any]) -> Object:
+    """What a protector counts by."""
+    meta, status = item["metadata"], item.get("status") or {}
+    keys = ("namespace", "name", "uid", "resourceVersion", "labels", "deletionTimestamp")
+    ready = [c for c in status.get("conditions") or () if c.get("type") in ("Ready", "PodScheduled")]
+    return {
+        "metadata": {key: meta[key] for key in keys if key in meta},
+        "status": {
+            "phase": status.get("phase"),
+            "conditions": [{key: c.get(key) for key in ("type", "status", "lastTransitionTime")} for c in ready],
+        },
+    }
