@@ -5,6 +5,7 @@
     GuardError
     ├── UsageError        a flag, or a file that it names, can't be used
     ├── ApiAway           nothing answered, or it can't answer now: asking again may help
+    ├── LoadBalancerAway  a load balancer doesn't answer, or not as it should
     └── ApiRefused        the API server has answered no
         ├── NotFound      404
         ├── Conflict      409: the object is another one by now, or exists already
@@ -13,7 +14,16 @@
 
 from __future__ import annotations
 
-__all__ = ["ApiAway", "ApiRefused", "Conflict", "GuardError", "NotFound", "UsageError", "VersionGone"]
+__all__ = [
+    "ApiAway",
+    "ApiRefused",
+    "Conflict",
+    "GuardError",
+    "LoadBalancerAway",
+    "NotFound",
+    "UsageError",
+    "VersionGone",
+]
 
 
 class GuardError(Exception):
@@ -26,6 +36,10 @@ class UsageError(GuardError):
 
 class ApiAway(GuardError):
     """Nothing answered, or it can't answer now: asking again may help."""
+
+
+class LoadBalancerAway(GuardError):
+    """A load balancer doesn't answer, or not as it should: what it does is unknown."""
 
 
 class ApiRefused(GuardError):

@@ -81,7 +81,8 @@ class FakeApi(Api):
     ) -> Object:
         path = resource.path(namespace, name)
         self._check("patch", path)
-        assert content_type == JSON_PATCH, "no other is used yet"
+        if content_type != JSON_PATCH:
+            return self._merge(resource, path, changes, namespace)
         at, *operations = changes
         self._compare(path, at["value"])
         found = copy.deepcopy(self.objects[path])
@@ -92,6 +93,10 @@ class FakeApi(Api):
                 place = place[int(part) if part.isdecimal() else part]
             place[last] = operation["value"]
         return self.put(resource, found, namespace)
+
+    def _merge(self, resource: Resource, path: str, changes: Mapping[str, Any], namespace: str) -> Object:
+        self._compare(path, (changes.get("metadata") or {}).get("resourceVersion"))
+        return self.put(resource, _merged(self.objects[path], changes), namespace)
 
     async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str) -> None:
         path = resource.path(namespace, name)
@@ -122,6 +127,16 @@ class FakeApi(Api):
             raise NotFound(f"{path} isn't there", 404)
         if version and version != self.objects[path]["metadata"]["resourceVersion"]:
             raise Conflict(f"{path} has been modified", 409)
+
+
+def _merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(old)
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merged(result.get(key) or {}, value) if isinstance(value, Mapping) else value
+    return result
 
 
 def _selected(selector: str, labels: Mapping[str, str]) -> bool:

@@ -1,0 +1,148 @@
+"""HAProxy as a process on this machine, from the lab's Debian, and the servers behind it."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import urllib3
+
+from testkit.lab_cluster import until
+from upgrader.lab.debian import node_root
+from upgrader.lab.progress_port import Silent
+
+__all__ = ["HAProxyProcess", "Served", "haproxy_process"]
+
+_CONFIG = """global
+    stats socket {socket} mode 600 level admin
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 1m
+    timeout server 1m
+    timeout check 1s
+frontend all
+    bind 127.0.0.1:{port}
+    default_backend ingress
+backend ingress
+    balance roundrobin
+    option httpchk GET /healthz
+    default-server check inter 200ms fall 2 rise 1
+{servers}
+backend unchecked
+{unchecked}
+"""
+
+
+class Served(ThreadingHTTPServer):
+    """What a node serves: its name, at `/slow` not before it may, and at `/healthz` whether it is well."""
+
+    daemon_threads = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.name, self.well = name, True
+        self.may_answer = threading.Event()
+        self.slow = 0
+        """How many wait at `/slow`."""
+        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Answer what waits, and then nothing any more."""
+        self.may_answer.set()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Served
+
+    def do_GET(self) -> None:
+        if self.path == "/slow":
+            self.server.slow += 1
+            self.server.may_answer.wait(30)
+        text = self.server.name.encode()
+        self.send_response(503 if self.path == "/healthz" and not self.server.well else 200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+class HAProxyProcess:
+    """Two backends with a server for each node: `ingress`, whose servers are checked, and `unchecked`."""
+
+    def __init__(self, folder: Path, served: Sequence[Served]) -> None:
+        self.socket, self.port = folder / "admin.sock", _free_port()
+        self.served = {each.name: each for each in served}
+        servers = "\n".join(f"    server {each.name} 127.0.0.1:{each.server_port}" for each in served)
+        text = _CONFIG.format(socket=self.socket, port=self.port, servers=servers, unchecked=servers)
+        self._config = folder / "haproxy.cfg"
+        self._config.write_text(text)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Until both servers are up by a check."""
+        root = node_root(Silent())
+        libraries = f"{root}/usr/lib/x86_64-linux-gnu:{root}/lib/x86_64-linux-gnu"
+        program = [f"{root}/lib64/ld-linux-x86-64.so.2", "--library-path", libraries, f"{root}/usr/sbin/haproxy"]
+        with self._config.with_suffix(".log").open("a") as log:
+            self._process = subprocess.Popen([*program, "-db", "-f", str(self._config)], stdout=log, stderr=log)
+        until("HAProxy to answer", lambda: self.get() != "", timeout_seconds=20, interval_seconds=0.1)
+
+    def kill(self) -> None:
+        """At once; its socket's file stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def command(self, text: str) -> str:
+        """What its socket answers to an administrator."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.socket))
+            connection.sendall(f"{text}\n".encode())
+            return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+    def get(self, path: str = "/") -> str:
+        """Which node answers; "" if none does."""
+        try:
+            answer = urllib3.request("GET", f"http://127.0.0.1:{self.port}{path}", retries=False, timeout=35)
+        except urllib3.exceptions.HTTPError:
+            return ""
+        return answer.data.decode() if answer.status == 200 else ""
+
+    def answering(self, requests: int = 12) -> set[str]:
+        """The nodes that answer them."""
+        return {self.get() for _ in range(requests)}
+
+
+@contextmanager
+def haproxy_process(*nodes: str) -> Iterator[HAProxyProcess]:
+    """With servers behind it, until the end of the block."""
+    folder = Path(tempfile.mkdtemp(prefix="haproxy-"))  # short: a socket's path has 107 characters at most
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder)
+        served = [Served(name) for name in nodes]
+        for each in served:
+            stack.callback(each.end)
+        process = HAProxyProcess(folder, served)
+        stack.callback(process.kill)
+        process.start()
+        yield process
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

@@ -1,0 +1,104 @@
+"""`guard haproxy-agent FLAGS`: the agent that runs on a load balancer."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from upgrader.guard.core.times import duration_of
+from upgrader.guard.guard_errors import GuardError
+from upgrader.guard.logs import LOG, set_up
+from upgrader.guard.roles.haproxy_agent import HAProxyAgent
+from upgrader.guard.runtime.api_client import Api
+from upgrader.guard.runtime.connection import Connection, by_kubeconfig, in_cluster
+from upgrader.guard.runtime.haproxy import HAProxy
+
+__all__ = ["haproxy_agent"]
+
+
+def haproxy_agent(arguments: Sequence[str]) -> int:
+    """Exit code: 0 ended by a signal, 2 usage."""
+    given = _parser().parse_args(arguments)
+    try:
+        connection = by_kubeconfig(given.kubeconfig) if given.kubeconfig else in_cluster(os.environ)
+        connection.credentials()
+    except GuardError as error:
+        sys.stderr.write(f"guard haproxy-agent: {error}\n")
+        return 2
+    set_up({"warn": "warning"}.get(given.log_level, given.log_level))
+    asyncio.run(_serve(connection, given))
+    return 0
+
+
+async def _serve(connection: Connection, given: argparse.Namespace) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with Api(connection) as api, asyncio.TaskGroup() as group:
+        proxies = [HAProxy(socket) for socket in given.sockets or ["/run/haproxy/admin.sock"]]
+        agent = HAProxyAgent(api, proxies, given.backends, given.grace)
+        task = group.create_task(agent.run())
+        LOG.info("started", extra={"sockets": [each.socket for each in proxies], "backends": given.backends})
+        await stop.wait()
+        LOG.info("ending")
+        task.cancel()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="guard haproxy-agent", description="Takes nodes out of HAProxy, and puts them back.", allow_abbrev=False
+    )
+    levels = ("debug", "info", "warn", "error")
+    for name, dest, more in (
+        ("log.level", "log_level", {"default": "info", "choices": levels, "help": "what is logged"}),
+        (
+            "haproxy.socket",
+            "sockets",
+            {
+                "action": "append",
+                "default": [],
+                "metavar": "FILE",
+                "help": "HAProxy's runtime socket; can be repeated: a node is out once it is out of all "
+                "(default: /run/haproxy/admin.sock)",
+            },
+        ),
+        (
+            "haproxy.backend",
+            "backends",
+            {
+                "action": "append",
+                "default": [],
+                "metavar": "NAME",
+                "help": "a backend whose servers are nodes, by name; can be repeated (default: all backends)",
+            },
+        ),
+        (
+            "grace-period",
+            "grace",
+            {
+                "type": _seconds,
+                "default": 30.0,
+                "metavar": "30s",
+                "help": "how long sessions have to end before a node counts as out nevertheless",
+            },
+        ),
+        (
+            "kubernetes.config-file",
+            "kubeconfig",
+            {"type": Path, "default": None, "metavar": "FILE", "help": "kubeconfig, outside a cluster"},
+        ),
+    ):
+        parser.add_argument(f"-{name}", f"--{name}", dest=dest, **more)
+    return parser
+
+
+def _seconds(text: str) -> float:
+    seconds = duration_of(text)
+    if seconds is None:
+        raise argparse.ArgumentTypeError(f"{text} is not a duration such as 90s or 1h30m")
+    return seconds
