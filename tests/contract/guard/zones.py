@@ -48,9 +48,9 @@ class Zones:
         }
         merge(self._kube, f"/apis/apps/v1/namespaces/shop/statefulsets/{name}/status", {"status": status})
 
-    def make_ready(self, name: str) -> None:
+    def make_ready(self, name: str, since: str = "2026-01-01T00:00:00Z") -> None:
         """All pods of a set, and its status says so."""
-        state = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        state = {"type": "Ready", "status": "True", "lastTransitionTime": since}
         for pod in self.pods(name):
             status = {"phase": "Running", "conditions": [state]}
             merge(self._kube, f"{_PATH}/{pod}/status", {"status": status})
@@ -78,7 +78,7 @@ class Zones:
         owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": of["metadata"]["uid"]}
         meta = {
             "name": f"{name}-{number}",
-            "labels": {"app": name, "controller-revision-hash": revision},
+            "labels": {"app": name, "rollout-group": self.group, "controller-revision-hash": revision},
             "ownerReferences": [{**owner, "controller": True}],
         }
         return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": of["spec"]["template"]["spec"]}
