@@ -27,7 +27,7 @@ from upgrader.guard.runtime.resource import Object, Resource
 
 __all__ = ["Books", "Judge", "LedgerWriter", "all_agree"]
 
-_TRY_SECONDS = 3.0
+_TRY_SECONDS = 5.0
 """Until a try is given up whose call doesn't return: what waits behind it has deadlines."""
 _AGAIN_SECONDS = (0.1, 0.2)
 _GIVE_BACK_SECONDS = 1.0

@@ -59,7 +59,7 @@ class ZoneBudgets:
         return await self._counted(self._judged(request))
 
     def reserved_by_evictions(self, namespace: str) -> frozenset[str]:
-        """UIDs of the pods that may be gone at any time, by others than rollouts."""
+        """UIDs of the pods that may be gone at any time, by others than rollouts, or nobody knows by whom any more."""
         ledgers = (ledger_of(item) for item in self.cache.objects() if item["metadata"].get("namespace") == namespace)
         found = (each for ledger in ledgers for each in ledger.reservations.values())
         return frozenset(r.uid for r in found if not all(name.startswith(OF_ROLLOUTS) for name in r.requests))
