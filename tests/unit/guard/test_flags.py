@@ -24,6 +24,13 @@ def test_the_manifest_of_the_original_is_understood() -> None:
     assert (one.life, one.timeout_seconds) == (timedelta(days=365), 10)
 
 
+def test_budgets_are_asked_unless_that_is_switched_off() -> None:
+    """Where guard is for, or in namespaces of their own."""
+    assert parse(TLS).budget_namespaces == ("shop",)
+    assert parse([*TLS, "-zpdb.namespace=a", "-zpdb.namespace=b", "-zpdb.namespace=a"]).budget_namespaces == ("a", "b")
+    assert parse([*TLS, "-zpdb.namespace=a", "-zpdb.enabled=false"]).budget_namespaces == ()
+
+
 @pytest.mark.parametrize(
     ("text", "life"),
     [
