@@ -22,7 +22,7 @@ from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.step_inputs import step_inputs
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
-from upgrader.engine.history.past_runs import prune
+from upgrader.engine.history.past_runs import newest_run, prune
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
 from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.state.event_fold import fold
@@ -48,6 +48,7 @@ from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
+from upgrader.model.webhook_ref import WebhookRef
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
 from upgrader.preflight.skipping import NO_SKIPS, Skips
@@ -98,6 +99,9 @@ def execute_run(
     target = plan.target if plan else None
     name = f"{clock.now():%Y%m%dT%H%M%S}-{target if kind is RunKind.UPGRADE else kind}"
     runs = settings.folder / "runs"
+    before = newest_run(runs)
+    # One that was killed, and isn't resumed: what it switched off is switched on at the end of this one.
+    left = before.state.webhooks_off if before else ()
     prune(runs, settings.keep_runs)
     folder = runs / name
     folder.mkdir(mode=0o700, parents=True)
@@ -127,7 +131,7 @@ def execute_run(
     )
     watched = compare or plan is not None
     compares = _continuity(session, removed_by_plan(plan) if plan else (), health_before) if watched else None
-    job = _Job(folder, pipeline, watched, None, lambda runner, steps: runner.run(steps, began), compares)
+    job = _Job(folder, pipeline, watched, None, lambda runner, steps: runner.run(steps, began), compares, left)
     result, state = _reported(session, front_end, job, Journal(folder / JOURNAL, clock), held)
     return FinishedRun(state, folder, _error(result, state, session.settings))
 
@@ -151,7 +155,15 @@ def continue_run(
     forward = isinstance(why, RunResumed)
     removed = removed_by_plan(plan) if plan else removed_by_undo(session.tools.helm, earlier)
     compares = _continuity(session, removed, earlier.health_before)
-    job = _Job(folder, pipeline, forward, earlier, lambda runner, steps: runner.resume(steps, earlier, why), compares)
+    job = _Job(
+        folder,
+        pipeline,
+        forward,
+        earlier,
+        lambda runner, steps: runner.resume(steps, earlier, why),
+        compares,
+        earlier.webhooks_off,
+    )
     result, state = _reported(session, front_end, job, Journal.reopen(path, session.tools.clock), held)
     wanted = not forward and result.outcome == "rolled-back"
     return FinishedRun(state, folder, None if wanted else _error(result, state, session.settings))
@@ -175,6 +187,8 @@ class _Job:
     work: Callable[[Runner, Pipeline], RunResult]
     continuity: Continuity | None
     """What each step is compared with; only upgrades are."""
+    webhooks_off: tuple[WebhookRef, ...]
+    """Those of guard's that earlier processes may have left off."""
 
 
 def _continuity(session: Session, removed: Collection[str], health_before: HealthBefore | None) -> Continuity:
@@ -209,7 +223,7 @@ def _close(folder: Path, journal: Journal) -> RunState:
 
 
 def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, held: HeldLock | None) -> RunResult:
-    settings, tools = session.settings, session.tools
+    settings, tools, webhooks = session.settings, session.tools, session.webhooks
     stop, compares = held.stop if held else StopRequest(), job.continuity
     with (
         front_end.display() as display,
@@ -234,6 +248,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
             recovery=session.recovery(lambda: compares is not None and compares.pods_were_admitted),
             patience_seconds=settings.recovery.patience_seconds,
             continuity=compares,
+            before_end=lambda outcome: webhooks.remind() if outcome == "interrupted" else webhooks.switch_on(),
         )
         pipeline = job.pipeline
         if probe and job.enforce_availability:
@@ -242,7 +257,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
         if compares:
             pipeline = compares.around(pipeline)
         pipeline = baked_together(pipeline, settings.bake_seconds, tools.clock)
-        with probing(probe, reporter):
+        with probing(probe, reporter), webhooks.during(reporter.emit, job.webhooks_off):
             result = job.work(runner, pipeline)
         for warning in cordoned(tools.kube):
             reporter.emit(Note(warning))

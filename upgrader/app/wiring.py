@@ -62,6 +62,8 @@ from upgrader.recover.facts.collect import examine_all
 from upgrader.recover.facts.etcd_answers import ask_etcd
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
+from upgrader.webhook_switch.relieved_tools import RelievedHelm, RelievedKube
+from upgrader.webhook_switch.unreachable import UnreachableWebhooks
 
 __all__ = [
     "Session",
@@ -95,6 +97,13 @@ class Session:
     fence: Fence
     """Keeps playbooks off the controllers once another process has taken the cluster's lock."""
     memory: GateMemory = field(default_factory=GateMemory)
+    unreachable: UnreachableWebhooks | None = None
+    """What its tools switch off of guard's webhooks, while a run needs what these refuse; None: nothing."""
+
+    @property
+    def webhooks(self) -> UnreachableWebhooks:
+        """Those of guard's that can't be reached, for a run."""
+        return self.unreachable or UnreachableWebhooks(self.tools.kube, self.tools.clock)
 
     @property
     def builder(self) -> PipelineBuilder:
@@ -364,5 +373,13 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
         fence = Fence(hosts, cluster.result().controllers, clock)
         asked = settings.observability.prometheus
         prometheus = PrometheusApi(HttpClient(asked, _SERVICE_SECONDS)) if asked else None
-        tools = Tools(helm, kube, FencedPlaybooks(AnsiblePlaybooks(), fence), clock, hosts, prometheus)
-        yield Session(settings, cluster.result(), tools, brief_kube, fence)
+        webhooks = UnreachableWebhooks(kube, clock)
+        tools = Tools(
+            RelievedHelm(helm, webhooks),
+            RelievedKube(kube, webhooks),
+            FencedPlaybooks(AnsiblePlaybooks(), fence),
+            clock,
+            hosts,
+            prometheus,
+        )
+        yield Session(settings, cluster.result(), tools, brief_kube, fence, unreachable=webhooks)

@@ -13,6 +13,7 @@ from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
 from upgrader.model.version import KubernetesVersion
+from upgrader.model.webhook_ref import WebhookRef
 
 __all__ = [
     "ApprovalRequested",
@@ -40,6 +41,8 @@ __all__ = [
     "UndoEnded",
     "UndoStarted",
     "Warned",
+    "WebhookSwitched",
+    "WebhookSwitching",
 ]
 
 
@@ -251,6 +254,28 @@ class RecoveryEnded:
 
 
 @dataclass(frozen=True)
+class WebhookSwitching:
+    """A webhook of guard's is about to be switched off (`off`), as it can't be reached and refuses what the run needs
+    (`reason`, in the API server's words), or on again.
+    """
+
+    which: WebhookRef
+    off: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class WebhookSwitched:
+    """It was switched off, or on again; or it could not be (`reason`)."""
+
+    which: WebhookRef
+    off: bool
+    succeeded: bool
+    reason: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
 class LockTakenOver:
     """The cluster's lock was taken over from a holder that did not release it; times are by that machine's clock."""
 
@@ -312,6 +337,8 @@ Event = (
     | UndoEnded
     | RecoveryStarted
     | RecoveryEnded
+    | WebhookSwitching
+    | WebhookSwitched
     | LockTakenOver
     | Note
     | AvailabilityMeasured

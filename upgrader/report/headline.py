@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from upgrader.engine.state.run_state import RunState
@@ -12,6 +12,9 @@ __all__ = ["Headline", "Tone", "headline"]
 
 Tone = Literal["good", "back", "bad", "open", "idle"]
 """`good`: done; `back`: rolled back; `bad`: failed; `open`: not known, or not over; `idle`: not begun, or skipped."""
+
+
+_SWITCH_ON = "upgrader guard on"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,15 @@ class Headline:
 
 def headline(state: RunState, *, running: bool = False) -> Headline:
     """Of a run. `running`: a process works on it now, so that its journal has no end yet."""
+    found = _headline(state, running=running)
+    if running or not state.webhooks_off:
+        return found
+    off = ", ".join(map(str, state.webhooks_off))
+    left = f"Of guard's webhooks, these are off: {off}. Switch them on once they answer."
+    return replace(found, advice=" ".join(filter(None, [found.advice, left])), commands=(*found.commands, _SWITCH_ON))
+
+
+def _headline(state: RunState, *, running: bool) -> Headline:
     title = _title(state)
     if running:
         doing = f": {state.doing}" if state.doing else ""

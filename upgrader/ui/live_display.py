@@ -17,9 +17,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.engine.state.event_fold import follow
+from upgrader.engine.state.event_fold import follow, switched
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.model.event import Event, GateChecked, Note
+from upgrader.model.event import Event, GateChecked, Note, WebhookSwitched
 from upgrader.model.outcome import StepPhase, VerdictKind
 from upgrader.model.run_kind import RunKind
 from upgrader.ui.availability import availability_line
@@ -98,12 +98,13 @@ class ConsoleReporter:
         """Handle an event; the next redraw shows it."""
         with self._lock:
             self._state = follow(self._state, event, self._now())
-            is_new = isinstance(event, Note) and event.text != self._noted
-            if isinstance(event, Note):
-                self._noted = event.text
-        if isinstance(event, Note) and is_new:
+            text = _told(event)
+            is_new = bool(text) and text != self._noted
+            if text:
+                self._noted = text
+        if is_new:
             recorded = "recorded: " if self._recording else ""
-            self._console.print(Text(f"  {recorded}{event.text}", style="dim"))
+            self._console.print(Text(f"  {recorded}{text}", style="dim"))
 
     def _draw(self) -> RenderableType:
         picture = draw(self._state, self._now(), self._spinner)
@@ -114,6 +115,17 @@ class ConsoleReporter:
     def _now(self) -> datetime:
         """A clock that is never set, so that durations stay right."""
         return self._began + timedelta(seconds=self._monotonic())
+
+
+def _told(event: Event) -> str:
+    """What is written above the picture, and stays; "" where nothing."""
+    match event:
+        case Note():
+            return event.text
+        case WebhookSwitched():
+            return switched(event)
+        case _:
+            return ""
 
 
 def draw(state: RunState, now: datetime, spinner: RenderableType) -> RenderableType:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TextIO
 
+from upgrader.engine.state.event_fold import switched
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import (
     ApprovalRequested,
@@ -31,6 +32,8 @@ from upgrader.model.event import (
     StepStarted,
     UndoEnded,
     UndoStarted,
+    WebhookSwitched,
+    WebhookSwitching,
 )
 from upgrader.model.run_kind import describe_run
 from upgrader.redaction.printable import printable
@@ -127,6 +130,10 @@ def _line(event: Event) -> str:
         case RecoveryEnded():
             how = "answers again" if event.succeeded else "could not be recovered"
             return f"API: {how} after {duration(event.seconds)}{_because(event.reason)}"
+        case WebhookSwitching():
+            return f"webhook {event.which}: switching it {'off' if event.off else 'on'}{_because(event.reason)}"
+        case WebhookSwitched():
+            return switched(event)
         case LockTakenOver():
             return f"the cluster's lock was taken over from {event.holder}: {event.why}"
         case Note():

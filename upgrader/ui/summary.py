@@ -50,6 +50,8 @@ def print_report(state: RunState, folder: Path, stream: TextIO | None = None) ->
     if state.emulated and state.result == "succeeded":
         kept = f"It emulates {state.emulated} until `upgrader finalize`; until then `upgrader rollback` leads back."
         out.print(Text(f"\n {kept}"), soft_wrap=True)
+    for webhook in state.webhooks_off:
+        out.print(Text(f"\n guard's webhook {webhook} is off. Once it answers: upgrader guard on", style="yellow"))
     for recovery in state.recoveries:
         out.print("\n ", _recovery(recovery), sep="")
     if state.availability:

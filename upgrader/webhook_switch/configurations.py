@@ -15,7 +15,7 @@ from upgrader.errors import ApiError, UsageError
 from upgrader.model.first_few import first_few
 from upgrader.ports import Kind, Kube, KubeObject
 
-__all__ = ["KINDS", "NOTE", "NOTHING", "Former", "Webhook", "chosen", "read_webhooks", "written"]
+__all__ = ["KINDS", "LABEL", "NOTE", "NOTHING", "Former", "Webhook", "chosen", "read_webhooks", "written"]
 
 KINDS: Mapping[str, Kind] = {
     "ValidatingWebhookConfiguration": Kind(
@@ -29,7 +29,7 @@ NOTE = "guard.upgrader.io/switched-off"
 NOTHING: KubeObject = {
     "matchExpressions": [{"key": NOTE, "operator": "Exists"}, {"key": NOTE, "operator": "DoesNotExist"}]
 }
-_LABEL = "grafana.com/inject-rollout-operator-ca=true"
+LABEL = "grafana.com/inject-rollout-operator-ca=true"
 _WRITES = 5
 """Others write these objects seldom: guard its authority, Helm with a release."""
 
@@ -63,11 +63,11 @@ class Webhook:
         return f"{self.name} of {self.kind} {self.configuration}"
 
 
-def read_webhooks(kube: Kube) -> tuple[Webhook, ...]:
-    """All of guard's, sorted: those of the configurations that guard puts its certificate authority into."""
+def read_webhooks(kube: Kube, labels: str = LABEL) -> tuple[Webhook, ...]:
+    """All of guard's, sorted: those of the configurations with these labels, which guard puts its authority into."""
     found = []
     for kind, resource in KINDS.items():
-        for item in kube.list(resource, labels=_LABEL):
+        for item in kube.list(resource, labels=labels):
             formers = _formers(item)
             for content in item.get("webhooks") or ():
                 name = content["name"]
@@ -84,7 +84,7 @@ def chosen(webhooks: Sequence[Webhook], names: Sequence[str]) -> tuple[Webhook, 
     if unknown := [name for name in names if name not in known]:
         raise UsageError(
             f"guard has no webhook {first_few(unknown)}; nothing was changed",
-            remedy=f"There are: {', '.join(sorted(known)) or f'none, as no configuration has the label {_LABEL}'}.",
+            remedy=f"There are: {', '.join(sorted(known)) or f'none, as no configuration has the label {LABEL}'}.",
         )
     return tuple(each for each in webhooks if not names or each.name in names or each.configuration in names)
 

@@ -73,10 +73,12 @@ class Runner:
         recovery: Recovery,
         patience_seconds: float,
         continuity: Continuity | None = None,
+        before_end: Callable[[RunOutcome], None] = lambda _: None,
     ) -> None:
         """`patience_seconds`: how long the API may be unreachable before `recovery` restores it; infinity: never.
 
-        `continuity` is that of the pipeline's gates; None where nothing is compared.
+        `continuity` is that of the pipeline's gates; None where nothing is compared. `before_end` is called when
+        nothing is left to do, or the run is interrupted, before that is recorded; it raises no UpgraderError.
         """
         self._kube = kube
         self._clock = clock
@@ -84,6 +86,7 @@ class Runner:
         self._stop = stop
         self._patience_seconds = patience_seconds
         self._continuity = continuity
+        self._before_end = before_end
         self._lifeline = ApiLifeline(
             kube=kube,
             clock=clock,
@@ -124,6 +127,7 @@ class Runner:
             except Interrupted as error:
                 result = RunResult("interrupted", error.message, error.remedy)
                 break
+        self._before_end(result.outcome)
         self._emit(RunEnded(self._state.run, result.outcome, self._clock.monotonic() - started, result.reason))
         self._end_comparison()  # only now: a run without an end is resumed, and needs its bait
         return result

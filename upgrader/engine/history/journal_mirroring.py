@@ -35,6 +35,8 @@ from upgrader.model.event import (
     StepStarted,
     UndoEnded,
     UndoStarted,
+    WebhookSwitched,
+    WebhookSwitching,
 )
 from upgrader.ports import Clock
 
@@ -53,6 +55,8 @@ DURABLE_EVENTS = (
     UndoEnded,
     RecoveryStarted,
     RecoveryEnded,
+    WebhookSwitching,
+    WebhookSwitched,
     StepInspected,
     RunEnded,
 )

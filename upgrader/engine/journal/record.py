@@ -48,6 +48,8 @@ _NAMES = frozenset(
         "release",
         "namespace",
         "playbook",
+        "configuration",
+        "webhook",
     ]
 )
 """Fields that a resumed run acts by: they come from upgrader.yaml, and must stay as they are."""

@@ -35,10 +35,12 @@ from upgrader.model.event import (
     StepStarted,
     UndoEnded,
     UndoStarted,
+    WebhookSwitched,
+    WebhookSwitching,
 )
 from upgrader.model.outcome import StepPhase
 
-__all__ = ["fold", "follow"]
+__all__ = ["fold", "follow", "switched"]
 
 
 def fold(records: Iterable[Record]) -> RunState:
@@ -78,8 +80,19 @@ def _told(event: Event | UnknownEvent) -> str:
             return f"recovering the API over SSH: {event.reason}"
         case RecoveryEnded():
             return "the API answers again" if event.succeeded else f"the API could not be recovered: {event.reason}"
+        case WebhookSwitched():
+            return switched(event)
         case _:
             return ""
+
+
+def switched(event: WebhookSwitched) -> str:
+    """What became of a webhook, in one sentence."""
+    if event.succeeded:
+        how = "switched off, as it can't be reached and refused what the run needs" if event.off else "on again"
+        return f"webhook {event.which} is {how}"
+    how = "can't be switched off" if event.off else "stays off"
+    return f"webhook {event.which} {how}: {event.reason}" + (f". {event.remedy}" if event.remedy else "")
 
 
 def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
@@ -110,6 +123,8 @@ def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunS
             return _noted(changed(state, recoveries=(*state.recoveries, begun), doing=doing), doing)
         case RecoveryEnded():
             return _recovered(state, event, time)
+        case WebhookSwitching() | WebhookSwitched():
+            return _webhook(state, event)
         case LockTakenOver():
             return changed(state, lock_taken_from=f"{event.holder} ({event.why})")
         case Note():
@@ -226,6 +241,16 @@ def _recovered(state: RunState, event: RecoveryEnded, time: datetime) -> RunStat
     ended = changed(last, outcome=outcome, seconds=event.seconds, reason=event.reason or last.reason)
     state = changed(state, recoveries=(*before, ended))
     return _noted(state, "the API answers again" if event.succeeded else event.reason)
+
+
+def _webhook(state: RunState, event: WebhookSwitching | WebhookSwitched) -> RunState:
+    """One that is about to be switched off counts as off: whether it is can only be seen in the cluster."""
+    others = tuple(which for which in state.webhooks_off if which != event.which)
+    if isinstance(event, WebhookSwitching):
+        known = state.webhooks_off if event.which in state.webhooks_off else (*others, event.which)
+        return changed(state, webhooks_off=known) if event.off else state
+    state = _noted(state, switched(event))
+    return changed(state, webhooks_off=others) if event.succeeded and not event.off else state
 
 
 def _noted(state: RunState, text: str) -> RunState:

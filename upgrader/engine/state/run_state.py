@@ -25,6 +25,7 @@ from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
 from upgrader.model.version import KubernetesVersion
+from upgrader.model.webhook_ref import WebhookRef
 
 __all__ = ["ACTIVE", "MAX_NOTES", "GateState", "RecoveryState", "RunState", "StepState", "TimedNote"]
 
@@ -167,6 +168,8 @@ class RunState:
     rollback_by: str = ""
     approvals: tuple[StepApproved, ...] = ()
     """Who approved of which step, in their order."""
+    webhooks_off: tuple[WebhookRef, ...] = ()
+    """The webhooks of guard's that it may have switched off, and not on again, in the order in which it did."""
     lock_taken_from: str = ""
     """Who held the cluster's lock before this run took it over, and why it could."""
     availability: AvailabilityMeasured | None = None

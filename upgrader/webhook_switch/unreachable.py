@@ -1,0 +1,147 @@
+"""Webhooks of guard's that can't be reached, and refuse what a run needs: off for the run, and on again at its end.
+
+What is written goes through `needed`. Where the API server couldn't call a webhook, it refuses, and names it. If that
+is one of guard's, and of nobody else's, it is switched off as `upgrader guard off` does, and the write is tried again
+until all API servers know it. An event before and one after each switch let whoever resumes the run know what is off.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from upgrader.errors import ApiError, UpgraderError
+from upgrader.model.event import Event, Note, WebhookSwitched, WebhookSwitching
+from upgrader.model.webhook_ref import WebhookRef
+from upgrader.ports import Clock, Kube
+from upgrader.wait_and_retry import wait_until
+from upgrader.webhook_switch.configurations import LABEL, Former, Webhook, read_webhooks, written
+from upgrader.webhook_switch.probe import why_silent
+
+__all__ = ["UnreachableWebhooks"]
+
+T = TypeVar("T")
+
+_OURS = f"{LABEL},grafana.com/namespace"
+"""Both labels: guard puts its authority into no configuration that lacks the second one."""
+
+_CALL_FAILED = re.compile(r'failed calling webhook \\?"([^"\\]+)')
+_KNOWN_SECONDS = 30.0
+"""How long an API server may take to know that a webhook is off."""
+_PAUSE_SECONDS = 2.0
+_ANSWERS_SECONDS = 60.0
+"""How long a webhook is waited for at the end: guard may start on nodes that the run has just put back."""
+_ASK_AGAIN_SECONDS = 5.0
+_REMEDY = "Once it answers: upgrader guard on"
+
+
+class UnreachableWebhooks:
+    """Of one cluster. Outside of `during` nothing is switched: a check has to see what a run would meet."""
+
+    def __init__(self, kube: Kube, clock: Clock) -> None:
+        self._kube, self._clock = kube, clock
+        self._emit: Callable[[Event], None] | None = None
+        self._off: list[WebhookRef] = []
+        self._switching = threading.RLock()
+
+    @contextmanager
+    def during(self, emit: Callable[[Event], None], off: Iterable[WebhookRef]) -> Iterator[None]:
+        """A run, whose events `emit` takes. `off`: those that earlier processes may have switched off for it."""
+        self._emit, self._off = emit, list(off)
+        try:
+            yield
+        finally:
+            self._emit = None
+
+    def needed(self, write: Callable[[], T]) -> T:
+        """What `write` returns; it is called again after a webhook was switched off. Raises what it raises."""
+        deadline, relieved = 0.0, frozenset[str]()
+        while True:
+            try:
+                return write()
+            except UpgraderError as error:
+                now, refusing = self._clock.monotonic(), frozenset(_CALL_FAILED.findall(error.message))
+                if not refusing or not self._are_off(refusing, error.message):
+                    raise
+                if refusing - relieved:
+                    relieved, deadline = relieved | refusing, now + _KNOWN_SECONDS
+                elif now >= deadline:
+                    raise
+            self._clock.sleep(_PAUSE_SECONDS)
+
+    def switch_on(self) -> None:
+        """At a run's end: give them back what they selected, in the reverse order, each once it has answered.
+
+        Where one doesn't, it stays off, as do those that were switched off before it; an event says so, with the
+        command that is left to do. Raises nothing for it: the run did what it was to do.
+        """
+        while self._off:
+            which = self._off[-1]
+            self._tell(WebhookSwitching(which, off=False))
+            why = wait_until(
+                self._clock,
+                lambda which=which: self._still_off(which),  # type: ignore[misc]  # bound now, called in this round
+                seconds=_ANSWERS_SECONDS,
+                interval_seconds=_ASK_AGAIN_SECONDS,
+            )
+            self._tell(WebhookSwitched(which, off=False, succeeded=not why, reason=why, remedy=_REMEDY if why else ""))
+            if why:
+                return
+            self._off.pop()
+
+    def remind(self) -> None:
+        """At the end of a process that leaves its run to another one."""
+        for which in self._off:
+            self._tell(Note(f"webhook {which} is off until the run is resumed or rolled back, or: upgrader guard on"))
+
+    def _are_off(self, names: frozenset[str], why: str) -> bool:
+        """Whether some of guard's with these names are off now, so that it is worth a try."""
+        with self._switching:
+            if self._emit is None:
+                return False
+            try:
+                found = [each for each in read_webhooks(self._kube, _OURS) if each.name in names]
+            except ApiError:
+                return False
+            return bool(found) and all(each.is_off or self._switch_off(each, why) for each in found)
+
+    def _switch_off(self, webhook: Webhook, why: str) -> bool:
+        which = WebhookRef(webhook.kind, webhook.configuration, webhook.name)
+        self._tell(WebhookSwitching(which, off=True, reason=why))
+        order = f"{self._clock.now():%Y-%m-%dT%H:%M:%S.%fZ}/0000"
+        try:
+            written(self._kube, webhook, Former(webhook.content.get("objectSelector") or None, order))
+        except ApiError as error:
+            self._tell(WebhookSwitched(which, off=True, succeeded=False, reason=error.message))
+            return False
+        if which not in self._off:
+            self._off.append(which)
+        self._tell(WebhookSwitched(which, off=True, succeeded=True))
+        return True
+
+    def _still_off(self, which: WebhookRef) -> str:
+        """Switch it on, if it answers; "" once it is on, or gone, else why not."""
+        try:
+            found = [
+                each
+                for each in read_webhooks(self._kube, _OURS)
+                if (each.kind, each.configuration, each.name) == (which.kind, which.configuration, which.webhook)
+            ]
+            for webhook in found:
+                if not webhook.is_off:
+                    continue
+                if webhook.former is None:
+                    return "nothing remembers what it selected: set its objectSelector as its chart or manifest has it"
+                if why := why_silent(self._kube, self._clock, webhook):
+                    return why
+                written(self._kube, webhook, None)
+        except ApiError as error:
+            return error.message or "the API server gave no reason"
+        return ""
+
+    def _tell(self, event: Event) -> None:
+        assert self._emit is not None, "it is used during a run"
+        self._emit(event)
