@@ -70,7 +70,10 @@ class Cluster(FakeKube):
         if not dry_run:
             self._made = self.clock.monotonic()
             return super().create(kind, manifest, namespace, dry_run=dry_run)
-        (label,) = manifest["metadata"]["labels"].values()
+        labels = manifest["metadata"].get("labels")
+        if not labels:
+            return super().create(kind, manifest, namespace, dry_run=True)
+        (label,) = labels.values()
         if self.clock.monotonic() < self._made + self.known_after:
             return manifest
         for each in (VALIDATING, MUTATING):
