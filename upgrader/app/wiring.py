@@ -210,6 +210,7 @@ class Session:
             },
             prometheus=self.tools.prometheus,
             metric_gates=self.settings.all_metric_gates,
+            workload_gates=self.settings.workload_gates,
         )
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:

@@ -11,8 +11,6 @@ from upgrader.ports import Clock, Kube
 
 __all__ = ["ProtectorGate"]
 
-_PATH = f"/apis/{POD_PROTECTORS.api_version}"
-
 
 class ProtectorGate:
     """As many pods as a PodProtector wants are available for certain, and each of its cells counts them: no deletion
@@ -61,7 +59,7 @@ class ProtectorGate:
     def _missing(self, subject: str) -> Verdict:
         """Raises ApiError."""
         try:
-            self._kube.raw(_PATH)
+            self._kube.raw(f"/apis/{POD_PROTECTORS.api_version}")
         except ApiError as error:
             if error.status != 404:
                 raise

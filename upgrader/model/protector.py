@@ -50,7 +50,12 @@ class PodProtector:
     cells: tuple[Cell, ...]
 
     def __str__(self) -> str:
-        return f"PodProtector {self.namespace}/{self.name}"
+        return f"PodProtector {self.place}"
+
+    @property
+    def place(self) -> str:
+        """Its namespace and name."""
+        return f"{self.namespace}/{self.name}"
 
     @property
     def never_counted(self) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, UpgraderError
+from upgrader.gates.manifest_workloads import stateful_sets_in, workloads_in
 from upgrader.gates.node_health import HEARTBEATS
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.finding import Finding
 from upgrader.model.plan import PlannedNodes, PlannedRelease, PlannedSurge
 from upgrader.model.planned_images import planned_pods
+from upgrader.model.settings import WorkloadGateKind
+from upgrader.model.workload import WorkloadKind
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext
 from upgrader.preflight.planned_commands import planned_commands
@@ -76,6 +79,20 @@ _OF_PREPARING = ("create", "delete")
 _OF_RELEASES = ("list", "create", "update", "delete")
 """On Secrets, in each release's namespace."""
 
+_GATES: Mapping[WorkloadKind, WorkloadGateKind] = {
+    "DaemonSet": "daemonset",
+    "Deployment": "deployment",
+    "StatefulSet": "statefulset",
+}
+_READ_BY_GATES: Mapping[WorkloadGateKind, Sequence[tuple[str, str, str]]] = {
+    "daemonset": (("get", "daemonsets", "apps"), ("list", "controllerrevisions", "apps")),
+    "deployment": (("get", "deployments", "apps"), ("list", "replicasets", "apps")),
+    "statefulset": (("get", "statefulsets", "apps"),),
+    "rolloutGroup": (("list", "statefulsets", "apps"),),
+    "protector": (("get", "podprotectors", "podseidon.kubewharf.io"),),
+}
+"""Verb, resource and group of what gates read beside pods and Events, in the namespace of what they are for."""
+
 _OF_NODES = (
     _Right("patch", "nodes", namespace="", why="cordons"),
     _Right("get", "pods", namespace="", why="drains"),
@@ -92,7 +109,7 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
     """Ask the API server itself; whoever may do everything is asked one question."""
     if _allowed(context, _EVERYTHING):
         return
-    needed = tuple(dict.fromkeys((*_NEEDED, *_of_plan(context), *_of_nodes(context))))
+    needed = tuple(dict.fromkeys((*_NEEDED, *_of_plan(context), *_of_gates(context), *_of_nodes(context))))
     missing = [right for right in needed if not _allowed(context, right)]
     if missing:
         reasons = ", ".join(dict.fromkeys(right.why for right in missing))
@@ -121,6 +138,24 @@ def _of_plan(context: PreflightContext) -> Iterator[_Right]:
     for namespace in sorted(tried):
         for kind in ("configmaps", "secrets"):
             yield from (_Right(verb, kind, namespace=namespace, why=_COPIES) for verb in ("list", *_OF_PREPARING))
+
+
+def _of_gates(context: PreflightContext) -> Iterator[_Right]:
+    """What gates read of workloads in other namespaces: of releases, also as they are now, and of upgrader.yaml."""
+    steps = context.plan.steps if context.plan else ()
+    for step in (step for step in steps if isinstance(step, PlannedRelease)):
+        for manifest in (step.before, step.after):
+            sets = stateful_sets_in(manifest, step.spec.namespace)
+            for ref in workloads_in(manifest, step.spec.namespace):
+                grouped = ref in sets and sets[ref].group
+                yield from _reads("rolloutGroup" if grouped else _GATES[ref.kind], ref.namespace)
+    for gate in context.workload_gates:
+        yield from _reads(gate.kind, gate.namespace)
+
+
+def _reads(kind: WorkloadGateKind, namespace: str) -> Iterator[_Right]:
+    for verb, resource, group in _READ_BY_GATES[kind]:
+        yield _Right(verb, resource, group, namespace, "the gates")
 
 
 def _of_nodes(context: PreflightContext) -> tuple[_Right, ...]:

@@ -40,9 +40,11 @@ from upgrader.preflight.os_support import check_os_support
 from upgrader.preflight.planned_etcd import check_planned_etcd
 from upgrader.preflight.pod_addresses import check_pod_addresses
 from upgrader.preflight.pod_checkpointer import check_checkpointer
+from upgrader.preflight.protectors import check_protectors
 from upgrader.preflight.releases import check_releases
 from upgrader.preflight.removed_apis import check_removed_apis
 from upgrader.preflight.renewed_certificates import check_renewed
+from upgrader.preflight.rollouts import check_rollouts
 from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.severities import with_policy
 from upgrader.preflight.ssh_access import check_hosts
@@ -98,6 +100,8 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("signing-requests", check_signing_requests),
     ("tokens", check_tokens),
     ("metrics", check_metric_gates),
+    ("rollouts", check_rollouts),
+    ("protectors", check_protectors),
     ("approvals", check_approvals),
 )
 

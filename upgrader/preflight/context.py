@@ -12,7 +12,7 @@ from upgrader.model.finding import Severity
 from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedRelease
-from upgrader.model.settings import MetricGateSettings
+from upgrader.model.settings import MetricGateSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Helm, Hosts, Kind, Kube, KubeObject, Prometheus
 
@@ -65,6 +65,8 @@ class PreflightContext:
     prometheus: Prometheus | None = None
     """What metric gates ask; None: there are none."""
     metric_gates: tuple[MetricGateSettings, ...] = ()
+    workload_gates: tuple[WorkloadGate, ...] = ()
+    """The gates of workloads that upgrader.yaml adds to single steps."""
     pulls_images: bool = True
     """Whether a run begins with the step `images`."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, running
+from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, add_stateful_set, running
 from tests.unit.preflight.conftest import CONTROLLER, World
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.kubernetes_kinds import LEASES, NODES
@@ -20,7 +20,7 @@ from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.plan import NodeChange, PlannedNodes, PlannedRelease
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import GatePolicy
+from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
 from upgrader.preflight.access_rights import check_access, missing_right
@@ -95,7 +95,7 @@ Right = tuple[str, str, str, str]
 """Verb, group, resource and namespace."""
 
 
-def asked_for(world: World, *steps: PlannedNodes) -> set[Right]:
+def asked_for(world: World, *steps: PlannedNodes | PlannedRelease, gates: tuple[WorkloadGate, ...] = ()) -> set[Right]:
     """What the check asks for somebody who may do all of it, and no more."""
     asked: set[Right] = set()
 
@@ -109,7 +109,8 @@ def asked_for(world: World, *steps: PlannedNodes) -> set[Right]:
     assert context.plan is not None
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(world.kube, "create", review)
-        assert not list(check_access(replace(context, plan=replace(context.plan, steps=steps))))
+        asked_of = replace(context, plan=replace(context.plan, steps=steps), workload_gates=gates)
+        assert not list(check_access(asked_of))
     return asked
 
 
@@ -176,6 +177,41 @@ def test_all_that_gates_read_is_asked_for(world: World, monkeypatch: pytest.Monk
     waits = [verdict.reason for verdict in verdicts if verdict.kind is not VerdictKind.HOLDS]
     assert waits == [], "what isn't reached isn't asked"
     assert not_asked(used, asked) == []
+
+
+def test_all_that_gates_of_other_namespaces_read_is_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right in kube-system is none where a chart's StatefulSets, a rollout group or a PodProtector are."""
+    manifest = "\n---\n".join(
+        f"kind: {kind}\nmetadata: {{name: {name}, namespace: shop, labels: {{{label}}}}}"
+        for kind, name, label in (
+            ("Deployment", "web", ""),
+            ("DaemonSet", "agent", ""),
+            ("StatefulSet", "queue", ""),
+            ("StatefulSet", "db-a", "rollout-group: db"),
+        )
+    )
+    release = PlannedRelease(ReleaseSpec("shop", "shop", Path("/c")), "upgrade", "", "", manifest, ())
+    given = (
+        WorkloadGate("rolloutGroup", "stock", "db", GatePolicy()),
+        WorkloadGate("protector", "shop", "web", GatePolicy()),
+        WorkloadGate("statefulset", "more", "db", GatePolicy()),
+    )
+    asked = asked_for(world, release, gates=given)
+    add_stateful_set(world.kube, "db-a", group="db")
+    used = recorded(world, monkeypatch)
+    catalog = GateCatalog(world.kube, world.clock, world.cluster, GatePolicy())
+    gates = [
+        *catalog.own("shop", manifest, namespace="shop", target=None),
+        *(catalog.of_workload(gate) for gate in given),
+    ]
+    for run in gates:
+        run.gate.check()
+    assert {
+        ("list", "apps", "statefulsets", "shop"),
+        ("get", "podseidon.kubewharf.io", "podprotectors", "shop"),
+    } <= used
+    assert not_asked(used, asked) == []
+    assert ("get", "apps", "statefulsets", "shop") in asked and ("get", "apps", "statefulsets", "stock") not in asked
 
 
 def test_all_that_nodes_need_is_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,8 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
         "custom-resources.unknown",
         "namespaces.unknown",
         "disruption-budgets.unknown",
+        "rollouts.unknown",
+        "protectors.unknown",
         "networks.unknown",
         "components.unknown",
         "pod-addresses.unknown",

@@ -23,6 +23,18 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "e2e/test_certs.py::test_renewal_under_load": ("certificates.not-in-use",),
     "e2e/test_certs.py::test_certificate_that_was_replaced": ("mounted-files.replaced",),
     "e2e/test_trial.py::test_programs_that_refuse_are_quoted": ("binaries.refused",),
+    "contract/guard/test_gates.py::test_group_that_is_rolled": (
+        "rollouts.awaited",
+        "rollouts.not-ready",
+        "rollouts.paused",
+        "rollouts.under-way",
+    ),
+    "contract/guard/test_gates.py::test_pods_that_nobody_replaces": ("rollouts.by-hand",),
+    "contract/guard/test_gates.py::test_protector": (
+        "protectors.below-minimum",
+        "protectors.met",
+        "protectors.not-counted",
+    ),
     "soak/test_checks_of_older_versions.py::test_api_without_service_cidrs": ("networks.service-room-unknown",),
     "soak/test_checks_of_older_versions.py::test_member_that_is_cut_off": ("etcd-members.behind",),
     "soak/test_checks_of_older_versions.py::test_members_of_an_older_etcd": (

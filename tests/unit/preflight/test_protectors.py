@@ -1,0 +1,122 @@
+"""What PodProtectors protect is whole, and counted, when a run begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.preflight.conftest import World
+from upgrader.errors import ApiError
+from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
+from upgrader.model.node_settings import NodePool, NodeSource
+from upgrader.model.plan import NodeChange, PlannedNodes
+from upgrader.model.settings import GatePolicy, WorkloadGate
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.all_checks import run_checks
+from upgrader.preflight.protectors import check_protectors
+
+DAY_BEFORE = "2025-12-31T00:00:00Z"
+
+
+def protect(
+    world: World,
+    name: str = "web",
+    *,
+    estimate: int | None = 3,
+    counted: str = DAY_BEFORE,
+    waiting: str = "",
+) -> None:
+    """A protector that wants three pods; `waiting`: when its webhook has allowed a deletion that isn't counted."""
+    aggregation = {"availableReplicas": 3, **({"lastEventTime": counted} if counted else {})}
+    buckets = [{"podUID": "1", "podName": "web-1", "startTime": waiting}] if waiting else []
+    cell: dict[str, Any] = {"cellID": "core", "aggregation": aggregation, "admissionHistory": {"buckets": buckets}}
+    summary = {} if estimate is None else {"estimatedAvailableReplicas": estimate}
+    found = {
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"minAvailable": 3},
+        "status": {"cells": [cell], "summary": summary},
+    }
+    world.kube.put(POD_PROTECTORS, found)
+
+
+def test_whole_protectors_are_no_finding(world: World) -> None:
+    """Neither is a cluster without any, nor one that doesn't know their kind."""
+    assert world.find(check_protectors) == {}
+    protect(world)
+    assert world.find(check_protectors) == {}
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_kind_that_is_not_known(world: World, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """Without the CustomResourceDefinition there is none; what can't be read otherwise is unknown."""
+    error = ApiError("HTTP")
+    error.status = status
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(world.kube, "each", refused)
+    found = [finding.id for finding in run_checks(world.context(), [("protectors", check_protectors)])]
+    assert found == ([] if status == 404 else ["protectors.unknown"])
+
+
+def test_protector_below_its_minimum(world: World) -> None:
+    """It is named, with what there is: the run isn't begun."""
+    protect(world)
+    protect(world, "api", estimate=2)
+    found = world.find(check_protectors)
+    assert list(found) == ["protectors.below-minimum"]
+    below = found["protectors.below-minimum"]
+    assert below.inhibits
+    assert below.title == "PodProtectors are below their minimum: shop/api"
+    assert "2 pods are available for certain" in below.diagnosis
+
+
+@pytest.mark.parametrize(
+    ("status", "fires"),
+    [
+        ({"estimate": None}, True),
+        ({"counted": ""}, True),
+        ({"waiting": "2025-12-31T23:58:00Z"}, True),
+        ({"waiting": "2025-12-31T23:59:30Z"}, False),
+        ({"waiting": "2025-12-31T23:58:00Z", "counted": "2025-12-31T23:59:30Z"}, False),
+        ({"waiting": "2025-12-31T23:58:00Z", "counted": "yesterday"}, True),
+        ({"waiting": "yesterday"}, False),
+        ({"waiting": "2026-01-01T00:09:00Z"}, False),
+    ],
+)
+def test_pods_that_nobody_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch, status: dict[str, Any], fires: bool
+) -> None:
+    """Never, or not for a minute since it had to; where nothing happens, nothing has to be counted."""
+    monkeypatch.setattr(world.kube, "server_time", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    protect(world, **status)
+    found = world.find(check_protectors)
+    assert list(found) == (["protectors.not-counted"] if fires else [])
+    assert not fires or (
+        found["protectors.not-counted"].inhibits and "shop/web" in found["protectors.not-counted"].title
+    )
+
+
+def test_plan_names_the_protectors_that_it_meets(world: World) -> None:
+    """All of them where nodes are drained; else those that gates name."""
+    protect(world)
+    protect(world, "api")
+    context = world.context()
+    gates = (WorkloadGate("protector", "shop", "web", GatePolicy()),)
+    (found,) = check_protectors(replace(context, workload_gates=gates))
+    assert (found.id, found.severity, found.title) == (
+        "protectors.met",
+        "info",
+        "the run meets PodProtectors: shop/web",
+    )
+    assert context.plan is not None
+    change = NodeChange("worker-1", KubernetesVersion(1, 36, 3), world.target)
+    source = NodeSource("packages")
+    drain = PlannedNodes(NodePool("workers"), (change,), world.target, source, 300.0, 1, Path("/p"))
+    (found,) = check_protectors(replace(context, plan=replace(context.plan, steps=(drain,))))
+    assert found.title == "the run meets PodProtectors: shop/api, shop/web"

@@ -1,0 +1,117 @@
+"""No group is half of one revision and half of another when a run begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import add_stateful_pod, add_stateful_set, crashed, running
+from tests.unit.preflight.conftest import World
+from upgrader.model.settings import GatePolicy, WorkloadGate
+from upgrader.ports import Kind
+from upgrader.preflight.rollouts import check_rollouts
+
+
+def zones(kube: FakeKube, *revisions: str) -> None:
+    """A set of one pod for each zone, whose pod has this revision; their status says the same."""
+    for zone, revision in zip("abc", revisions, strict=False):
+        add_stateful_set(kube, f"db-{zone}", replicas=1, group="db", updatedReplicas=int(revision == "new"))
+        add_stateful_pod(kube, 0, owner=f"db-{zone}", revision=revision)
+
+
+def test_whole_group_is_no_finding_and_costs_one_list(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pod is read of a set whose own counts are complete; sets of no group are nobody's rollout."""
+    zones(world.kube, "new", "new", "new")
+    add_stateful_set(world.kube, "single", updatedReplicas=0)
+    asked: list[str] = []
+    real = world.kube.list
+
+    def listed(kind: Kind, *arguments: Any, **more: Any) -> Any:
+        asked.append(kind.plural)
+        return real(kind, *arguments, **more)
+
+    monkeypatch.setattr(world.kube, "list", listed)
+    assert world.find(check_rollouts) == {}
+    assert asked == ["statefulsets"]
+
+
+def test_group_in_the_middle_of_a_rollout(world: World) -> None:
+    """It would stay so for the whole run: the run isn't begun."""
+    zones(world.kube, "new", "old", "old")
+    found = world.find(check_rollouts)["rollouts.under-way"]
+    assert found.inhibits
+    assert found.title == "rollout groups are in the middle of a rollout: shop/db"
+    assert "0/1 pods of StatefulSet shop/db-b are new and Ready; to be replaced: db-b-0" in found.diagnosis
+    assert "db-c" not in found.diagnosis, "one set shows it"
+
+
+def test_spec_that_its_controller_has_not_seen(world: World) -> None:
+    """What its counts are of isn't known."""
+    add_stateful_set(world.kube, "db-a", replicas=1, group="db", generation=2, observed=1)
+    add_stateful_pod(world.kube, 0, owner="db-a")
+    assert list(world.find(check_rollouts)) == ["rollouts.under-way"]
+
+
+@pytest.mark.parametrize("fault", [running(ready=False), crashed()])
+def test_group_whose_pods_are_not_ready(world: World, fault: dict[str, object]) -> None:
+    """All of the newest revision, and one is down: a run may start."""
+    zones(world.kube, "new", "new")
+    add_stateful_set(world.kube, "db-b", replicas=1, group="db", readyReplicas=0)
+    add_stateful_pod(world.kube, 0, fault, owner="db-b")
+    found = world.find(check_rollouts)
+    assert list(found) == ["rollouts.not-ready"]
+    assert not found["rollouts.not-ready"].inhibits
+    assert "container main of pod db-b-0" in found["rollouts.not-ready"].diagnosis
+
+
+def test_counts_that_lag(world: World) -> None:
+    """What the pods say counts, where the counts say something else."""
+    zones(world.kube, "new")
+    add_stateful_set(world.kube, "db-a", replicas=1, group="db", readyReplicas=0)
+    assert world.find(check_rollouts) == {}
+
+
+def test_paused_set(world: World) -> None:
+    """A step that changes it would wait for it in vain; whole or not."""
+    zones(world.kube, "new")
+    add_stateful_set(world.kube, "db-b", replicas=0, group="db", paused=True)
+    found = world.find(check_rollouts)
+    assert list(found) == ["rollouts.paused"]
+    assert "StatefulSet shop/db-b" in found["rollouts.paused"].diagnosis
+
+
+SET = """
+kind: StatefulSet
+metadata: {name: queue%s}
+spec: {updateStrategy: {type: %s}, template: {spec: {containers: [{image: %s}]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("labels", "strategy", "image", "fires"),
+    [
+        ("", "OnDelete", "new", True),
+        (", namespace: shop", "OnDelete", "new", True),
+        (", labels: {rollout-group: queue}", "OnDelete", "new", False),
+        ("", "RollingUpdate", "new", False),
+        ("", "OnDelete", "old", False),
+    ],
+)
+def test_pods_that_nobody_replaces(world: World, labels: str, strategy: str, image: str, fires: bool) -> None:
+    """OnDelete without a group, and a new template: somebody has to be there, or the step is rolled back."""
+    world.before["web"] = SET % (labels, strategy, "old")
+    world.manifests["web"] = SET % (labels, strategy, image)
+    assert ("rollouts.by-hand" in world.find(check_rollouts)) is fires
+
+
+def test_plan_names_the_groups_that_it_waits_for(world: World) -> None:
+    """Those of a changed release, and those that upgrader.yaml has."""
+    assert world.find(check_rollouts) == {}
+    world.manifests["web"] = SET % (", labels: {rollout-group: queue}", "OnDelete", "new")
+    gates = tuple(WorkloadGate(kind, "shop", "db", GatePolicy()) for kind in ("rolloutGroup", "statefulset"))
+    (found,) = check_rollouts(replace(world.context(), workload_gates=gates))
+    assert (found.id, found.severity) == ("rollouts.awaited", "info")
+    assert found.title == "the run waits for rollout groups: kube-system/queue, shop/db"

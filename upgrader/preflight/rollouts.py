@@ -1,0 +1,151 @@
+"""No group of StatefulSets is in the middle of a rollout, and somebody replaces the pods of each planned one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from upgrader.gates.kubernetes_kinds import STATEFUL_SETS
+from upgrader.gates.manifest_workloads import stateful_sets_in
+from upgrader.gates.rollout_group_gate import is_paused
+from upgrader.gates.stateful_rollout import stale_pods
+from upgrader.gates.workload_diagnosis import diagnose_reading
+from upgrader.gates.workload_reading import read_found
+from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
+from upgrader.model.manifest import Manifest, objects_in
+from upgrader.model.outcome import VerdictKind
+from upgrader.model.workload import ROLLOUT_GROUP, Workload
+from upgrader.ports import Kube, KubeObject
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_rollouts"]
+
+_AT_ONCE = 200
+_HALF = (
+    "While a run replaces the control plane, guard begins nothing: these groups would stay as they are, half of one "
+    "revision and half of another."
+)
+_SEE = f"kubectl get statefulsets -A -l {ROLLOUT_GROUP} -L {ROLLOUT_GROUP}"
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A rollout group, and the first thing of each kind that is found of it; "" for none."""
+
+    name: str
+    under_way: str = ""
+    """Why its rollout isn't complete."""
+    not_ready: str = ""
+    """What is wrong with its pods, all of which are new."""
+    paused: str = ""
+    """A set whose rollout people have stopped."""
+
+
+def check_rollouts(context: PreflightContext) -> Iterator[Finding]:
+    """Each group of the cluster, by its sets' own counts; only where these aren't complete, pods are read."""
+    groups = list(_groups(context.kube))
+    yield from _incomplete(groups)
+    yield from _by_hand(context)
+    yield from _awaited(context)
+
+
+def _incomplete(groups: list[_Group]) -> Iterator[Finding]:
+    if rolling := [group for group in groups if group.under_way]:
+        yield Finding(
+            "rollouts.under-way",
+            "error",
+            f"rollout groups are in the middle of a rollout: {_named(rolling)}",
+            "\n".join([_HALF, *(group.under_way for group in rolling)]),
+            f"Let it end, or take their templates back: {_SEE}. `--skip rollouts` starts the run all the same.",
+        )
+    if short := [group for group in groups if group.not_ready and not group.under_way]:
+        yield Finding(
+            "rollouts.not-ready",
+            "warning",
+            f"not all pods of rollout groups are Ready: {_named(short)}",
+            "\n".join(["No other zone of these groups is rolled until they are.", *(each.not_ready for each in short)]),
+            f"Repair them: {_SEE}",
+        )
+    if paused := [group for group in groups if group.paused]:
+        yield Finding(
+            "rollouts.paused",
+            "warning",
+            f"rollout groups are paused: {_named(paused)}",
+            "A step whose release changes one of them waits for it, until its deadline, and is rolled back: "
+            f"{first_few([group.paused for group in paused])}.",
+            "Remove the annotation grafana.com/rollout-paused from their StatefulSets.",
+        )
+
+
+def _by_hand(context: PreflightContext) -> Iterator[Finding]:
+    names = []
+    for release in context.changing:
+        before, after = objects_in(release.before), objects_in(release.after)
+        for ref, item in stateful_sets_in(release.after, release.spec.namespace).items():
+            place = f"{ref.namespace}/" if f"StatefulSet {ref.namespace}/{ref.name}" in after else ""
+            key = f"StatefulSet {place}{ref.name}"
+            if item.on_delete and not item.group and key in before and _template(before[key]) != _template(after[key]):
+                names.append(f"{ref} (release {release.name})")
+    if names:
+        yield Finding(
+            "rollouts.by-hand",
+            "warning",
+            f"nobody is known to replace the pods of {first_few(names)}",
+            "Their update strategy is OnDelete, and their pods' template changes. Behind the step, a gate waits until "
+            "every pod is new; where none is replaced before its deadline, the step is rolled back.",
+            f"Give them the label {ROLLOUT_GROUP}, so that guard replaces their pods, or be there to delete them.",
+        )
+
+
+def _awaited(context: PreflightContext) -> Iterator[Finding]:
+    names = {
+        f"{ref.namespace}/{item.group}"
+        for release in context.changing
+        for ref, item in stateful_sets_in(release.after, release.spec.namespace).items()
+        if item.group
+    }
+    names |= {f"{gate.namespace}/{gate.name}" for gate in context.workload_gates if gate.kind == "rolloutGroup"}
+    if names:
+        yield Finding(
+            "rollouts.awaited",
+            "info",
+            f"the run waits for rollout groups: {first_few(sorted(names))}",
+            "Behind the steps that change them, or whose gates name them, until every pod is new and Ready.",
+        )
+
+
+def _template(item: Manifest) -> object:
+    return (item.get("spec") or {}).get("template")
+
+
+def _named(groups: list[_Group]) -> str:
+    return first_few([group.name for group in groups])
+
+
+def _groups(kube: Kube) -> Iterator[_Group]:
+    """Raises ApiError."""
+    groups: dict[str, _Group] = {}
+    for found in kube.each(STATEFUL_SETS, labels=ROLLOUT_GROUP, at_once=_AT_ONCE):
+        meta = found["metadata"]
+        name = f"{meta['namespace']}/{meta['labels'][ROLLOUT_GROUP]}"
+        known = groups.get(name, _Group(name))
+        under_way, not_ready = _looked_at(kube, found)
+        paused = f"StatefulSet {meta['namespace']}/{meta['name']}" if is_paused(found) else ""
+        groups[name] = _Group(name, known.under_way or under_way, known.not_ready or not_ready, known.paused or paused)
+    yield from groups.values()
+
+
+def _looked_at(kube: Kube, found: KubeObject) -> tuple[str, str]:
+    """Why a set is in the middle of a rollout, and what else is wrong with its pods; "" each for nothing."""
+    workload = Workload.parse("StatefulSet", found)
+    counts = {workload.desired, workload.total, workload.updated, workload.ready}
+    if workload.observed and len(counts) == 1:
+        return "", ""
+    reading = read_found(kube, workload, found)
+    verdict = diagnose_reading(kube, reading)
+    if verdict.kind is VerdictKind.HOLDS:
+        return "", ""
+    if not workload.observed or stale_pods(reading):
+        return verdict.reason, ""
+    return "", verdict.reason
