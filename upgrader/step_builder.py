@@ -115,6 +115,11 @@ class StepBuilder:
         gates = (gate for gate in self._of_file(step) if isinstance(gate, WorkloadGate) and gate.kind in OF_GUARD)
         return tuple(map(self.gates.of_workload, gates))
 
+    def _groups(self, step: str) -> frozenset[str]:
+        """The rollout groups that gates of upgrader.yaml wait for behind a step: held still, they would never pass."""
+        gates = (gate for gate in self._of_file(step) if isinstance(gate, WorkloadGate) and gate.kind == "rolloutGroup")
+        return frozenset(f"{gate.namespace}/{gate.name}" for gate in gates)
+
     def _metric(self, gate: MetricGateSettings) -> GateRun:
         assert self.tools.prometheus is not None, "a file with metric gates and without a Prometheus is refused"
         return self.gates.of_metric(self.tools.prometheus, gate)
@@ -147,7 +152,7 @@ class StepBuilder:
             return self._kubelet_config(step)
         gates = with_own_policy(self._release_gates(step.spec, step.after, plan.target), extra)
         undo_gates = self._undo_gates(step.spec, step.before, plan.current)
-        groups = groups_in(step.spec.namespace, step.before, step.after)
+        groups = groups_in(step.spec.namespace, step.before, step.after) | self._groups(step.name)
         if step.action == "unchanged":
             return PipelineStep(VerifyStep(step.name), gates, undo_gates, changes=False, groups=groups)
         seconds = self.helm_seconds(step.before, step.after)
@@ -194,7 +199,7 @@ class StepBuilder:
             undo_gates,
             self._inspector(spec, seconds),
             undo_watched=chart.undo_watched,
-            groups=groups_in(spec.namespace, before),
+            groups=groups_in(spec.namespace, before) | self._groups(step.name),
         )
 
     def free(self, step: PlannedRelease, plan: Plan) -> PipelineStep:
@@ -252,7 +257,8 @@ class StepBuilder:
         )
         gates = self.gates.of_cluster() + extra
         undo_gates = self.gates.of_controllers() + self._way_back(planned.name)
-        return PipelineStep(step, gates, undo_gates, PlaybookInspector(markers))
+        inspector, groups = PlaybookInspector(markers), self._groups(planned.name)
+        return PipelineStep(step, gates, undo_gates, inspector, groups=groups)
 
     def _kubeadm_config(self, planned: PlannedKubeadmConfig) -> PipelineStep:
         gate = self.gates.of_kubeadm(planned.after)

@@ -317,6 +317,7 @@ def test_rollback_waits_for_what_others_replace(installed: bool) -> None:
     names = [run.gate.name for run in of_release.undo_gates]
     assert names[-3:] == back if installed else not {*back} & {*names}
     assert [run.gate.name for run in of_playbook.undo_gates] == ["nodes", "critical-pods", *back]
+    assert of_release.groups == of_playbook.groups == {"shop/db"}, "guard holds all others still"
 
 
 def test_approvals() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from upgrader.gates.node_health import NodeMemory
+from upgrader.gates.protector_gate import ProtectorMemory
 from upgrader.gates.shared_reads import ReadMemory
 
 __all__ = ["GateMemory"]
@@ -16,5 +17,6 @@ class GateMemory:
 
     nodes: NodeMemory = field(default_factory=NodeMemory)
     reads: ReadMemory = field(default_factory=ReadMemory)
+    protectors: ProtectorMemory = field(default_factory=ProtectorMemory)
     unreachable: set[str] = field(default_factory=set)
     """Instances of kube-apiserver that can't be reached from here, and are asked through the API."""

@@ -2,64 +2,76 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
 from upgrader.model.outcome import Verdict, holds, pending, unknown
-from upgrader.model.protector import UNCOUNTED_SECONDS, Cell, PodProtector
+from upgrader.model.protector import SILENT_SECONDS, PodProtector
 from upgrader.ports import Clock, Kube
 
-__all__ = ["ProtectorGate"]
+__all__ = ["ProtectorGate", "ProtectorMemory"]
 
 
+@dataclass(frozen=True)
+class ProtectorMemory:
+    """What one process has seen of the cells of protectors: what each has counted last, and since when that stands."""
+
+    cells: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
+    """Protector and cell → its `lastEventTime`, and when that was first read (monotonic)."""
+
+
+@dataclass(frozen=True)
 class ProtectorGate:
-    """As many pods as a PodProtector wants are available for certain, and each of its cells counts them: no deletion
-    that was allowed stays uncounted for a minute.
+    """As many pods as a PodProtector wants are available for certain, and each of its cells goes on counting them.
 
-    For how long is measured by this machine's clock alone. Make one for each wait.
+    An aggregator's time is its own clock, and no two clocks are compared: it counts while its `lastEventTime` changes,
+    and the time between two readings is this machine's. That it counts when a run begins is for a check to say.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, namespace: str, protector: str) -> None:
-        self.name = f"protector/{namespace}/{protector}"
-        self._kube, self._clock = kube, clock
-        self._namespace, self._protector = namespace, protector
-        self._since: dict[tuple[str, str, str], float] = {}
-        """Since when a deletion is seen uncounted: cell, what the cell has counted last, the deletion."""
+    kube: Kube
+    clock: Clock
+    namespace: str
+    protector: str
+    memory: ProtectorMemory = field(default_factory=ProtectorMemory)
+
+    @property
+    def name(self) -> str:
+        return f"protector/{self.namespace}/{self.protector}"
 
     def check(self) -> Verdict:
-        subject = f"PodProtector {self._namespace}/{self._protector}"
+        subject = f"PodProtector {self.namespace}/{self.protector}"
         try:
-            found = self._kube.get(POD_PROTECTORS, self._protector, self._namespace)
+            found = self.kube.get(POD_PROTECTORS, self.protector, self.namespace)
             if found is None:
                 return self._missing(subject)
         except ApiError as error:
             return unanswered(subject, error)
-        return self._judge(PodProtector.parse(found))
-
-    def _judge(self, protector: PodProtector) -> Verdict:
-        problem = protector.never_counted or self._uncounted(protector) or protector.below
+        protector = PodProtector.parse(found)
+        problem = protector.never_counted or self._silent(protector) or protector.below
         if problem:
-            see = f"kubectl -n {protector.namespace} get podprotector {protector.name} -o yaml"
+            see = f"kubectl -n {self.namespace} get podprotector {self.protector} -o yaml"
             return pending(problem, remedy=f"Check its status, and guard's aggregators in each cell: {see}")
         return holds(f"{protector}: {protector.estimate} pods are available for certain, {protector.minimum} must be")
 
-    def _uncounted(self, protector: PodProtector) -> str:
-        now, before = self._clock.monotonic(), self._since
-        self._since = {
-            (cell.name, cell.counted, deletion.key): before.get((cell.name, cell.counted, deletion.key), now)
-            for cell in protector.cells
-            for deletion in cell.uncounted
-        }
+    def _silent(self, protector: PodProtector) -> str:
+        """Which cell isn't counted any more, as a sentence; "" for none."""
+        now, seen = self.clock.monotonic(), self.memory.cells
+        silent = []
         for cell in protector.cells:
-            waited = max((now - self._since[cell.name, cell.counted, item.key] for item in cell.uncounted), default=0.0)
-            if waited >= UNCOUNTED_SECONDS:
-                return f"{protector}: {_silent(cell)} for {waited:.0f} s"
-        return ""
+            key = protector.place, cell.name
+            counted, since = seen.get(key, (cell.counted, now))
+            seen[key] = (cell.counted, since if counted == cell.counted else now)
+            quiet = now - seen[key][1]
+            if quiet >= SILENT_SECONDS:
+                silent.append(f"cell {cell.name} for {quiet:.0f} s (lastEventTime {cell.counted})")
+        return f"{protector}: nobody has counted {', '.join(silent)}" if silent else ""
 
     def _missing(self, subject: str) -> Verdict:
         """Raises ApiError."""
         try:
-            self._kube.raw(f"/apis/{POD_PROTECTORS.api_version}")
+            self.kube.raw(f"/apis/{POD_PROTECTORS.api_version}")
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -70,11 +82,5 @@ class ProtectorGate:
             )
         return pending(
             f"{subject} does not exist",
-            remedy=f"Check what is there: kubectl -n {self._namespace} get podprotectors",
+            remedy=f"Check what is there: kubectl -n {self.namespace} get podprotectors",
         )
-
-
-def _silent(cell: Cell) -> str:
-    names = ", ".join(item.pod for item in cell.uncounted if item.pod)
-    of = f" of {names}" if names else ""
-    return f"cell {cell.name} has not counted the deletions{of} that it has allowed"

@@ -151,8 +151,7 @@ class GateCatalog:
         if gate.kind == "rolloutGroup":
             return own.run(RolloutGroupGate(self.kube, gate.namespace, gate.name))
         if gate.kind == "protector":
-            make = partial(ProtectorGate, self.kube, self.clock, gate.namespace, gate.name)
-            return replace(own.run(make()), again=make)
+            return own.run(ProtectorGate(self.kube, self.clock, gate.namespace, gate.name, self.memory.protectors))
         ref = WorkloadRef(_KINDS[gate.kind], gate.namespace, gate.name)
         return own.run(RolloutGate(self.kube, ref, absent=self._absent))
 

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from upgrader.model.workload import parse_time
+__all__ = ["SILENT_SECONDS", "Cell", "PodProtector"]
 
-__all__ = ["UNCOUNTED_SECONDS", "Cell", "Deletion", "PodProtector"]
-
-UNCOUNTED_SECONDS = 75.0
-"""How long a deletion that was allowed may stay uncounted: after 60 s, an aggregator asks for a pod that stays."""
-
-
-@dataclass(frozen=True)
-class Deletion:
-    """One deletion that a cell's webhook has allowed, and its aggregator has not counted yet; or several, as one."""
-
-    key: str
-    """The pod's UID; of several, when the first of them was allowed."""
-    pod: str
-    """"" for several."""
-    allowed: datetime | None
-    """By the webhook's clock; None where that isn't known."""
+SILENT_SECONDS = 120.0
+"""After so long without a word, a cell's aggregator is taken to be away. Where nothing changes, guard's hears of its
+API server about once a minute, and writes that within another half.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +22,6 @@ class Cell:
     available: int
     counted: str
     """`lastEventTime` of its aggregator, as it stands there; "" while none has counted."""
-    uncounted: tuple[Deletion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,14 +81,4 @@ def _cell(found: Mapping[str, Any]) -> Cell:
         name=str(found.get("cellID", "")),
         available=int(counts.get("availableReplicas") or 0),
         counted=str(counts.get("lastEventTime") or ""),
-        uncounted=tuple(map(_deletion, (found.get("admissionHistory") or {}).get("buckets") or ())),
     )
-
-
-def _deletion(found: Mapping[str, Any]) -> Deletion:
-    start = str(found.get("startTime") or "")
-    try:
-        allowed = parse_time(start)
-    except ValueError:
-        allowed = None
-    return Deletion(str(found.get("podUID") or start), str(found.get("podName") or ""), allowed)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from math import inf
 
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.plan import PlannedNodes
-from upgrader.model.protector import UNCOUNTED_SECONDS, Cell, PodProtector
+from upgrader.model.protector import SILENT_SECONDS, Cell, PodProtector
 from upgrader.model.workload import parse_time
 from upgrader.ports import Kube
 from upgrader.preflight.context import PreflightContext
@@ -28,7 +29,7 @@ def check_protectors(context: PreflightContext) -> Iterator[Finding]:
     if not protectors:
         return
     now = context.kube.server_time()
-    if uncounted := {item.place: text for item in protectors if (text := item.never_counted or _uncounted(item, now))}:
+    if uncounted := {item.place: text for item in protectors if (text := item.never_counted or _silent(item, now))}:
         yield Finding(
             "protectors.not-counted",
             "error",
@@ -67,22 +68,19 @@ def _protectors(kube: Kube) -> Iterator[PodProtector]:
             raise
 
 
-def _uncounted(protector: PodProtector, now: datetime) -> str:
-    """Which cell has stopped counting, as a sentence; "" for none.
+def _silent(protector: PodProtector, now: datetime) -> str:
+    """Which cell isn't counted any more, as a sentence; "" for none.
 
-    A check can't watch it for a minute, as a gate does. Clocks that are so far apart are a finding of their own.
+    A check can't watch it for minutes, as a gate does: it compares the API server's clock with the aggregator's.
     """
-    silent = [cell.name for cell in protector.cells if _is_silent(cell, now)]
-    if not silent:
-        return ""
-    return f"{protector}: cell {', '.join(silent)} has not counted for a minute the deletions that it has allowed"
+    cells = [cell for cell in protector.cells if _age(cell, now) > SILENT_SECONDS]
+    named = ", ".join(f"cell {cell.name} since {cell.counted}" for cell in cells)
+    return f"{protector}: nobody has counted {named}; it is {now:%Y-%m-%dT%H:%M:%SZ} now" if cells else ""
 
 
-def _is_silent(cell: Cell, now: datetime) -> bool:
-    waiting = [item.allowed for item in cell.uncounted if item.allowed is not None]
+def _age(cell: Cell, now: datetime) -> float:
     try:
         counted = parse_time(cell.counted)
     except ValueError:
         counted = None
-    latest = max(filter(None, (min(waiting, default=None), counted)), default=None)
-    return bool(waiting) and latest is not None and (now - latest).total_seconds() > UNCOUNTED_SECONDS
+    return (now - counted).total_seconds() if counted is not None and counted.tzinfo else inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -157,21 +158,23 @@ def test_protector(protectors: KubeAdapter) -> None:
         "apiVersion": POD_PROTECTORS.api_version,
         "kind": "PodProtector",
         "metadata": {"name": "web"},
-        "spec": {"minAvailable": 3},
+        "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}},
     }
     kube.create(POD_PROTECTORS, found, "shop")
     assert "nobody has counted" in gate.check().reason
     assert ids(kube, check_protectors) == ["protectors.not-counted"]
 
-    def counted(estimate: int) -> None:
-        cell = {"cellID": "core", "aggregation": {"availableReplicas": 3, "lastEventTime": "2026-01-01T00:00:00.5Z"}}
+    def counted(estimate: int, at: datetime) -> None:
+        cell = {"cellID": "core", "aggregation": {"availableReplicas": 3, "lastEventTime": at.isoformat()}}
         status = {"cells": [cell], "summary": {"estimatedAvailableReplicas": estimate}}
         kube.patch(POD_PROTECTORS, "web", {"status": status}, "shop", subresource="status")
 
-    counted(2)
+    counted(3, kube.server_time() - timedelta(minutes=5))
+    assert ids(kube, check_protectors) == ["protectors.not-counted"]
+    counted(2, kube.server_time())
     assert gate.check().kind is VerdictKind.PENDING
     assert ids(kube, check_protectors) == ["protectors.below-minimum"]
-    counted(3)
+    counted(3, kube.server_time())
     assert gate.check().kind is VerdictKind.HOLDS
     gates = (WorkloadGate("protector", "shop", "web", GatePolicy()),)
     assert ids(kube, check_protectors) == []

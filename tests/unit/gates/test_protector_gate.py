@@ -10,18 +10,17 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
-from upgrader.gates.protector_gate import ProtectorGate
+from upgrader.gates.protector_gate import ProtectorGate, ProtectorMemory
 from upgrader.model.outcome import VerdictKind
 
 EARLIER = "2020-05-05T05:05:05.000000Z"
-"""An event of long ago, by a clock of its own: a quiet cell's last one."""
+"""By an aggregator's clock, which is wrong by years."""
 
 
-def cell(name: str = "core", available: int = 5, *, event: str = EARLIER, pods: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A cell's status; `pods`: the deletions that it has allowed and not counted."""
+def cell(name: str = "core", available: int = 5, *, event: str = EARLIER) -> dict[str, Any]:
+    """A cell's status."""
     counts = {"availableReplicas": available, "lastEventTime": event} if event else {"availableReplicas": available}
-    buckets = [{"podUID": f"{pod}-uid", "podName": pod, "startTime": "2031-01-01T00:00:00.000000Z"} for pod in pods]
-    return {"cellID": name, "aggregation": counts, "admissionHistory": {"buckets": buckets}}
+    return {"cellID": name, "aggregation": counts}
 
 
 def protect(kube: FakeKube, *cells: dict[str, Any], minimum: int = 4, estimate: int | None = 5) -> None:
@@ -41,7 +40,7 @@ def gate(kube: FakeKube, clock: FakeClock) -> ProtectorGate:
 
 
 def test_enough_pods_that_are_counted(kube: FakeKube, clock: FakeClock) -> None:
-    """Whenever the last event was: where nothing happens, nothing is counted anew."""
+    """Whatever the aggregator's clock says."""
     protect(kube, cell())
     verdict = gate(kube, clock).check()
     assert verdict.kind is VerdictKind.HOLDS
@@ -57,7 +56,7 @@ def test_at_the_minimum_it_holds(kube: FakeKube, clock: FakeClock) -> None:
 
 def test_below_its_minimum(kube: FakeKube, clock: FakeClock) -> None:
     """What counts is what is there for certain: deletions that are allowed are taken off."""
-    protect(kube, cell(available=3), cell("worker", 1, pods=("web-1",)), estimate=3)
+    protect(kube, cell(available=3), cell("worker", 1), estimate=3)
     verdict = gate(kube, clock).check()
     assert verdict.kind is VerdictKind.PENDING
     assert verdict.reason == (
@@ -82,29 +81,19 @@ def test_status_without_a_summary(kube: FakeKube, clock: FakeClock) -> None:
     assert "nobody has counted its pods yet" in gate(kube, clock).check().reason
 
 
-def test_deletion_that_stays_uncounted_for_a_minute(kube: FakeKube, clock: FakeClock) -> None:
-    """The aggregator is away: seen by this machine's clock alone, whatever the times in the status are."""
-    protect(kube, cell(pods=("web-1",)))
-    asked = gate(kube, clock)
-    for _ in range(3):
-        assert asked.check().kind is VerdictKind.HOLDS
-        clock.sleep(25)
-    verdict = asked.check()
+def test_cell_that_is_not_counted_any_more(kube: FakeKube, clock: FakeClock) -> None:
+    """Its aggregator is away: seen by this machine's clock alone, over all gates of a run."""
+    protect(kube, cell(), cell("worker"))
+    memory = ProtectorMemory()
+    for second in range(0, 120, 30):
+        protect(kube, cell(), cell("worker", event=f"2020-05-05T05:05:{second % 60}.5Z"))
+        assert ProtectorGate(kube, clock, "shop", "web", memory).check().kind is VerdictKind.HOLDS
+        clock.sleep(30)
+    verdict = ProtectorGate(kube, clock, "shop", "web", memory).check()
     assert verdict.kind is VerdictKind.PENDING
-    assert verdict.reason == (
-        "PodProtector shop/web: cell core has not counted the deletions of web-1 that it has allowed for 75 s"
-    )
-
-
-def test_cell_that_goes_on_counting(kube: FakeKube, clock: FakeClock) -> None:
-    """Another event or another deletion begins the minute anew: its aggregator lives."""
-    asked = gate(kube, clock)
-    for second in range(6):
-        protect(kube, cell(event=f"2020-05-05T05:05:0{second}.000000Z", pods=("web-1",)))
-        assert asked.check().kind is VerdictKind.HOLDS
-        clock.sleep(60)
-    protect(kube, cell(pods=("web-2",)))
-    assert asked.check().kind is VerdictKind.HOLDS
+    assert verdict.reason == f"PodProtector shop/web: nobody has counted cell core for 120 s (lastEventTime {EARLIER})"
+    protect(kube, cell(event="2020-05-05T05:09:00.000000Z"), cell("worker"))
+    assert ProtectorGate(kube, clock, "shop", "web", memory).check().kind is VerdictKind.HOLDS
 
 
 def test_protector_that_is_not_there(kube: FakeKube, clock: FakeClock) -> None:
@@ -134,11 +123,3 @@ def test_no_answer_is_unknown(kube: FakeKube, clock: FakeClock, path: str) -> No
     kube.raw_answers["/apis/podseidon.kubewharf.io/v1alpha1"] = error
     kube.unavailable = path == "get"
     assert gate(kube, clock).check().kind is VerdictKind.UNKNOWN
-
-
-def test_time_that_cannot_be_read(kube: FakeKube, clock: FakeClock) -> None:
-    """What others wrote into a status ends no check."""
-    found = cell(pods=("web-1",))
-    found["admissionHistory"]["buckets"] = [{"startTime": "yesterday", "counter": 3}]
-    protect(kube, found)
-    assert gate(kube, clock).check().kind is VerdictKind.HOLDS
