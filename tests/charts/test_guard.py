@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.charts.conftest import Refused, Render, Rendered
-from upgrader.guard.commands.flags import parse
+from upgrader.guard.commands.flags import Settings, parse
 from upgrader.model.workload import selects
 
 DEPLOYMENT = ("Deployment", "guard")
@@ -216,3 +216,132 @@ def test_runs_hold_groups_unless_that_is_switched_off(render: Render) -> None:
         assert len(webhooks(nobody)) == 2
     with pytest.raises(Refused, match="schema"):
         chart(render, hold="always")
+
+
+PROTECTOR = {"enabled": True}
+REMOTE = {
+    "enabled": True,
+    "core": False,
+    "workerCellId": "west",
+    "coreCluster": {"secretName": "core"},
+    "webhook": {"url": "https://guard.example:8843/", "caCertificate": "PEM"},
+}
+PROTECTING = ("ValidatingWebhookConfiguration", "guard-protector-ops")
+
+
+def role_flags(rendered: Rendered, role: str) -> Settings:
+    """What the Deployment of a role tells it."""
+    return parse(rendered.container("Deployment", f"guard-{role}", "guard")["args"])
+
+
+def test_pods_are_protected_only_where_that_is_asked_for(render: Render) -> None:
+    """By default there is no resource, no webhook, no account and no right for it."""
+    plain = chart(render)
+    kinds = [each["kind"] for each in plain.objects]
+    assert kinds.count("Deployment") == 1 and kinds.count("ServiceAccount") == 1
+    assert "podseidon" not in plain.text
+
+
+def test_each_role_of_protectors_has_an_account_and_a_deployment(render: Render) -> None:
+    """And no more rights than its own; their pods are not those that the Service finds."""
+    rendered = chart(render, protector=PROTECTOR)
+    kinds = ("get", "list", "watch")
+    assert rules(rendered, "ClusterRole", "guard-protector-ops") == [
+        (kinds, ("podprotectors",), ()),
+        (("update",), ("podprotectors/status",), ()),
+        (("get",), ("pods",), ()),
+    ]
+    assert rules(rendered, "ClusterRole", "guard-generator-protector-ops") == [
+        ((*kinds, "create", "update", "delete"), ("podprotectors",), ()),
+        (("update",), ("podprotectors/status",), ()),
+        ((*kinds, "patch"), ("deployments",), ()),
+    ]
+    assert rules(rendered, "ClusterRole", "guard-aggregator-protector-ops") == [
+        (kinds, ("podprotectors",), ()),
+        (("update",), ("podprotectors/status",), ()),
+        (kinds, ("pods",), ()),
+    ]
+    service = rendered.get("Service", "guard")["spec"]["selector"]
+    for role in ("generator", "aggregator"):
+        name = f"guard-{role}"
+        assert rules(rendered, "Role", name)[1] == (("get", "update"), ("leases",), (name,))
+        assert role_flags(rendered, role).roles == (role,)
+        pod = rendered.pod("Deployment", name)
+        assert pod["spec"]["serviceAccountName"] == name and pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert not selects({"matchLabels": service}, pod["metadata"]["labels"])
+        assert selects(rendered.get("Deployment", name)["spec"]["selector"], pod["metadata"]["labels"])
+    own = parse(rendered.container(*DEPLOYMENT, "guard")["args"]).protector
+    assert (dict(own.cells), own.prefix) == ({"default": None}, "/protector")
+
+
+def test_pods_are_asked_about_but_not_the_control_planes(render: Render) -> None:
+    """Nor guard's own, nor those that terminate; on a dry run nothing is written; evictions have no labels."""
+    values = {**PROTECTOR, "namespaces": ["shop"], "webhook": {"objectSelector": {"matchLabels": {"a": "b"}}}}
+    deletion, eviction = chart(render, protector=values).get(*PROTECTING)["webhooks"]
+    for webhook in (deletion, eviction):
+        for name, asked in (("kube-system", False), ("ops", False), ("shop", True), ("other", False)):
+            assert selects(webhook["namespaceSelector"], {"kubernetes.io/metadata.name": name}) is asked
+        assert webhook["timeoutSeconds"] <= 10 and webhook["sideEffects"] == "NoneOnDryRun"
+        assert webhook["clientConfig"]["service"]["path"] == "/protector/default"
+    assert "deletionTimestamp" in deletion["matchConditions"][0]["expression"]
+    assert "objectSelector" in deletion and "objectSelector" not in eviction
+    assert [webhook["rules"][0]["resources"] for webhook in (deletion, eviction)] == [["pods"], ["pods/eviction"]]
+    without = chart(render, protector={**PROTECTOR, "webhook": {"handleEviction": False}})
+    assert len(without.get(*PROTECTING)["webhooks"]) == 1
+
+
+def test_rights_for_protectors_are_those_of_their_namespaces(render: Render) -> None:
+    """A Role in each, and no ClusterRole."""
+    rendered = chart(render, protector={**PROTECTOR, "namespaces": ["shop"]})
+    assert rendered.names("ClusterRole") == {"guard-ops"}
+    (role,) = (r for r in rendered.objects if r["kind"] == "Role" and r["metadata"]["name"] == "guard-protector-ops")
+    assert role["metadata"]["namespace"] == "shop"
+    assert role_flags(rendered, "aggregator").protector.namespaces == ("shop",)
+
+
+def test_a_cell_of_another_core_cluster(render: Render) -> None:
+    """It counts its pods there, and its API server asks there; PodProtectors are none here."""
+    rendered = chart(render, protector=REMOTE)
+    assert rendered.names("Deployment") == {"guard", "guard-aggregator"}
+    assert "CustomResourceDefinition" not in {each["kind"] for each in rendered.objects}
+    own = role_flags(rendered, "aggregator").protector
+    assert (own.cell, str(own.core)) == ("west", "/etc/guard/core/kubeconfig")
+    (volume,) = rendered.pod("Deployment", "guard-aggregator")["spec"]["volumes"]
+    assert volume["secret"]["secretName"] == "core"
+    assert rules(rendered, "ClusterRole", "guard-aggregator-protector-ops") == [
+        (("get", "list", "watch"), ("pods",), ())
+    ]
+    found = rendered.get(*PROTECTING)
+    client = found["webhooks"][0]["clientConfig"]
+    assert client == {"url": "https://guard.example:8843/protector/west", "caBundle": "UEVN"}
+    assert "grafana.com/namespace" not in found["metadata"]["labels"], "its authority is another guard's"
+    for missing in ("coreCluster", "webhook"):
+        with pytest.raises(Refused, match="is not set: without core"):
+            chart(render, protector={key: value for key, value in REMOTE.items() if key != missing})
+
+
+def test_the_core_answers_for_other_cells(render: Render) -> None:
+    """By a kubeconfig of each."""
+    cells = [{"name": "west.1", "secretName": "west", "key": "config"}]
+    rendered = chart(render, protector={**PROTECTOR, "cells": cells})
+    own = parse(rendered.container(*DEPLOYMENT, "guard")["args"]).protector
+    assert {name: file and str(file) for name, file in own.cells.items()} == {
+        "default": None,
+        "west.1": "/etc/guard/cells/west.1/config",
+    }
+    (mount,) = rendered.container(*DEPLOYMENT, "guard")["volumeMounts"]
+    (volume,) = rendered.pod(*DEPLOYMENT)["spec"]["volumes"]
+    assert (mount["mountPath"], mount["name"]) == ("/etc/guard/cells/west.1", volume["name"])
+    with pytest.raises(Refused, match="schema"):
+        chart(render, protector={**PROTECTOR, "cells": [{"name": "a/b", "secretName": "x"}]})
+
+
+def test_the_definition_stays_when_guard_is_uninstalled(render: Render) -> None:
+    """All PodProtectors would go with it; and it isn't there where podseidon's is."""
+    rendered = chart(render, protector=PROTECTOR)
+    found = rendered.get("CustomResourceDefinition", "podprotectors.podseidon.kubewharf.io")
+    assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    columns = {each["name"]: each["jsonPath"] for each in found["spec"]["versions"][0]["additionalPrinterColumns"]}
+    assert columns["Estimated"] == ".status.summary.estimatedAvailableReplicas"
+    without = chart(render, protector={**PROTECTOR, "crd": False})
+    assert "podprotectors.podseidon.kubewharf.io" not in without.names("CustomResourceDefinition")

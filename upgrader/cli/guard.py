@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from upgrader.app.guard_cells import forget_cell
 from upgrader.app.guard_switch import switch_guard_off, switch_guard_on
 from upgrader.cli.command_line import say
 from upgrader.webhook_switch.configurations import Webhook
@@ -15,7 +16,7 @@ __all__ = ["guard"]
 
 @click.group()
 def guard() -> None:
-    """Switch the webhooks of guard off where they stand in the way, and on again."""
+    """Switch the webhooks of guard off where they stand in the way, and on again; forget a cell that is gone."""
 
 
 @guard.command()
@@ -53,6 +54,24 @@ def on(folder: Path, webhooks: tuple[str, ...]) -> None:
     switch_guard_on(folder, webhooks, told)
     if not told.any:
         say("None of guard's webhooks was off.")
+
+
+@guard.command("forget-cell")
+@click.argument("cell")
+@click.pass_obj
+def forget(folder: Path, cell: str) -> None:
+    """Have all PodProtectors forget what CELL has counted and allowed.
+
+    For a cluster that is gone, or whose pods are out of reach while it still counts them as available: deletions in
+    other cells would be allowed because of them. If its aggregator runs and reaches the PodProtectors, it counts them
+    again: stop it first (`kubectl -n NAMESPACE scale deployment guard-aggregator --replicas=0`).
+
+    \b
+    Exit codes: 0 it is forgotten, 2 no PodProtector has such a cell, 3 guard's generator hasn't done it within a
+    minute, 5 the API refused it or did not answer.
+    """
+    forget_cell(folder, cell, lambda name: say(f"asked: {name}"))
+    say(f"forgotten: {cell}")
 
 
 class _Told:

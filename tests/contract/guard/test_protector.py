@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def aggregators(
             found[cell] = stack.enter_context(guard)
         for each in found.values():
             each.wait_ready()
-            until("it to lead", lambda each=each: says(each, "leading"), timeout_seconds=30, interval_seconds=0.1)
+            until("it to lead", partial(says, each, "leading"), timeout_seconds=30, interval_seconds=0.1)
         yield found
 
 
@@ -207,8 +208,12 @@ def test_recreate_protects_nothing_and_says_so(pair: Pair, definition: None, tmp
         assert least(pair, name) == 0
         pair.kube.patch(DEPLOYMENTS, name, {"metadata": {"labels": {"podseidon.kubewharf.io/protect": None}}}, "shop")
         becomes("no longer selected, it to go", lambda: least(pair, name) is None)
-        source: Any = pair.kube.get(DEPLOYMENTS, name, "shop")
-        assert not source["metadata"].get("finalizers")
+
+        def let_go() -> bool:
+            source: Any = pair.kube.get(DEPLOYMENTS, name, "shop")
+            return not source["metadata"].get("finalizers")
+
+        becomes("it to be let go", let_go)
         pair.kube.delete(DEPLOYMENTS, name, "shop")
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from upgrader.app import guard_switch
+from upgrader.app import guard_cells, guard_switch
 from upgrader.cli.main import cli
+from upgrader.errors import Inhibited, UsageError
+from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
 from upgrader.ports import Kube
 from upgrader.webhook_switch.configurations import KINDS, NOTHING
 
@@ -30,8 +33,32 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
     def open_kube(_folder: Path, _seconds: float) -> Iterator[Kube]:
         yield fake
 
-    monkeypatch.setattr(guard_switch, "open_kube", open_kube)
+    for module in (guard_switch, guard_cells):
+        monkeypatch.setattr(module, "open_kube", open_kube)
     return fake
+
+
+ONCE = "podseidon.kubewharf.io/remove-cell-once"
+
+
+def protector(kube: FakeKube, name: str, *cells: str, once: str = "") -> None:
+    """One that these cells have counted."""
+    meta = {"name": name, "namespace": "shop", "annotations": {ONCE: once} if once else {}}
+    kube.put(POD_PROTECTORS, {"metadata": meta, "status": {"cells": [{"cellID": cell} for cell in cells]}}, "shop")
+
+
+class Generator(FakeClock):
+    """While somebody waits, all PodProtectors forget what they were asked to; None: nobody does it."""
+
+    def __init__(self, kube: FakeKube | None) -> None:
+        super().__init__()
+        self._kube = kube
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        for each in self._kube.list(POD_PROTECTORS) if self._kube else ():
+            changes = {"metadata": {"annotations": {ONCE: None}}}
+            self._kube and self._kube.patch(POD_PROTECTORS, each["metadata"]["name"], changes, "shop")
 
 
 def upgrader(*arguments: str) -> Result:
@@ -51,3 +78,29 @@ def test_each_webhook_is_named(kube: FakeKube) -> None:
 def test_nothing_to_switch_on(kube: FakeKube) -> None:
     """It says so."""
     assert upgrader("on").stderr == "None of guard's webhooks was off.\n"
+
+
+def test_a_cell_is_forgotten_by_all_that_know_it(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others aren't asked; what one was asked to forget besides stays; it waits until that is done."""
+    monkeypatch.setattr(guard_cells, "system_clock", lambda: Generator(kube))
+    for name, cells in (("a", ("one", "two")), ("b", ("one",)), ("c", ("two",))):
+        protector(kube, name, *cells, once="three" if name == "a" else "")
+    ended = upgrader("forget-cell", "two")
+    assert (ended.exit_code, ended.stderr) == (0, "asked: shop/a\nasked: shop/c\nforgotten: two\n")
+
+
+def test_what_was_to_be_forgotten_before_is_forgotten_too(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a generator it says so, and leaves what it has asked for."""
+    monkeypatch.setattr(guard_cells, "system_clock", lambda: Generator(None))
+    protector(kube, "a", "one", "two", once="three, two")
+    with pytest.raises(Inhibited, match="cell two isn't forgotten after 60 s: shop/a still has the annotation"):
+        upgrader("forget-cell", "two")
+    found = kube.get(POD_PROTECTORS, "a", "shop")
+    assert found and found["metadata"]["annotations"][ONCE] == "three,two"
+
+
+def test_a_cell_that_nobody_knows(kube: FakeKube) -> None:
+    """It says which there are."""
+    protector(kube, "a", "one")
+    with pytest.raises(UsageError, match="no PodProtector has a cell 'tow'; there are one"):
+        upgrader("forget-cell", "tow")

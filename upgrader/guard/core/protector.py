@@ -13,6 +13,7 @@ write in which it drops it from what was allowed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -233,11 +234,12 @@ def judge(request: Request, protector: Protector, now: float) -> Judgement:
         )
     healthy, lag = _healthy(protector.counts, request.criterion), protector.lag
     audit = {REJECTED_BY: str(protector)}
-    if healthy <= protector.min_available:
+    least = protector.min_available or -math.inf  # with 0 nothing has to stay, also where nobody has counted yet
+    if healthy <= least:
         few = f"PodProtector {protector} reports too few available replicas to admit pod deletion"
         return Judgement(deny(TOO_MANY_REQUESTS, few, audit), "Rejected")
     most = protector.tuning.max_concurrent_lag
-    if healthy - lag <= protector.min_available or 0 < most <= lag:
+    if healthy - lag <= least or 0 < most <= lag:
         full = f"PodProtector {protector} has full admission buffer and is temporarily unable to admit pod deletion"
         # `kubectl drain` gives up on anything but 429.
         return Judgement(deny(TOO_MANY_REQUESTS if request.eviction else CONFLICT, full, audit), "NeedRetry")

@@ -89,6 +89,13 @@ def test_a_second_deletion_waits_for_the_first_to_be_seen() -> None:
     assert _admit(after.with_cell(Cell("a", _all(8))), _ask("p-2"))[0] == [0]
 
 
+def test_where_nothing_has_to_stay_nobody_has_to_count() -> None:
+    """minAvailable 0, as a Deployment with the strategy Recreate has it: it is written down all the same."""
+    codes, after = _admit(_protector(0), _ask("p-1"), _ask("p-2"))
+    assert (codes, after.lag) == ([0, 0], 2)
+    assert _admit(_protector(0, tuning=Tuning(max_concurrent_lag=1)), _ask("p-1"), _ask("p-2"))[0] == [0, 409]
+
+
 def test_an_unready_pod_goes() -> None:
     """ "… unready": at the minimum, and without being written down."""
     protector = _protector(3, Cell("a", _all(3)))
