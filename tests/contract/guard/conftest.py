@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from upgrader.ports import Kind
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 
 ACCOUNT = "system:serviceaccount:ops:guard"
+ROLES = ("generator", "aggregator")
+"""Each has an account of its own: `guard-ROLE`."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,20 @@ class Pair:
     """The kubeconfig of the chart's ServiceAccount, which has no rights but those that are given to it."""
     etcd: str
     """Its URL."""
+    roles: Mapping[str, Path]
+    """The kubeconfig of each of ROLES."""
 
 
 @pytest.fixture(scope="package")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """With the namespaces `ops`, where guard is, and `shop`, whose workloads it is for."""
-    with api_servers(tmp_path_factory.mktemp("guard"), ACCOUNT) as servers, servers.serving(OLD) as kube:
+    accounts = {role: f"{ACCOUNT}-{role}" for role in ROLES}
+    folder = tmp_path_factory.mktemp("guard")
+    with api_servers(folder, ACCOUNT, *accounts.values()) as servers, servers.serving(OLD) as kube:
         for name in ("ops", "shop"):
             kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        yield Pair(kube, servers.kubeconfig(), servers.kubeconfig(ACCOUNT), servers.etcd_url)
+        roles = {role: servers.kubeconfig(account) for role, account in accounts.items()}
+        yield Pair(kube, servers.kubeconfig(), servers.kubeconfig(ACCOUNT), servers.etcd_url, roles)
 
 
 @pytest.fixture(scope="package")

@@ -50,7 +50,8 @@ def chart(**protector: Any) -> list[KubeObject]:
 def install_definition(kube: KubeAdapter) -> None:
     """The chart's CustomResourceDefinition, until it is served."""
     (definition,) = (each for each in chart() if each["kind"] == "CustomResourceDefinition")
-    kube.create(_DEFINITIONS, definition)
+    if kube.get(_DEFINITIONS, definition["metadata"]["name"]) is None:
+        kube.create(_DEFINITIONS, definition)
 
     def served() -> bool:
         try:

@@ -6,10 +6,13 @@ deleted is gone, and one is Ready when a test says so.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 import uuid
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from testkit.api_servers import api_servers
 from testkit.guard_process import GuardProcess, guard_process
@@ -372,6 +376,63 @@ def test_other_pods_other_cells_and_no_reviews(app: Protected, webhook: GuardPro
     assert deleted(app.cells["one"], f"{app.name}-0") == ""
     app.create(0)
     assert not list(check_webhooks(checked(pair.kube, controllers=[])))
+
+
+def review(found: Any) -> dict[str, Any]:
+    """A pod's deletion, as the API server asks about it."""
+    meta = found["metadata"]
+    request = {
+        "uid": str(uuid.uuid4()),
+        "operation": "DELETE",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "name": meta["name"],
+        "namespace": meta["namespace"],
+        "oldObject": found,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def asked_directly(guard: GuardProcess, cell: str, found: Any) -> tuple[int, bool]:
+    """(HTTP's status, whether it is allowed) of a deletion; status 0: nobody answers."""
+    with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=20) as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            answer = pool.request("POST", guard.url(f"/protector/{cell}"), body=json.dumps(review(found)))
+        except urllib3.exceptions.HTTPError:
+            return 0, False
+    return answer.status, answer.status == 200 and json.loads(answer.data)["response"]["allowed"]
+
+
+def test_two_replicas_of_which_one_is_killed_never_allow_one_too_many(
+    app: Protected, aggregators: object, pair: Pair, tmp_path: Path
+) -> None:
+    """60 deletions at once, asked of two replicas, of which ten may happen; one replica is killed meanwhile. Ten are
+    allowed at most, and each that was allowed is written down.
+    """
+    app.create(50)
+    app.pods(one=60)
+    app.ready(one=60)
+    app.wait(60, 60)
+    pods = app.cells["one"].list(PODS, "shop", labels=f"app={app.name}")
+    with (
+        guard_process(tmp_path / "a", pair.kubeconfig, "-protector.cells=one") as first,
+        guard_process(tmp_path / "b", pair.kubeconfig, "-protector.cells=one") as second,
+        ThreadPoolExecutor(20) as threads,
+    ):
+        first.wait_ready(), second.wait_ready()
+        asking = [
+            threads.submit(asked_directly, first if number % 2 else second, "one", found)
+            for number, found in enumerate(pods)
+        ]
+        next(as_completed(asking)).result()
+        first.kill()
+        answers = [each.result() for each in asking]
+        allowed = sum(allowed for _, allowed in answers)
+        written = len(app.cell("one")["admissionHistory"]["buckets"])
+        assert allowed <= written <= 10
+        # What the one that was killed had written, and told nobody, is given back after a minute, not at once.
+        assert app.counts()[2] == 60 - written
+        assert asked_directly(second, "nobody", pods[0])[0] == 400
 
 
 def test_a_deployment_that_etcd_lost_leaves_its_pods(

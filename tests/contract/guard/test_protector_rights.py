@@ -1,0 +1,177 @@
+"""What the chart gives each role of PodProtectors, on a real API server: it is enough, and each right is needed."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.guard_process import GuardProcess, guard_process
+from tests.contract.guard.conftest import Pair
+from tests.contract.guard.protected import PODS, PROTECTORS, Protected, becomes, chart, install_definition
+from tests.contract.guard.test_chart import FLAGS, rights
+from tests.contract.guard.test_protector import asked_directly, deployment, least
+from upgrader.errors import ApiError
+from upgrader.ports import Kind, KubeObject
+
+DEPLOYMENTS = Kind("apps/v1", "deployments")
+LEASES = Kind("coordination.k8s.io/v1", "leases")
+
+
+@pytest.fixture(scope="module")
+def objects(pair: Pair) -> list[KubeObject]:
+    """What Helm renders; PodProtectors are served."""
+    install_definition(pair.kube)
+    return chart()
+
+
+def complains(guard: GuardProcess, verb: str = "", resource: str = "") -> list[str]:
+    """What it has logged about rights that it lacks: all, or this one."""
+    wanted = f'cannot {verb} resource "{resource}"' if verb else "cannot "
+    return [reason for line in guard.lines() if wanted in (reason := str(line.get("reason")))]
+
+
+def test_the_generators_rights_are_enough(pair: Pair, objects: list[KubeObject], tmp_path: Path) -> None:
+    """From a Deployment's first protector to its last."""
+    with rights(pair, objects), guard_process(tmp_path, pair.roles["generator"], "-roles=generator") as guard:
+        guard.wait_ready()
+        name = lives(pair)
+        becomes("7 to be kept", lambda: least(pair, name) == 7)
+        pair.kube.patch(DEPLOYMENTS, name, {"spec": {"replicas": 20}}, "shop")
+        becomes("14 to be kept", lambda: least(pair, name) == 14)
+        pair.kube.delete(DEPLOYMENTS, name, "shop")
+        becomes("both to go", lambda: pair.kube.get(DEPLOYMENTS, name, "shop") is None)
+        assert least(pair, name) is None and complains(guard) == []
+    pair.kube.delete(LEASES, "guard-generator", "ops")
+
+
+def lives(pair: Pair) -> str:
+    """A new protected Deployment."""
+    name = f"web-{uuid.uuid4().hex[:6]}"
+    pair.kube.create(DEPLOYMENTS, deployment(name, 10), "shop")
+    return name
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        *("create leases", "list podprotectors", "list deployments", "get deployments", "patch deployments"),
+        *("get podprotectors", "create podprotectors", "update podprotectors/status"),
+        *("update podprotectors", "delete podprotectors"),
+    ],
+)
+def test_a_right_that_the_generator_lacks_is_named(
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: str
+) -> None:
+    """In its log, as soon as it is needed."""
+    verb, resource = right.split()
+    guard_ = guard_process(tmp_path, pair.roles["generator"], "-roles=generator")
+    with rights(pair, objects, without=right), guard_ as guard:
+        name = lives(pair)
+        if right == "update podprotectors":
+            becomes("7 to be kept", lambda: least(pair, name) == 7)
+            pair.kube.patch(DEPLOYMENTS, name, {"spec": {"replicas": 20}}, "shop")
+        elif right == "delete podprotectors":
+            becomes("7 to be kept", lambda: least(pair, name) == 7)
+            pair.kube.delete(DEPLOYMENTS, name, "shop")
+        becomes(f"it to name {right}", lambda: complains(guard, verb, resource) != [])
+    for kind, made in ((DEPLOYMENTS, name), (PROTECTORS, f"deployment-{name}")):
+        unfinished(pair, kind, made)
+    pair.kube.delete(LEASES, "guard-generator", "ops")
+
+
+def unfinished(pair: Pair, kind: Kind, name: str) -> None:
+    """Delete it without its finalizer."""
+    if pair.kube.get(kind, name, "shop") is not None:
+        pair.kube.patch(kind, name, {"metadata": {"finalizers": None}}, "shop")
+        pair.kube.delete(kind, name, "shop")
+
+
+@pytest.mark.parametrize("right", ["", "list podprotectors", "list pods", "get pods", "update podprotectors/status"])
+def test_a_right_that_the_aggregator_lacks_is_named(
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: str
+) -> None:
+    """And none is missing by the chart's rights."""
+    app = Protected(pair.kube, {"default": pair.kube})
+    guard_ = guard_process(tmp_path, pair.roles["aggregator"], "-roles=aggregator")
+    with rights(pair, objects, without=right), guard_ as guard:
+        app.create(1)
+        app.pods(default=2)
+        app.ready(default=2)
+        if right in ("", "get pods"):
+            app.wait(2, 2)
+            bucket(app)
+        if right:
+            becomes(f"it to name {right}", lambda: complains(guard, *right.split()) != [])
+        else:
+            becomes("it to be struck off", lambda: app.cell("default")["admissionHistory"]["buckets"] == [])
+            assert complains(guard) == []
+    app.remove()
+    pair.kube.delete(LEASES, "guard-aggregator", "ops")
+
+
+def bucket(app: Protected) -> None:
+    """A deletion that was allowed, of a pod that nobody knows."""
+    change = {"startTime": "2026-01-01T00:00:00.000000Z", "podUID": "nobody's", "podName": "nobody"}
+
+    def written() -> bool:
+        found: Any = app.item()
+        found["status"]["cells"][0]["admissionHistory"] = {"buckets": [change]}
+        path = f"/apis/podseidon.kubewharf.io/v1alpha1/namespaces/shop/podprotectors/{app.name}/status"
+        try:
+            app.core._json("PUT", path, "put a bucket", {}, found)
+        except ApiError:
+            return False  # somebody else was first
+        return True
+
+    becomes("a bucket to be written", written)
+
+
+@pytest.mark.parametrize(
+    "right", ["", "list podprotectors", "get podprotectors", "update podprotectors/status", "get pods"]
+)
+def test_a_right_that_the_webhook_lacks_is_named(
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: str
+) -> None:
+    """Nothing is allowed without it: HTTP 500, so that failurePolicy decides."""
+    app = Protected(pair.kube, {"default": pair.kube})
+    flags = (*FLAGS, "-protector.cells=default")
+    with rights(pair, objects, without=right), guard_process(tmp_path, pair.account, *flags) as guard:
+        app.create(1)
+        app.pods(default=1)
+        app.ready(default=1)
+        counted(app)
+        if right != "list podprotectors":
+            guard.wait_ready()
+            known(guard, pair, app)
+            status, allowed = asked_directly(guard, "default", pair.kube.get(PODS, f"{app.name}-0", "shop"))
+            assert (status, allowed) == ((500, False) if right else (200, True))
+        if right:
+            becomes(f"it to name {right}", lambda: complains(guard, *right.split()) != [])
+        else:
+            assert complains(guard) == []
+    app.remove()
+
+
+def counted(app: Protected) -> None:
+    """Two available pods, as an aggregator would write it."""
+    kinds = ("total", "available", "ready", "scheduled", "running")
+    cell = {"cellID": "default", "aggregation": {f"{kind}Replicas": 2 for kind in kinds}}
+    path = f"/apis/podseidon.kubewharf.io/v1alpha1/namespaces/shop/podprotectors/{app.name}/status"
+    found = app.item()
+    app.core._json("PUT", path, "count", {}, {**found, "status": {"cells": [cell]}})
+
+
+def known(guard: GuardProcess, pair: Pair, app: Protected) -> None:
+    """Until it has the protector in its cache, and asks about the pods that this selects."""
+    found: Any = pair.kube.get(PODS, f"{app.name}-0", "shop")
+    other = {**found, "metadata": {**found["metadata"], "uid": "another one's"}}
+
+    def asks() -> bool:
+        asked_directly(guard, "default", other)
+        text = guard.get("/metrics")[1]
+        return 'status="NotFound"' in text or 'status="Error"' in text
+
+    becomes("it to know the protector", asks)
