@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from release.charts import pack_charts
 from release.checksums import write_checksums
 from release.images import write_checkpointer, write_guard, write_runner
+from release.load_balancer import write_haproxy_agent
 from release.python_packages import build_packages, download_dependencies
 from release.sources import Sources
 from upgrader.model.first_few import first_few
@@ -40,6 +41,8 @@ def _make(sources: Sources, folder: Path) -> None:
     download_dependencies(sources, folder / "wheels")
     _say("charts")
     pack_charts(sources, folder / "charts")
+    _say("guard's agent for HAProxy")
+    write_haproxy_agent(sources, folder / "haproxy-agent")
     _say("image for CI runners")
     (wheel,) = folder.glob("*.whl")
     write_runner(folder / "images", wheel, sources)
