@@ -24,15 +24,22 @@ class SentProgram:
     remedy: str
     """For what the program itself says that failed."""
 
-    def answer(self, hosts: Hosts, host: Host, *words: str, seconds: float) -> dict[str, Any]:
-        """What it prints for these arguments. Raises HostUnreachable; HostError where it has failed, or didn't run."""
-        command, sent = ["python3", "-I", "-", *words], program(self.module, self.package)
+    def answer(
+        self, hosts: Hosts, host: Host, *words: str, seconds: float, secrets: tuple[str, ...] = (), quiet: bool = False
+    ) -> dict[str, Any]:
+        """What it prints for these arguments, and then for `secrets`, which are no arguments of a process.
+
+        `quiet`: the answer is a secret, and so no error repeats it. Raises HostUnreachable; HostError where it has
+        failed, or didn't run.
+        """
+        command, sent = ["python3", "-I", "-", *words], program(self.module, self.package, secrets)
         done = hosts.run(host, command, stdin=sent, timeout_seconds=seconds, check=False)
         last = done.stdout.strip().rpartition("\n")[2]  # a login shell may greet before it
         try:
             answer = json.loads(last)
         except ValueError:
-            said = done.stderr.strip().rpartition("\n")[2] or last or "no output"
+            printed = "an answer that was cut off" if quiet and last else last
+            said = done.stderr.strip().rpartition("\n")[2] or printed or "no output"
             raise HostError(
                 f"{host.name}: {self.asked} could not be asked ({done.exit_status}): {said}",
                 remedy="Python 3.8 or newer is needed there, as Ansible needs it.",

@@ -25,13 +25,19 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(SOURCES[module.__name__][1], module.__name__, "exec"), module.__dict__)
 sys.meta_path.insert(0, Sources())
 from {module} import main
-main(*sys.argv[1:])
+main(*sys.argv[1:], *SECRETS)
 """
 
 
+def program(module: str = "all_facts", package: str = "recover", secrets: tuple[str, ...] = ()) -> bytes:
+    """Python source for the standard input of `python3 -`: a module of `onhost`, whose `main` gets the arguments, and
+    then the `secrets`, which no list of processes shows.
+    """
+    return f"SECRETS = {list(secrets)!r}\n".encode() + _program(module, package)
+
+
 @cache
-def program(module: str = "all_facts", package: str = "recover") -> bytes:
-    """Python source for the standard input of `python3 -`: a module of `onhost`, whose `main` gets the arguments."""
+def _program(module: str, package: str) -> bytes:
     # Module → whether it is a package, and its source; the packages around them are empty on a host.
     folders = dict.fromkeys((*_FOLDERS, f"{package}/onhost"))
     sources = {"upgrader": (True, ""), "upgrader.recover": (True, ""), f"upgrader.{package}": (True, "")}
