@@ -1,15 +1,25 @@
-"""`upgrader certs rotate-ca`: which CAs are trusted, a new one beside the old one, and the way back from that."""
+"""`upgrader certs rotate-ca`: which CAs are trusted, and the phases from an old one to a new one."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from upgrader.adopt.joined import running_version
-from upgrader.app.certificate_renewal import served_files
+from upgrader.app.ca_rotation_refusals import (
+    NOTHING,
+    refuse_cancel,
+    refuse_finish,
+    refuse_flags,
+    refuse_sign,
+    refuse_strangers,
+    refuse_trust,
+)
+from upgrader.app.certificate_renewal import mend_controllers, served_files
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
@@ -18,9 +28,8 @@ from upgrader.app.unchanged import check_unchanged
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.yaml_editing import with_changes
 from upgrader.errors import Inhibited, UsageError
-from upgrader.gates.apiserver_instance import instance_flags
-from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NODES, WORKLOADS
-from upgrader.model.ca_trust import CaTrust
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
+from upgrader.model.ca_trust import CaTrust, RotationStage
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
@@ -31,20 +40,37 @@ from upgrader.model.settings import ReleaseSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
-from upgrader.preflight.component_flags import parse_flags
 from upgrader.renewal.authority_on_host import AuthorityOnHost
-from upgrader.renewal.onhost.authority import SIGNING
+from upgrader.renewal.onhost.new_signer import SIGNING
+from upgrader.renewal.sign_pipeline import Signing
 from upgrader.renewal.trust_pipeline import RELEASE, Rotation
 from upgrader.step_builder import StepBuilder
 
-__all__ = ["FoundCas", "ProposedTrust", "found_cas", "show_cas"]
+__all__ = ["FoundCas", "Phase", "ProposedPhase", "found_cas", "show_cas"]
 
-_SYSTEM, _MANAGER = "kube-system", "kube-controller-manager"
+_SYSTEM = "kube-system"
 _FAMILIES = ("access", "hosts", "nodes", "clocks", "control-plane", "critical-pods", "keys", "helm", "mounted-files")
 _CHECKS = tuple((name, check) for name, check in CHECKS if name in _FAMILIES)
+_BEFORE_SIGNING = (RotationStage.NONE, RotationStage.TRUSTING, RotationStage.TRUSTED)
 _FORM = ("encryptionAlgorithm", "caCertificateValidityPeriod", "certificateValidityPeriod")
 """What of kubeadm's ClusterConfiguration decides on a CA's form."""
-_NOTHING = "nothing was changed"
+
+
+class Phase(StrEnum):
+    """What is to be done."""
+
+    TRUST = "trust"
+    SIGN = "sign"
+    FINISH = "finish"
+    CANCEL = "cancel"
+
+
+_KINDS = {
+    Phase.TRUST: RunKind.TRUST_NEW_CA,
+    Phase.SIGN: RunKind.SIGN_WITH_NEW_CA,
+    Phase.FINISH: RunKind.FINISH_NEW_CA,
+    Phase.CANCEL: RunKind.CANCEL_NEW_CA,
+}
 
 
 @dataclass(frozen=True)
@@ -53,8 +79,7 @@ class FoundCas:
 
     folder: Path
     front_end: FrontEnd
-    cancel: bool
-    """Whether the phase is the way back."""
+    phase: Phase
     found: CaTrust
     version: KubernetesVersion
     files: Mapping[Path, str]
@@ -65,13 +90,16 @@ class FoundCas:
         """Raises Inhibited where a check forbids it."""
         if inhibits(self.findings):
             raise Inhibited(
-                f"a check blocks the rotation; {_NOTHING}",
+                f"a check blocks the rotation; {NOTHING}",
                 remedy="Fix the checks marked error or unknown, then run it again.",
             )
 
     @contextmanager
-    def propose(self, *, take_over: bool) -> Iterator[ProposedTrust]:
-        """Lock the cluster, and build the steps from what the nodes have now."""
+    def propose(self, *, take_over: bool) -> Iterator[ProposedPhase]:
+        """Lock the cluster, and build the steps from what the nodes have now.
+
+        Raises Inhibited where the new CA is to sign, and something in the cluster doesn't trust it.
+        """
         with (
             open_session(self.folder, self.version) as session,
             cluster_lock(session, self.front_end, take_over=take_over) as held,
@@ -90,16 +118,41 @@ class FoundCas:
                 build.gates,
                 tuple(_release(session.plan(observed), build)),
             )
-            pipeline = rotation.cancel() if self.cancel else rotation.trust(lambda: settings)
-            yield ProposedTrust(pipeline, self.cancel, self.findings, session, self.front_end, health_before, held)
+            pipeline = self._pipeline(session, rotation, settings)
+            # `trust` is not undone once the new CA signs: what that has issued has to stay trusted.
+            trusts_only = self.phase is Phase.TRUST and rotation.found.stage in _BEFORE_SIGNING
+            undone = trusts_only or self.phase is Phase.SIGN
+            yield ProposedPhase(
+                pipeline, self.phase, undone, self.findings, session, self.front_end, health_before, held
+            )
+
+    def _pipeline(self, session: Session, rotation: Rotation, settings: Mapping[str, object]) -> Pipeline:
+        if self.phase is Phase.CANCEL:
+            return rotation.cancel()
+        if self.phase is Phase.FINISH:
+            return rotation.finish()
+        trust = rotation.trust(lambda: settings)
+        if self.phase is Phase.TRUST:
+            return trust
+        late = any(node.late for node in rotation.found.nodes)
+        if (trust.steps and not late) or rotation.found.keeper is None:
+            names = ", ".join(item.step.name for item in trust.steps)
+            raise Inhibited(
+                f"not everything trusts the new CA, which is to sign: {names} is left to do; {NOTHING}",
+                remedy="upgrader certs rotate-ca trust",
+            )
+        served = served_files(session)
+        return Signing(rotation, rotation.found.keeper, served, secrets.token_hex(8), lambda: settings).pipeline()
 
 
 @dataclass(frozen=True)
-class ProposedTrust:
+class ProposedPhase:
     """The steps of a phase; the cluster is locked."""
 
     pipeline: Pipeline
-    cancel: bool
+    phase: Phase
+    undone: bool
+    """Whether it is undone where it fails; otherwise the same command completes it."""
     findings: tuple[Finding, ...]
     session: Session
     front_end: FrontEnd
@@ -112,13 +165,13 @@ class ProposedTrust:
         return any(item.changes for item in self.pipeline.steps)
 
     def execute(self) -> FinishedRun:
-        """Execute it. Half a way back is completed by the same command, and never undone."""
+        """Execute it."""
         return execute_run(
             self.session,
             self.front_end,
             self.pipeline,
-            kind=RunKind.CANCEL_NEW_CA if self.cancel else RunKind.TRUST_NEW_CA,
-            on_failure="stop" if self.cancel else "rollback-run",
+            kind=_KINDS[self.phase],
+            on_failure="rollback-run" if self.undone else "stop",
             health_before=self.health_before,
             findings=self.findings,
             compare=True,
@@ -134,34 +187,42 @@ def show_cas(folder: Path) -> CaTrust:
 
 
 @contextmanager
-def found_cas(folder: Path, front_end: FrontEnd, *, cancel: bool) -> Iterator[FoundCas]:
-    """Lock the folder, and look at the CAs. Changes nothing. Raises Inhibited where the phase isn't possible."""
+def found_cas(folder: Path, front_end: FrontEnd, phase: Phase) -> Iterator[FoundCas]:
+    """Lock the folder, and look at the CAs. Raises Inhibited where the phase isn't possible.
+
+    Changes nothing, but for what an interrupted `sign` had left unusable on a controller.
+    """
     with locked_folder(folder):
         with open_session(folder) as session:
-            found = _found(session, front_end, cancel=cancel)
+            if phase in (Phase.SIGN, Phase.FINISH):
+                mend_controllers(session, front_end)
+            found = _found(session, front_end, phase)
         yield found
 
 
-def _found(session: Session, front_end: FrontEnd, *, cancel: bool) -> FoundCas:
+def _found(session: Session, front_end: FrontEnd, phase: Phase) -> FoundCas:
     kube = session.tools.kube
     refuse_unended(session)
-    served_files(session)
-    _refuse_strangers(session)
+    served = served_files(session)
+    refuse_strangers(session)
     on_host, _ = _kubeadm(session)
-    _refuse_flags(session, on_host)
+    refuse_flags(session, on_host)
     cas = _look(session.cluster, on_host)
-    files = _edited(session, "" if cancel else SIGNING)
-    if cancel and not (cas.new or files):
-        raise Inhibited(f"no new CA is trusted, and none was made; {_NOTHING}", remedy="Nothing is to be cancelled.")
-    if cas.new and not cas.keeper and not cancel:
-        raise Inhibited(
-            f"no controller has the key of the new CA, {cas.new[:16]}, which nodes trust already; {_NOTHING}",
-            remedy="upgrader certs rotate-ca cancel, and then this again",
-        )
+    files = _edited(session, SIGNING if phase in (Phase.TRUST, Phase.SIGN) else "")
+    if phase is Phase.TRUST:
+        refuse_trust(cas)
+    elif phase is Phase.SIGN:
+        refuse_sign(session, cas, served, on_host, valued=not files)
+    elif phase is Phase.FINISH:
+        refuse_finish(session, cas, on_host)
+    else:
+        refuse_cancel(cas, valued=bool(files))
     version = running_version(kube)
     observed = replace(session.observe(), server=version)
-    findings = run_checks(session.at(version).preflight_context(observed), _CHECKS)
-    return FoundCas(session.settings.folder, front_end, cancel, cas, version, files, findings)
+    # A half-done `sign` leaves controllers with different CAs, which are known: it is about to be completed.
+    checks = tuple(item for item in _CHECKS if cas.stage is not RotationStage.SIGNING or item[0] != "keys")
+    findings = run_checks(session.at(version).preflight_context(observed), checks)
+    return FoundCas(session.settings.folder, front_end, phase, cas, version, files, findings)
 
 
 def _release(plan: Plan, build: StepBuilder) -> Iterator[PipelineStep]:
@@ -179,7 +240,7 @@ def _look(cluster: Cluster, on_host: AuthorityOnHost) -> CaTrust:
         return CaTrust.of(controllers, workers, on_host.authority)
     except ValueError as error:
         raise Inhibited(
-            f"{error}; {_NOTHING}",
+            f"{error}; {NOTHING}",
             remedy="Look at the files that `upgrader certs show` lists. upgrader rotates a CA that kubeadm made, and "
             "whose key each controller has.",
         ) from error
@@ -198,64 +259,6 @@ def _kubeadm(session: Session) -> tuple[AuthorityOnHost, Mapping[str, object]]:
             f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read, which says where certificates are: {error}",
             remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
         ) from error
-
-
-def _refuse_strangers(session: Session) -> None:
-    """Every node has to trust the new CA: one that isn't listed would be lost when the old one goes."""
-    listed = {host.name for host in (*session.cluster.controllers, *session.cluster.workers)}
-    nodes = {str(item["metadata"]["name"]) for item in session.tools.kube.list(NODES)}
-    if lost := sorted(nodes - listed):
-        raise Inhibited(
-            f"hosts.yml does not list these nodes, which have to trust the new CA too: {', '.join(lost)}; {_NOTHING}",
-            remedy="Add them to the group `workers` of hosts.yml: each is reached over SSH.",
-        )
-    if gone := sorted(host.name for host in session.cluster.workers if host.name not in nodes):
-        raise Inhibited(
-            f"hosts.yml lists workers that are no nodes of the cluster: {', '.join(gone)}; {_NOTHING}",
-            remedy="Remove them from hosts.yml, or give them their node's name.",
-        )
-
-
-def _refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
-    """The files that are rotated have to be those that are used."""
-    kube, folder = session.tools.kube, on_host.certificates
-    wrong = []
-    wanted = {
-        "kube-apiserver": {"client-ca-file": {on_host.authority}},
-        _MANAGER: {
-            "root-ca-file": {on_host.authority},
-            "client-ca-file": {on_host.authority},
-            "cluster-signing-cert-file": {on_host.authority, f"{folder}/{SIGNING}"},
-            "cluster-signing-key-file": {f"{folder}/ca.key"},
-        },
-    }
-    for name, expected in wanted.items():
-        found = kube.get(WORKLOADS["Deployment"], name, _SYSTEM)
-        if found is None:
-            raise Inhibited(f"there is no Deployment {_SYSTEM}/{name}; {_NOTHING}", remedy="Adopt it: upgrader adopt")
-        flags = _flags(found["spec"]["template"]["spec"], name)
-        wrong += [
-            f"{name}: --{flag}={flags.get(flag, '')}" for flag, ok in expected.items() if flags.get(flag) not in ok
-        ]
-        # Each of the four signers can have a CA of its own, and the legacy one another.
-        wrong += [f"{name}: --{flag}" for flag in flags if flag.startswith("cluster-signing-") and flag.count("-") > 4]
-    if wrong:
-        raise Inhibited(
-            "\n".join((f"these flags are for other files than {on_host.authority} and its key; {_NOTHING}:", *wrong)),
-            remedy="upgrader rotates the one CA that kubeadm gives a cluster. Rotate others by hand: "
-            "https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
-        )
-
-
-def _flags(spec: Mapping[str, Any], name: str) -> Mapping[str, str]:
-    if name == "kube-apiserver":
-        return parse_flags(instance_flags(spec))
-    words = [each for item in spec["containers"] if item["name"] == name for each in _command(item)]
-    return parse_flags(words)
-
-
-def _command(container: Mapping[str, Any]) -> tuple[str, ...]:
-    return (*(container.get("command") or ()), *(container.get("args") or ()))
 
 
 def _edited(session: Session, signing: str) -> dict[Path, str]:

@@ -33,7 +33,7 @@ from upgrader.renewal.onhost.places import KNOWN
 from upgrader.renewal.pipeline import Serving, components_to_restart, renewal_pipeline, serving
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["ProposedRenewal", "propose_renewal", "served_files"]
+__all__ = ["ProposedRenewal", "mend_controllers", "propose_renewal", "served_files"]
 
 _SYSTEM = "kube-system"
 _FAMILIES = ("access", "hosts", "nodes", "clocks", "control-plane", "critical-pods")
@@ -138,14 +138,9 @@ def _pipeline(
 
 def _kubeadm(session: Session, front_end: FrontEnd, *, mend: bool) -> KubeadmOnHost:
     """kubeadm, with its folder of certificates. After an interruption that may have taken the API down, mend first."""
-    tools, mended = session.tools, False
+    tools = session.tools
     if mend:
-        for host in session.cluster.controllers:
-            for name in KubeadmOnHost(tools.hosts).mend(host):
-                front_end.notify(f"{host.name}: {name} was left unusable by an interrupted renewal, and is put back")
-                mended = True
-    if mended:
-        wait_until(tools.clock, lambda: "" if tools.kube.raw("/readyz") else "no answer", seconds=_BACK_SECONDS)
+        mend_controllers(session, front_end)
     try:
         config = tools.kube.get(CONFIG_MAPS, KUBEADM_CONFIG_MAP, _SYSTEM)
     except ApiError as error:
@@ -159,6 +154,20 @@ def _kubeadm(session: Session, front_end: FrontEnd, *, mend: bool) -> KubeadmOnH
             f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read, which says where certificates are: {error}",
             remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
         ) from error
+
+
+def mend_controllers(session: Session, front_end: FrontEnd) -> None:
+    """Put back what an interrupted renewal has left unusable on a controller, over SSH: it may be why no API answers.
+
+    Raises HostError.
+    """
+    tools, mended = session.tools, False
+    for host in session.cluster.controllers:
+        for name in KubeadmOnHost(tools.hosts).mend(host):
+            front_end.notify(f"{host.name}: {name} was left unusable by an interrupted renewal, and is put back")
+            mended = True
+    if mended:
+        wait_until(tools.clock, lambda: "" if tools.kube.raw("/readyz") else "no answer", seconds=_BACK_SECONDS)
 
 
 def _explained(session: Session, error: ApiError) -> ApiError:
@@ -210,7 +219,7 @@ def _refuse_two_authorities(session: Session, kubeadm: KubeadmOnHost) -> None:
         if len(certificates(text)) > 1:
             raise Inhibited(
                 f"{host.name}: {path} has several CAs, as while the cluster's CA is rotated; nothing was renewed",
-                remedy="See `upgrader certs rotate-ca show`. `upgrader certs rotate-ca cancel` ends it; renew then.",
+                remedy="See `upgrader certs rotate-ca show`, which says what comes next. Renew when that has ended.",
             )
 
 

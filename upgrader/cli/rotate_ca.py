@@ -1,4 +1,4 @@
-"""`upgrader certs rotate-ca`: the cluster's CA, beside a new one."""
+"""`upgrader certs rotate-ca`: a new CA of the cluster in the place of the old one, phase by phase."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.ca_rotation import FoundCas, found_cas, show_cas
+from upgrader.app.ca_rotation import FoundCas, Phase, found_cas, show_cas
 from upgrader.app.values_edit import write_edited
 from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.cli.output import OUTPUT, Output, print_plain
@@ -17,10 +17,28 @@ from upgrader.ui.proposed_steps import print_found, print_steps
 
 __all__ = ["rotate_ca"]
 
+_DONE = {
+    Phase.TRUST: "every node trusts the new CA beside the old one",
+    Phase.SIGN: "the new CA signs, and has issued everything",
+    Phase.FINISH: "the new CA alone is trusted",
+    Phase.CANCEL: "the old CA alone is trusted",
+}
+_THEN = {
+    Phase.TRUST: "The new CA signs nothing yet. Kubeconfigs elsewhere trust the old one alone: give them the "
+    "certificate-authority-data of /etc/kubernetes/admin.conf. Pods of yours that began before read what they trust "
+    "when they are started again. Then: upgrader certs rotate-ca sign",
+    Phase.SIGN: "The new CA signs; both are trusted. Your own kubeconfig is another file, and still has a certificate "
+    "of the old one: give it client-certificate-data and client-key-data of the user in /etc/kubernetes/admin.conf, "
+    "which is new on each controller. Every other client with a certificate of the old CA needs a new one, too: "
+    "`finish` locks them out. Then: upgrader certs rotate-ca finish",
+    Phase.FINISH: "The old CA is trusted no longer, and its key is removed from the controllers. Remove it from "
+    "backups, and its certificate from kubeconfigs elsewhere.",
+}
+
 
 @click.group("rotate-ca")
 def rotate_ca() -> None:
-    """Have a new CA of the cluster trusted beside the one that signs.
+    """Replace the cluster's CA: a new one is trusted, then it signs, then the old one goes.
 
     That of /etc/kubernetes/pki/ca.crt. CAs of etcd and of the front proxy are others, and stay as they are.
     """
@@ -30,7 +48,7 @@ def rotate_ca() -> None:
 @OUTPUT
 @click.pass_obj
 def show(folder: Path, output: Output) -> None:
-    """Show which CAs each node trusts, file by file, and which one signs. Changes nothing.
+    """Show how far a rotation is, which CAs each node trusts, file by file, and which one signs. Changes nothing.
 
     \b
     Exit codes: 0 shown, 2 wrong usage or files, 3 CAs that no rotation leaves so, 3 or 5 a node could not be asked.
@@ -59,7 +77,44 @@ def trust(folder: Path, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done (or nothing to do), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
-    _run(folder, cancel=False, yes=yes, take_over=take_over)
+    _run(folder, Phase.TRUST, yes=yes, take_over=take_over)
+
+
+@rotate_ca.command()
+@YES
+@TAKE_OVER
+@EVENTS
+@click.pass_obj
+def sign(folder: Path, yes: bool, take_over: bool) -> None:
+    """Have the new CA sign, and issue anew what the old one has issued; both are still trusted.
+
+    On each controller in turn, its kubeadm issues kube-apiserver's certificates and those in the kubeconfigs, also in
+    admin.conf, and kube-controller-manager signs with the new CA. Then each kubelet gets a certificate of it, and is
+    restarted. Every client has to trust the new CA before: see `trust`. If it is interrupted, run it again.
+
+    \b
+    Exit codes: 0 done (or nothing to do), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
+    rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
+    """
+    _run(folder, Phase.SIGN, yes=yes, take_over=take_over)
+
+
+@rotate_ca.command()
+@YES
+@TAKE_OVER
+@EVENTS
+@click.pass_obj
+def finish(folder: Path, yes: bool, take_over: bool) -> None:
+    """Have nothing trust the old CA any more, and remove its key. There is no way back.
+
+    Clients with a certificate of the old CA are locked out, so renew your own kubeconfig before: see `sign`. If it is
+    interrupted, run it again.
+
+    \b
+    Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another
+    run holds the lock, 130 interrupted.
+    """
+    _run(folder, Phase.FINISH, yes=yes, take_over=take_over)
 
 
 @rotate_ca.command()
@@ -68,7 +123,7 @@ def trust(folder: Path, yes: bool, take_over: bool) -> None:
 @EVENTS
 @click.pass_obj
 def cancel(folder: Path, yes: bool, take_over: bool) -> None:
-    """Have everything on the nodes trust the old CA alone again, and remove the new one.
+    """Have everything on the nodes trust the old CA alone again, and remove the new one, which must not have signed.
 
     If it is interrupted, run it again.
 
@@ -76,27 +131,26 @@ def cancel(folder: Path, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another
     run holds the lock, 130 interrupted.
     """
-    _run(folder, cancel=True, yes=yes, take_over=take_over)
+    _run(folder, Phase.CANCEL, yes=yes, take_over=take_over)
 
 
-def _run(folder: Path, *, cancel: bool, yes: bool, take_over: bool) -> None:
-    with found_cas(folder, FRONT_END, cancel=cancel) as found:
+def _run(folder: Path, phase: Phase, *, yes: bool, take_over: bool) -> None:
+    with found_cas(folder, FRONT_END, phase) as found:
         print_found(found.findings)
         found.check_allowed()
         _write(found, yes=yes)
         with found.propose(take_over=take_over) as proposed:
             if not proposed.changes:
-                say("Nothing to do: every node trusts the new CA beside the old one.")
+                say(f"Nothing to do: {_DONE[phase]}.")
                 return
             print_steps(proposed.pipeline)
             confirm("Start?", yes=yes)
             conclude(proposed.execute())
-    if not cancel:
-        say(
-            "The new CA signs nothing yet. Kubeconfigs elsewhere trust the old one alone: give them the "
-            "certificate-authority-data of /etc/kubernetes/admin.conf. Pods of yours that began before read what they "
-            "trust when they are started again."
-        )
+        if phase is Phase.SIGN:
+            for line in show_cas(folder).left():
+                say(f"Of the old CA, and not known to kubeadm: {line}")
+    if phase in _THEN:
+        say(_THEN[phase])
 
 
 def _write(found: FoundCas, *, yes: bool) -> None:
@@ -114,10 +168,20 @@ def _described(found: CaTrust) -> dict[str, object]:
         for node in found.nodes
         for item in node.files
     ]
+    issued = [
+        {"node": node.host.name, "path": item.path, "issued_by": item.by}
+        for node in found.nodes
+        for item in node.issued
+        if item.by
+    ]
     return {
+        "stage": str(found.stage),
+        "next": found.stage.command,
         "signs": found.signs,
+        "old": found.old,
         "new": found.new,
         "new_key_on": found.keeper.name if found.keeper else "",
         "trusted_everywhere": found.trusted,
         "files": files,
+        "certificates": issued,
     }

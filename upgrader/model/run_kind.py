@@ -23,6 +23,8 @@ class RunKind(StrEnum):
     RESTORE = "restore"
     RENEW_CERTIFICATES = "renew-certificates"
     TRUST_NEW_CA = "trust-new-ca"
+    SIGN_WITH_NEW_CA = "sign-with-new-ca"
+    FINISH_NEW_CA = "finish-new-ca"
     CANCEL_NEW_CA = "cancel-new-ca"
 
     @property
@@ -40,6 +42,8 @@ class RunKind(StrEnum):
             RunKind.RESTORE: "upgrader restore",
             RunKind.RENEW_CERTIFICATES: "upgrader certs renew",
             RunKind.TRUST_NEW_CA: "upgrader certs rotate-ca trust",
+            RunKind.SIGN_WITH_NEW_CA: "upgrader certs rotate-ca sign",
+            RunKind.FINISH_NEW_CA: "upgrader certs rotate-ca finish",
             RunKind.CANCEL_NEW_CA: "upgrader certs rotate-ca cancel",
         }[self]
 

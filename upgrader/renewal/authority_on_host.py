@@ -9,15 +9,18 @@ from functools import cached_property
 from typing import Any
 
 from upgrader.errors import HostError
-from upgrader.model.ca_trust import NodeTrust, TrustFile
+from upgrader.model.ca_trust import IssuedCertificate, NodeTrust, TrustFile
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 from upgrader.recover.facts.sent_program import SentProgram
 from upgrader.renewal.onhost.bundles import fingerprint
+from upgrader.renewal.onhost.issued import KUBELET, OF_THE_CA
 
 __all__ = ["AuthorityOnHost", "NewAuthority"]
 
 _LOOK_SECONDS, _CHANGE_SECONDS, _MAKE_SECONDS, _ASK_SECONDS = 60.0, 240.0, 300.0, 120.0
+_SIGN_SECONDS = 900.0
+"""Half a dozen certificates; each kubeadm has two minutes, as it may ask an API that doesn't answer."""
 _REMEDY = "Look there: ls -l /etc/kubernetes /etc/kubernetes/pki; systemctl status kubelet"
 _NODE = SentProgram("authority", "renewal", "its CAs", _REMEDY)
 
@@ -39,8 +42,10 @@ class AuthorityOnHost:
         answer = self._ask(host, _LOOK_SECONDS, "look", self.certificates)
         try:
             files = tuple(TrustFile(str(each["path"]), tuple(map(str, each["trusts"]))) for each in answer["files"])
-            signs, made = (fingerprint(str(answer[key])) if answer[key] else "" for key in ("signs", "made"))
-            return NodeTrust(host, files, signs, made, str(answer["late"]))
+            keys = ("signs", "made", "kept")
+            signs, made, kept = (fingerprint(str(answer[key])) if answer[key] else "" for key in keys)
+            issued = tuple(_issued(each) for each in answer["issued"])
+            return NodeTrust(host, files, signs, made, str(answer["late"]), kept, issued)
         except (KeyError, TypeError, ValueError) as error:
             raise HostError(
                 f"{host.name}: what it says of its CAs can't be understood: {error}", remedy=_REMEDY
@@ -76,16 +81,58 @@ class AuthorityOnHost:
         """Trust the CA of this fingerprint no more, where the old one is trusted."""
         return self._changed(host, "distrust", self.certificates, old, which)
 
+    def sign(self, host: Host, renewal: str, keeper: Host) -> tuple[str, ...]:
+        """Have the new CA sign there, and issue anew what the old one has issued; the paths. `renewal` names it for
+        `KubeadmOnHost.put_back`.
+
+        Its key comes from the keeper, over SSH and through this process's memory.
+        """
+        secrets: tuple[str, ...] = ()
+        if host != keeper:
+            found = _NODE.answer(self.hosts, keeper, "key", seconds=_LOOK_SECONDS, quiet=True)
+            secrets = (str(found["pem"]), str(found["key"]))
+        words = ("sign", self.certificates, renewal)
+        return _changed(_NODE.answer(self.hosts, host, *words, seconds=_SIGN_SECONDS, secrets=secrets))
+
+    def renew_kubelet(self, host: Host, renewal: str, keeper: Host, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Have the kubelet there be a client with a certificate of the new CA; it is restarted. The paths.
+
+        `settings` as `make` has them. `renewal` names it for `kubelet_back`.
+        """
+        words = ("issue", json.dumps(dict(settings)), host.name)
+        found = _NODE.answer(self.hosts, keeper, *words, seconds=_MAKE_SECONDS, quiet=True)
+        secrets = (str(found["certificate"]), str(found["key"]))
+        words = ("kubelet", self.certificates, renewal)
+        return _changed(_NODE.answer(self.hosts, host, *words, seconds=_CHANGE_SECONDS, secrets=secrets))
+
+    def kubelet_back(self, host: Host, renewal: str) -> tuple[str, ...]:
+        """Have the kubelet use the certificate that it had before; the paths."""
+        return self._changed(host, "kubelet-back", renewal)
+
     def refused(self, keeper: Host, asked: Sequence[tuple[str, str, int]]) -> tuple[str, ...]:
         """Who of these (who, address, port) doesn't accept a client of the new CA that is kept there; one line each."""
         words = [f"{who} {address} {port}" for who, address, port in asked]
         return tuple(map(str, self._ask(keeper, _ASK_SECONDS, "refused", *words)["lines"]))
 
+    def accepting(self, keeper: Host, asked: Sequence[tuple[str, str, int]]) -> tuple[str, ...]:
+        """Who of these (who, address, port) doesn't refuse a client of the old CA that is kept there; one line each."""
+        words = [f"{who} {address} {port}" for who, address, port in asked]
+        return tuple(map(str, self._ask(keeper, _ASK_SECONDS, "accepting", *words)["lines"]))
+
     def _changed(self, host: Host, *words: str) -> tuple[str, ...]:
-        return tuple(map(str, self._ask(host, _CHANGE_SECONDS, *words)["changed"]))
+        return _changed(self._ask(host, _CHANGE_SECONDS, *words))
 
     def _ask(self, host: Host, seconds: float, *words: str) -> dict[str, Any]:
         return _NODE.answer(self.hosts, host, *words, seconds=seconds)
+
+
+def _changed(answer: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(map(str, answer["changed"]))
+
+
+def _issued(listed: Mapping[str, Any]) -> IssuedCertificate:
+    name = str(listed["name"])
+    return IssuedCertificate(name, str(listed["path"]), str(listed["by"]), name in (KUBELET, *OF_THE_CA))
 
 
 @dataclass(frozen=True)

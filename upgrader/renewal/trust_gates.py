@@ -13,11 +13,12 @@ from upgrader.gates.workload_reading import read_workload
 from upgrader.model.cluster import Host
 from upgrader.model.outcome import Verdict, holds, pending, unknown
 from upgrader.ports import Kube
-from upgrader.renewal.authority_on_host import NewAuthority
+from upgrader.renewal.authority_on_host import AuthorityOnHost
 from upgrader.renewal.gates import API_SERVER
 from upgrader.renewal.onhost.bundles import certificates, fingerprint
+from upgrader.renewal.trust_steps import AUTHENTICATION, accepted_by_aggregated
 
-__all__ = ["ROOT_CA", "AcceptedGate", "PublishedGate"]
+__all__ = ["ROOT_CA", "AcceptedGate", "AggregatedGate", "PublishedGate"]
 
 ROOT_CA = "kube-root-ca.crt"
 """ConfigMap in each namespace, from which every pod gets the CAs that it trusts."""
@@ -27,20 +28,23 @@ _KUBELET_PORT = 10250
 
 @dataclass(frozen=True)
 class AcceptedGate:
-    """The kubelet of a node, and kube-apiserver where the node is a controller, accept a client of the new CA.
+    """The kubelet of a node, and kube-apiserver where the node is a controller, accept a client of the new CA, or
+    (not `accepted`) no client of the old one any more.
 
-    Asked with a certificate of the new CA, on the controller that keeps it.
+    Asked with a certificate of that CA, on the controller that keeps it.
     """
 
     kube: Kube
-    new: NewAuthority
+    on_host: AuthorityOnHost
+    keeper: Host
     host: Host
     port: int | None
     """That of kube-apiserver; None: the node is no controller."""
+    accepted: bool = True
 
     @property
     def name(self) -> str:
-        return f"accepts-new-ca/{self.host.name}"
+        return f"{'accepts-new-ca' if self.accepted else 'refuses-old-ca'}/{self.host.name}"
 
     def check(self) -> Verdict:
         try:
@@ -62,28 +66,33 @@ class AcceptedGate:
                 return pending(f"{API_SERVER}: no Ready pod on {self.host.name}", remedy=describe_workload(API_SERVER))
             asked.append((API_SERVER.name, pods[0].node_address, self.port))
         try:
-            lines = self.new.on_host.refused(self.new.keeper, asked)
+            ask = self.on_host.refused if self.accepted else self.on_host.accepting
+            lines = ask(self.keeper, asked)
         except HostError as error:
             return unknown(error.message, remedy=error.remedy)
         if lines:
             return pending(
-                f"{self.host.name}: clients of the new CA are not accepted everywhere",
+                f"{self.host.name}: clients of the new CA are not accepted everywhere"
+                if self.accepted
+                else f"{self.host.name}: clients of the old CA are still accepted",
                 *lines,
                 remedy="kube-apiserver and the kubelet read the file of their clients' CA again within a minute: see "
                 "their logs. A pod that mounts a single file doesn't see one that was replaced since it began: roll "
                 "it out (kubectl -n kube-system rollout restart deployment kube-apiserver), then try again.",
             )
-        return holds(f"{self.host.name}: clients of the new CA are accepted")
+        what = "the new CA are accepted" if self.accepted else "the old CA are refused"
+        return holds(f"{self.host.name}: clients of {what}")
 
 
 @dataclass(frozen=True)
 class PublishedGate:
-    """Pods of every namespace are told to trust the new CA, or (not `trusted`) no more."""
+    """Pods of every namespace are told to trust a CA, or (not `trusted`) no more."""
 
     kube: Kube
     which: Callable[[], str]
-    """The new CA's fingerprint. Raises HostError."""
+    """The CA's fingerprint. Raises HostError."""
     trusted: bool = True
+    word: str = "the new CA"
     name: str = ROOT_CA
 
     def check(self) -> Verdict:
@@ -107,12 +116,34 @@ class PublishedGate:
         if wrong:
             shown = ", ".join(wrong[:_SHOWN]) + (f" and {len(wrong) - _SHOWN} others" if len(wrong) > _SHOWN else "")
             return pending(
-                f"ConfigMap {ROOT_CA} {'lacks' if self.trusted else 'has'} the new CA in: {shown}",
+                f"ConfigMap {ROOT_CA} {'lacks' if self.trusted else 'has'} {self.word} in: {shown}",
                 remedy="kube-controller-manager writes them: kubectl -n kube-system logs deployment/"
                 "kube-controller-manager",
             )
-        return holds(f"ConfigMap {ROOT_CA} {'has' if self.trusted else 'lacks'} the new CA in every namespace")
+        return holds(f"ConfigMap {ROOT_CA} {'has' if self.trusted else 'lacks'} {self.word} in every namespace")
 
     def _trusts(self, text: str | None, which: str) -> bool | None:
         """None where there is no such ConfigMap yet."""
         return None if text is None else which in [fingerprint(each) for each in certificates(text)]
+
+
+@dataclass(frozen=True)
+class AggregatedGate:
+    """Aggregated APIs are told to accept clients of a CA no more; a kube-apiserver that still does adds it again."""
+
+    kube: Kube
+    which: str
+    """Its fingerprint."""
+    name: str = "aggregated-apis"
+
+    def check(self) -> Verdict:
+        try:
+            found = accepted_by_aggregated(self.kube)
+        except ApiError as error:
+            return unanswered("what aggregated APIs accept", error)
+        if self.which in [fingerprint(each) for each in certificates(found)]:
+            return pending(
+                f"ConfigMap {AUTHENTICATION} still has the CA {self.which[:16]}",
+                remedy="A kube-apiserver has added it again: see whether each has read its --client-ca-file.",
+            )
+        return holds(f"ConfigMap {AUTHENTICATION} has one CA of the cluster's clients")

@@ -1,4 +1,4 @@
-"""A rotation's phases as pipelines: what trusts the old CA trusts the new one too, and the way out of that."""
+"""A rotation's phases as pipelines: what trusts the old CA trusts the new one too, and then one of them alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from upgrader.preflight.renewed_certificates import COMPONENTS
 from upgrader.renewal.authority_on_host import AuthorityOnHost, NewAuthority
 from upgrader.renewal.gates import API_SERVER, InUseGate
 from upgrader.renewal.onhost.bundles import trusted_by
-from upgrader.renewal.trust_gates import AcceptedGate, PublishedGate
+from upgrader.renewal.trust_gates import AcceptedGate, AggregatedGate, PublishedGate
 from upgrader.renewal.trust_steps import (
     AggregatedApisStep,
     ClusterInfoStep,
@@ -62,7 +62,7 @@ class Rotation:
         """
         new = NewAuthority(self.on_host, self.found.keeper or self.cluster.controllers[0])
         cluster = self.gates.of_cluster()
-        in_use = self._run(InUseGate(self.tools.kube, self.tools.hosts, self.cluster.controllers))
+        in_use = self.in_use()
         steps: list[PipelineStep] = []
         if not self.found.trusted:
             always = self.gates.of_controllers()
@@ -70,43 +70,68 @@ class Rotation:
             steps.append(PipelineStep(SigningFileStep(self.on_host, self.cluster.controllers), (), ()))
             steps += self.release
             back = WayBackStep(self._rolled((*self._leaders, *self._others)))
-            steps.append(PipelineStep(back, (), (*self._own(), in_use, *always)))
+            steps.append(PipelineStep(back, (), (*self.own(), in_use, *always)))
             for node in self.found.nodes:
-                step = self._node(node.host, lambda: new.pem)
-                accepted = self._run(AcceptedGate(self.tools.kube, new, node.host, self._port(node.host)))
-                steps.append(PipelineStep(step, (accepted, *cluster), always))
-        info = ClusterInfoStep(self.tools.kube, self.found.signs, lambda: new.pem)
+                kube, clock = self.tools.kube, self.tools.clock
+                step = NodeTrustStep(self.on_host, kube, clock, node.host, self.found.old, lambda: new.pem)
+                steps.append(PipelineStep(step, (self._accepted(new.keeper, node.host), *cluster), always))
+        info = ClusterInfoStep(self.tools.kube, self.found.old, lambda: new.pem)
         if self._info_lacks():
             steps.append(PipelineStep(info, (), ()))
         published = self._published(lambda: new.fingerprint, trusted=True)
         for name, workloads in (("roll-out leaders", self._leaders), ("roll-out others", self._others)):
             if steps or self._unmarked(workloads):
                 rolled = RollOutStep(self._rolled(workloads), lambda: new.fingerprint, name)
-                steps.append(PipelineStep(rolled, (*self._own(), in_use, published, *cluster), ()))
+                steps.append(PipelineStep(rolled, (*self.own(), in_use, published, *cluster), ()))
         return Pipeline(tuple(steps))
 
     def cancel(self) -> Pipeline:
         """Out of trust: nothing may present what the new CA has issued. Raises ApiError."""
-        which, cluster = self.found.new, self.gates.of_cluster()
-        info = ClusterInfoStep(self.tools.kube, self.found.signs, lambda: which, trusted=False)
+        return self._alone(self.found.old, self.found.new, "old", "new", None)
+
+    def finish(self) -> Pipeline:
+        """Nothing may present what the old CA has issued, as nothing trusts it from then on. Raises ApiError."""
+        kept = next((node.host for node in self.found.nodes if node.kept), None)
+        return self._alone(self.found.new, self.found.old, "new", "old", kept)
+
+    def _alone(self, stays: str, goes: str, staying: str, going: str, keeper: Host | None) -> Pipeline:
+        """One CA is trusted from then on, and the other one (both by their fingerprints) no more; then its clients are
+        refused, where the controller `keeper` has a certificate with which that can be asked.
+        """
+        tools, cluster, alone = self.tools, self.gates.of_cluster(), f"the {staying} CA"
+        info = ClusterInfoStep(tools.kube, stays, lambda: goes, trusted=False, alone=alone)
         steps = [PipelineStep(info, (), ())]
-        steps += [
-            PipelineStep(self._node(node.host, lambda: which, trusted=False), cluster, ())
-            for node in self.found.nodes
-            if node.late or node.trusting(which)
-        ]
-        steps.append(PipelineStep(AggregatedApisStep(self.tools.kube, which), (), ()))
+        unasked: tuple[GateRun, ...] = ()
+        for node in self.found.nodes:
+            refused = (self._accepted(keeper, node.host, accepted=False),) if keeper else ()
+            if node.late or node.trusting(goes):
+                step = NodeTrustStep(
+                    self.on_host, tools.kube, tools.clock, node.host, stays, lambda: goes, trusted=False, alone=alone
+                )
+                steps.append(PipelineStep(step, (*refused, *cluster), ()))
+            else:  # an interrupted run may have changed it, and not have seen its gate hold
+                unasked += refused
         steps += self.release
         rolled = RollOutStep(self._rolled((*self._leaders, *self._others)), lambda: "", "pods-before")
-        in_use = self._run(InUseGate(self.tools.kube, self.tools.hosts, self.cluster.controllers))
-        published = self._published(lambda: which, trusted=False)
-        steps.append(PipelineStep(rolled, (*self._own(), in_use, published, *cluster), ()))
-        forget = ForgetCaStep(self.on_host, self.cluster.controllers)
+        published = self._published(lambda: goes, trusted=False, word=f"the {going} CA")
+        steps.append(PipelineStep(rolled, (*unasked, *self.own(), self.in_use(), published, *cluster), ()))
+        # After all of kube-apiserver's have read their files: one that hasn't adds its CAs again.
+        aggregated = self.gates.run(AggregatedGate(tools.kube, goes))
+        steps.append(PipelineStep(AggregatedApisStep(tools.kube, goes), (aggregated,), ()))
+        forget = ForgetCaStep(self.on_host, self.cluster.controllers, going)
         return Pipeline((*steps, PipelineStep(forget, cluster, ())))
 
-    def _node(self, host: Host, new: Callable[[], str], *, trusted: bool = True) -> NodeTrustStep:
-        tools = self.tools
-        return NodeTrustStep(self.on_host, tools.kube, tools.clock, host, self.found.signs, new, trusted)
+    def own(self) -> tuple[GateRun, ...]:
+        """The gates of the release. Raises ApiError."""
+        return self.gates.own(RELEASE, self._manifest, namespace=API_SERVER.namespace, target=None)
+
+    def in_use(self) -> GateRun:
+        """That no component has run since before its kubeconfig changed."""
+        return self.gates.run(InUseGate(self.tools.kube, self.tools.hosts, self.cluster.controllers))
+
+    def _accepted(self, keeper: Host, host: Host, *, accepted: bool = True) -> GateRun:
+        gate = AcceptedGate(self.tools.kube, self.on_host, keeper, host, self._port(host), accepted)
+        return self.gates.run(gate)
 
     def _port(self, host: Host) -> int | None:
         return self.port if host in self.cluster.controllers else None
@@ -128,21 +153,15 @@ class Rotation:
     def _manifest(self) -> str:
         return self.tools.helm.manifest(RELEASE, API_SERVER.namespace)
 
-    def _own(self) -> tuple[GateRun, ...]:
-        return self.gates.own(RELEASE, self._manifest, namespace=API_SERVER.namespace, target=None)
-
-    def _published(self, which: Callable[[], str], *, trusted: bool) -> GateRun:
-        gate = PublishedGate(self.tools.kube, which, trusted)
+    def _published(self, which: Callable[[], str], *, trusted: bool, word: str = "the new CA") -> GateRun:
+        gate = PublishedGate(self.tools.kube, which, trusted, word)
         paced = self.gates.paced
         return GateRun(gate, replace(paced, deadline_seconds=max(paced.deadline_seconds, _PUBLISHED_SECONDS)))
-
-    def _run(self, gate: AcceptedGate | InUseGate) -> GateRun:
-        return self.gates.run(gate)
 
     def _info_lacks(self) -> bool:
         """Whether ConfigMap cluster-info trusts the old CA alone."""
         found = trusted_by(cluster_info(self.tools.kube))
-        return any(self.found.signs in each and self.found.new not in each for each in found)
+        return any(self.found.old in each and self.found.new not in each for each in found)
 
     def _unmarked(self, workloads: tuple[WorkloadRef, ...]) -> bool:
         marks = [annotated(self.tools.kube, ref) for ref in workloads]

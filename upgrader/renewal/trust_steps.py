@@ -21,6 +21,7 @@ from upgrader.renewal.steps import RESTARTED_AT
 from upgrader.wait_and_retry import wait_until
 
 __all__ = [
+    "AUTHENTICATION",
     "CLUSTER_INFO",
     "TRUSTED_CA",
     "AggregatedApisStep",
@@ -28,11 +29,15 @@ __all__ = [
     "ForgetCaStep",
     "NewCaStep",
     "NodeTrustStep",
+    "OneWay",
     "RollOut",
     "RollOutStep",
     "SigningFileStep",
     "WayBackStep",
+    "accepted_by_aggregated",
     "annotated",
+    "as_failure",
+    "await_node",
     "cluster_info",
 ]
 
@@ -41,12 +46,14 @@ CLUSTER_INFO = "cluster-info"
 TRUSTED_CA = "certificates.upgrader.io/trusted-ca"
 """Annotation of a pod template: which new CA was there when its pods began. Its change replaces them."""
 _PUBLIC, _KUBECONFIG = "kube-public", "kubeconfig"
-_SYSTEM, _AUTHENTICATION, _CLIENT_CA = "kube-system", "extension-apiserver-authentication", "client-ca-file"
+AUTHENTICATION = "extension-apiserver-authentication"
+"""ConfigMap in kube-system, by which aggregated APIs know clients."""
+_SYSTEM, _CLIENT_CA = "kube-system", "client-ca-file"
 _BACK_SECONDS = 180.0
 _SHOWN = 16
 
 
-class _OneWay:
+class OneWay:
     """A step whose way back is another step's."""
 
     def capture(self) -> None:
@@ -73,7 +80,7 @@ class NewCaStep:
         return RestorePoint()
 
     def apply(self, note: Callable[[str], None]) -> None:
-        with _as_failure():
+        with as_failure():
             pem = self.new.on_host.make(self.new.keeper, self.settings())
         note(f"{self.new.keeper.name}: the new CA is {fingerprint(pem)[:_SHOWN]}")
 
@@ -85,7 +92,7 @@ class NewCaStep:
 
 
 @dataclass(frozen=True)
-class SigningFileStep(_OneWay):
+class SigningFileStep(OneWay):
     """Gives the CA that signs a file of its own: kube-controller-manager signs with no file that has several."""
 
     on_host: AuthorityOnHost
@@ -96,7 +103,7 @@ class SigningFileStep(_OneWay):
         return "the certificate of the CA that signs, in a file of its own on each controller"
 
     def apply(self, note: Callable[[str], None]) -> None:
-        with _as_failure():
+        with as_failure():
             for host in self.controllers:
                 self.on_host.keep_signing(host)
 
@@ -116,20 +123,22 @@ class NodeTrustStep:
     new: Callable[[], str]
     """PEM, where it is to be trusted or was; the fingerprint, for a way that only leads out of trust."""
     trusted: bool = True
+    alone: str = "the old CA"
+    """What is trusted where `new` is not."""
 
     @property
     def name(self) -> str:
         return f"{'trust' if self.trusted else 'distrust'} {self.host.name}"
 
     def summary(self) -> str:
-        what = "trusts both CAs" if self.trusted else "trusts the old CA alone"
+        what = "trusts both CAs" if self.trusted else f"trusts {self.alone} alone"
         return f"{self.host.name} {what}; its kubelet is restarted, its pods go on"
 
     def capture(self) -> RestorePoint | None:
         return RestorePoint() if self.trusted else None
 
     def apply(self, note: Callable[[str], None]) -> None:
-        with _as_failure():
+        with as_failure():
             self._change(note, trusted=self.trusted)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
@@ -144,22 +153,7 @@ class NodeTrustStep:
             which = fingerprint(new) if certificates(new) else new
             paths = self.on_host.distrust(self.host, self.old, which)
         note(f"{self.host.name}: {len(paths)} files have changed")
-        back: list[Callable[[], str]] = []
-
-        def missing() -> str:
-            if not back:
-                node = self.kube.get(NODES, self.host.name)
-                if node is None:
-                    return "it is not in the cluster"
-                version = KubernetesVersion.parse(str(node["status"]["nodeInfo"]["kubeletVersion"]))
-                back.append(NodeReturn(self.kube).back(self.host.name, version, with_pods=False))
-            return back[0]()
-
-        if left := wait_until(self.clock, missing, seconds=_BACK_SECONDS):
-            raise StepFailed(
-                f"{self.host.name}: it is not back {_BACK_SECONDS:.0f} s after its kubelet was restarted: {left}",
-                remedy=f"On {self.host.name}: journalctl -u kubelet",
-            )
+        await_node(self.kube, self.clock, self.host)
 
 
 @dataclass(frozen=True)
@@ -171,16 +165,17 @@ class ClusterInfoStep:
     new: Callable[[], str]
     """As a NodeTrustStep's."""
     trusted: bool = True
+    alone: str = "the old CA"
     name: str = CLUSTER_INFO
 
     def summary(self) -> str:
-        return f"kubeadm join trusts {'both CAs' if self.trusted else 'the old CA alone'}"
+        return f"kubeadm join trusts {'both CAs' if self.trusted else f'{self.alone} alone'}"
 
     def capture(self) -> RestorePoint | None:
         return RestorePoint() if self.trusted else None
 
     def apply(self, note: Callable[[str], None]) -> None:
-        with _as_failure():
+        with as_failure():
             self._change(trusted=self.trusted)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
@@ -202,7 +197,7 @@ class ClusterInfoStep:
 
 
 @dataclass(frozen=True)
-class AggregatedApisStep(_OneWay):
+class AggregatedApisStep(OneWay):
     """Has aggregated APIs trust the clients of a CA no more: kube-apiserver adds its CAs, and takes none away."""
 
     kube: Kube
@@ -211,10 +206,10 @@ class AggregatedApisStep(_OneWay):
     name: str = "aggregated-apis"
 
     def summary(self) -> str:
-        return f"ConfigMap {_AUTHENTICATION} has one CA of clients"
+        return f"ConfigMap {AUTHENTICATION} has one CA of clients"
 
     def apply(self, note: Callable[[str], None]) -> None:
-        with _as_failure():
+        with as_failure():
             _accept_no_more(self.kube, self.which)
 
 
@@ -247,7 +242,7 @@ class RollOut:
 
 
 @dataclass(frozen=True)
-class RollOutStep(_OneWay):
+class RollOutStep(OneWay):
     """Has pods begin anew that read what they trust at their start; `new` "": as they were before."""
 
     roll_out: RollOut
@@ -260,7 +255,7 @@ class RollOutStep(_OneWay):
         return f"roll out {names}: they read what they trust at their start"
 
     def apply(self, note: Callable[[str], None]) -> None:
-        with _as_failure():
+        with as_failure():
             self.roll_out.begin(self.new())
 
 
@@ -286,20 +281,44 @@ class WayBackStep:
 
 
 @dataclass(frozen=True)
-class ForgetCaStep(_OneWay):
-    """Removes the new CA from the controllers: nobody trusts it any more."""
+class ForgetCaStep(OneWay):
+    """Removes from the controllers what a rotation has left: nobody trusts that CA any more."""
 
     on_host: AuthorityOnHost
     controllers: tuple[Host, ...]
-    name: str = "forget-new-ca"
+    which: str = "new"
+
+    @property
+    def name(self) -> str:
+        return f"forget-{self.which}-ca"
 
     def summary(self) -> str:
-        return "the new CA is removed, with its key"
+        return f"the {self.which} CA is removed, with its key"
 
     def apply(self, note: Callable[[str], None]) -> None:
-        with _as_failure():
+        with as_failure():
             for host in self.controllers:
                 self.on_host.forget(host, signing=True)
+
+
+def await_node(kube: Kube, clock: Clock, host: Host) -> None:
+    """Wait until a node is there again, after its kubelet was restarted. Raises StepFailed."""
+    back: list[Callable[[], str]] = []
+
+    def missing() -> str:
+        if not back:
+            node = kube.get(NODES, host.name)
+            if node is None:
+                return "it is not in the cluster"
+            version = KubernetesVersion.parse(str(node["status"]["nodeInfo"]["kubeletVersion"]))
+            back.append(NodeReturn(kube).back(host.name, version, with_pods=False))
+        return back[0]()
+
+    if left := wait_until(clock, missing, seconds=_BACK_SECONDS):
+        raise StepFailed(
+            f"{host.name}: it is not back {_BACK_SECONDS:.0f} s after its kubelet was restarted: {left}",
+            remedy=f"On {host.name}: journalctl -u kubelet",
+        )
 
 
 def annotated(kube: Kube, ref: WorkloadRef) -> str | None:
@@ -314,11 +333,16 @@ def cluster_info(kube: Kube) -> str:
     return str((found.get("data") or {}).get(_KUBECONFIG) or "")
 
 
+def accepted_by_aggregated(kube: Kube) -> str:
+    """The CAs whose clients aggregated APIs are told to accept, as PEM. Raises ApiError."""
+    found = kube.get(CONFIG_MAPS, AUTHENTICATION, _SYSTEM) or {}
+    return str((found.get("data") or {}).get(_CLIENT_CA) or "")
+
+
 def _accept_no_more(kube: Kube, which: str) -> None:
-    found = kube.get(CONFIG_MAPS, _AUTHENTICATION, _SYSTEM) or {}
-    before = str((found.get("data") or {}).get(_CLIENT_CA) or "")
+    before = accepted_by_aggregated(kube)
     if (after := removed(before, which)) != before:
-        kube.patch(CONFIG_MAPS, _AUTHENTICATION, {"data": {_CLIENT_CA: after}}, _SYSTEM)
+        kube.patch(CONFIG_MAPS, AUTHENTICATION, {"data": {_CLIENT_CA: after}}, _SYSTEM)
 
 
 def _mark(workload: KubeObject) -> str:
@@ -327,7 +351,7 @@ def _mark(workload: KubeObject) -> str:
 
 
 @contextmanager
-def _as_failure() -> Iterator[None]:
+def as_failure() -> Iterator[None]:
     """What goes wrong in a step is its failure, with the cause's words."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which CAs are trusted, as a table."""
+"""Which CAs are trusted, and what they have issued, as a table; and how far a rotation is."""
 
 from __future__ import annotations
 
@@ -7,20 +7,35 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.model.ca_trust import CaTrust
+from upgrader.model.ca_trust import CaTrust, RotationStage
 from upgrader.ui.terminal import console, show
 
 __all__ = ["print_cas"]
 
 _SHOWN = 16
+_STAGES = {
+    RotationStage.NONE: "no rotation",
+    RotationStage.TRUSTING: "the new CA is not trusted everywhere yet",
+    RotationStage.TRUSTED: "both CAs are trusted, the old one signs",
+    RotationStage.SIGNING: "both CAs are trusted, the new one signs in part",
+    RotationStage.SIGNED: "both CAs are trusted, the new one signs",
+    RotationStage.FINISHING: "the new CA signs, the old one is no longer trusted everywhere",
+}
 
 
 def print_cas(found: CaTrust, stream: TextIO | None = None) -> None:
-    """Print both CAs by their fingerprints, and a line for each file: which of them it trusts."""
+    """Print the stage and what comes next, both CAs by their fingerprints, and a line for each file: which of them it
+    trusts, or which one has issued it.
+    """
     out = console(stream)
+    show(out, Text(f"stage     {_STAGES[found.stage]}"))
+    show(out, Text(f"next      {found.stage.command}"))
     show(out, Text(f"signs     {found.signs[:_SHOWN]}"))
+    names = {found.old: "the one that signs", found.new: "the new one"}
     if found.new:
+        names[found.old] = "the old one"
         kept = f"its key is on {found.keeper.name}" if found.keeper else "nobody has its key"
+        show(out, Text(f"old       {found.old[:_SHOWN]}"))
         show(out, Text(f"new       {found.new[:_SHOWN]}, {kept}"))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("NODE", no_wrap=True)
@@ -28,7 +43,15 @@ def print_cas(found: CaTrust, stream: TextIO | None = None) -> None:
     table.add_column("FILE", overflow="fold")
     for node in found.nodes:
         for item in node.files:
-            known = {found.signs: "the one that signs", found.new: "the new one"}
-            names = " + ".join(known.get(each, each[:_SHOWN]) for each in item.trusts) or "nothing"
-            table.add_row(Text(node.host.name), Text(names), Text(item.path))
+            trusts = " + ".join(names.get(each, each[:_SHOWN]) for each in item.trusts) or "nothing"
+            table.add_row(Text(node.host.name), Text(trusts), Text(item.path))
     show(out, table)
+    issued = [(node.host.name, item) for node in found.nodes for item in node.issued if item.by]
+    if found.new and issued:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        table.add_column("NODE", no_wrap=True)
+        table.add_column("ISSUED BY", no_wrap=True)
+        table.add_column("FILE", overflow="fold")
+        for name, certificate in issued:
+            table.add_row(Text(name), Text(names.get(certificate.by, "")), Text(certificate.path))
+        show(out, table)

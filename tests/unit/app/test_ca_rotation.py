@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import base64
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,18 +21,18 @@ from testkit.fakes.hosts import FakeHosts
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, Fate, Killed, World
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, running
-from tests.unit.preflight.pki import CertificateAuthority
+from tests.unit.preflight.pki import CertificateAuthority, encoded
 from tests.unit.renewal.controllers import STARTED, RollingKube, add_control_plane
 from upgrader.app import ca_rotation
-from upgrader.app.ca_rotation import found_cas, show_cas
+from upgrader.app.ca_rotation import Phase, found_cas, show_cas
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.values_edit import write_edited
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
-from upgrader.errors import HostError, Inhibited, StepFailed, UsageError
+from upgrader.errors import HostError, Inhibited, RollbackFailed, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, NODES, WORKLOADS
-from upgrader.model.ca_trust import CaTrust
+from upgrader.model.ca_trust import CaTrust, RotationStage
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.release import ReleaseSpec
@@ -38,15 +40,19 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, AvailabilitySettings, GatePolicy, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult, KubeObject, Tools
-from upgrader.renewal.onhost.bundles import certificates, fingerprint, removed
+from upgrader.renewal.onhost.bundles import added, certificates, fingerprint, removed
 from upgrader.renewal.trust_gates import ROOT_CA
 from upgrader.renewal.trust_steps import TRUSTED_CA
 
 CONTROLLERS, WORKER = ("controller-1", "controller-2"), "worker-1"
 NODES_ = (*CONTROLLERS, WORKER)
 PKI = "/etc/kubernetes/pki"
-OLD = CertificateAuthority.named("kubernetes").pem
+OLD_CA = CertificateAuthority.named("kubernetes")
+OLD = OLD_CA.pem
+OF_CONTROLLERS = ("apiserver", "apiserver-kubelet-client", "admin.conf", "controller-manager.conf", "kubelet")
 SIGNING = "signing-ca.crt"
+SECRET = "a key that nobody may see"
+QUESTIONS = ("look", "refused", "accepting", "served", "key", "issue", "mend")
 LEADERS = ("kube-controller-manager", "kube-scheduler")
 
 
@@ -67,6 +73,21 @@ class TrustingHosts(FakeHosts):
     refuses: dict[str, str] = field(default_factory=dict)
     """Node → why it trusts nothing new."""
     signs: dict[str, str] = field(default_factory=lambda: dict.fromkeys(CONTROLLERS, OLD))
+    kept: dict[str, str] = field(default_factory=dict)
+    """Controller → the old CA that it keeps."""
+    issued: dict[str, dict[str, str]] = field(
+        default_factory=lambda: {
+            name: dict.fromkeys(OF_CONTROLLERS if name in CONTROLLERS else ("kubelet",), OLD) for name in NODES_
+        }
+    )
+    """Node → kubeadm's name of a certificate → the CA that has issued it."""
+    before: dict[tuple[str, str], Callable[[], None]] = field(default_factory=dict)
+    """What puts back what a renewal has changed on a node."""
+    authorities: dict[str, CertificateAuthority] = field(default_factory=lambda: {OLD: OLD_CA})
+    still_accepts: set[str] = field(default_factory=set)
+    """Addresses at which clients of the old CA are never refused."""
+    told: list[tuple[str, ...]] = field(default_factory=list)
+    """Node, command and arguments, in their order."""
     instant: Callable[[str], None] = lambda _: None
     """Called after each change."""
 
@@ -74,12 +95,14 @@ class TrustingHosts(FakeHosts):
         super().__init__()
         self.commands = {"python3": self._python, "stat": self._stat, "sh": CommandResult(0, "", "")}
 
-    def _python(self, host: Host, command: Sequence[str], _sent: bytes) -> CommandResult:
+    def _python(self, host: Host, command: Sequence[str], sent: bytes) -> CommandResult:
         what, *words = command[3:]
-        if what == "trust" and host.name in self.refuses:
+        self.told.append((host.name, what, *words))
+        if what in ("trust", "sign", "kubelet") and host.name in self.refuses:
             return CommandResult(0, json.dumps({"failed": self.refuses[host.name]}), "")
-        answer = self._answer(host.name, what, words)
-        if what not in ("look", "refused"):
+        secrets = ast.literal_eval(sent.split(b"\n", 1)[0].decode().partition(" = ")[2])
+        answer = self._answer(host.name, what, [*words, *secrets])
+        if what not in QUESTIONS:
             self.instant(f"after {what} {host.name}")
         return CommandResult(0, f"{json.dumps(answer)}\n", "")
 
@@ -87,21 +110,31 @@ class TrustingHosts(FakeHosts):
         if what == "look":
             prints = [fingerprint(each) for each in certificates(self.trusts[name])]
             files = [{"path": f"{words[0]}/ca.crt", "trusts": prints}]
-            signs, made = self.signs.get(name, ""), self.made.get(name, "")
-            return {"files": files, "signs": signs, "made": made, "late": ""}
+            signs, made, kept = (each.get(name, "") for each in (self.signs, self.made, self.kept))
+            issued = [{"name": what, "path": what, "by": fingerprint(pem)} for what, pem in self.issued[name].items()]
+            return {"files": files, "signs": signs, "made": made, "kept": kept, "issued": issued, "late": ""}
+        if what == "accepting":
+            return {"lines": [f"{each} still trusts it" for each in words if each.split()[1] in self.still_accepts]}
         if what == "refused":
             lines = [f"{each} doesn't trust it" for each in words if each.split()[1] in self.never_accepts]
             return {"lines": lines}
         if what == "make":
-            self.made.setdefault(name, CertificateAuthority.named("kubernetes").pem)
+            if name not in self.made:
+                new = CertificateAuthority.named("kubernetes")
+                self.made[name] = new.pem
+                self.authorities[self.made[name]] = new
             return {"made": self.made[name]}
         if what == "forget":
             self.made.pop(name, None)
             self.signing -= {name} if words else set()
+            if words:
+                self.kept.pop(name, None)
             return {}
         if what == "signing":
             self.signing.add(name)
             return {}
+        if what in ("mend", "served", "key", "issue", "sign", "put-back", "kubelet", "kubelet-back"):
+            return self._signed(name, what, words)
         before = self.trusts[name]
         pem = words[2]
         if what == "trust" and pem not in before:
@@ -111,6 +144,49 @@ class TrustingHosts(FakeHosts):
         if self.trusts[name] != before:
             self.changed[name] = self.now()
         return {"changed": [] if self.trusts[name] == before else ["ca.crt"], "restarted": True}
+
+    def _signed(self, name: str, what: str, words: Sequence[str]) -> dict[str, Any]:
+        """What it is asked and told when a new CA signs."""
+        if what == "mend":
+            return {"changed": []}
+        if what == "served":
+            return {"others": []}
+        if what == "key":
+            return {"pem": self.made[name], "key": SECRET}
+        if what == "issue":
+            return {"certificate": self.made[name], "key": SECRET}
+        if what in ("put-back", "kubelet-back"):
+            back = self.before.pop((what, words[0] + name), None)
+            if back:
+                back()
+            return {"changed": ["x"] if back else []}
+        if what == "kubelet":
+            _, renewal, pem, _ = words
+            self._remember("kubelet-back", name, renewal)
+            self.issued[name]["kubelet"] = pem
+            return {"changed": ["kubelet-client-current.pem"]}
+        pem = words[2] if words[2:] else self.made[name]
+        self._remember("put-back", name, words[1])
+        if self.signs[name] != pem:
+            self.kept[name] = self.signs[name]
+            self.trusts[name] = pem + self.kept[name]
+        self.signs[name] = pem
+        self.issued[name] |= {item: pem for item in self.issued[name] if item != "kubelet"}
+        self.changed[name] = self.now()
+        return {"changed": ["ca.crt", "apiserver.crt"]}
+
+    def _remember(self, what: str, name: str, renewal: str) -> None:
+        signs, trusts, changed = self.signs.get(name, ""), self.trusts[name], self.changed.get(name)
+        issued = dict(self.issued[name])
+
+        def back() -> None:
+            self.issued[name] = issued
+            if what == "put-back":
+                self.signs[name], self.trusts[name] = signs, trusts
+                self.changed.pop(name, None)
+                self.changed |= {name: changed} if changed else {}
+
+        self.before[what, renewal + name] = back
 
     def _stat(self, host: Host, _command: Sequence[str], _: bytes) -> CommandResult:
         at = self.changed.get(host.name, STARTED - timedelta(days=1))
@@ -139,10 +215,10 @@ class PublishingKube(RollingKube):
         """Into each namespace; and kube-apiserver adds its own to those that aggregated APIs accept."""
         meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
         pem = self.hosts.trusts[CONTROLLERS[0]]
-        if (now := self.get(CONFIG_MAPS, meta["name"], "kube-system")) is None or len(
-            now["data"]["client-ca-file"]
-        ) < len(pem):
-            self.put(CONFIG_MAPS, {"metadata": meta, "data": {"client-ca-file": pem}})
+        now = ((self.get(CONFIG_MAPS, meta["name"], "kube-system") or {}).get("data") or {}).get("client-ca-file", "")
+        for each in certificates(pem):
+            now = added(now, each)
+        self.put(CONFIG_MAPS, {"metadata": meta, "data": {"client-ca-file": now}})
         for namespace in ("default", "kube-system") if self.publishes else ():
             meta = {"name": ROOT_CA, "namespace": namespace}
             self.put(CONFIG_MAPS, {"metadata": meta, "data": {"ca.crt": self.hosts.trusts[CONTROLLERS[0]]}})
@@ -158,14 +234,57 @@ class Place:
     folder: Path
     settings: Settings
 
-    def phase(self, *, cancel: bool = False) -> FinishedRun | None:
+    def phase(self, phase: Phase = Phase.TRUST) -> FinishedRun | None:
         """To its end; None where there is nothing to do."""
-        with found_cas(self.folder, FrontEnd(), cancel=cancel) as found:
+        with found_cas(self.folder, FrontEnd(), phase) as found:
             found.check_allowed()
             for file, text in found.files.items():
                 write_edited(file, text)
             with found.propose(take_over=True) as proposed:
                 return proposed.execute() if proposed.changes else None
+
+    def operator(self, client: str, *trusted: str) -> None:
+        """Give the operator a kubeconfig with a client's certificate, issued by the CA of this PEM."""
+        issued = self.hosts.authorities[client].issue("kubernetes-admin", "system:masters")
+        cluster = {"server": "https://10.0.0.1:6443", "certificate-authority-data": encoded("".join(trusted))}
+        user = {"client-certificate-data": encoded(issued), "client-key-data": encoded("x")}
+        document = {
+            "clusters": [{"name": "it", "cluster": cluster}],
+            "users": [{"name": "it", "user": user}],
+            "contexts": [{"name": "demo", "context": {"cluster": "it", "user": "it"}}],
+        }
+        self.settings.kubeconfig.write_text(yaml.safe_dump(document))
+
+    def trusted(self) -> str:
+        """To the stage in which both CAs are trusted, by the operator, too; the new CA, as PEM."""
+        old = self.hosts.signs["controller-1"]
+        self.phase()
+        new = self.hosts.made["controller-1"]
+        self.operator(old, old, new)
+        self.world.clock.sleep(60)
+        return new
+
+    def signed(self) -> str:
+        """To the stage in which the new CA signs, and the operator has a certificate of it; the new CA, as PEM."""
+        new = self.trusted()
+        finished = self.phase(Phase.SIGN)
+        assert finished is not None and finished.error is None, finished and finished.error
+        self.operator(new, new)
+        self.world.clock.sleep(60)
+        return new
+
+    def all_is_new(self, new: str) -> bool:
+        """Whether nothing is left of the old CA."""
+        hosts = self.hosts
+        return (
+            set(self.authorities().values()) == {1}
+            and set(hosts.trusts.values()) == set(hosts.signs.values()) == {new}
+            and not hosts.made
+            and not hosts.kept
+            and not hosts.signing
+            and not self.signing()
+            and not any(self.marks().values())
+        )
 
     def marks(self) -> dict[str, str]:
         """Workload → the new CA that its pods are marked with."""
@@ -320,12 +439,12 @@ def test_everything_trusts_both(place: Place) -> None:
 def test_cancelled(place: Place) -> None:
     """Nothing is left of the new CA, neither in files nor in the cluster; then there is nothing to cancel."""
     place.phase()
-    finished = place.phase(cancel=True)
+    finished = place.phase(Phase.CANCEL)
     assert finished is not None and finished.error is None, finished and finished.error
     assert finished.state.kind is RunKind.CANCEL_NEW_CA
     assert place.all_is_old() and not place.hosts.signing
     with pytest.raises(Inhibited, match="no new CA is trusted"):
-        place.phase(cancel=True)
+        place.phase(Phase.CANCEL)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.2", "10.0.0.3"])
@@ -357,16 +476,17 @@ def test_node_that_refuses(place: Place) -> None:
     assert "systemd's unit" in finished.error.message
     assert finished.state.outcome == "rolled-back" and place.all_is_old()
     assert place.hosts.signing == {*CONTROLLERS}, "the folder's values name that file, and the next upgrade reads it"
-    cancelled = place.phase(cancel=True)
+    cancelled = place.phase(Phase.CANCEL)
     assert cancelled is not None and cancelled.error is None, cancelled and cancelled.error
     assert not place.hosts.signing and "signing-ca.crt" not in (place.folder / "kubernetes.yaml").read_text()
 
 
-@pytest.mark.parametrize("cancel", [False, True])
-def test_killed_at_every_moment_and_run_again(place: Place, cancel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("phase", [Phase.TRUST, Phase.CANCEL])
+def test_killed_at_every_moment_and_run_again(place: Place, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one ends as the first would have: what it finds in files and objects says what is left to do."""
     place.settings = replace(place.settings, gates=GatePolicy(consecutive=1))
     monkeypatch.setattr(os, "fsync", lambda _: None)  # dozens of runs, and none loses its power
+    cancel = phase is Phase.CANCEL
     for at in range(60):
         if cancel:
             place.phase()
@@ -374,11 +494,11 @@ def test_killed_at_every_moment_and_run_again(place: Place, cancel: bool, monkey
         fate = Fate(at)
         place.hosts.instant = fate.instant
         try:
-            place.phase(cancel=cancel)
+            place.phase(phase)
         except Killed:
             place.hosts.instant = lambda _: None
             place.world.clock.sleep(60)
-            again = None if cancel and place.all_is_old() else place.phase(cancel=cancel)
+            again = None if cancel and place.all_is_old() else place.phase(phase)
             assert again is None or again.error is None, (fate.where, again.error)
         place.hosts.instant = lambda _: None
         if cancel:
@@ -386,10 +506,223 @@ def test_killed_at_every_moment_and_run_again(place: Place, cancel: bool, monkey
         else:
             assert show_cas(place.folder).trusted and set(place.authorities().values()) == {2}, fate.where
             assert place.phase() is None, fate.where
-            place.phase(cancel=True)
+            place.phase(Phase.CANCEL)
         if not fate.where:
             break
     assert not fate.where and fate.passed >= 8
+
+
+def test_new_one_signs(place: Place) -> None:
+    """One controller after the other, then who reads its kubeconfig at its start, then every kubelet; both CAs are
+    trusted before and after. Keys are no arguments, and are sent only to who lacks them. Then there is nothing to do.
+    """
+    new = place.trusted()
+    finished = place.phase(Phase.SIGN)
+    assert finished is not None and finished.error is None, finished and finished.error
+    assert finished.state.kind is RunKind.SIGN_WITH_NEW_CA
+    assert [step.name for step in finished.state.steps] == [
+        "leaders-before",
+        "sign controller-1",
+        "sign controller-2",
+        "roll-out leaders",
+        "kubelet controller-1",
+        "kubelet controller-2",
+        "kubelet worker-1",
+    ]
+    hosts = place.hosts
+    assert set(hosts.signs.values()) == {new}
+    assert all(pem == new for issued in hosts.issued.values() for pem in issued.values())
+    assert [words[0] for words in hosts.told if words[1] == "key"] == ["controller-1"]
+    assert not any(SECRET in word for words in hosts.told for word in words)
+    shown = show_cas(place.folder)
+    assert (shown.stage, shown.signs) == (RotationStage.SIGNED, fingerprint(new))
+    assert hosts.kept == dict.fromkeys(CONTROLLERS, OLD) and set(place.authorities().values()) == {2}
+    assert place.phase(Phase.SIGN) is None
+
+
+@pytest.mark.parametrize("node", ["controller-2", "worker-1"])
+def test_signing_that_fails_is_undone(place: Place, node: str) -> None:
+    """Every certificate is the one before, and the old CA signs; the same command then completes it."""
+    place.trusted()
+    place.hosts.refuses[node] = "kubeadm ended with 1: no"
+    finished = place.phase(Phase.SIGN)
+    assert finished is not None and isinstance(finished.error, StepFailed)
+    assert finished.state.outcome == "rolled-back", finished.state
+    hosts = place.hosts
+    assert set(hosts.signs.values()) == {OLD}
+    assert all(pem == OLD for issued in hosts.issued.values() for pem in issued.values())
+    assert show_cas(place.folder).stage is RotationStage.TRUSTED
+    hosts.refuses.clear()
+    place.world.clock.sleep(60)
+    again = place.phase(Phase.SIGN)
+    assert again is not None and again.error is None, again and again.error
+    assert show_cas(place.folder).stage is RotationStage.SIGNED
+
+
+def test_finished(place: Place) -> None:
+    """Nothing trusts the old CA any more, and nothing is left of it, nor of the rotation: the next one may begin."""
+    new = place.signed()
+    finished = place.phase(Phase.FINISH)
+    assert finished is not None and finished.error is None, finished and finished.error
+    assert finished.state.kind is RunKind.FINISH_NEW_CA
+    assert [step.name for step in finished.state.steps] == [
+        "cluster-info",
+        "distrust controller-1",
+        "distrust controller-2",
+        "distrust worker-1",
+        "kubernetes",
+        "pods-before",
+        "aggregated-apis",
+        "forget-old-ca",
+    ]
+    assert place.all_is_new(new)
+    shown = show_cas(place.folder)
+    assert (shown.stage, shown.old, shown.new) == (RotationStage.NONE, fingerprint(new), "")
+    with pytest.raises(Inhibited, match="there is no new CA"):
+        place.phase(Phase.FINISH)
+    place.phase()
+    assert show_cas(place.folder).stage is RotationStage.TRUSTED
+
+
+def test_old_clients_that_are_still_accepted(place: Place) -> None:
+    """A gate asks each kube-apiserver and each kubelet; the run stops there, and the same command completes it."""
+    new = place.signed()
+    place.hosts.still_accepts.add("10.0.0.2")
+    finished = place.phase(Phase.FINISH)
+    assert finished is not None and isinstance(finished.error, RollbackFailed)
+    assert "controller-2: clients of the old CA are still accepted" in finished.error.message
+    assert show_cas(place.folder).stage is RotationStage.FINISHING
+    for phase in (Phase.TRUST, Phase.SIGN, Phase.CANCEL):
+        with pytest.raises(Inhibited) as caught:
+            place.phase(phase)
+        assert "rotate-ca finish" in caught.value.remedy
+    place.hosts.still_accepts.clear()
+    again = place.phase(Phase.FINISH)
+    assert again is not None and again.error is None, again and again.error
+    assert place.all_is_new(new)
+
+
+@pytest.mark.parametrize("phase", [Phase.SIGN, Phase.FINISH])
+def test_later_phase_killed_at_every_moment_and_run_again(
+    place: Place, phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one ends as the first would have, and never is a certificate in use that its acceptor doesn't trust."""
+    place.settings = replace(place.settings, gates=GatePolicy(consecutive=1))
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # dozens of runs, and none loses its power
+    for at in range(60):
+        new = place.signed() if phase is Phase.FINISH else place.trusted()
+        fate = Fate(at)
+        place.hosts.instant = fate.instant
+        with contextlib.suppress(Killed):
+            place.phase(phase)
+        place.hosts.instant = lambda _: None
+        everywhere_accepted(place)
+        place.world.clock.sleep(60)
+        if fate.where and not (phase is Phase.FINISH and place.all_is_new(new)):
+            again = place.phase(phase)
+            assert again is None or again.error is None, (fate.where, again.error)
+        if phase is Phase.SIGN:
+            assert show_cas(place.folder).stage is RotationStage.SIGNED, fate.where
+            assert place.phase(phase) is None, fate.where
+            place.operator(new, new)
+            place.phase(Phase.FINISH)
+        assert place.all_is_new(new), fate.where
+        if not fate.where:
+            break
+    assert not fate.where and fate.passed >= 7
+
+
+def everywhere_accepted(place: Place) -> None:
+    """Whatever is issued by a CA, every node trusts that CA."""
+    used = {pem for issued in place.hosts.issued.values() for pem in issued.values()}
+    for name, trusts in place.hosts.trusts.items():
+        assert used <= set(certificates(trusts)), name
+
+
+def test_stages_in_their_order(place: Place) -> None:
+    """Each phase says what comes before it; what signs can't be cancelled."""
+    for phase in (Phase.SIGN, Phase.FINISH):
+        with pytest.raises(Inhibited, match="there is no new CA") as caught:
+            place.phase(phase)
+        assert "rotate-ca trust" in caught.value.remedy
+    place.phase()
+    with pytest.raises(Inhibited, match="another stage, trusted") as caught:
+        place.phase(Phase.FINISH)
+    assert "rotate-ca sign" in caught.value.remedy
+    place.operator(OLD, OLD, place.hosts.made["controller-1"])
+    place.world.clock.sleep(60)
+    place.phase(Phase.SIGN)
+    with pytest.raises(Inhibited, match="signs already") as caught:
+        place.phase(Phase.CANCEL)
+    assert "rotate-ca finish" in caught.value.remedy
+
+
+def kubelet_of_its_own(place: Place) -> None:
+    del place.hosts.issued[WORKER]["kubelet"]
+
+
+def shared_ca(place: Place) -> None:
+    place.hosts.issued["controller-1"]["etcd-server"] = OLD
+
+
+def own_certificate(place: Place) -> None:
+    found = place.kube.get(WORKLOADS["Deployment"], "kube-apiserver", "kube-system") or {}
+    command = found["spec"]["template"]["spec"]["containers"][0]["command"]
+    command[:] = [each.replace("apiserver.crt", "mine.crt") for each in command]
+    place.kube.put(WORKLOADS["Deployment"], found)
+
+
+def operator_behind(place: Place) -> None:
+    place.operator(OLD, OLD)
+
+
+def no_kubeconfig(place: Place) -> None:
+    place.settings.kubeconfig.write_text("[")
+
+
+def untold(place: Place) -> None:
+    place.hosts.trusts[WORKER] = OLD
+
+
+def unpublished(place: Place) -> None:
+    text = f"clusters:\n- cluster:\n    certificate-authority-data: {encoded(OLD)}"
+    meta = {"name": "cluster-info", "namespace": "kube-public"}
+    place.kube.put(CONFIG_MAPS, {"metadata": meta, "data": {"kubeconfig": text}})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (kubelet_of_its_own, "name no file with the kubelet's certificate.*worker-1"),
+        (shared_ca, "certificates of etcd or the front proxy.*controller-1: etcd-server"),
+        (own_certificate, "kube-apiserver serves /etc/kubernetes/pki/mine.crt"),
+        (operator_behind, "your own kubeconfig.*doesn't trust the new CA"),
+        (no_kubeconfig, "your own kubeconfig.*can't be read"),
+        (untold, "another stage, trusting"),
+        (unpublished, "not everything trusts the new CA.*cluster-info"),
+    ],
+)
+def test_what_may_not_sign(place: Place, spoil: Callable[[Place], None], why: str) -> None:
+    """Before anything changes."""
+    place.trusted()
+    spoil(place)
+    with pytest.raises(Inhibited, match=f"(?s){why}"):
+        place.phase(Phase.SIGN)
+    assert set(place.hosts.signs.values()) == {OLD} and not place.hosts.kept
+
+
+def test_who_would_be_locked_out(place: Place) -> None:
+    """The operator, and certificates that kubeadm doesn't know: the old CA stays until they have others."""
+    new = place.signed()
+    place.operator(OLD, OLD, new)
+    with pytest.raises(Inhibited, match="has a certificate of the old CA") as caught:
+        place.phase(Phase.FINISH)
+    assert "admin.conf" in caught.value.remedy
+    place.operator(new, OLD, new)
+    place.hosts.issued[WORKER][""] = OLD
+    with pytest.raises(Inhibited, match="which kubeadm doesn't know"):
+        place.phase(Phase.FINISH)
+    assert set(place.authorities().values()) == {2}
 
 
 def test_kubeconfig_that_kubeadm_wrote_meanwhile(place: Place) -> None:
@@ -411,7 +744,7 @@ def test_keeper_that_is_gone(place: Place) -> None:
     with pytest.raises(Inhibited, match="no controller has the key of the new CA") as caught:
         place.phase()
     assert "rotate-ca cancel" in caught.value.remedy
-    place.phase(cancel=True)
+    place.phase(Phase.CANCEL)
     assert place.all_is_old()
 
 
@@ -484,6 +817,19 @@ def test_a_check_blocks_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(Inhibited, match="a check blocks the rotation"):
         place.phase()
     assert not place.hosts.made
+
+
+def test_controllers_that_differ_since_a_run_was_killed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of that doesn't keep `sign` from its end; before it began, it does."""
+    new = place.trusted()
+    finding = Finding("keys.differ", "error", "ca.crt is not the same on all controllers")
+    monkeypatch.setattr(ca_rotation, "_CHECKS", (("keys", lambda _: iter([finding])),))
+    with pytest.raises(Inhibited, match="a check blocks the rotation"):
+        place.phase(Phase.SIGN)
+    place.hosts.signs["controller-1"], place.hosts.kept["controller-1"] = new, OLD
+    assert show_cas(place.folder).stage is RotationStage.SIGNING
+    finished = place.phase(Phase.SIGN)
+    assert finished is not None and finished.error is None, finished and finished.error
 
 
 def test_answer_that_can_not_be_understood(place: Place) -> None:

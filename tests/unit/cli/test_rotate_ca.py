@@ -6,7 +6,7 @@ import json
 
 from click.testing import CliRunner, Result
 
-from tests.unit.app.test_ca_rotation import Place, place
+from tests.unit.app.test_ca_rotation import OLD, Place, place
 from upgrader.cli.main import cli
 from upgrader.errors import Inhibited
 from upgrader.renewal.onhost.bundles import fingerprint
@@ -29,6 +29,32 @@ def test_declined(place: Place) -> None:
     assert not place.hosts.made and not place.hosts.changed
 
 
+def test_to_its_end(place: Place) -> None:
+    """Each phase says what the operator has to do before the next; `show` says how far it is, and what comes next."""
+    assert rotate(place, "trust", "--yes").output.endswith("Then: upgrader certs rotate-ca sign\n")
+    new = place.hosts.made["controller-1"]
+    place.operator(OLD, OLD, new)
+    place.world.clock.sleep(60)
+    place.hosts.issued["worker-1"][""] = OLD
+    ended = rotate(place, "sign", "--yes")
+    assert ended.exit_code == 0, ended.output
+    assert "give it client-certificate-data and client-key-data" in ended.output
+    assert "Of the old CA, and not known to kubeadm: worker-1" in ended.output
+    assert "Nothing to do: the new CA signs" in rotate(place, "sign", "--yes").output
+    shown = rotate(place, "show").output
+    assert "both CAs are trusted, the new one signs" in shown and "next      upgrader certs rotate-ca finish" in shown
+    assert f"old       {fingerprint(OLD)[:16]}" in shown and "ISSUED BY" in shown
+    told = json.loads(rotate(place, "show", "-o", "json").output)
+    assert (told["stage"], told["signs"], told["old"]) == ("signed", fingerprint(new), fingerprint(OLD))
+    assert {"node": "controller-1", "path": "apiserver", "issued_by": fingerprint(new)} in told["certificates"]
+    del place.hosts.issued["worker-1"][""]
+    assert isinstance(rotate(place, "finish", "--yes").exception, Inhibited), "the operator would be locked out"
+    place.operator(new, new)
+    ended = rotate(place, "finish", "--yes")
+    assert ended.exit_code == 0 and "The old CA is trusted no longer" in ended.output, ended.output
+    assert place.all_is_new(new)
+
+
 def test_trusted_shown_and_cancelled(place: Place) -> None:
     """Clients elsewhere are thought of; file by file is shown which CAs are trusted; a second time nothing is to do."""
     ended = rotate(place, "trust", "--yes")
@@ -37,7 +63,8 @@ def test_trusted_shown_and_cancelled(place: Place) -> None:
     new = fingerprint(place.hosts.made["controller-1"])
     shown = rotate(place, "show")
     assert f"new       {new[:16]}, its key is on controller-1" in shown.output
-    assert "worker-1      the one that signs + the new one  /etc/kubernetes/pki/ca.crt" in shown.output
+    assert "worker-1      the old one + the new one  /etc/kubernetes/pki/ca.crt" in shown.output
+    assert "both CAs are trusted, the old one signs" in shown.output
     told = json.loads(rotate(place, "show", "-o", "json").output)
     assert told["new"] == new and told["trusted_everywhere"] and told["new_key_on"] == "controller-1"
     assert [item["node"] for item in told["files"]] == ["controller-1", "controller-2", "worker-1"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from upgrader.model.ca_trust import CaTrust, NodeTrust, TrustFile
+from upgrader.model.ca_trust import CaTrust, IssuedCertificate, NodeTrust, RotationStage, TrustFile
 from upgrader.model.cluster import Host
 
 CA = "/etc/kubernetes/pki/ca.crt"
@@ -36,6 +36,54 @@ def test_trusted_everywhere() -> None:
     behind = node(WORKER, OLD, signs="")
     assert not CaTrust.of(controllers, [behind], CA).trusted
     assert behind.lacking(OLD, NEW) == (CA, "/etc/kubernetes/kubelet.conf") and behind.trusting(NEW) == ()
+
+
+def issued(node: NodeTrust, **by: str) -> NodeTrust:
+    """With certificates that these CAs have issued."""
+    found = tuple(IssuedCertificate(name, f"/{name}", which, name != "other") for name, which in by.items())
+    return replace(node, issued=found)
+
+
+def test_stages() -> None:
+    """By the files of all nodes, from one CA to the next one; each says which command leads on."""
+    first, worker = (
+        issued(node(FIRST, OLD), kubelet=OLD, apiserver=OLD),
+        issued(node(WORKER, OLD, signs=""), kubelet=OLD),
+    )
+    found = CaTrust.of([first], [worker], CA)
+    assert found.stage is RotationStage.NONE and found.stage.command == "upgrader certs rotate-ca trust"
+    first = replace(first, made=NEW)
+    assert CaTrust.of([first], [worker], CA).stage is RotationStage.TRUSTING
+    both = (TrustFile(CA, (OLD, NEW)),)
+    first, worker = replace(first, files=both), replace(worker, files=both)
+    found = CaTrust.of([first], [worker], CA)
+    assert found.stage is RotationStage.TRUSTED and found.stage.command == "upgrader certs rotate-ca sign"
+    assert first.unsigned(OLD, NEW) and not worker.unsigned(OLD, NEW)
+    undone = replace(first, kept=OLD)
+    assert CaTrust.of([undone], [worker], CA).stage is RotationStage.TRUSTED, "as after a way back"
+
+    first = replace(issued(first, kubelet=OLD, apiserver=NEW), signs=NEW, kept=OLD)
+    found = CaTrust.of([first, node(SECOND, OLD, NEW)], [worker], CA)
+    assert (found.old, found.new, found.signs, found.keeper) == (OLD, NEW, OLD, FIRST)
+    assert found.stage is RotationStage.SIGNING and not first.unsigned(OLD, NEW)
+    found = CaTrust.of([first], [worker], CA)
+    assert found.stage is RotationStage.SIGNING and found.signs == NEW, "kubelets have the old one's"
+    assert found.stage.command == "upgrader certs rotate-ca sign"
+
+    first, worker = issued(first, kubelet=NEW, apiserver=NEW, other=OLD), issued(worker, kubelet=NEW)
+    found = CaTrust.of([first], [worker], CA)
+    assert found.stage is RotationStage.SIGNED and found.stage.command == "upgrader certs rotate-ca finish"
+    assert list(found.left()) == ["controller-1: /other"]
+    late = replace(worker, late="its kubelet…")
+    assert CaTrust.of([first], [late], CA).stage is RotationStage.SIGNING
+
+    alone = replace(worker, files=(TrustFile(CA, (NEW,)),))
+    assert CaTrust.of([first], [alone], CA).stage is RotationStage.FINISHING
+    first = replace(first, files=alone.files, made="")
+    found = CaTrust.of([first], [alone], CA)
+    assert found.stage is RotationStage.FINISHING and found.old == OLD, "what it keeps of the old one is to be removed"
+    found = CaTrust.of([replace(first, kept="")], [alone], CA)
+    assert (found.stage, found.old, found.new) == (RotationStage.NONE, NEW, "")
 
 
 def test_new_one_without_its_key() -> None:

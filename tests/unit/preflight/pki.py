@@ -46,6 +46,9 @@ class CertificateAuthority:
         builder = x509.CertificateBuilder(self.name, subject, key, x509.random_serial_number())
         builder = builder.not_valid_before(datetime(2025, 1, 1, tzinfo=UTC))
         builder = builder.not_valid_after(datetime(2035, 1, 1, tzinfo=UTC))
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 

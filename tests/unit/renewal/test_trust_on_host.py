@@ -134,7 +134,7 @@ def test_power_cut_between_files(node: Node, written: int, monkeypatch: pytest.M
 def test_power_cut_after_the_last_file(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written stays; the copies of keys go with the next look."""
     with monkeypatch.context() as patch:
-        patch.setattr(trust_files, "_forget", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(trust_files, "forget", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             node.trust()
     after = node.content()

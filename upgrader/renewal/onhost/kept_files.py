@@ -13,9 +13,11 @@ The states of a point, each on the disk before what follows from it:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import shutil
 import stat
 from typing import Any
 
@@ -24,7 +26,7 @@ from upgrader.recover.onhost.private_folder import make_private
 from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost.places import fault
 
-__all__ = ["DONE", "RENEWING", "RESTORED", "install", "keep", "mark", "mend", "put_back", "unfinished"]
+__all__ = ["DONE", "RENEWING", "RESTORED", "forget", "install", "keep", "mark", "mend", "put_back", "unfinished"]
 
 RENEWING, DONE, RESTORED = "renewing", "done", "restored"
 _FORMAT = 1
@@ -92,6 +94,13 @@ def put_back(folder: str, renewal: str) -> list[str]:
         _restore(folder, [each for each in changed if each["path"] in paths])
     mark(folder, RESTORED)
     return [each["path"] for each in changed]
+
+
+def forget(folder: str) -> None:
+    """Remove what is kept: there are keys in it."""
+    shutil.rmtree(os.path.join(folder, "content"), ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, "point.json"))
 
 
 def install(files: list[tuple[str, bytes, Any]]) -> None:

@@ -45,10 +45,11 @@ def files_of(name: str, kubernetes: str, certificates: str) -> list[str]:
 
 
 def fault(files: list[str]) -> str:
-    """Why these files of one certificate can't be used; "" where its key fits it."""
+    """Why these files of one certificate can't be used; "" where its key fits it, and whatever else is to fit it."""
     try:
         if len(files) > 1:
-            fit(files[1], files[0])
+            for path in files[1:]:
+                fit(path, files[0])
             return ""
         with open(files[0], "rb") as file:
             text = file.read().decode("utf-8", "replace")

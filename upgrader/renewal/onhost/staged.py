@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from upgrader.recover.onhost.private_folder import make_private
 from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost.kept_files import DONE, install, keep, mark
+from upgrader.renewal.onhost.new_signer import AUTHORITY, NewSigner, authority_files
 from upgrader.renewal.onhost.places import fault, files_of
 
 __all__ = ["KUBEADM_PATH", "RunKubeadm", "check_inside", "forget_copy", "kubeadm", "renew", "run_in_namespace"]
@@ -30,10 +31,17 @@ RunKubeadm = Callable[[str, Sequence[str]], None]
 
 
 def renew(
-    folder: str, renewal: str, kubernetes: str, certificates: str, names: Sequence[str], run: RunKubeadm
+    folder: str,
+    renewal: str,
+    kubernetes: str,
+    certificates: str,
+    names: Sequence[str],
+    run: RunKubeadm,
+    signer: NewSigner | None = None,
 ) -> list[str]:
     """Renew these certificates, by kubeadm's names; returns the paths that changed. `renewal` is what undoes it.
 
+    With a `signer`, that CA issues them, and signs on this controller from then on.
     Raises Failed where kubeadm did not renew one of them; until then nothing of /etc/kubernetes has changed.
     """
     check_inside(kubernetes, certificates)
@@ -42,14 +50,25 @@ def renew(
     _remove(stage)
     try:
         _copy(kubernetes, certificates, stage)
-        fresh = {name: files_of(name, stage, _in_stage(certificates, kubernetes, stage)) for name in names}
+        staged = _in_stage(certificates, kubernetes, stage)
+        if signer:
+            signer.prepare(staged)
+        fresh = {name: files_of(name, stage, staged) for name in names}
         before = {path: _content(path) for paths in fresh.values() for path in paths}
         for name, paths in fresh.items():
             run(stage, ("certs", "renew", name, "--cert-dir", certificates))
+            if signer:
+                signer.issued(name, kubernetes, stage)
             if any(_content(path) == before[path] for path in paths):
                 raise Failed(f"kubeadm did not renew {name}, and reported no error")
             if why := fault(paths):
                 raise Failed(f"what kubeadm wrote for {name} can't be used: {why}")
+        if signer:
+            signer.complete(certificates, staged)
+            places = {AUTHORITY: authority_files(certificates), **places}
+            fresh = {AUTHORITY: authority_files(staged), **fresh}
+            if why := fault(fresh[AUTHORITY]):
+                raise Failed(f"the new CA can't be used: {why}")
         keep(folder, renewal, places)
         changed = []
         for name, paths in places.items():

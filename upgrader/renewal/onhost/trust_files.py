@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from typing import Any
 
 from upgrader.recover.onhost.durable_files import replace
@@ -22,7 +21,7 @@ from upgrader.renewal.onhost.bundles import (
     removed,
     trusted_by,
 )
-from upgrader.renewal.onhost.kept_files import DONE, install, keep, mark, put_back, unfinished
+from upgrader.renewal.onhost.kept_files import DONE, forget, install, keep, mark, put_back, unfinished
 
 __all__ = ["Places", "change", "mend", "read"]
 
@@ -104,7 +103,7 @@ def change(folder: str, places: Places, *, old: str, add: str = "", remove: str 
     if kubelet_conf is not None:
         replace(os.path.realpath(places.kubelet_conf), kubelet_conf.encode(_BYTES))
     mark(folder, DONE)
-    _forget(folder)
+    forget(folder)
     return [*wanted, *([places.kubelet_conf] if kubelet_conf is not None else [])]
 
 
@@ -114,14 +113,8 @@ def mend(folder: str) -> list[str]:
         return []
     which = unfinished(folder)
     done = put_back(folder, which) if which else []
-    _forget(folder)
+    forget(folder)
     return done
-
-
-def _forget(folder: str) -> None:
-    """What was kept has keys in it."""
-    shutil.rmtree(os.path.join(folder, "content"), ignore_errors=True)
-    os.unlink(os.path.join(folder, _POINT))
 
 
 def _text(path: str) -> str:

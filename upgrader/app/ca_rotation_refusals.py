@@ -1,0 +1,225 @@
+"""What a rotation of the cluster's CA refuses, before anything changes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from upgrader.app.wiring import Session
+from upgrader.config.kubeconfig import read_kubeconfig
+from upgrader.errors import ConfigError, Inhibited
+from upgrader.gates.apiserver_instance import instance_flags
+from upgrader.gates.kubernetes_kinds import NODES, WORKLOADS
+from upgrader.model.ca_trust import CaTrust, RotationStage
+from upgrader.preflight.component_flags import parse_flags
+from upgrader.renewal.authority_on_host import AuthorityOnHost
+from upgrader.renewal.onhost.bundles import certificates, fingerprint
+from upgrader.renewal.onhost.issued import issuer
+from upgrader.renewal.onhost.new_signer import SIGNING
+from upgrader.renewal.pipeline import Serving
+
+__all__ = [
+    "NOTHING",
+    "refuse_cancel",
+    "refuse_finish",
+    "refuse_flags",
+    "refuse_sign",
+    "refuse_strangers",
+    "refuse_trust",
+]
+
+NOTHING = "nothing was changed"
+_SYSTEM, _MANAGER = "kube-system", "kube-controller-manager"
+
+
+def refuse_trust(found: CaTrust) -> None:
+    """Raises Inhibited where a new CA can't be trusted beside the other one."""
+    if found.stage is RotationStage.FINISHING:
+        raise Inhibited(
+            f"the new CA, {found.new[:16]}, signs, and some trust it alone already; {NOTHING}",
+            remedy=f"Complete it: {found.stage.command}",
+        )
+    _refuse_lost_key(found)
+
+
+def refuse_cancel(found: CaTrust, *, valued: bool) -> None:
+    """`valued`: whether the folder's values are a rotation's. Raises Inhibited where there is no way back."""
+    if not found.new and not valued:
+        raise Inhibited(f"no new CA is trusted, and none was made; {NOTHING}", remedy="Nothing is to be cancelled.")
+    if found.stage in (RotationStage.SIGNING, RotationStage.SIGNED, RotationStage.FINISHING):
+        raise Inhibited(
+            f"the new CA, {found.new[:16]}, signs already: who has a certificate of it would be locked out; {NOTHING}",
+            remedy=f"Complete it: {found.stage.command}. Another rotation replaces that CA, too.",
+        )
+
+
+def refuse_sign(session: Session, found: CaTrust, served: Serving, on_host: AuthorityOnHost, *, valued: bool) -> None:
+    """`valued`: whether the folder's values name the file of the CA that signs. Raises Inhibited."""
+    _refuse_stage(found, RotationStage.TRUSTED, RotationStage.SIGNING, RotationStage.SIGNED)
+    _refuse_lost_key(found)
+    lacking = [f"{node.host.name}: {path}" for node in found.nodes for path in node.lacking(found.old, found.new)]
+    if lacking or not valued:
+        raise Inhibited(
+            "\n".join((f"the new CA is not trusted everywhere; {NOTHING}", *lacking)),
+            remedy="upgrader certs rotate-ca trust",
+        )
+    wanted = f"{on_host.certificates}/apiserver.crt"
+    if served.certificate != wanted:
+        raise Inhibited(
+            f"kube-apiserver serves {served.certificate}, not {wanted}, which kubeadm renews; {NOTHING}",
+            remedy="A certificate for names of your own is one of --tls-sni-cert-key. The way back: "
+            "upgrader certs rotate-ca cancel",
+        )
+    odd = [f"{node.host.name}: /etc/kubernetes/kubelet.conf" for node in found.nodes if node.kubelet_by is None]
+    if odd:
+        raise Inhibited(
+            "\n".join((f"these kubeconfigs name no file with the kubelet's certificate; {NOTHING}:", *odd)),
+            remedy="Have them name /var/lib/kubelet/pki/kubelet-client-current.pem, as kubeadm does: there the kubelet "
+            "renews its certificate.",
+        )
+    if shared := _shared(found):
+        raise Inhibited(
+            "\n".join(
+                (f"the cluster's CA has issued certificates of etcd or the front proxy, too; {NOTHING}:", *shared)
+            ),
+            remedy="Who accepts them trusts another file. Have a CA of their own issue them, as kubeadm does.",
+        )
+    trusted, _ = _operators(session, on_host)
+    if found.old in trusted and found.new not in trusted:
+        raise Inhibited(
+            f"your own kubeconfig, {session.cluster.kubeconfig}, doesn't trust the new CA, which is to issue "
+            f"kube-apiserver's certificate; {NOTHING}",
+            remedy="Give it `certificate-authority-data` of /etc/kubernetes/admin.conf of a controller.",
+        )
+
+
+def refuse_finish(session: Session, found: CaTrust, on_host: AuthorityOnHost) -> None:
+    """Raises Inhibited while something of the old CA is in use."""
+    _refuse_stage(found, RotationStage.SIGNED, RotationStage.FINISHING)
+    if left := list(found.left()):
+        raise Inhibited(
+            "\n".join((f"the old CA has issued these certificates, which kubeadm doesn't know; {NOTHING}:", *left)),
+            remedy="Have them issued anew: the new CA signs. A kubelet asks for a new kubelet-server-current.pem when "
+            "that is removed and the kubelet is restarted; see `kubectl get csr`. Remove what nobody uses.",
+        )
+    _, by = _operators(session, on_host)
+    if by == found.old:
+        raise Inhibited(
+            f"your own kubeconfig, {session.cluster.kubeconfig}, has a certificate of the old CA; {NOTHING}",
+            remedy="Give it `client-certificate-data` and `client-key-data` of the user in /etc/kubernetes/admin.conf "
+            "of a controller.",
+        )
+
+
+def _refuse_stage(found: CaTrust, *allowed: RotationStage) -> None:
+    if found.stage in allowed:
+        return
+    if not found.new:
+        raise Inhibited(f"there is no new CA; {NOTHING}", remedy=f"It begins with: {found.stage.command}")
+    raise Inhibited(
+        f"the rotation to the CA {found.new[:16]} is at another stage, {found.stage}; {NOTHING}",
+        remedy=f"Next is: {found.stage.command}. See `upgrader certs rotate-ca show`.",
+    )
+
+
+def _refuse_lost_key(found: CaTrust) -> None:
+    if not found.new or found.keeper:
+        return
+    signing = found.stage in (RotationStage.SIGNING, RotationStage.SIGNED)
+    raise Inhibited(
+        f"no controller has the key of the new CA, {found.new[:16]}, which nodes trust already; {NOTHING}",
+        remedy="Restore the folder /var/lib/upgrader/certificates/new-ca on the controller that had it."
+        if signing
+        else "upgrader certs rotate-ca cancel, and then this again",
+    )
+
+
+def _shared(found: CaTrust) -> list[str]:
+    return [
+        f"{node.host.name}: {item.path}"
+        for node in found.nodes
+        for item in node.issued
+        if item.name and not item.renewed and item.by in (found.old, found.new)
+    ]
+
+
+def _operators(session: Session, on_host: AuthorityOnHost) -> tuple[tuple[str, ...], str]:
+    """The CAs that the operator's kubeconfig trusts, and the one that has issued its certificate; "" for another."""
+    try:
+        given = read_kubeconfig(session.cluster.kubeconfig, session.cluster.context)
+        trusted = certificates(_content(given.cluster, "certificate-authority"))
+        own = _content(given.user, "client-certificate")
+    except (ConfigError, OSError, ValueError) as error:
+        raise Inhibited(
+            f"your own kubeconfig, {session.cluster.kubeconfig}, can't be read: {error}; {NOTHING}",
+            remedy="Every step needs it, with the CA that is trusted, and with a certificate that is accepted.",
+        ) from error
+    text = session.tools.hosts.read(session.cluster.controllers[0], on_host.authority) or b""
+    return tuple(map(fingerprint, trusted)), issuer(own, [*trusted, *certificates(text.decode("latin-1"))])
+
+
+def _content(section: Mapping[str, Any], key: str) -> str:
+    if data := section.get(f"{key}-data"):
+        return base64.b64decode(str(data)).decode("latin-1")
+    path = section.get(key)
+    return Path(str(path)).read_text(encoding="latin-1") if path else ""
+
+
+def refuse_strangers(session: Session) -> None:
+    """Every node has to trust the new CA: one that isn't listed would be lost when the old one goes."""
+    listed = {host.name for host in (*session.cluster.controllers, *session.cluster.workers)}
+    nodes = {str(item["metadata"]["name"]) for item in session.tools.kube.list(NODES)}
+    if lost := sorted(nodes - listed):
+        raise Inhibited(
+            f"hosts.yml does not list these nodes, which have to trust the new CA too: {', '.join(lost)}; {NOTHING}",
+            remedy="Add them to the group `workers` of hosts.yml: each is reached over SSH.",
+        )
+    if gone := sorted(host.name for host in session.cluster.workers if host.name not in nodes):
+        raise Inhibited(
+            f"hosts.yml lists workers that are no nodes of the cluster: {', '.join(gone)}; {NOTHING}",
+            remedy="Remove them from hosts.yml, or give them their node's name.",
+        )
+
+
+def refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
+    """The files that are rotated have to be those that are used."""
+    kube, folder = session.tools.kube, on_host.certificates
+    wrong = []
+    wanted = {
+        "kube-apiserver": {"client-ca-file": {on_host.authority}},
+        _MANAGER: {
+            "root-ca-file": {on_host.authority},
+            "client-ca-file": {on_host.authority},
+            "cluster-signing-cert-file": {on_host.authority, f"{folder}/{SIGNING}"},
+            "cluster-signing-key-file": {f"{folder}/ca.key"},
+        },
+    }
+    for name, expected in wanted.items():
+        found = kube.get(WORKLOADS["Deployment"], name, _SYSTEM)
+        if found is None:
+            raise Inhibited(f"there is no Deployment {_SYSTEM}/{name}; {NOTHING}", remedy="Adopt it: upgrader adopt")
+        flags = _flags(found["spec"]["template"]["spec"], name)
+        wrong += [
+            f"{name}: --{flag}={flags.get(flag, '')}" for flag, ok in expected.items() if flags.get(flag) not in ok
+        ]
+        # Each of the four signers can have a CA of its own, and the legacy one another.
+        wrong += [f"{name}: --{flag}" for flag in flags if flag.startswith("cluster-signing-") and flag.count("-") > 4]
+    if wrong:
+        raise Inhibited(
+            "\n".join((f"these flags are for other files than {on_host.authority} and its key; {NOTHING}:", *wrong)),
+            remedy="upgrader rotates the one CA that kubeadm gives a cluster. Rotate others by hand: "
+            "https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
+        )
+
+
+def _flags(spec: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    if name == "kube-apiserver":
+        return parse_flags(instance_flags(spec))
+    words = [each for item in spec["containers"] if item["name"] == name for each in _command(item)]
+    return parse_flags(words)
+
+
+def _command(container: Mapping[str, Any]) -> tuple[str, ...]:
+    return (*(container.get("command") or ()), *(container.get("args") or ()))
