@@ -1,14 +1,24 @@
-"""A CA that is trusted beside the old one: a run that is killed, or whose controller loses its power, is run again."""
+"""A rotation of the CA whose run is killed, or whose controller loses its power: the same command completes it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from testkit.api_load import ApiLoad
 from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, LabCluster
+from testkit.labs import lent_or_new
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """An adopted cluster of a controller and a worker, whose CA is another one after each test."""
+    with lent_or_new("soak-ca-cut", tmp_path_factory.mktemp("lab"), "--workers", "1") as cluster:
+        yield cluster
 
 
 @pytest.mark.parametrize("words", ["new-ca: applied", "trust controller-1: started", "roll-out leaders: started"])
@@ -40,6 +50,53 @@ def test_power_cut(cluster: LabCluster, phase: str) -> None:
         _to_its_end(cluster, "cancel")
     assert not _trusted(cluster)
     cluster.wait_until_settled(OLD)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("sign", "sign controller-1: started"),
+        ("sign", "kubelet worker-1: started"),
+        ("finish", "distrust controller-1: started"),
+        ("finish", "forget-old-ca: started"),
+    ],
+)
+def test_later_phase(cluster: LabCluster, phase: str, words: str, cut: bool) -> None:
+    """Killed, with no failed request, or with the only controller's power cut; then a whole rotation is behind it."""
+    cluster.wait_until_settled(OLD)
+    _to_its_end(cluster, "trust")
+    _renewed(cluster)
+    if phase == "finish":
+        _to_its_end(cluster, "sign")
+        _renewed(cluster)
+    if cut:
+        kill_at(cluster, words, "certs", "rotate-ca", phase, "--yes")
+        cluster.cut_power()
+        cluster.wait_until_settled(OLD)
+        _to_its_end(cluster, phase)
+    else:
+        with ApiLoad(cluster.folder / "kubeconfig") as load:
+            kill_at(cluster, words, "certs", "rotate-ca", phase, "--yes")
+            _to_its_end(cluster, phase)
+            seen = load.stop()
+        assert (seen.failed, seen.lost_writes) == (0, 0), seen
+    if phase == "sign":
+        _renewed(cluster)
+        _to_its_end(cluster, "finish")
+    assert json.loads(cluster.upgrader("certs", "rotate-ca", "show", "-o", "json").stdout)["stage"] == "none"
+    cluster.wait_until_settled(OLD)
+
+
+def _renewed(cluster: LabCluster) -> None:
+    """The operator has the CAs and the certificate of admin.conf."""
+    file = cluster.folder / "kubeconfig"
+    document = yaml.safe_load(file.read_text())
+    admin = yaml.safe_load(cluster.on_controller("cat", "/etc/kubernetes/admin.conf"))
+    for section in ("cluster", "user"):
+        mine, theirs = document[f"{section}s"][0][section], admin[f"{section}s"][0][section]
+        mine |= {key: value for key, value in theirs.items() if key.endswith("-data")}
+    file.write_text(yaml.safe_dump(document))
 
 
 def _to_its_end(cluster: LabCluster, phase: str) -> None:
