@@ -9,10 +9,22 @@ import pytest
 from testkit.guard_process import guard_process
 from testkit.lab_cluster import until
 from tests.contract.guard.conftest import Pair
-from tests.contract.guard.webhooks import VALIDATING, applied, bundles, no_downscale, scaled, stateful_set
+from tests.contract.guard.webhooks import (
+    STATEFUL_SETS,
+    VALIDATING,
+    applied,
+    bundles,
+    no_downscale,
+    scaled,
+    stateful_set,
+)
 from upgrader.adapters.clock import SystemClock
 from upgrader.errors import Inhibited
+from upgrader.model.event import Event, WebhookSwitched
+from upgrader.webhook_switch.configurations import NOTHING
+from upgrader.webhook_switch.relieved_tools import RelievedKube
 from upgrader.webhook_switch.switch import switch_off, switch_on
+from upgrader.webhook_switch.unreachable import UnreachableWebhooks
 
 PROTECTED = {"grafana.com/no-downscale": "true"}
 
@@ -57,3 +69,37 @@ def test_a_dead_guard_is_switched_off_and_on_only_once_it_answers(
         assert told == [f"{name}.grafana.com"] * 2
         left = [each["metadata"]["name"] for each in pair.kube.list(VALIDATING)]
         assert not [each for each in left if each.startswith("guard-probe")]
+
+
+def test_a_run_goes_past_a_dead_guard_and_puts_it_back(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a run writes is refused by a guard that is dead: its webhook is off until the run's end, where it is on once
+    another one answers there.
+    """
+    clock, events, selects = SystemClock(), list[Event](), {"matchLabels": PROTECTED}
+    with guard_process(tmp_path_factory.mktemp("dies"), pair.kubeconfig) as guard:
+        guard.wait_ready()
+        url = guard.url("/admission/no-downscale")
+        with (
+            applied(pair.kube, no_downscale(url, objectSelector=selects)) as name,
+            stateful_set(pair.kube, PROTECTED) as kept,
+        ):
+            until("it to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=120, interval_seconds=0.1)
+            until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 2), timeout_seconds=120)
+            guard.kill()
+            webhooks = UnreachableWebhooks(pair.kube, clock)
+            with webhooks.during(events.append, ()):
+                kube = RelievedKube(pair.kube, webhooks)
+                found: Any = kube.patch(STATEFUL_SETS, kept, {"spec": {"replicas": 2}}, "shop")
+                assert found["spec"]["replicas"] == 2 and selector(pair, name) == NOTHING
+                port = url.split(":")[2].partition("/")[0]
+                again = guard_process(tmp_path_factory.mktemp("again"), pair.kubeconfig, f"-server-tls.port={port}")
+                with again as other:
+                    other.wait_ready()
+                    webhooks.switch_on()
+                    assert selector(pair, name) == selects
+                    until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 0), timeout_seconds=120)
+        ended = [event for event in events if isinstance(event, WebhookSwitched)]
+        assert [(event.which.webhook, event.off, event.succeeded) for event in ended] == [
+            (f"{name}.grafana.com", True, True),
+            (f"{name}.grafana.com", False, True),
+        ]
