@@ -101,7 +101,7 @@ def test_a_right_that_the_aggregator_lacks_is_named(
         app.pods(default=2)
         app.ready(default=2)
         if right in ("", "get pods"):
-            app.wait(2, 2)
+            app.wait(2, 2, seconds=60)
             bucket(app)
         if right:
             becomes(f"it to name {right}", lambda: complains(guard, *right.split()) != [])
