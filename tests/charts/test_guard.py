@@ -337,7 +337,7 @@ def test_the_core_answers_for_other_cells(render: Render) -> None:
 
 
 def test_the_definition_stays_when_guard_is_uninstalled(render: Render) -> None:
-    """All PodProtectors would go with it; and it isn't there where podseidon's is."""
+    """All PodProtectors would go with it; and whoever installs it otherwise leaves it out."""
     rendered = chart(render, protector=PROTECTOR)
     found = rendered.get("CustomResourceDefinition", "podprotectors.podseidon.kubewharf.io")
     assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
