@@ -27,7 +27,7 @@ defaults
     timeout connect 2s
     timeout client 1m
     timeout server 1m
-    timeout check 1s
+    timeout check 5s
 frontend all
     bind 127.0.0.1:{port}
     default_backend ingress

@@ -5,7 +5,7 @@ below it:
 
 ==================  ======================================================================================
 commands            the command line, and the process that joins the rest
-roles               what one does: answer admission requests, roll groups of StatefulSets
+roles               what one does: answer admission requests, roll groups of StatefulSets, serve HAProxy
 core, runtime       the decisions, pure; what they need of the outside: API, caches, HTTPS, certificates
 guard_errors, logs  what can go wrong, and where it is written
 ==================  ======================================================================================

@@ -113,7 +113,7 @@ def annotate(pair: Pair, changes: dict[str, str | None], name: str = "worker-1")
     merge(pair.kube, f"/api/v1/nodes/{name}", {"metadata": {"annotations": changes}})
 
 
-def becomes(what: str, holds: Callable[[], bool], seconds: float = 15) -> float:
+def becomes(what: str, holds: Callable[[], bool], seconds: float = 45) -> float:
     """Wait until it is so; how long that took."""
     return until(what, holds, timeout_seconds=seconds, interval_seconds=0.05)
 
@@ -198,6 +198,20 @@ def test_what_can_not_be_asked_is_never_claimed(pair: Pair, haproxy: HAProxyProc
         time.sleep(3)
         assert not is_out(pair)
         haproxy.start()
+        becomes("worker-1 to be out", lambda: is_out(pair))
+        assert haproxy.answering() == {"worker-2"}
+
+
+def test_the_last_one_stays_in(pair: Pair, haproxy: HAProxyProcess, tmp_path: Path) -> None:
+    """The other one is down: nothing is claimed until it is up again."""
+    haproxy.served["worker-2"].well = False
+    becomes("worker-2 to be down", lambda: haproxy.answering() == {"worker-1"})
+    with agent(pair, haproxy, tmp_path / "log") as process:
+        annotate(pair, {DETACHMENT: "true"})
+        becomes("the agent to wait", lambda: process.said("waiting for another server that serves beside ingress/work"))
+        time.sleep(1)
+        assert not is_out(pair) and haproxy.answering() == {"worker-1"}
+        haproxy.served["worker-2"].well = True
         becomes("worker-1 to be out", lambda: is_out(pair))
         assert haproxy.answering() == {"worker-2"}
 

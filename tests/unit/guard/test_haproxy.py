@@ -75,6 +75,15 @@ def test_a_good_check_is_one_that_was_made(status: str, check: str, good: bool) 
     assert HAProxyServer("b", "s", False, False, 0, status, check).good is good
 
 
+def test_what_serves_gets_new_sessions() -> None:
+    """Up, or never checked; and neither drained nor in maintenance."""
+    up = HAProxyServer("b", "s", False, False, 0, "UP", "INI")
+    assert up.serves and HAProxyServer("b", "s", False, False, 0, "no check", "").serves
+    assert not HAProxyServer("b", "s", False, False, 0, "DOWN", "L4CON").serves
+    assert not HAProxyServer("b", "s", True, False, 0, "UP", "L7OK").serves
+    assert not HAProxyServer("b", "s", False, True, 0, "no check", "").serves
+
+
 @pytest.mark.parametrize(
     ("states", "statistics"),
     [

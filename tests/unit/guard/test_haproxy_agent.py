@@ -111,7 +111,7 @@ def test_out_and_back() -> None:
 
 def test_the_grace_period_begins_when_all_servers_are_out() -> None:
     """And anew where one of them was in again meanwhile."""
-    proxy = FakeHAProxy("a", backends=("http", "https"))
+    proxy = FakeHAProxy("a", "b", backends=("http", "https"))
     for backend in ("http", "https"):
         proxy.set(backend, "a", sessions=2)
     world = World(proxy)
@@ -129,7 +129,7 @@ def test_the_grace_period_begins_when_all_servers_are_out() -> None:
 
 def test_an_answer_is_that_of_all_load_balancers() -> None:
     """One that has sessions, or can't be asked, keeps the node from being called out."""
-    one, two = FakeHAProxy("a"), FakeHAProxy("a")
+    one, two = FakeHAProxy("a", "b"), FakeHAProxy("a", "b")
     two.set("ingress", "a", sessions=1)
     world = World(one, two)
     world.annotate(asked="true")
@@ -144,9 +144,29 @@ def test_an_answer_is_that_of_all_load_balancers() -> None:
     assert DETACHED in world.noted()
 
 
+def test_the_last_one_that_serves_stays_in(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where two are asked for in one round; the other one goes when the first is back."""
+    proxy = FakeHAProxy("a", "b")
+    world = World(proxy)
+    for name in ("a", "b"):
+        world.annotate(name, asked="true")
+    world.rounds(5)
+    assert proxy.changes == ["ingress/a drain"]
+    assert DETACHED in world.noted("a") and DETACHED not in world.noted("b")
+    told = "waiting for another server that serves beside ingress/b of /run/haproxy/admin.sock"
+    assert [record.message for record in caplog.records] == [told]
+    world.annotate("a", asked=None)
+    world.rounds(5)
+    assert proxy.changes == ["ingress/a drain", "ingress/a ready", "ingress/b drain"]
+    proxy.set("ingress", "a", status="DOWN")
+    proxy.set("ingress", "b", drained=False)
+    world.rounds(5)
+    assert proxy.changes[3:] == []
+
+
 def test_other_backends_are_left_alone() -> None:
     """Where backends are named, a server of another one may have a node's name by chance."""
-    proxy = FakeHAProxy("a", backends=("ingress", "other"))
+    proxy = FakeHAProxy("a", "b", backends=("ingress", "other"))
     world = World(proxy, backends=("ingress",))
     world.annotate(asked="true")
     world.rounds(4)
@@ -155,7 +175,7 @@ def test_other_backends_are_left_alone() -> None:
 
 def test_a_socket_that_is_gone_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """Not each second; and its grace period begins anew, as nobody knows what it did meanwhile."""
-    proxy = FakeHAProxy("a")
+    proxy = FakeHAProxy("a", "b")
     proxy.set("ingress", "a", sessions=1)
     world = World(proxy)
     world.annotate(asked="true")
@@ -190,6 +210,7 @@ def test_an_answer_that_could_not_be_written_is_written_later(error: Exception) 
     proxy = FakeHAProxy("a", "b")
     world = World(proxy)
     world.annotate(asked="true")
+    proxy.there["ingress", "c"] = replace(UP, name="c")
     world.annotate("b", asked="true")
     world.api.next_answer("patch", error, None)
     world.rounds()
@@ -200,7 +221,7 @@ def test_an_answer_that_could_not_be_written_is_written_later(error: Exception) 
 
 def test_a_wish_that_is_taken_back_is_never_answered() -> None:
     """The Node has changed since it was read: the answer is a conflict, and what was drained is ready again."""
-    proxy = FakeHAProxy("a")
+    proxy = FakeHAProxy("a", "b")
     world = World(proxy)
     world.annotate(asked="true")
     world.rounds(2)
@@ -219,7 +240,7 @@ def test_a_wish_that_is_taken_back_is_never_answered() -> None:
 def test_killed_anywhere_the_next_one_goes_on() -> None:
     """With nothing but the Node's annotations and HAProxy's state: out, and back."""
     for kill in range(1, 8):
-        proxy = FakeHAProxy("a")
+        proxy = FakeHAProxy("a", "b")
         world = World(proxy)
         world.annotate(asked="true")
         world.rounds(kill)
@@ -235,7 +256,7 @@ def test_killed_anywhere_the_next_one_goes_on() -> None:
 
 def test_it_runs_by_itself() -> None:
     """The cache is followed, and each event is looked at."""
-    proxy = FakeHAProxy("a")
+    proxy = FakeHAProxy("a", "b")
     world = World(proxy)
 
     async def run() -> None:

@@ -34,6 +34,10 @@ class Server:
     """It is up by its last check, or has none."""
     check: str = ""
     """The result of that check."""
+    last: bool = False
+    """It serves, and no other server of its backend does: without it, nobody would answer. Where that is the API's load
+    balancer, neither the agent nor who asked would reach the API any more, to have it back.
+    """
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ def _out(
         old = {ATTACHED: None} if ATTACHED in annotations else {}
         return Turn(patch={DETACHING: "true", **old})
     serving = tuple(number for number, each in enumerate(servers) if not (each.drained or each.disabled))
+    if last := [servers[number].name for number in serving if servers[number].last]:
+        return Turn(waits_for=f"another server that serves beside {', '.join(last)}")
     if serving:
         return Turn(drain=serving)
     if DETACHED in annotations:

@@ -25,6 +25,8 @@ started anew, may have forgotten that a server is drained.
 _SOON_SECONDS, _IDLE_SECONDS = 0.1, 30.0
 
 Placed = tuple[HAProxy, HAProxyServer]
+Backend = tuple[str, str]
+"""The socket of its HAProxy, and its name."""
 
 
 class HAProxyAgent:
@@ -74,26 +76,33 @@ class HAProxyAgent:
         if not there:
             return _IDLE_SECONDS
         try:
-            servers = await self._servers(there)
+            servers, serving = await self._servers(there)
         except LoadBalancerAway as error:
             # What isn't known is never claimed; and once it answers, the grace period begins anew.
             self._out_since.clear()
             self._tell("", f"HAProxy can't be asked: {error}")
             return _POLL_SECONDS
         self._tell("", "")
-        again = [await self._one(name, node, servers[name]) for name, node in there.items()]
+        again = [await self._one(name, node, servers[name], serving) for name, node in there.items()]
         return min(again)
 
-    async def _servers(self, names: Collection[str]) -> dict[str, list[Placed]]:
+    async def _servers(self, names: Collection[str]) -> tuple[dict[str, list[Placed]], dict[Backend, set[str]]]:
+        """Those of each node; and which ones of a backend serve."""
         found: dict[str, list[Placed]] = {name: [] for name in names}
+        serving: dict[Backend, set[str]] = {}
         for proxy in self._proxies:
             for server in await proxy.servers():
+                if server.serves:
+                    serving.setdefault((proxy.socket, server.backend), set()).add(server.name)
                 if server.name in found and (not self._backends or server.backend in self._backends):
                     found[server.name].append((proxy, server))
-        return found
+        return found, serving
 
-    async def _one(self, name: str, node: Object, placed: Sequence[Placed]) -> float:
-        servers = [_server(proxy, each) for proxy, each in placed]
+    async def _one(
+        self, name: str, node: Object, placed: Sequence[Placed], serving: Mapping[Backend, set[str]]
+    ) -> float:
+        beside = [serving.get((proxy.socket, each.backend), set()) for proxy, each in placed]
+        servers = [_server(*each, last=others == {name}) for each, others in zip(placed, beside, strict=True)]
         since = self._out_since.get(name)
         if all(each.drained or each.disabled for each in servers):
             since = self._out_since.setdefault(name, self._monotonic())
@@ -104,6 +113,7 @@ class HAProxyAgent:
         step = turn(_annotations(node), servers, out_for, self._grace_seconds, self._now())
         try:
             for number in step.drain:
+                beside[number].discard(name)  # whoever comes next in this round isn't beside it
                 await self._set(name, placed[number], "drain")
             for number in step.ready:
                 await self._set(name, placed[number], "ready")
@@ -152,8 +162,8 @@ def _where(proxy: HAProxy, server: HAProxyServer) -> str:
     return f"{server.backend}/{server.name} of {proxy.socket}"
 
 
-def _server(proxy: HAProxy, found: HAProxyServer) -> Server:
-    check = " ".join(filter(None, (found.status, found.check)))
+def _server(proxy: HAProxy, found: HAProxyServer, *, last: bool) -> Server:
+    check = f"{found.status} {found.check}" if found.check else ""
     return Server(
-        _where(proxy, found), found.drained, found.maintenance, found.sessions, found.good, check if found.check else ""
+        _where(proxy, found), found.drained, found.maintenance, found.sessions, found.good, check=check, last=last
     )

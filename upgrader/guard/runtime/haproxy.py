@@ -36,6 +36,12 @@ class HAProxyServer:
     """The result of the last check, such as `L7OK`; "": there was none."""
 
     @property
+    def serves(self) -> bool:
+        """Whether it gets new sessions, as far as HAProxy knows."""
+        up = self.status == "no check" or self.status.startswith("UP")
+        return up and not (self.drained or self.maintenance)
+
+    @property
     def good(self) -> bool:
         """Up by its last check, or without any. Until the first one, HAProxy takes each for up: that isn't enough."""
         return self.status == "no check" or (self.status.startswith("UP") and self.check in _GOOD)

@@ -38,6 +38,13 @@ def test_all_its_servers_are_drained() -> None:
         assert step.drain == (0, 3) and not step.patch
 
 
+def test_the_last_one_that_serves_is_not_drained() -> None:
+    """Nor any other of its servers meanwhile: the node is in, or it is out."""
+    step = turn(BEGUN, [IN, replace(IN, last=True), OUT], None, 0, 9)
+    assert not step.drain and not step.patch
+    assert step.waits_for == "another server that serves beside ingress/worker-1"
+
+
 @pytest.mark.parametrize(
     ("servers", "out_for", "done"),
     [
