@@ -123,9 +123,9 @@ def finish(folder: Path, yes: bool, take_over: bool) -> None:
 @EVENTS
 @click.pass_obj
 def cancel(folder: Path, yes: bool, take_over: bool) -> None:
-    """Have everything on the nodes trust the old CA alone again, and remove the new one, which must not have signed.
+    """Have everything on the nodes trust the old CA alone again, and remove the new one.
 
-    If it is interrupted, run it again.
+    Only before `sign`. If it is interrupted, run it again.
 
     \b
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another
