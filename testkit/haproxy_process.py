@@ -18,7 +18,7 @@ from testkit.lab_cluster import until
 from upgrader.lab.debian import node_root
 from upgrader.lab.progress_port import Silent
 
-__all__ = ["HAProxyProcess", "Served", "haproxy_process"]
+__all__ = ["HAProxyProcess", "Served", "haproxy_process", "haproxy_program"]
 
 _CONFIG = """global
     stats socket {socket} mode 600 level admin
@@ -39,6 +39,13 @@ backend ingress
 backend unchecked
 {unchecked}
 """
+
+
+def haproxy_program() -> tuple[str, ...]:
+    """The command that starts Debian's HAProxy out of the lab's machine, without installing it."""
+    root = node_root(Silent())
+    libraries = f"{root}/usr/lib/x86_64-linux-gnu:{root}/lib/x86_64-linux-gnu"
+    return (f"{root}/lib64/ld-linux-x86-64.so.2", "--library-path", libraries, f"{root}/usr/sbin/haproxy")
 
 
 class Served(ThreadingHTTPServer):
@@ -94,11 +101,9 @@ class HAProxyProcess:
 
     def start(self) -> None:
         """Until both servers are up by a check."""
-        root = node_root(Silent())
-        libraries = f"{root}/usr/lib/x86_64-linux-gnu:{root}/lib/x86_64-linux-gnu"
-        program = [f"{root}/lib64/ld-linux-x86-64.so.2", "--library-path", libraries, f"{root}/usr/sbin/haproxy"]
         with self._config.with_suffix(".log").open("a") as log:
-            self._process = subprocess.Popen([*program, "-db", "-f", str(self._config)], stdout=log, stderr=log)
+            command = [*haproxy_program(), "-db", "-f", str(self._config)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
         until("HAProxy to answer", lambda: self.get() != "", timeout_seconds=20, interval_seconds=0.1)
 
     def kill(self) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import yaml
 
 from testkit.checkpointer_series import GOOD, series_of
@@ -69,10 +70,11 @@ def test_what_is_scraped(render: Render) -> None:
     assert without["operator"] == "DoesNotExist" and without["key"] not in labels
 
 
-def test_panels_do_not_overlap() -> None:
+@pytest.mark.parametrize("chart", ["pod-checkpointer", "kube-apiserver"])
+def test_panels_do_not_overlap(chart: str) -> None:
     """Each panel has a place of its own on the dashboard, and a title."""
     taken: set[tuple[int, int]] = set()
-    for panel in json.loads((FILES / "dashboard.json").read_text())["panels"]:
+    for panel in json.loads((CHARTS / chart / "files/dashboard.json").read_text())["panels"]:
         place = panel["gridPos"]
         cells = {
             (x, y)

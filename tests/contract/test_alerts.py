@@ -4,56 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from testkit.checkpointer_series import BAD, GOOD, Series, series_of
-from testkit.debian_programs import debian_program
+from testkit.checkpointer_series import BAD, GOOD, series_of
+from testkit.promtool import firing, promtool
 
 pytestmark = pytest.mark.contract
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "charts/pod-checkpointer/files/rules.yaml"
-
-
-def promtool(*arguments: str | Path) -> str:
-    """What `promtool` says; fails with it where it finds something."""
-    command = [str(debian_program("prometheus", "promtool")), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def firing(folder: Path, series: Series, rules: Path = RULES) -> set[str]:
-    """The alerts that fire when these series have had these values for half an hour, by promtool's own evaluation."""
-    names = [rule["alert"] for group in yaml.safe_load(rules.read_text())["groups"] for rule in group["rules"]]
-    inputs = [{"series": name, "values": f"{value:g}x40"} for name, value in series.items()]
-    found = set()
-    for name in names:
-        # A test without expected alerts passes where the alert does not fire.
-        test: dict[str, Any] = {
-            "rule_files": [str(rules)],
-            "evaluation_interval": "1m",
-            "tests": [
-                {
-                    "interval": "1m",
-                    "input_series": inputs,
-                    "alert_rule_test": [{"eval_time": "30m", "alertname": name, "exp_alerts": []}],
-                }
-            ],
-        }
-        (folder / "test.yaml").write_text(json.dumps(test))
-        command = [str(debian_program("prometheus", "promtool")), "test", "rules", str(folder / "test.yaml")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        output = done.stdout + done.stderr
-        if done.returncode:
-            assert f"alertname: {name}" in output, output
-            assert "error" not in output.lower(), output
-            found.add(name)
-    return found
 
 
 def test_rules_are_valid() -> None:
@@ -63,7 +24,7 @@ def test_rules_are_valid() -> None:
 
 def test_nothing_fires_on_a_good_day(tmp_path: Path) -> None:
     """A healthy pod-checkpointer, by what its own code exports, wakes nobody."""
-    assert firing(tmp_path, series_of(GOOD)) == set()
+    assert firing(tmp_path, series_of(GOOD), RULES) == set()
 
 
 def test_a_bad_day(tmp_path: Path) -> None:
@@ -72,7 +33,7 @@ def test_a_bad_day(tmp_path: Path) -> None:
     for name in ("failures_total", "invariant_violations_total"):
         key = next(key for key in series if f"_{name}{{" in key)
         del series[key]
-    assert firing(tmp_path, series) == {
+    assert firing(tmp_path, series, RULES) == {
         "CheckpointDamaged",
         "CheckpointFailedAsStandby",
         "CheckpointLost",
@@ -86,7 +47,7 @@ def test_a_bad_day(tmp_path: Path) -> None:
 
 def test_no_checkpointer_at_all(tmp_path: Path) -> None:
     """Where nothing is scraped, that is the alert."""
-    assert firing(tmp_path, {}) == {"PodCheckpointerAbsent"}
+    assert firing(tmp_path, {}, RULES) == {"PodCheckpointerAbsent"}
 
 
 def test_counters(tmp_path: Path) -> None:
