@@ -158,7 +158,9 @@ def _disturbs_nobody(cluster: LabCluster, phase: str) -> str:
 
 
 def _shown(cluster: LabCluster) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(cluster.upgrader("certs", "rotate-ca", "show", "-o", "json").stdout)
+    ended = cluster.upgrader("certs", "rotate-ca", "show", "-o", "json")
+    assert ended.exit_code == 0, ended
+    found: Mapping[str, Any] = json.loads(ended.stdout)
     return found
 
 
