@@ -237,7 +237,8 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
         locks: list[Reporter] = [held.lock, GroupNotes(held.lock, groups)] if held else []
         others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *locks]
         mirror = session.mirror(job.folder / JOURNAL, job.folder.name, lambda text: display.emit(Note(text)))
-        reporter = _CompositeReporter(journal, display, mirror, *others, *observers)
+        # `webhooks` is the last one: what it adds to an event comes behind it everywhere.
+        reporter = _CompositeReporter(journal, display, mirror, *others, *observers, webhooks)
         if held and held.lock.taken_over:
             reporter.emit(held.lock.taken_over)
         runner = Runner(

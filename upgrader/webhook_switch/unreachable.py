@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from upgrader.errors import ApiError, UpgraderError
-from upgrader.model.event import Event, Note, WebhookSwitched, WebhookSwitching
+from upgrader.model.event import Event, Note, RunStarted, WebhookSwitched, WebhookSwitching
 from upgrader.model.webhook_ref import WebhookRef
 from upgrader.ports import Clock, Kube
 from upgrader.wait_and_retry import wait_until
@@ -39,7 +39,10 @@ _REMEDY = "Once it answers: upgrader guard on"
 
 
 class UnreachableWebhooks:
-    """Of one cluster. Outside of `during` nothing is switched: a check has to see what a run would meet."""
+    """Of one cluster. Outside of `during` nothing is switched: a check has to see what a run would meet.
+
+    It is a reporter, too, to be told of each event after the journal.
+    """
 
     def __init__(self, kube: Kube, clock: Clock) -> None:
         self._kube, self._clock = kube, clock
@@ -55,6 +58,15 @@ class UnreachableWebhooks:
             yield
         finally:
             self._emit = None
+
+    def emit(self, event: Event) -> None:
+        """A run that begins: what earlier ones left off is in its own journal, too, as nobody asks theirs from now on.
+
+        One that is resumed has it there already.
+        """
+        if isinstance(event, RunStarted) and self._emit is not None:
+            for which in tuple(self._off):
+                self._tell(WebhookSwitching(which, off=True, reason="an earlier run has left it off"))
 
     def needed(self, write: Callable[[], T]) -> T:
         """What `write` returns; it is called again after a webhook was switched off. Raises what it raises."""

@@ -180,6 +180,26 @@ def test_a_recovery_that_was_killed_is_run_again(site: Site) -> None:
     assert site.is_on() and finished.state.outcome == "succeeded"
 
 
+@pytest.mark.parametrize("silent", [False, True], ids=["killed", "it doesn't answer"])
+def test_what_an_earlier_run_left_off_is_in_the_journal_of_the_next_one(site: Site, silent: bool) -> None:
+    """So that it is on in the end where that one, too, is killed, or ends before the webhook answers."""
+    site.then = is_killed
+    with pytest.raises(Killed):
+        site.run()
+    site.cluster.clock.sleep(1)
+    if silent:
+        site.then, site.cluster.silent = lambda: None, {"/one"}
+        finished = site.run()
+        assert len(finished.state.webhooks_off) == 1 and "one.example" in headline(finished.state).advice
+    else:
+        with pytest.raises(Killed):
+            site.run()
+    assert not site.is_on()
+    site.then, site.cluster.silent = lambda: None, set()
+    site.cluster.clock.sleep(1)
+    assert site.run().state.webhooks_off == () and site.is_on()
+
+
 def test_a_run_that_is_interrupted_leaves_it_to_who_resumes_it(site: Site) -> None:
     """And says so."""
     site.then = lambda: None
