@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion
@@ -12,6 +13,13 @@ from upgrader.ports import Helm, Kind, Kube, KubeObject
 from upgrader.webhook_switch.unreachable import UnreachableWebhooks
 
 __all__ = ["RelievedHelm", "RelievedKube"]
+
+T = TypeVar("T")
+
+_PATIENCE_SECONDS = 30.0
+"""For how long a webhook refuses a write until it is switched off: about as long as another pod of it needs to start.
+A release is not tried again for so long: each time has a revision of its own.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,24 +44,24 @@ class RelievedKube:
         return self.kube.count(kind, namespace, labels=labels)
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
-        return self.webhooks.needed(lambda: self.kube.create(kind, manifest, namespace, dry_run=dry_run))
+        return self._needed(lambda: self.kube.create(kind, manifest, namespace, dry_run=dry_run))
 
     def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
-        return self.webhooks.needed(lambda: self.kube.apply(kind, manifest, namespace))
+        return self._needed(lambda: self.kube.apply(kind, manifest, namespace))
 
     def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
-        return self.webhooks.needed(lambda: self.kube.replace(kind, manifest, namespace))
+        return self._needed(lambda: self.kube.replace(kind, manifest, namespace))
 
     def patch(
         self, kind: Kind, name: str, changes: KubeObject, namespace: str = "", *, subresource: str = ""
     ) -> KubeObject:
-        return self.webhooks.needed(lambda: self.kube.patch(kind, name, changes, namespace, subresource=subresource))
+        return self._needed(lambda: self.kube.patch(kind, name, changes, namespace, subresource=subresource))
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
-        self.webhooks.needed(lambda: self.kube.delete(kind, name, namespace))
+        self._needed(lambda: self.kube.delete(kind, name, namespace))
 
     def evict(self, pod: str, namespace: str, *, uid: str) -> None:
-        self.webhooks.needed(lambda: self.kube.evict(pod, namespace, uid=uid))
+        self._needed(lambda: self.kube.evict(pod, namespace, uid=uid))
 
     def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
         return self.kube.logs(namespace, pod, container, previous=previous, lines=lines)
@@ -72,6 +80,9 @@ class RelievedKube:
 
     def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
         return self.kube.request_token(service_account, namespace, seconds=seconds, bound_to=bound_to)
+
+    def _needed(self, write: Callable[[], T]) -> T:
+        return self.webhooks.needed(write, patience_seconds=_PATIENCE_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -68,19 +68,24 @@ class UnreachableWebhooks:
             for which in tuple(self._off):
                 self._tell(WebhookSwitching(which, off=True, reason="an earlier run has left it off"))
 
-    def needed(self, write: Callable[[], T]) -> T:
-        """What `write` returns; it is called again after a webhook was switched off. Raises what it raises."""
-        deadline, relieved = 0.0, frozenset[str]()
+    def needed(self, write: Callable[[], T], *, patience_seconds: float = 0.0) -> T:
+        """What `write` returns; it is called again after a webhook was switched off. Raises what it raises.
+
+        `patience_seconds`: for how long one has to refuse it until it is switched off. It protects workloads for the
+        rest of the run, and may only move to another node: a drain may be what moves it.
+        """
+        deadline, relieved, since = 0.0, frozenset[str](), dict[str, float]()
         while True:
             try:
                 return write()
             except UpgraderError as error:
                 now, refusing = self._clock.monotonic(), frozenset(_CALL_FAILED.findall(error.message))
-                if not refusing or not self._are_off(refusing, error.message):
+                patient = {name for name in refusing if now - since.setdefault(name, now) < patience_seconds}
+                if not refusing or not self._worth_a_try(refusing, patient, error.message):
                     raise
-                if refusing - relieved:
-                    relieved, deadline = relieved | refusing, now + _KNOWN_SECONDS
-                elif now >= deadline:
+                if refusing - patient - relieved:
+                    relieved, deadline = relieved | refusing - patient, now + _KNOWN_SECONDS
+                elif now >= deadline and not patient:
                     raise
             self._clock.sleep(_PAUSE_SECONDS)
 
@@ -109,8 +114,8 @@ class UnreachableWebhooks:
         for which in self._off:
             self._tell(Note(f"webhook {which} is off until the run is resumed or rolled back, or: upgrader guard on"))
 
-    def _are_off(self, names: frozenset[str], why: str) -> bool:
-        """Whether some of guard's with these names are off now, so that it is worth a try."""
+    def _worth_a_try(self, names: frozenset[str], patient: Collection[str], why: str) -> bool:
+        """Whether some of guard's have these names, and are off now, but for the `patient` ones."""
         with self._switching:
             if self._emit is None:
                 return False
@@ -118,7 +123,9 @@ class UnreachableWebhooks:
                 found = [each for each in read_webhooks(self._kube, _OURS) if each.name in names]
             except ApiError:
                 return False
-            return bool(found) and all(each.is_off or self._switch_off(each, why) for each in found)
+            return bool(found) and all(
+                each.is_off or each.name in patient or self._switch_off(each, why) for each in found
+            )
 
     def _switch_off(self, webhook: Webhook, why: str) -> bool:
         which = WebhookRef(webhook.kind, webhook.configuration, webhook.name)

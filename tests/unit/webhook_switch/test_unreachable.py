@@ -265,23 +265,39 @@ POD = {"metadata": {"name": "p", "namespace": "shop"}}
 )
 def test_every_write_is_tried_again(write: Callable[[Any], object]) -> None:
     """And reads go through as they are."""
-    calls: list[int] = []
-
-    class Once:
-        def __getattr__(self, name: str) -> Any:
-            def call(*_: Any, **__: Any) -> None:
-                calls.append(1)
-                if len(calls) == 1:
-                    raise ApiError(REFUSAL.format("one.example"))
-
-            return call
-
     run = Run()
-    run.during(lambda: write(RelievedKube(Once(), run.webhooks)))
-    assert len(calls) == 2 and run.cluster.selectors("a") == [NOTHING, None]
-    calls.clear()
+    refusing = Refusing(run.refused_by("one.example"))
+    run.during(lambda: write(RelievedKube(refusing, run.webhooks)))
+    assert run.cluster.selectors("a") == [NOTHING, None]
     with pytest.raises(ApiError):
-        run.during(lambda: RelievedKube(Once(), run.webhooks).get(PODS, "p", "shop"))
+        run.during(lambda: RelievedKube(Refusing(always(ApiError("no"))), run.webhooks).get(PODS, "p", "shop"))
+
+
+@pytest.mark.parametrize(("seconds", "off"), [(20, False), (40, True)])
+def test_one_that_is_away_for_a_moment_stays_on(seconds: float, off: bool) -> None:
+    """A drain may be what moves its only pod: from then on, no other eviction would ask it."""
+    run, calls = Run(), list[float]()
+
+    def write() -> str:
+        calls.append(run.cluster.clock.monotonic())
+        if calls[-1] - calls[0] < seconds and run.cluster.selectors("a") != [NOTHING, None]:
+            raise ApiError(REFUSAL.format("one.example"))
+        return "evicted"
+
+    kube = RelievedKube(Refusing(write), run.webhooks)
+    run.during(lambda: kube.evict("p", "shop", uid="u"))
+    assert (run.cluster.selectors("a") == [NOTHING, None]) is off and bool(run.events) is off
+    assert calls[-1] - calls[0] <= 36
+
+
+class Refusing:
+    """An API of which every call does this."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self._call()
 
 
 def test_reads_are_the_same_as_without_it() -> None:
