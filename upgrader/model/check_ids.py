@@ -248,6 +248,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "resources.no-request": "warning",
     "rollouts.awaited": "info",
     "rollouts.by-hand": "warning",
+    "rollouts.left-behind": "error",
     "rollouts.not-ready": "warning",
     "rollouts.paused": "warning",
     "rollouts.under-way": "error",

@@ -15,7 +15,8 @@ from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.outcome import VerdictKind
-from upgrader.model.workload import ROLLOUT_GROUP, Workload
+from upgrader.model.plan import PlannedRelease
+from upgrader.model.workload import ROLLOUT_GROUP, Workload, WorkloadRef
 from upgrader.ports import Kube, KubeObject
 from upgrader.preflight.context import PreflightContext
 
@@ -25,6 +26,10 @@ _AT_ONCE = 200
 _HALF = (
     "While a run replaces the control plane, guard begins nothing: these groups would stay as they are, half of one "
     "revision and half of another."
+)
+_WAITS = (
+    "Their update strategy is OnDelete. The gate of their release's step waits until every pod is new, also where the "
+    "run doesn't change the release; where one is left, the run fails there."
 )
 _SEE = f"kubectl get statefulsets -A -l {ROLLOUT_GROUP} -L {ROLLOUT_GROUP}"
 
@@ -79,15 +84,8 @@ def _incomplete(groups: list[_Group]) -> Iterator[Finding]:
 
 
 def _by_hand(context: PreflightContext) -> Iterator[Finding]:
-    names = []
-    for release in context.changing:
-        before, after = objects_in(release.before), objects_in(release.after)
-        for ref, item in stateful_sets_in(release.after, release.spec.namespace).items():
-            place = f"{ref.namespace}/" if f"StatefulSet {ref.namespace}/{ref.name}" in after else ""
-            key = f"StatefulSet {place}{ref.name}"
-            if item.on_delete and not item.group and key in before and _template(before[key]) != _template(after[key]):
-                names.append(f"{ref} (release {release.name})")
-    if names:
+    changed = [item for item in _of_nobody(context) if item.changes]
+    if names := [f"{item.ref} (release {item.release})" for item in changed]:
         yield Finding(
             "rollouts.by-hand",
             "warning",
@@ -96,6 +94,57 @@ def _by_hand(context: PreflightContext) -> Iterator[Finding]:
             "every pod is new; where none is replaced before its deadline, the step is rolled back.",
             f"Give them the label {ROLLOUT_GROUP}, so that guard replaces their pods, or be there to delete them.",
         )
+    left = {item.ref: _stale(context.kube, item.ref) for item in _of_nobody(context) if not item.changes}
+    if behind := {ref: pods for ref, pods in left.items() if pods}:
+        yield Finding(
+            "rollouts.left-behind",
+            "error",
+            f"pods of an older revision, which nobody has replaced: {first_few(list(map(str, behind)))}",
+            "\n".join(
+                (
+                    _WAITS,
+                    *(f"{ref}: {first_few(pods)}" for ref, pods in behind.items()),
+                )
+            ),
+            "Delete these pods, one after the other, as whoever looks after the set has it done. `--skip rollouts` "
+            "starts the run all the same, for whoever deletes them meanwhile.",
+        )
+
+
+@dataclass(frozen=True)
+class _OfNobody:
+    """A planned set whose pods its controller doesn't replace, and guard neither."""
+
+    release: str
+    ref: WorkloadRef
+    changes: bool
+    """Whether the run changes its pods' template."""
+
+
+def _of_nobody(context: PreflightContext) -> Iterator[_OfNobody]:
+    steps = context.plan.steps if context.plan else ()
+    for release in (step for step in steps if isinstance(step, PlannedRelease)):
+        before, after = objects_in(release.before), objects_in(release.after)
+        for ref, item in stateful_sets_in(release.after, release.spec.namespace).items():
+            if not item.on_delete or item.group:
+                continue
+            place = f"{ref.namespace}/" if f"StatefulSet {ref.namespace}/{ref.name}" in after else ""
+            key = f"StatefulSet {place}{ref.name}"
+            changes = (
+                release.action != "unchanged" and key in before and _template(before[key]) != _template(after[key])
+            )
+            yield _OfNobody(release.name, ref, changes)
+
+
+def _stale(kube: Kube, ref: WorkloadRef) -> list[str]:
+    """The pods of a set that are of an older revision. Raises ApiError."""
+    found = kube.get(STATEFUL_SETS, ref.name, ref.namespace)
+    if found is None:
+        return []
+    workload = Workload.parse("StatefulSet", found)
+    if workload.observed and workload.updated == workload.total:
+        return []
+    return [pod.name for pod in stale_pods(read_found(kube, workload, found))]
 
 
 def _awaited(context: PreflightContext) -> Iterator[Finding]:

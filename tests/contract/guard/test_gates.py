@@ -109,6 +109,24 @@ def test_pods_that_nobody_replaces(pair: Pair) -> None:
         assert [finding.id for finding in check_rollouts(planned)] == expected
 
 
+def test_pods_that_nobody_has_replaced(pair: Pair) -> None:
+    """A release's set, which the run leaves as it is, has a pod of an older revision."""
+    kube = pair.kube
+    with zones(kube, count=1) as group:
+        found: Any = kube.get(STATEFUL_SETS, group.names[0], "shop")
+        manifest = str({**found, "kind": "StatefulSet", "metadata": {"name": group.names[0], "namespace": "shop"}})
+        context = checked(kube, planned={"shop": manifest})
+        assert context.plan is not None
+        (release,) = context.plan.steps
+        assert isinstance(release, PlannedRelease)
+        step = replace(release, before=manifest, action="unchanged")
+        planned = replace(context, plan=replace(context.plan, steps=(step,)))
+        assert [finding.id for finding in check_rollouts(planned)] == []
+        group.template(group.names[0], "v2")
+        # The set of the cluster is in a group, too; that of the release is in none.
+        assert [finding.id for finding in check_rollouts(planned)] == ["rollouts.under-way", "rollouts.left-behind"]
+
+
 @pytest.fixture
 def protectors(pair: Pair) -> Iterator[KubeAdapter]:
     """The kind of PodProtectors, as far as the runner reads them, unless a test before has left the whole of it."""

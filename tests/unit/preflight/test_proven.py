@@ -29,6 +29,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "rollouts.paused",
         "rollouts.under-way",
     ),
+    "contract/guard/test_gates.py::test_pods_that_nobody_has_replaced": ("rollouts.left-behind",),
     "contract/guard/test_gates.py::test_pods_that_nobody_replaces": ("rollouts.by-hand",),
     "contract/guard/test_gates.py::test_protector": (
         "protectors.below-minimum",

@@ -107,6 +107,23 @@ def test_pods_that_nobody_replaces(world: World, labels: str, strategy: str, ima
     assert ("rollouts.by-hand" in world.find(check_rollouts)) is fires
 
 
+@pytest.mark.parametrize(
+    ("strategy", "revision", "fires"),
+    [("OnDelete", "old", True), ("OnDelete", "new", False), ("RollingUpdate", "old", False)],
+)
+def test_pods_that_nobody_has_replaced(world: World, strategy: str, revision: str, fires: bool) -> None:
+    """Of a release that the run leaves as it is: its gate would wait for them in vain, and the run fail there."""
+    world.before["web"] = world.manifests["web"] = SET % (", namespace: shop", strategy, "x")
+    add_stateful_set(world.kube, "queue", replicas=1, updatedReplicas=int(revision == "new"))
+    add_stateful_pod(world.kube, 0, owner="queue", revision=revision)
+    (release,) = world.context().changing
+    for action in ("unchanged", release.action):
+        plan = replace(world.context().plan, steps=(replace(release, action=action),))  # type: ignore[type-var]
+        found = {each.id: each for each in check_rollouts(replace(world.context(), plan=plan))}
+        assert ("rollouts.left-behind" in found) is fires
+        assert not fires or "StatefulSet shop/queue: queue-0" in found["rollouts.left-behind"].diagnosis
+
+
 def test_plan_names_the_groups_that_it_waits_for(world: World) -> None:
     """Those of a changed release, and those that upgrader.yaml has."""
     assert world.find(check_rollouts) == {}
