@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.recover.onhost.questions import Failed
@@ -285,3 +287,24 @@ def test_who_issued_it() -> None:
     assert issuer(NEW.issue("x"), [NEW_PEM, OLD_PEM]) == NEW_PRINT
     assert issuer(CertificateAuthority.named("kubernetes").issue("x"), [NEW_PEM, OLD_PEM]) == ""
     assert issuer("none", [NEW_PEM]) == ""
+
+
+def test_who_issued_it_where_cas_have_no_identifier() -> None:
+    """kubeadm's CAs of before v1.19 have none, and neither has what they issue: etcd's CA is told by its name."""
+    cluster, etcd, mine, new = (ec.generate_private_key(ec.SECP256R1()) for _ in range(4))
+    old = plain("kubernetes", "kubernetes", cluster, cluster)
+    known = [NEW_PEM, old]
+    assert issuer(plain("kubernetes", "kube-apiserver", cluster, mine), known) == fingerprint(old)
+    assert issuer(plain("etcd-ca", "etcd-server", etcd, mine), known) == ""
+    assert issuer(plain("front-proxy-ca", "front-proxy-client", new, mine), known) == ""
+    assert issuer(NEW.issue("x"), known) == NEW_PRINT
+
+
+def plain(issuer: str, subject: str, key: ec.EllipticCurvePrivateKey, own: ec.EllipticCurvePrivateKey) -> str:
+    """A certificate without extensions, as PEM."""
+    by, of = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (issuer, subject))
+    builder = x509.CertificateBuilder(by, of, own.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(datetime(2019, 1, 1, tzinfo=UTC)).not_valid_after(
+        datetime(2029, 1, 1, tzinfo=UTC)
+    )
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()

@@ -21,7 +21,9 @@ OF_THE_CA = ("apiserver", "apiserver-kubelet-client", *KUBECONFIGS)
 
 _SUBJECT_KEY, _AUTHORITY_KEY = bytes.fromhex("0603551d0e"), bytes.fromhex("0603551d23")
 _CRITICAL = bytes.fromhex("0101ff")
-_OCTETS, _SEQUENCE, _KEY_ID, _LONG = 0x04, 0x30, 0x80, 0x80
+_OCTETS, _SEQUENCE, _KEY_ID, _LONG, _VERSION = 0x04, 0x30, 0x80, 0x80, 0xA0
+_ISSUER, _SUBJECT = 2, 4
+"""Where these stand in a certificate, behind its version."""
 _DATA = re.compile(r"client-certificate-data[\"']?[ \t]*:[ \t]*[\"']?([A-Za-z0-9+/=]+)")
 _FILE = re.compile(r"client-certificate[\"']?[ \t]*:[ \t]*[\"']?([^\s\"',}]+)")
 _SERVING = "kubelet-server-current.pem"
@@ -62,9 +64,29 @@ def client_file(kubelet_conf: str) -> str:
 
 def issuer(text: str, authorities: Iterable[str]) -> str:
     """The fingerprint of the one of these CAs (PEM) that has issued the first certificate in a text; "": none has."""
-    known = {_key_of(pem, _SUBJECT_KEY): fingerprint(pem) for pem in authorities}
+    known = {_signer(pem, _SUBJECT_KEY, _SUBJECT): fingerprint(pem) for pem in authorities}
     found = certificates(text)
-    return known.get(_key_of(found[0], _AUTHORITY_KEY), "") if found else ""
+    return known.get(_signer(found[0], _AUTHORITY_KEY, _ISSUER), "") if found else ""
+
+
+def _signer(pem: str, key: bytes, name: int) -> bytes:
+    """What tells a CA from others: the identifier of its key, or, where it has none, its name: etcd's CA and the front
+    proxy's have names of their own.
+    """
+    return _key_of(pem, key) or _name_of(pem, name)
+
+
+def _name_of(pem: str, which: int) -> bytes:
+    """The issuer's or the subject's name, as it is encoded; b"": it can't be read."""
+    left = _content(_content(ssl.PEM_cert_to_DER_cert(pem.strip()), _SEQUENCE), _SEQUENCE)
+    fields = []
+    while len(left) > 1:
+        _, end = _extent(left)
+        fields.append(left[:end])
+        left = left[end:]
+    if fields and fields[0][0] == _VERSION:  # certificates of the first version don't say it
+        del fields[0]
+    return fields[which] if which < len(fields) else b""
 
 
 def _key_of(pem: str, which: bytes) -> bytes:
@@ -86,11 +108,17 @@ def _content(value: bytes, tag: int) -> bytes:
     """What is in the first element, if that has this tag."""
     if len(value) < 2 or value[0] != tag:
         return b""
+    start, end = _extent(value)
+    return value[start:end]
+
+
+def _extent(value: bytes) -> tuple[int, int]:
+    """Where the content of the first element begins and ends."""
     size, start = value[1], 2
     if size & _LONG:
         start = 2 + (size & ~_LONG)
         size = int.from_bytes(value[2:start], "big")
-    return value[start : start + size]
+    return start, start + size
 
 
 def _inside(text: str) -> list[str]:
