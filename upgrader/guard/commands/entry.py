@@ -1,4 +1,4 @@
-"""`guard FLAGS`, `guard haproxy-agent FLAGS`: from the arguments to a process that ends by a signal."""
+"""`guard FLAGS`, and its other programs by their names: from the arguments to a process that ends by a signal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from upgrader.guard.commands.flags import parse
 from upgrader.guard.commands.haproxy_agent import haproxy_agent
+from upgrader.guard.commands.ingress_health import ingress_health
 from upgrader.guard.commands.process import serve
 from upgrader.guard.guard_errors import GuardError
 from upgrader.guard.logs import set_up
@@ -17,15 +18,15 @@ from upgrader.guard.runtime.connection import by_kubeconfig, in_cluster
 
 __all__ = ["main"]
 
-_AGENT = "haproxy-agent"
-"""What isn't a role of the one in the cluster: it runs on a load balancer."""
+_OTHERS = {"haproxy-agent": haproxy_agent, "ingress-health": ingress_health}
+"""What isn't a role of the one in the cluster: it runs on a load balancer, or on each node."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 ended by a signal, 1 it could not go on, 2 usage."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == [_AGENT]:
-        return haproxy_agent(arguments[1:])
+    if arguments and (other := _OTHERS.get(arguments[0])):
+        return other(arguments[1:])
     try:
         settings = parse(arguments)
         connection = by_kubeconfig(settings.kubeconfig, settings.url) if settings.kubeconfig else in_cluster(os.environ)

@@ -10,12 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from upgrader.guard.commands.ingress_flags import IngressSettings, add_ingress_flags, ingress_settings
 from upgrader.guard.commands.protector_flags import ProtectorSettings, add_flags, settings_of
 from upgrader.guard.guard_errors import UsageError
 
 __all__ = ["ROLES", "Settings", "parse"]
 
-ROLES = ("rollout", "webhook", "generator", "aggregator")
+ROLES = ("rollout", "webhook", "generator", "aggregator", "ingress")
 _ALONE = ("rollout", "webhook")
 """What it does unless it is told: as rollout-operator."""
 
@@ -53,6 +54,7 @@ class Settings:
     kubeconfig: Path | None
     url: str
     protector: ProtectorSettings = field(default_factory=ProtectorSettings)
+    ingress: IngressSettings = field(default_factory=IngressSettings)
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -91,6 +93,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         kubeconfig=given.kubeconfig,
         url=given.url,
         protector=settings_of(given),
+        ingress=ingress_settings(given, namespaces),
     )
 
 
@@ -150,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     flag("kubernetes.config-file", "kubeconfig", Path, None, "kubeconfig, outside a cluster", metavar="FILE")
     flag("kubernetes.api-url", "url", str, "", "the API server's URL, if not the kubeconfig's", metavar="URL")
     add_flags(flag, _duration)
+    add_ingress_flags(flag)
     return parser
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from upgrader.guard.commands.flags import Settings
+from upgrader.guard.commands.ingress_role import ingress_role
 from upgrader.guard.commands.protector_roles import protector_parts
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles import no_downscale, zone_budgets
@@ -82,6 +83,11 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             tls_port = await servers.enter_async_context(listening(admission, settings.tls_port, served.context))
         if "rollout" in settings.roles:
             _rollouts(api, settings, namespace, metrics, parts, budgets, run_lease)
+        if "ingress" in settings.roles:
+            ingress = ingress_role(api, settings, partial(_leadership, api, namespace), metrics)
+            for informer in ingress.informers:
+                parts.follow(informer)
+            parts.running.append(ingress.run())
         port = await servers.enter_async_context(listening(status_app(parts.questions, metrics), settings.port))
         LOG.info("started", extra={"port": port, "tls_port": tls_port, "roles": settings.roles, "namespace": namespace})
         async with asyncio.TaskGroup() as group:

@@ -13,6 +13,8 @@ from upgrader.guard.core.detach import ATTACHED, DETACHED, Detachment
 __all__ = ["DUE", "IngressDaemonSet", "InvalidIngress", "read", "validate"]
 
 DUE = "ingressdaemonsets.mumoshu.github.com/to-be-updated"
+_NOTICED_SECONDS = 10.0
+"""How long a load balancer has to notice that a health port fails, unless it is said."""
 _AMOUNT = re.compile(r"[0-9]{1,9}%?")
 # The document's spelling, the right one, and the original code's.
 _UNAVAILABLE_PODS = ("maxUnavaiablePodsPerNode", "maxUnavailablePodsPerNode", "maxUnavailablePodsPerNodes")
@@ -77,6 +79,10 @@ def read(item: Mapping[str, Any]) -> IngressDaemonSet:
     if len(spelt) > 1:
         raise InvalidIngress("it says two different numbers of pods that may be unavailable on a node")
     due_key, _, due_grace = _annotation(rolling, "annotateDeploymentToDetach")
+    ports, detachment = _ports(spec), _detachment(rolling)
+    told = _object(rolling, "annotateDeploymentToDetach").get("gracePeriodSeconds") is not None
+    if ports and detachment is None and not told:
+        due_grace = _NOTICED_SECONDS
     return IngressDaemonSet(
         namespace=str(metadata.get("namespace", "")),
         name=str(metadata.get("name", "")),
@@ -88,7 +94,7 @@ def read(item: Mapping[str, Any]) -> IngressDaemonSet:
         },
         template=template,
         pods_per_node=_number(spec, "podsPerNode", None) or _number(spec, "replicas", None) or 1,
-        ports=_ports(spec),
+        ports=ports,
         health_checker=spec.get("healthChecker"),
         most_nodes=nodes or degraded or 1,
         whole_node=bool(nodes),
@@ -96,7 +102,7 @@ def read(item: Mapping[str, Any]) -> IngressDaemonSet:
         surge=_amount(rolling.get("maxSurgedPodsPerNode") or 0, "maxSurgedPodsPerNode"),
         due=due_key or DUE,
         due_grace=due_grace,
-        detachment=_detachment(rolling),
+        detachment=detachment,
     )
 
 

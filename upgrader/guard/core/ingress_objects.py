@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from upgrader.guard.core.ingress import IngressDaemonSet
 
-__all__ = ["NODE_LABEL", "REVISION", "deployment", "deployment_name", "health_checker", "node_value", "ports_left_out"]
+__all__ = [
+    "CHECKER_LABELS",
+    "NODE_LABEL",
+    "PODS",
+    "REVISION",
+    "deployment",
+    "deployment_name",
+    "health_checker",
+    "node_value",
+    "ports_left_out",
+    "tolerations",
+]
 
 NODE_LABEL = "ingress-daemon-for-node"
+CHECKER_LABELS = {"app.kubernetes.io/component": "health-checker"}
+PODS = "ingressdaemonsets.mumoshu.github.com/pods-per-node"
+"""How many pods the node has to have, whatever somebody has scaled its Deployment to."""
+_PORT = "ingressdaemonsets.mumoshu.github.io/health-check-node-port"
+_ORIGINAL = re.compile(r"(.*/)?ingress-daemonset-controller(:[^/]*|@.*)?")
+"""The original's image, whose program knows other flags."""
 REVISION = "ingressdaemonsets.mumoshu.github.com/revision"
 _LABEL = 63
 _NAME = 242  # and its ReplicaSet's name is eleven characters longer
@@ -62,7 +80,7 @@ def deployment(which: IngressDaemonSet, node: str) -> dict[str, Any]:
             "name": deployment_name(which.name, node),
             "namespace": which.namespace,
             "labels": {**which.labels, **labels},
-            "annotations": {REVISION: _hash(template)},
+            "annotations": {REVISION: _hash(template), PODS: str(which.pods_per_node)},
         },
         "spec": {
             "replicas": which.pods_per_node,
@@ -73,37 +91,56 @@ def deployment(which: IngressDaemonSet, node: str) -> dict[str, Any]:
     }
 
 
-def health_checker(which: IngressDaemonSet, port: int) -> dict[str, Any]:
-    """The DaemonSet whose pods answer the load balancer's question about their node on a port."""
+def health_checker(which: IngressDaemonSet, port: int, own_image: str = "") -> dict[str, Any]:
+    """The DaemonSet whose pods answer the load balancer's question about their node on a port.
+
+    `own_image`: guard's, where the IngressDaemonSet names none, or the original's, whose program knows other flags.
+    """
     name = _short(f"{which.name}-{port}", _LABEL)
-    labels = {"app.kubernetes.io/component": "health-checker", "app.kubernetes.io/instance": name}
+    labels = {**CHECKER_LABELS, "app.kubernetes.io/instance": name}
     given = which.health_checker or {}
+    image = str(given.get("image") or "")
     container = {
         "name": "health-checker",
-        "image": given.get("image", ""),
+        "image": own_image if own_image and (not image or _ORIGINAL.fullmatch(image)) else image,
         "imagePullPolicy": given.get("imagePullPolicy") or "IfNotPresent",
-        "args": [f"-ingress={which.namespace}/{which.name}", f"-port={port}"],
+        "args": ["ingress-health", f"-ingress={which.namespace}/{which.name}", f"-port={port}", f"-due={which.due}"],
         "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "ports": [{"name": "health", "containerPort": port, "hostPort": port}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {"requests": {"cpu": "10m", "memory": "48Mi"}, "limits": {"memory": "128Mi"}},
     }
+    pod = {
+        "hostNetwork": True,
+        "serviceAccountName": given.get("serviceAccountName") or "default",
+        "nodeSelector": dict(which.node_selector),
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+    }
+    annotations = {REVISION: _hash(pod), _PORT: str(port)}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": {"name": name, "namespace": which.namespace, "labels": {**which.labels, **labels}},
+        "metadata": {
+            "name": name,
+            "namespace": which.namespace,
+            "labels": {**which.labels, **labels},
+            "annotations": annotations,
+        },
         "spec": {
             "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "hostNetwork": True,
-                    "serviceAccountName": given.get("serviceAccountName") or "default",
-                    "nodeSelector": dict(which.node_selector),
-                    "tolerations": [{"operator": "Exists"}],
-                    "containers": [container],
-                },
-            },
+            "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
+
+
+def tolerations(which: IngressDaemonSet) -> list[dict[str, Any]]:
+    """What its pods tolerate: what the user says, and what a DaemonSet's do."""
+    return _tolerations(_spec(which))
 
 
 def _template(which: IngressDaemonSet, node: str, labels: Mapping[str, str]) -> dict[str, Any]:

@@ -10,23 +10,38 @@ Where a node is stands on its Deployment, so that a controller that is killed go
     new        –               –              done
 
 A node counts against the maximum in all rows but the first and the last, while its pods aren't all ready, and while
-somebody else has it detached.
+somebody else has it detached; who has stands on the Node (`OWNER`), so that nobody attaches what others need out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upgrader.guard.core.detach import DetachStep, asked, attach, detach
 from upgrader.guard.core.ingress import IngressDaemonSet
-from upgrader.guard.core.ingress_objects import REVISION, deployment
+from upgrader.guard.core.ingress_objects import NODE_LABEL, PODS, REVISION, deployment, tolerations
+from upgrader.guard.core.taints import Taint, tolerated
 from upgrader.guard.core.times import seconds_of, timestamp
 
-__all__ = ["DETACH_ASKED", "IngressDecision", "Node", "NodeDeployment", "NodeWork", "decide", "is_healthy"]
+__all__ = [
+    "DETACH_ASKED",
+    "OWNER",
+    "IngressDecision",
+    "Node",
+    "NodeDeployment",
+    "NodeWork",
+    "decide",
+    "is_healthy",
+    "node_deployment",
+    "taken_back",
+]
 
 DETACH_ASKED = "ingressdaemonsets.mumoshu.github.com/detach-asked"
+OWNER = "ingressdaemonsets.mumoshu.github.com/detached-by"
+"""On the Node: `NAMESPACE/NAME KEY` of the IngressDaemonSet that has asked for its detachment, by this annotation."""
+_OTHERS = "somebody else to attach the node again"
 Patch = Mapping[str, str | None]
 
 
@@ -38,11 +53,14 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     noticed: float | None = None
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True)
 class NodeDeployment:
-    """A node's Deployment as it is. `settled`: its controller has seen it, and only pods of its template are there."""
+    """A node's Deployment as it is. `pods`: how many it is to have, if it says so; `settled`: its controller has seen
+    it, and only pods of its template are there.
+    """
 
     name: str
     node: str
@@ -50,11 +68,12 @@ class NodeDeployment:
     replicas: int = 1
     ready: int = 0
     settled: bool = False
+    pods: int = 0
 
     @property
     def whole(self) -> bool:
         """Whether all its pods are ready."""
-        return self.ready >= self.replicas
+        return self.ready >= max(self.replicas, self.pods)
 
 
 @dataclass(frozen=True)
@@ -85,9 +104,43 @@ class IngressDecision:
     updating: int
 
 
-def is_healthy(which: IngressDaemonSet, its: NodeDeployment | None) -> bool:
-    """Whether the health port of a node answers 200: all its pods are ready, and no update of them is due."""
-    return its is not None and its.whole and its.replicas >= which.pods_per_node and which.due not in its.annotations
+def is_healthy(its: NodeDeployment | None, due: str) -> bool:
+    """Whether the health port of a node answers 200: all its pods are ready, and no update of them is due.
+
+    `due`: the annotation that says that one is.
+    """
+    return its is not None and its.whole and its.ready > 0 and due not in its.annotations
+
+
+def node_deployment(item: Mapping[str, Any]) -> NodeDeployment:
+    """From the API's Deployment; what it lacks is as bad as can be."""
+    metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    replicas = int(1 if spec.get("replicas") is None else spec["replicas"])
+    updated = int(status.get("updatedReplicas") or 0)
+    pods = annotations.get(PODS, "")
+    pod = (spec.get("template") or {}).get("spec") or {}
+    return NodeDeployment(
+        name=str(metadata["name"]),
+        node=str(pod.get("nodeName") or (metadata.get("labels") or {}).get(NODE_LABEL) or ""),
+        annotations=annotations,
+        replicas=replicas,
+        ready=int(status.get("readyReplicas") or 0),
+        settled=(
+            int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
+            and updated >= replicas
+            and int(status.get("replicas") or 0) == updated
+        ),
+        pods=int(pods) if pods.isdecimal() and len(pods) < 10 else 0,
+    )
+
+
+def taken_back(annotations: Mapping[str, str], owner: str) -> Patch:
+    """Of a Node's annotations, what the IngressDaemonSet `NAMESPACE/NAME` has asked for, to be taken off."""
+    who, _, key = annotations.get(OWNER, "").partition(" ")
+    if who != owner:
+        return {}
+    return {each: None for each in (OWNER, key) if each in annotations}
 
 
 def decide(
@@ -95,10 +148,11 @@ def decide(
 ) -> IngressDecision:
     """What to do now about each node."""
     by_name = {n.name: n for n in nodes}
-    selected = {name for name, n in by_name.items() if _selects(which.node_selector, n.labels)}
+    there = sorted(deployments, key=lambda d: d.node)
+    selected = _selected(which, by_name.values(), {each.node for each in there})
     work: list[NodeWork] = []
     its: dict[str, NodeDeployment] = {}
-    for each in sorted(deployments, key=lambda d: d.node):
+    for each in there:
         if each.node in selected:
             its[each.node] = each
         else:
@@ -107,8 +161,11 @@ def decide(
     work += [NodeWork(name, apply=wanted[name]) for name in wanted if name not in its]
     stale = {name for name, d in its.items() if d.annotations.get(REVISION) != _revision(wanted[name])}
     begun = {name for name, d in its.items() if which.due in d.annotations or DETACH_ASKED in d.annotations}
-    busy = begun | {name for name, d in its.items() if not d.whole or _detached(which, by_name[name])}
-    begin = _next(stale - begun, begun, busy, its, which.most_nodes)
+    detached = {name for name in its if _detached(which, by_name[name])}
+    busy = begun | detached | {name for name, d in its.items() if not d.whole}
+    others = {name for name in (stale - begun) & detached if not _mine(which, by_name[name])}
+    work += [NodeWork(name, waits_for=_OTHERS) for name in sorted(others)]
+    begin = _next(stale - begun - others, begun, busy, its, which.most_nodes)
     for name in sorted(begun | begin):
         work.append(_step(which, by_name[name], its[name], wanted[name], name in stale, now))
     for name in sorted(set(its) - stale - begun):
@@ -142,7 +199,7 @@ def _step(
         if not its.settled or not its.whole:
             return NodeWork(node.name, waits_for=f"{its.ready} of {its.replicas} pods of {its.name} are ready")
         return NodeWork(node.name, patch_deployment={which.due: None}, waits_for="the health port to answer")
-    back = DetachStep(done=True) if which.detachment is None else attach(node.annotations, which.detachment)
+    back = _back(which, node)
     if not back.done:
         return NodeWork(node.name, patch_node=back.patch, waits_for=back.waits_for)
     return NodeWork(node.name, patch_deployment={DETACH_ASKED: None})
@@ -156,9 +213,12 @@ def _out(which: IngressDaemonSet, node: Node, its: NodeDeployment, wanted: Mappi
         return NodeWork(node.name, patch_deployment=missing, waits_for="the health port to fail")
     assert since is not None
     if which.detachment is not None and asked_at is not None:
+        if _detached(which, node) and not _mine(which, node):
+            return NodeWork(node.name, waits_for=_OTHERS)
         out = detach(node.annotations, which.detachment, asked_at, node.noticed, now)
         if not out.done:
-            return NodeWork(node.name, patch_node=out.patch, waits_for=out.waits_for, again_in=out.again_in)
+            patch = {**out.patch, OWNER: f"{_owner(which)} {which.detachment.key}"} if out.patch else {}
+            return NodeWork(node.name, patch_node=patch, waits_for=out.waits_for, again_in=out.again_in)
     if left := max(0.0, since + which.due_grace - now):
         return NodeWork(node.name, waits_for=f"the grace period, for {left:.0f} s", again_in=left)
     return NodeWork(node.name, apply=wanted)
@@ -166,15 +226,41 @@ def _out(which: IngressDaemonSet, node: Node, its: NodeDeployment, wanted: Mappi
 
 def _drop(which: IngressDaemonSet, node: Node | None, its: NodeDeployment) -> NodeWork:
     """A Deployment whose node has gone or is no longer selected; what was asked of the node is taken back."""
-    mine = node is not None and which.detachment is not None and DETACH_ASKED in its.annotations
-    patch: Patch = {}
-    if mine and node is not None and which.detachment is not None and asked(node.annotations, which.detachment):
-        patch = {which.detachment.key: None}
+    patch = taken_back(node.annotations, _owner(which)) if node is not None else {}
     return NodeWork(its.node, patch_node=patch, delete=its.name)
+
+
+def _back(which: IngressDaemonSet, node: Node) -> DetachStep:
+    """The next step back into the load balancer, of what this one has asked for."""
+    mine = taken_back(node.annotations, _owner(which))
+    if which.detachment is None or (_detached(which, node) and not mine):
+        # Not by this one any more: who has it out puts it back.
+        return DetachStep(done=not mine, patch=mine, waits_for="the annotation to be taken off the node")
+    back = attach(node.annotations, which.detachment)
+    return replace(back, done=back.done and not mine, patch={**back.patch, **mine})
 
 
 def _detached(which: IngressDaemonSet, node: Node) -> bool:
     return which.detachment is not None and asked(node.annotations, which.detachment)
+
+
+def _mine(which: IngressDaemonSet, node: Node) -> bool:
+    return bool(taken_back(node.annotations, _owner(which)))
+
+
+def _owner(which: IngressDaemonSet) -> str:
+    return f"{which.namespace}/{which.name}"
+
+
+def _selected(which: IngressDaemonSet, nodes: Iterable[Node], running: set[str]) -> set[str]:
+    """The nodes that get pods, as a DaemonSet's: by label, and unless a taint keeps new pods, or any, away."""
+    given, found = tolerations(which), set[str]()
+    for node in nodes:
+        effects = ("NoExecute",) if node.name in running else ("NoExecute", "NoSchedule")
+        against = [each for each in node.taints if each.effect in effects]
+        if _selects(which.node_selector, node.labels) and tolerated(against, given):
+            found.add(node.name)
+    return found
 
 
 def _revision(wanted: Mapping[str, Any]) -> str:

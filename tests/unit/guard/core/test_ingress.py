@@ -80,6 +80,7 @@ def test_one_node_is_degraded_at_a_time_unless_it_says_otherwise() -> None:
         pods_per_node=2,
         ports=(10080,),
         health_checker=item()["spec"]["healthChecker"],
+        due_grace=10.0,
     )
     assert read(item({"maxDegradedNodes": 3, "maxUnavailableNodes": 0})).most_nodes == 3
     assert read(item(podsPerNode=None, replicas=3)).pods_per_node == 3
@@ -120,7 +121,9 @@ def test_the_deployments_annotation_has_its_own_name_and_grace() -> None:
     """`to-be-updated` unless it says otherwise."""
     seen = read(item({"annotateDeploymentToDetach": {"key": "mine", "gracePeriodSeconds": 10}}))
     assert (seen.due, seen.due_grace) == ("mine", 10)
-    assert (read(item()).due, read(item()).due_grace) == (DUE, 0)
+    assert (read(item()).due, read(item()).due_grace) == (DUE, 10), "so that the load balancer notices"
+    assert read(item(DETACH)).due_grace == 0, "the detachment has grace periods of its own"
+    assert read(item(healthCheckNodePorts=[])).due_grace == 0
 
 
 @pytest.mark.parametrize(
@@ -255,6 +258,22 @@ def test_the_health_checker_runs_on_the_same_nodes() -> None:
     )
     (container,) = pods["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("checker:1", "Always")
-    assert container["args"] == ["-ingress=ns/nginx", "-port=10080"]
+    assert container["args"] == ["ingress-health", "-ingress=ns/nginx", "-port=10080", f"-due={DUE}"]
+    assert made["metadata"]["annotations"]["ingressdaemonsets.mumoshu.github.io/health-check-node-port"] == "10080"
     bare = health_checker(replace(read(item()), health_checker=None), 80)["spec"]["template"]["spec"]
     assert (bare["serviceAccountName"], bare["containers"][0]["imagePullPolicy"]) == ("default", "IfNotPresent")
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("", "own:1"),
+        ("mumoshu/ingress-daemonset-controller:latest", "own:1"),
+        ("registry.example.com:5000/ingress-daemonset-controller@sha256:00", "own:1"),
+        ("registry.example.com/checker:1", "registry.example.com/checker:1"),
+    ],
+)
+def test_the_originals_health_checker_is_replaced_by_ours(given: str, used: str) -> None:
+    """Its program knows other flags: it would crash, and no node would answer the load balancer."""
+    made = health_checker(read(item(healthChecker={"image": given})), 80, "own:1")
+    assert made["spec"]["template"]["spec"]["containers"][0]["image"] == used

@@ -13,16 +13,19 @@ from tests.unit.guard.core.builders import Json
 from tests.unit.guard.core.test_ingress import DETACH, item
 from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT
 from upgrader.guard.core.ingress import DUE, IngressDaemonSet, read
-from upgrader.guard.core.ingress_objects import REVISION, deployment
+from upgrader.guard.core.ingress_objects import PODS, REVISION, deployment
 from upgrader.guard.core.ingress_rollout import (
     DETACH_ASKED,
+    OWNER,
     IngressDecision,
     Node,
     NodeDeployment,
     NodeWork,
     decide,
     is_healthy,
+    node_deployment,
 )
+from upgrader.guard.core.taints import Taint
 from upgrader.guard.core.times import timestamp
 
 OLD, NOW = "old", 1000.0
@@ -49,6 +52,7 @@ def _work(which: IngressDaemonSet, node: Node, its: NodeDeployment, now: float =
     return work
 
 
+MINE = {OWNER: f"ns/nginx {DETACHMENT}"}
 MARKS = {DUE: timestamp(NOW), DETACH_ASKED: timestamp(NOW)}
 
 
@@ -81,10 +85,10 @@ def test_the_health_port_fails_before_anything_else() -> None:
 def test_then_the_node_is_detached_and_waited_for() -> None:
     """Annotated; answered; the grace period over; then all its pods at once."""
     its = _its("n1", marks=MARKS)
-    assert _work(BY_NODE, _node("n1"), its).patch_node == {DETACHMENT: "true"}
-    asked = Node("n1", LABELS, {DETACHMENT: "true"})
+    assert _work(BY_NODE, _node("n1"), its).patch_node == {DETACHMENT: "true", **MINE}
+    asked = Node("n1", LABELS, {DETACHMENT: "true", **MINE})
     assert "annotation" in _work(BY_NODE, asked, its).waits_for
-    answered = Node("n1", LABELS, {DETACHMENT: "true", DETACHED: timestamp(NOW)}, noticed=NOW)
+    answered = Node("n1", LABELS, {DETACHMENT: "true", DETACHED: timestamp(NOW), **MINE}, noticed=NOW)
     early = _work(BY_NODE, answered, its, NOW + 29)
     assert early.apply is None and early.again_in == 1
     late = _work(BY_NODE, answered, its, NOW + 30)
@@ -104,8 +108,8 @@ def test_then_all_pods_must_be_ready() -> None:
 def test_then_the_node_is_attached_again() -> None:
     """By the Node's annotation: the original edits the Deployment, so that it never is."""
     its = _its("n1", _now(BY_NODE, "n1"), {DETACH_ASKED: timestamp(NOW)})
-    out = Node("n1", LABELS, {DETACHMENT: "true", DETACHED: timestamp(NOW)})
-    assert _work(BY_NODE, out, its).patch_node == {DETACHMENT: None}
+    out = Node("n1", LABELS, {DETACHMENT: "true", DETACHED: timestamp(NOW), **MINE})
+    assert _work(BY_NODE, out, its).patch_node == {DETACHMENT: None, OWNER: None}
     assert "attachment-timestamp" in _work(BY_NODE, Node("n1", LABELS, {DETACHED: "x"}), its).waits_for
     back = Node("n1", LABELS, {ATTACHED: timestamp(NOW)})
     assert _work(BY_NODE, back, its).patch_deployment == {DETACH_ASKED: None}
@@ -156,24 +160,77 @@ def test_a_node_that_somebody_else_has_detached_counts() -> None:
     assert decision.work == ()
 
 
-@pytest.mark.parametrize("node", [None, Node("n1", {}), Node("n1", {}, {DETACHMENT: "true"})])
+@pytest.mark.parametrize("node", [None, Node("n1", {}), Node("n1", {}, {DETACHMENT: "true", **MINE})])
 def test_a_node_that_goes_or_is_no_longer_selected_loses_its_deployment(node: Node | None) -> None:
     """What was asked of it is taken back, in case it stays."""
     decision = decide(BY_NODE, [node] if node else [], [_its("n1", marks=MARKS)], NOW)
     (work,) = decision.work
     assert work.delete == "nginx-n1"
-    assert work.patch_node == ({DETACHMENT: None} if node and node.annotations else {})
+    assert work.patch_node == ({DETACHMENT: None, OWNER: None} if node and node.annotations else {})
     assert decision.desired == 0
 
 
 def test_the_health_port_answers_for_all_pods_and_no_update() -> None:
     """200 only if all the node's pods are ready and no update of them is due; the original ignores the latter."""
-    good = _its("n1")
-    assert is_healthy(BY_NODE, good)
-    assert not is_healthy(BY_NODE, None)
-    assert not is_healthy(BY_NODE, replace(good, ready=1))
-    assert not is_healthy(BY_NODE, replace(good, replicas=1))
-    assert not is_healthy(BY_NODE, _its("n1", marks={DUE: timestamp(NOW)}))
+    good = _its("n1", pods=2)
+    assert is_healthy(good, DUE)
+    assert not is_healthy(None, DUE)
+    assert not is_healthy(replace(good, ready=1), DUE)
+    assert not is_healthy(replace(good, replicas=1, ready=1), DUE), "somebody has scaled it down"
+    assert not is_healthy(replace(good, replicas=0, ready=0, pods=0), DUE)
+    assert not is_healthy(_its("n1", marks={DUE: timestamp(NOW)}), DUE)
+
+
+def test_a_node_that_somebody_else_has_detached_waits_for_its_turn() -> None:
+    """Whoever has it out, as the upgrade of its kubelet does, puts it back."""
+    theirs = Node("n1", LABELS, {DETACHMENT: "true", OWNER: f"ns/other {DETACHMENT}"})
+    for node in (theirs, Node("n1", LABELS, {DETACHMENT: "true"})):
+        for its in (_its("n1"), _its("n1", marks=MARKS)):
+            work = _work(BY_NODE, node, its)
+            assert "somebody else" in work.waits_for
+            assert not work.patch_node and not work.patch_deployment and work.apply is None
+        back = _work(BY_NODE, node, _its("n1", _now(BY_NODE, "n1"), {DETACH_ASKED: timestamp(NOW)}))
+        assert back.patch_deployment == {DETACH_ASKED: None} and not back.patch_node
+        (gone,) = decide(BY_NODE, [replace(node, labels={})], [_its("n1", marks=MARKS)], NOW).work
+        assert gone.delete and not gone.patch_node
+
+
+def test_another_key_than_at_the_beginning_is_taken_back() -> None:
+    """The Node says by which annotation it was asked for."""
+    node = Node("n1", LABELS, {"old/key": "", OWNER: "ns/nginx old/key"})
+    its = _its("n1", _now(BY_POD, "n1"), {DETACH_ASKED: timestamp(NOW)})
+    assert _work(BY_POD, node, its).patch_node == {"old/key": None, OWNER: None}
+    assert _work(BY_NODE, node, its).patch_node == {"old/key": None, OWNER: None}
+
+
+def test_taints_keep_pods_away_as_a_daemon_sets() -> None:
+    """NoExecute from all nodes, NoSchedule from those that have none yet; tolerated ones from none."""
+    execute, schedule = Taint("k", "v", "NoExecute"), Taint("k", "v", "NoSchedule")
+    fresh = [decide(BY_POD, [Node("n1", LABELS, taints=(taint,))], [], NOW).desired for taint in (execute, schedule)]
+    assert fresh == [0, 0]
+    its = [_its("n1", _now(BY_POD, "n1"))]
+    kept = [decide(BY_POD, [Node("n1", LABELS, taints=(taint,))], its, NOW).work for taint in (execute, schedule)]
+    assert [bool(work) for work in kept] == [True, False]
+    assert decide(BY_POD, [Node("n1", LABELS, taints=(execute,))], its, NOW).work[0].delete == "nginx-n1"
+    lenient = read(item(pod={"tolerations": [{"key": "k", "operator": "Exists"}]}))
+    assert decide(lenient, [Node("n1", LABELS, taints=(execute, schedule))], [], NOW).desired == 1
+    unschedulable = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+    assert decide(BY_POD, [Node("n1", LABELS, taints=(unschedulable,))], [], NOW).desired == 1
+
+
+def test_a_deployment_is_read_as_its_controller_left_it() -> None:
+    """Settled only when the newest spec was seen, all pods are of it, and no older ones are left."""
+    made = deployment(BY_NODE, "n1")
+    status = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 1}
+    seen = node_deployment({**made, "metadata": {**made["metadata"], "generation": 2}, "status": status})
+    assert (seen.node, seen.name, seen.replicas, seen.ready, seen.pods) == ("n1", "nginx-n1", 2, 1, 2)
+    assert seen.settled and not seen.whole
+    for change in ({"observedGeneration": 1}, {"updatedReplicas": 1}, {"replicas": 3}):
+        item_ = {**made, "metadata": {**made["metadata"], "generation": 2}, "status": {**status, **change}}
+        assert not node_deployment(item_).settled
+    assert not node_deployment(made).whole
+    bare = node_deployment({"metadata": {"name": "x", "annotations": {PODS: "many"}}})
+    assert (bare.node, bare.replicas, bare.ready, bare.settled, bare.pods) == ("", 1, 0, False, 0)
 
 
 @dataclass
@@ -206,7 +263,7 @@ class _Cluster:
             annotations = {**_patched(node.annotations, {ATTACHED: None}), DETACHED: timestamp(self.now)}
             self.nodes[name] = replace(node, annotations=annotations, noticed=self.now)
         elif DETACHMENT not in node.annotations and DETACHED in node.annotations:
-            assert is_healthy(self.which, self.its[name]), "attached only after a good check"
+            assert is_healthy(self.its[name], DUE), "attached only after a good check"
             annotations = {**_patched(node.annotations, {DETACHED: None}), ATTACHED: timestamp(self.now)}
             self.nodes[name] = replace(node, annotations=annotations, noticed=None)
 
@@ -248,4 +305,4 @@ def test_every_node_is_updated_however_the_controller_is_killed(data: st.DataObj
         assert sum(not d.whole for d in cluster.its.values()) <= max(most, broken)
     assert decide(cluster.which, cluster.nodes.values(), cluster.its.values(), cluster.now).updated == len(names)
     assert all(DETACHMENT not in n.annotations and ATTACHED in n.annotations for n in cluster.nodes.values())
-    assert all(is_healthy(cluster.which, d) and DETACH_ASKED not in d.annotations for d in cluster.its.values())
+    assert all(is_healthy(d, DUE) and DETACH_ASKED not in d.annotations for d in cluster.its.values())

@@ -1,0 +1,30 @@
+"""The role of IngressDaemonSets, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from upgrader.guard.commands.flags import Settings
+from upgrader.guard.roles.ingress import IngressDaemonSets
+from upgrader.guard.runtime.api_client import Api
+from upgrader.guard.runtime.ingress_metrics import IngressMetrics
+from upgrader.guard.runtime.leadership import Leadership
+from upgrader.guard.runtime.metrics import Metrics
+
+__all__ = ["ingress_role"]
+
+_LEASE = "guard-ingress"
+
+
+def ingress_role(
+    api: Api, settings: Settings, lead: Callable[[str], Leadership], metrics: Metrics
+) -> IngressDaemonSets:
+    """As the flags say. `lead` makes the election for a Lease."""
+    return IngressDaemonSets(
+        api,
+        settings.ingress.namespaces,
+        lead(_LEASE),
+        IngressMetrics(metrics),
+        settings.interval_seconds,
+        image=settings.ingress.image,
+    )
