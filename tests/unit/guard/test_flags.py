@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from upgrader.guard.commands.entry import main
 from upgrader.guard.commands.flags import parse
+from upgrader.guard.commands.ingress_flags import IngressSettings
 from upgrader.guard.guard_errors import UsageError
 
 TLS = ("-server-tls.enabled=true", "-kubernetes.namespace=shop")
@@ -133,3 +135,21 @@ def test_flags_of_protectors_that_are_wrong(flag: str, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         parse([*TLS, f"-protector.{flag}"])
     assert flag.partition("=")[0] in capsys.readouterr().err
+
+
+def test_ingress_daemon_sets_have_namespaces_of_their_own() -> None:
+    """Those that guard is for, unless others are named."""
+    alone = parse(["-roles=ingress", "-kubernetes.namespace=edge"])
+    assert (alone.roles, alone.ingress) == (("ingress",), IngressSettings(("edge",), ""))
+    flags = ("-ingress.namespace=a", "-ingress.namespace=b", "-ingress.health-checker-image=guard:1")
+    assert parse([*TLS, *flags]).ingress == IngressSettings(("a", "b"), "guard:1")
+
+
+@pytest.mark.parametrize(
+    "flags", [["-ingress=nginx", "-port=1"], ["-ingress=a/b/c", "-port=1"], ["-ingress=a/b", "-port=x"], ["-port=1"]]
+)
+def test_a_health_checker_that_is_told_nonsense_ends_with_usage(flags: list[str]) -> None:
+    """Exit code 2, before anything is asked."""
+    with pytest.raises(SystemExit) as ended:
+        main(["ingress-health", "-node=n1", *flags])
+    assert ended.value.code == 2

@@ -197,7 +197,8 @@ def _step(
         return _out(which, node, its, wanted, now)
     if which.due in its.annotations:
         if not its.settled or not its.whole:
-            return NodeWork(node.name, waits_for=f"{its.ready} of {its.replicas} pods of {its.name} are ready")
+            told = f"all pods of {its.name} to be ready: {its.ready} of {its.replicas} are"
+            return NodeWork(node.name, waits_for=told)
         return NodeWork(node.name, patch_deployment={which.due: None}, waits_for="the health port to answer")
     back = _back(which, node)
     if not back.done:

@@ -101,7 +101,7 @@ def test_then_all_pods_must_be_ready() -> None:
     out = Node("n1", LABELS, {DETACHMENT: "true", DETACHED: timestamp(NOW)})
     for its in (replace(marked, settled=False), replace(marked, ready=1)):
         work = _work(BY_NODE, out, its)
-        assert "are ready" in work.waits_for and not work.patch_deployment and not work.patch_node
+        assert "to be ready" in work.waits_for and not work.patch_deployment and not work.patch_node
     assert _work(BY_NODE, out, marked).patch_deployment == {DUE: None}
 
 
