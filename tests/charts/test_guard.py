@@ -345,3 +345,55 @@ def test_the_definition_stays_when_guard_is_uninstalled(render: Render) -> None:
     assert columns["Estimated"] == ".status.summary.estimatedAvailableReplicas"
     without = chart(render, protector={**PROTECTOR, "crd": False})
     assert "podprotectors.podseidon.kubewharf.io" not in without.names("CustomResourceDefinition")
+
+
+INGRESS = {"enabled": True, "namespaces": ["edge", "shop"]}
+
+
+def test_ingress_daemon_sets_are_kept_only_where_that_is_asked_for(render: Render) -> None:
+    """By an account of its own, in named namespaces, by the replica that has a Lease; never without a namespace."""
+    assert "ingress" not in chart(render).text.lower()
+    rendered = chart(render, ingress=INGRESS)
+    settings = parse(rendered.container("Deployment", "guard-ingress", "guard")["args"])
+    assert (settings.roles, settings.ingress.namespaces) == (("ingress",), ("edge", "shop"))
+    assert settings.ingress.image == rendered.container(*DEPLOYMENT, "guard")["image"]
+    assert rendered.pod("Deployment", "guard-ingress")["spec"]["serviceAccountName"] == "guard-ingress"
+    service = rendered.get("Service", "guard")["spec"]["selector"]
+    assert not selects({"matchLabels": service}, rendered.pod("Deployment", "guard-ingress")["metadata"]["labels"])
+    with pytest.raises(Refused):
+        chart(render, ingress={"enabled": True})
+
+
+def test_rights_for_ingress_daemon_sets_are_those_that_it_needs(render: Render) -> None:
+    """Nodes in the whole cluster; Deployments and DaemonSets in its namespaces; health checkers read Deployments."""
+    rendered = chart(render, ingress={**INGRESS, "namespaces": ["edge"], "healthCheckers": ["checker"]})
+    kinds = ("get", "list", "watch")
+    assert rules(rendered, "ClusterRole", "guard-ingress-ops") == [((*kinds, "patch"), ("nodes",), ())]
+    assert rules(rendered, "Role", "guard-ingress-ops") == [
+        (kinds, ("ingressdaemonsets",), ()),
+        (("update",), ("ingressdaemonsets/status",), ()),
+        (("list", "watch", "create", "update", "patch", "delete"), ("deployments",), ()),
+        (("list", "watch", "create", "update", "delete"), ("daemonsets",), ()),
+    ]
+    assert rules(rendered, "Role", "guard-ingress") == [
+        (("create",), ("leases",), ()),
+        (("get", "update"), ("leases",), ("guard-ingress",)),
+    ]
+    assert rules(rendered, "Role", "guard-ingress-health-ops") == [(("list", "watch"), ("deployments",), ())]
+    (subject,) = rendered.get("RoleBinding", "guard-ingress-health-ops")["subjects"]
+    assert (subject["name"], subject["namespace"]) == ("checker", "edge")
+    none = chart(render, ingress={**INGRESS, "healthCheckers": []})
+    assert "guard-ingress-health-ops" not in {e["metadata"]["name"] for e in none.objects if e["kind"] == "RoleBinding"}
+
+
+def test_ingress_daemon_sets_stay_when_guard_is_uninstalled(render: Render) -> None:
+    """Their pods would go with their definition; both spellings of the document are known."""
+    rendered = chart(render, ingress=INGRESS)
+    definition = rendered.get("CustomResourceDefinition", "ingressdaemonsets.ingressdaemonsets.mumoshu.github.io")
+    assert definition["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    (version,) = definition["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    rolling = spec["updateStrategy"]["properties"]["rollingUpdate"]["properties"]
+    assert {"maxUnavaiablePodsPerNode", "maxUnavailablePodsPerNode"} <= rolling.keys()
+    without = chart(render, ingress={**INGRESS, "crd": False})
+    assert "CustomResourceDefinition" not in {each["kind"] for each in without.objects}
