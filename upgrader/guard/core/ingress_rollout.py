@@ -218,8 +218,10 @@ def _out(which: IngressDaemonSet, node: Node, its: NodeDeployment, wanted: Mappi
             return NodeWork(node.name, waits_for=_OTHERS)
         out = detach(node.annotations, which.detachment, asked_at, node.noticed, now)
         if not out.done:
-            patch = {**out.patch, OWNER: f"{_owner(which)} {which.detachment.key}"} if out.patch else {}
-            return NodeWork(node.name, patch_node=patch, waits_for=out.waits_for, again_in=out.again_in)
+            if out.patch:  # its grace counts from now, also if somebody has taken off what was asked for before
+                patch = {**out.patch, OWNER: f"{_owner(which)} {which.detachment.key}"}
+                return NodeWork(node.name, {DETACH_ASKED: timestamp(now)}, patch, waits_for=out.waits_for)
+            return NodeWork(node.name, waits_for=out.waits_for, again_in=out.again_in)
     if left := max(0.0, since + which.due_grace - now):
         return NodeWork(node.name, waits_for=f"the grace period, for {left:.0f} s", again_in=left)
     return NodeWork(node.name, apply=wanted)

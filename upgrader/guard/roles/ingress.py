@@ -148,7 +148,10 @@ class IngressDaemonSets:
             except (ApiAway, ApiRefused) as error:
                 failed[name] = error
         for name in checkers.delete:
-            await self._delete(DAEMON_SETS, cluster.checkers[name])
+            try:
+                await self._delete(DAEMON_SETS, cluster.checkers[name])
+            except (ApiAway, ApiRefused) as error:
+                failed[name] = error
         for work in decision.work:
             try:
                 await self._one(item, work, cluster)

@@ -95,6 +95,17 @@ def test_then_the_node_is_detached_and_waited_for() -> None:
     assert late.apply == deployment(BY_NODE, "n1")
 
 
+def test_what_is_asked_for_anew_has_a_grace_of_its_own() -> None:
+    """Somebody has taken the annotation off in the middle: the time at which it was asked for first says nothing."""
+    which = read(item({"maxUnavailableNodes": 1, "annotateNodeToDetach": {"key": "k", "gracePeriodSeconds": 10}}))
+    again = _work(which, _node("n1"), _its("n1", marks=MARKS), NOW + 60)
+    assert again.patch_node == {"k": "", OWNER: "ns/nginx k"}
+    assert again.patch_deployment == {DETACH_ASKED: timestamp(NOW + 60)}
+    asked = Node("n1", LABELS, {"k": "", OWNER: "ns/nginx k"})
+    marked = _its("n1", marks={**MARKS, DETACH_ASKED: timestamp(NOW + 60)})
+    assert _work(which, asked, marked, NOW + 61).again_in == 9
+
+
 def test_then_all_pods_must_be_ready() -> None:
     """The controller has seen it, no old pod is left, and each is ready; then the health port answers again."""
     marked = _its("n1", _now(BY_NODE, "n1"), MARKS)
