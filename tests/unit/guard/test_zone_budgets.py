@@ -274,6 +274,32 @@ def test_what_a_budget_refuses_is_left_out_and_told() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(("most", "refused", "gone"), [(1, "", "a-0"), (2, "a-0", "a-1")])
+def test_what_a_budget_allows_goes_beside_what_it_refuses(most: int, refused: str, gone: str) -> None:
+    """Two of a zone may be replaced at once: the budget says one, or another budget has the first one, too."""
+
+    async def test(world: World) -> None:
+        whole = stateful_set("a", replicas=2)
+        whole["metadata"]["annotations"]["rollout-max-unavailable"] = "2"
+        whole["status"] |= {"replicas": 2, "readyReplicas": 2}
+        first, second = pod("a"), pod("a")
+        second["metadata"] |= {"name": "a-1", "uid": "second"}
+        for each in (first, second):
+            each["metadata"]["labels"]["refused"] = str(each["metadata"]["name"] == refused)
+        world.put(whole, first, second)
+        world.put_budget(maxUnavailable=most)
+        world.put_budget("again", selector={"matchLabels": {"refused": "True"}})
+        leadership = Sure(world.api, "ops", "guard", "me")
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, budgets=world.budgets)
+        for informer in rollouts.caches["shop"].informers:
+            await informer._list()
+        await world.see()
+        await rollouts._look_at(("shop", "db"))
+        assert [call.rpartition("/")[2] for call in world.api.calls if call.startswith("delete ")] == [gone]
+
+    run(test)
+
+
 def test_budgets_are_validated() -> None:
     """By what the CRD's rules can't see."""
     spec = {"selector": {"matchLabels": {}}, "podNamePartitionRegex": "(a)(b)"}
