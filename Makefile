@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs site clean bench-large bench-nodes bench-report screenshots conformance
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer bench-guard reliability soak dist lock apis flags patches docs site clean bench-large bench-nodes bench-report screenshots conformance
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -95,6 +95,9 @@ bench-recovery: build ## Print how long the API is unreachable, by cause (REPEAT
 
 bench-checkpointer: build ## Print what the pod-checkpointer costs a controller on which nothing happens.
 	@$(BIN)/python -m bench.checkpointer
+
+bench-guard: build ## Measure how long guard makes others wait, on one etcd and API server; writes docs/benchmarks/guard.md (five minutes).
+	@$(BIN)/python -m bench.guard
 
 bench-report: venv ## Print how long reports take, by the size of the journal.
 	@$(BIN)/python -m bench.report

@@ -1,0 +1,114 @@
+"""An API server with what guard needs, and pods and sets as their controllers and kubelets would leave them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testkit.api_servers import api_servers
+from testkit.command import REPOSITORY
+from testkit.guard_process import GuardProcess, guard_process
+from testkit.lab_cluster import OLD, until
+from upgrader.adapters.helm import find_helm
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.ports import Kind
+
+__all__ = ["PODS", "PROTECTORS", "SETS", "Site", "becomes", "site"]
+
+PODS = Kind("v1", "pods")
+SETS = Kind("apps/v1", "statefulsets")
+PROTECTORS = Kind("podseidon.kubewharf.io/v1alpha1", "podprotectors")
+_NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+_DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Site:
+    """The API server, as its administrator."""
+
+    kube: KubeAdapter
+    kubeconfig: Path
+    folder: Path
+
+    @contextmanager
+    def guard(self, name: str, *flags: str) -> Iterator[GuardProcess]:
+        """A replica that is ready, until the end of the block."""
+        with guard_process(self.folder / name, self.kubeconfig, *flags) as process:
+            becomes(f"{name} to be ready", lambda: process.get("/ready")[0] == 200, seconds=180)
+            yield process
+
+    def pods(self, app: str, count: int) -> list[Any]:
+        """So many new ones with the label `app`, all Ready."""
+        with ThreadPoolExecutor(_THREADS) as threads:
+            return list(threads.map(lambda number: self.pod(f"{app}-{number}", {"app": app}), range(count)))
+
+    def pod(self, name: str, labels: dict[str, str], *, owner: Any = None) -> Any:
+        """A new one that is Ready, as it is then."""
+        meta: dict[str, Any] = {"name": name, "labels": labels}
+        if owner is not None:
+            known = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner["metadata"]["name"]}
+            meta["ownerReferences"] = [{**known, "uid": owner["metadata"]["uid"], "controller": True}]
+        spec = {"containers": [{"name": "x", "image": "x"}], "terminationGracePeriodSeconds": 0}
+        self.kube.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, "shop")
+        return self._make_ready(name)
+
+    def _make_ready(self, name: str) -> Any:
+        """As the kubelet does."""
+        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        state = {"status": "True", "lastTransitionTime": at}
+        conditions = [{**state, "type": kind} for kind in ("PodScheduled", "Ready")]
+        return self.kube.patch(
+            PODS, name, {"status": {"phase": "Running", "conditions": conditions}}, "shop", subresource="status"
+        )
+
+    def protector(self, name: str, app: str, least: int) -> None:
+        """One of the pods with the label `app`."""
+        spec = {"minAvailable": least, "selector": {"matchLabels": {"app": app}}}
+        manifest = {"apiVersion": PROTECTORS.api_version, "kind": "PodProtector", "metadata": {"name": name}}
+        self.kube.create(PROTECTORS, {**manifest, "spec": spec}, "shop")
+
+    def wait_counted(self, names: Sequence[str], pods: int) -> None:
+        """Until an aggregator has counted so many for each of these protectors."""
+
+        def counted() -> bool:
+            found: Any = self.kube.list(PROTECTORS, "shop")
+            summaries = {each["metadata"]["name"]: (each.get("status") or {}).get("summary") or {} for each in found}
+            return all(summaries.get(name, {}).get("aggregatedAvailableReplicas") == pods for name in names)
+
+        becomes(f"{len(names)} protectors to have {pods} pods", counted, seconds=120)
+
+
+def becomes(what: str, holds: Callable[[], bool], *, seconds: float = 60) -> float:
+    """Wait until it is so, looking every 20 ms; how long that took. Raises TimeoutError."""
+    return until(what, holds, timeout_seconds=seconds, interval_seconds=0.02)
+
+
+@contextmanager
+def site(folder: Path) -> Iterator[Site]:
+    """With the namespaces `ops`, where guard is, and `shop`, and PodProtectors; until the end of the block."""
+    with api_servers(folder) as servers, servers.serving(OLD) as kube:
+        for name in ("ops", "shop"):
+            kube.create(_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        kube.create(_DEFINITIONS, _definition())
+        becomes("PodProtectors to be served", lambda: kube.list(PROTECTORS, "shop") == ())
+        time.sleep(1)  # what was just defined may be unknown to the next request
+        yield Site(kube, servers.kubeconfig(), folder)
+
+
+def _definition() -> Any:
+    command = [str(find_helm()), "template", "guard", str(REPOSITORY / "charts" / "guard"), "--namespace=ops"]
+    values = json.dumps({"image": {"repository": "x"}, "protector": {"enabled": True}})
+    done = subprocess.run([*command, "--values=-"], input=values, capture_output=True, text=True, check=True)
+    found = [each for each in yaml.safe_load_all(done.stdout) if each]
+    return next(each for each in found if each["kind"] == "CustomResourceDefinition")

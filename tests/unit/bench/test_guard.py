@@ -1,0 +1,46 @@
+"""The benchmark of guard: its page, and what it asks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench.guard.asking import Said, deletion, downscale, p99
+from bench.guard.page import LIMITS, Reached, page
+from tests.unit.bench.tables import row
+
+
+def test_each_measure_is_a_row_with_its_limit_and_whether_it_is_kept() -> None:
+    """Too slow is told as such, and what wasn't taken, too."""
+    found = [Reached("webhook", 12.34, "500/s", 0.7), Reached("writes", 0.61, "of the same", 0.7)]
+    text = page(found, 2, "2026-11-25", "make bench-guard")
+    fast = row(text, LIMITS["webhook"].what)
+    assert (fast["limit"], fast["reached"], fast["enough"], fast["how"]) == ("20 ms", "12.3 ms", "yes", "500/s")
+    many = row(text, LIMITS["writes"].what)
+    assert (many["limit"], many["reached"], many["enough"]) == ("0.50", "0.61", "**no**")
+    assert row(text, LIMITS["ready"].what)["reached"] == "not measured yet"
+    assert "2026-11-25" in text and "busy" not in text
+    assert "busy" in page([Reached("quota", 0, "20 rounds", 7.0)], 2, "2026-11-25", "make bench-guard")
+
+
+@pytest.mark.parametrize(("over", "enough"), [(-1, True), (0, True), (1, False)])
+def test_one_beyond_the_quota_is_too_many(over: int, enough: bool) -> None:
+    """None is."""
+    assert Reached("quota", over, "", 0.0).enough is enough
+
+
+def test_the_slowest_hundredth_is_left_out() -> None:
+    """In milliseconds, whatever their order."""
+    said = [Said(200, True, seconds / 1000) for seconds in range(200, 0, -1)]
+    assert p99(said) == pytest.approx(199)
+    assert p99(said[:1]) == pytest.approx(200)
+
+
+def test_what_is_asked_is_what_an_api_server_asks() -> None:
+    """A pod's deletion, and a set that shrinks, every other one with the label."""
+    pod = {"metadata": {"name": "web-0", "namespace": "shop"}}
+    asked = json.loads(deletion(pod, dry_run=True))["request"]
+    assert (asked["operation"], asked["name"], asked["oldObject"], asked["dryRun"]) == ("DELETE", "web-0", pod, True)
+    labels = [json.loads(downscale(number))["request"]["object"]["metadata"]["labels"] for number in range(2)]
+    assert [bool(each) for each in labels] == [False, True]
