@@ -17,7 +17,7 @@ from upgrader.ports import Kind
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 
 ACCOUNT = "system:serviceaccount:ops:guard"
-ROLES = ("generator", "aggregator")
+ROLES = ("generator", "aggregator", "ingress")
 """Each has an account of its own: `guard-ROLE`."""
 
 
