@@ -20,7 +20,7 @@ __all__ = ["check_protectors"]
 
 _AT_ONCE = 200
 _SEE = "kubectl get podprotectors -A"
-_NOT_FOUND = 404
+_FORBIDDEN, _NOT_FOUND = 403, 404
 
 
 def check_protectors(context: PreflightContext) -> Iterator[Finding]:
@@ -64,8 +64,17 @@ def _protectors(kube: Kube) -> Iterator[PodProtector]:
     try:
         yield from map(PodProtector.parse, kube.each(POD_PROTECTORS, at_once=_AT_ONCE))
     except ApiError as error:
-        if error.status != _NOT_FOUND:
+        if error.status != _NOT_FOUND and not (error.status == _FORBIDDEN and _unknown(kube)):
             raise
+
+
+def _unknown(kube: Kube) -> bool:
+    """Whether the API server has no such kind: asked for one, it answers whoever has no right to it with 403."""
+    try:
+        kube.raw(f"/apis/{POD_PROTECTORS.api_version}")
+    except ApiError as error:
+        return error.status == _NOT_FOUND
+    return False
 
 
 def _silent(protector: PodProtector, now: datetime) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,6 +54,28 @@ def test_kind_that_is_not_known(world: World, monkeypatch: pytest.MonkeyPatch, s
     monkeypatch.setattr(world.kube, "each", refused)
     found = [finding.id for finding in run_checks(world.context(), [("protectors", check_protectors)])]
     assert found == ([] if status == 404 else ["protectors.unknown"])
+
+
+@pytest.mark.parametrize(("known", "expected"), [(False, []), (True, ["protectors.forbidden"])])
+def test_kind_that_may_not_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, known: bool, expected: list[str]
+) -> None:
+    """A right to what the cluster doesn't have is missed by nobody: without guard, that is any credential but an
+    administrator's.
+    """
+
+    def refused(status: int) -> Callable[..., Any]:
+        def answer(*_: Any, **__: Any) -> Any:
+            error = ApiError('podprotectors is forbidden: User "x" cannot list resource "podprotectors"')
+            error.status = status
+            raise error
+
+        return answer
+
+    monkeypatch.setattr(world.kube, "each", refused(403))
+    monkeypatch.setattr(world.kube, "raw", (lambda *_, **__: "{}") if known else refused(404))
+    found = [finding.id for finding in run_checks(world.context(), [("protectors", check_protectors)])]
+    assert found == expected
 
 
 def test_protector_below_its_minimum(world: World) -> None:
