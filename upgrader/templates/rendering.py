@@ -108,7 +108,7 @@ class Templates:
         }
         try:
             return environment.get_template(name).render(values)
-        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, OSError) as error:
+        except (TemplateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:
             raise self._refused(error) or error from error
 
     def stylesheet(self, name: str) -> tuple[Markup, Markup]:

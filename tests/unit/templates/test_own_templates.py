@@ -46,8 +46,14 @@ def test_own_style_sheet_is_allowed_by_its_hash(templates: Templates) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("fine\n{% if %}", 2), ("{{ nothing_like_it }}", 1), ("\n\n{{ 1 / 0 }}", 3), ("{{ view.__class__.__mro__ }}", 1)],
-    ids=["syntax", "undefined", "arithmetic", "out of the sandbox"],
+    [
+        ("fine\n{% if %}", 2),
+        ("{{ nothing_like_it }}", 1),
+        ("\n\n{{ 1 / 0 }}", 3),
+        ("{{ view.__class__.__mro__ }}", 1),
+        ('{% extends "report/report.html.j2" %}', 1),
+    ],
+    ids=["syntax", "undefined", "arithmetic", "out of the sandbox", "of itself, where ours was meant"],
 )
 def test_wrong_one_is_named(templates: Templates, tmp_path: Path, text: str, line: int) -> None:
     """Asked for alone, the error has its file and line; at the end of a run, every report is made all the same, and the
