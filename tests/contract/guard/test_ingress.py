@@ -234,7 +234,7 @@ def test_the_charts_rights_are_enough_and_each_is_needed(
             if right and complains():
                 return True
             site.tick()
-            count = sum("ingress" in (pair.kube.get(NODES, n) or {})["metadata"]["labels"] for n in site.nodes)
+            count = sum("ingress" in (pair.kube.get(NODES, n) or {})["metadata"].get("labels", {}) for n in site.nodes)
             if site.status() != (count, count, count, 0) or site.condition("Updated").get("status") != "True":
                 return False
             observed = site.item()["status"]["observedGeneration"] == site.item()["metadata"]["generation"]

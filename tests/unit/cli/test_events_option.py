@@ -32,8 +32,8 @@ SHOW = {
 """Commands that show something, each in forms of its own."""
 PREPARE = {"backup verify", "bundle create", "images push", "init"}
 """Commands that read or write files here or in a registry, and work on no cluster."""
-AT_ONCE = {"guard off", "guard on"}
-"""Commands that change one field for each webhook, without a run: a line for each is all that there is to tell."""
+AT_ONCE = {"guard forget-cell", "guard off", "guard on"}
+"""Commands that change one field for each object, without a run: a line for each is all that there is to tell."""
 
 
 def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
