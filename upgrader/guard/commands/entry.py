@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -12,9 +10,9 @@ from upgrader.guard.commands.flags import parse
 from upgrader.guard.commands.haproxy_agent import haproxy_agent
 from upgrader.guard.commands.ingress_health import ingress_health
 from upgrader.guard.commands.process import serve
+from upgrader.guard.commands.program import connected, until_signal, usage_error
 from upgrader.guard.guard_errors import GuardError
 from upgrader.guard.logs import set_up
-from upgrader.guard.runtime.connection import by_kubeconfig, in_cluster
 
 __all__ = ["main"]
 
@@ -29,22 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return other(arguments[1:])
     try:
         settings = parse(arguments)
-        connection = by_kubeconfig(settings.kubeconfig, settings.url) if settings.kubeconfig else in_cluster(os.environ)
-        connection.credentials()
+        connection = connected(settings.kubeconfig, settings.url)
     except GuardError as error:
-        sys.stderr.write(f"guard: {error}\n")
-        return 2
+        return usage_error("guard", error)
     set_up(settings.log_level)
-
-    async def run() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await serve(settings, connection, os.environ.get("POD_NAMESPACE") or settings.namespaces[0], stop)
-
-    try:
-        asyncio.run(run())
-    except OSError as error:
-        sys.stderr.write(f"guard: {error}\n")
-        return 1
-    return 0
+    namespace = os.environ.get("POD_NAMESPACE") or settings.namespaces[0]
+    return until_signal("guard", lambda stop: serve(settings, connection, namespace, stop))

@@ -4,41 +4,33 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from upgrader.guard.commands.program import connected, until_signal, usage_error
 from upgrader.guard.core.times import duration_of
 from upgrader.guard.guard_errors import GuardError
 from upgrader.guard.logs import LOG, set_up
 from upgrader.guard.roles.haproxy_agent import HAProxyAgent
 from upgrader.guard.runtime.api_client import Api
-from upgrader.guard.runtime.connection import Connection, by_kubeconfig, in_cluster
+from upgrader.guard.runtime.connection import Connection
 from upgrader.guard.runtime.haproxy import HAProxy
 
 __all__ = ["haproxy_agent"]
 
 
 def haproxy_agent(arguments: Sequence[str]) -> int:
-    """Exit code: 0 ended by a signal, 2 usage."""
+    """Exit code: 0 ended by a signal, 1 it could not go on, 2 usage."""
     given = _parser().parse_args(arguments)
     try:
-        connection = by_kubeconfig(given.kubeconfig) if given.kubeconfig else in_cluster(os.environ)
-        connection.credentials()
+        connection = connected(given.kubeconfig)
     except GuardError as error:
-        sys.stderr.write(f"guard haproxy-agent: {error}\n")
-        return 2
+        return usage_error("guard haproxy-agent", error)
     set_up({"warn": "warning"}.get(given.log_level, given.log_level))
-    asyncio.run(_serve(connection, given))
-    return 0
+    return until_signal("guard haproxy-agent", lambda stop: _serve(connection, given, stop))
 
 
-async def _serve(connection: Connection, given: argparse.Namespace) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+async def _serve(connection: Connection, given: argparse.Namespace, stop: asyncio.Event) -> None:
     async with Api(connection) as api, asyncio.TaskGroup() as group:
         proxies = [HAProxy(socket) for socket in given.sockets or ["/run/haproxy/admin.sock"]]
         agent = HAProxyAgent(api, proxies, given.backends, given.grace)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from upgrader.guard.commands.program import connected, until_signal, usage_error
 from upgrader.guard.core.ingress import DUE
 from upgrader.guard.guard_errors import GuardError
 from upgrader.guard.logs import LOG, set_up
 from upgrader.guard.roles.ingress_health import IngressHealth
 from upgrader.guard.runtime.api_client import Api
-from upgrader.guard.runtime.connection import Connection, by_kubeconfig, in_cluster
+from upgrader.guard.runtime.connection import Connection
 from upgrader.guard.runtime.http_servers import listening
 
 __all__ = ["ingress_health"]
@@ -25,24 +24,14 @@ def ingress_health(arguments: Sequence[str]) -> int:
     """Exit code: 0 ended by a signal, 1 it could not go on, 2 usage."""
     given = _parser().parse_args(arguments)
     try:
-        connection = by_kubeconfig(given.kubeconfig) if given.kubeconfig else in_cluster(os.environ)
-        connection.credentials()
+        connection = connected(given.kubeconfig)
     except GuardError as error:
-        sys.stderr.write(f"guard ingress-health: {error}\n")
-        return 2
+        return usage_error("guard ingress-health", error)
     set_up({"warn": "warning"}.get(given.log_level, given.log_level))
-    try:
-        asyncio.run(_serve(connection, given))
-    except OSError as error:
-        sys.stderr.write(f"guard ingress-health: {error}\n")
-        return 1
-    return 0
+    return until_signal("guard ingress-health", lambda stop: _serve(connection, given, stop))
 
 
-async def _serve(connection: Connection, given: argparse.Namespace) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+async def _serve(connection: Connection, given: argparse.Namespace, stop: asyncio.Event) -> None:
     async with Api(connection) as api, asyncio.TaskGroup() as group:
         namespace, name = given.ingress
         health = IngressHealth(api, namespace, name, given.node, given.due)
