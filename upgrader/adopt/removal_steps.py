@@ -16,8 +16,8 @@ from upgrader.adopt.release_step import FORGET
 from upgrader.adopt.withdrawal import pods_on, withdraw
 from upgrader.errors import HostError, StepFailed
 from upgrader.model.cluster import Host
-from upgrader.model.release import RestorePoint
 from upgrader.ports import Clock, Hosts, Kind, Kube
+from upgrader.steps.one_way import OneWay
 from upgrader.wait_and_retry import retry, wait_until
 
 __all__ = [
@@ -44,18 +44,8 @@ _QUIET = 8
 _LEFT = "ls -d /etc/kubernetes/manifests/checkpoint-*.json /etc/kubernetes/checkpointer 2>/dev/null || true"
 
 
-class _OneWay:
-    """A step without an undo."""
-
-    def capture(self) -> None:
-        return None
-
-    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing: the same command continues it."""
-
-
 @dataclass(frozen=True)
-class RewireKubeletStep(_OneWay):
+class RewireKubeletStep(OneWay):
     """Has the node's kubelet use another controller's API, where it uses that of its own: it must report to the end."""
 
     hosts: Hosts
@@ -122,7 +112,7 @@ def _servers(kubeconfig: bytes | None) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class WithdrawNodeStep(_OneWay):
+class WithdrawNodeStep(OneWay):
     """Removes the node's label, by which the releases choose their nodes, and marks its pods as the first to go."""
 
     kube: Kube
@@ -137,7 +127,7 @@ class WithdrawNodeStep(_OneWay):
 
 
 @dataclass(frozen=True)
-class LeaveStep(_OneWay):
+class LeaveStep(OneWay):
     """Waits until no pod of the releases runs on the node; deletes what a replica count hasn't taken away there."""
 
     kube: Kube
@@ -166,7 +156,7 @@ class LeaveStep(_OneWay):
 
 
 @dataclass(frozen=True)
-class ForgetOneStep(_OneWay):
+class ForgetOneStep(OneWay):
     """Removes the controller's checkpoints: left over, they would start at the next boot, in a cluster without it."""
 
     hosts: Hosts
@@ -197,7 +187,7 @@ class ForgetOneStep(_OneWay):
 
 
 @dataclass(frozen=True)
-class StopStaticPodsStep(_OneWay):
+class StopStaticPodsStep(OneWay):
     """Ends kubeadm's own static pods of the control plane there, where that controller was never adopted."""
 
     pods: StaticPods
@@ -211,7 +201,7 @@ class StopStaticPodsStep(_OneWay):
 
 
 @dataclass(frozen=True)
-class LeaveEtcdStep(_OneWay):
+class LeaveEtcdStep(OneWay):
     """Removes the controller's member from etcd, after it has handed over if it leads; then ends its pod."""
 
     hosts: Hosts
@@ -252,7 +242,7 @@ def _until_settled(error: Exception) -> float | None:
 
 
 @dataclass(frozen=True)
-class DeleteNodeStep(_OneWay):
+class DeleteNodeStep(OneWay):
     """Deletes the Node of a machine that is dead, and with it what the API still lists as running there."""
 
     kube: Kube

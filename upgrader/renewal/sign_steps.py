@@ -14,7 +14,8 @@ from upgrader.renewal.authority_on_host import AuthorityOnHost
 from upgrader.renewal.gates import API_SERVER
 from upgrader.renewal.kubeadm_on_host import KubeadmOnHost
 from upgrader.renewal.steps import RESTARTED_AT
-from upgrader.renewal.trust_steps import OneWay, as_failure, await_node
+from upgrader.renewal.trust_steps import as_failure, await_node
+from upgrader.steps.one_way import OneWay
 
 __all__ = ["KubeletCertificateStep", "LeadersBackStep", "LeadersStep", "SignStep"]
 

@@ -18,6 +18,7 @@ from upgrader.renewal.authority_on_host import AuthorityOnHost, NewAuthority
 from upgrader.renewal.onhost.bundles import added, certificates, fingerprint, in_kubeconfig, removed
 from upgrader.renewal.pipeline import components_to_restart
 from upgrader.renewal.steps import RESTARTED_AT
+from upgrader.steps.one_way import OneWay
 from upgrader.wait_and_retry import wait_until
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "ForgetCaStep",
     "NewCaStep",
     "NodeTrustStep",
-    "OneWay",
     "RollOut",
     "RollOutStep",
     "SigningFileStep",
@@ -51,16 +51,6 @@ AUTHENTICATION = "extension-apiserver-authentication"
 _SYSTEM, _CLIENT_CA = "kube-system", "client-ca-file"
 _BACK_SECONDS = 180.0
 _SHOWN = 16
-
-
-class OneWay:
-    """A step whose way back is another step's."""
-
-    def capture(self) -> None:
-        return None
-
-    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)
