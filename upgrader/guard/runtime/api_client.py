@@ -34,18 +34,25 @@ class Api:
         self._connection = connection
         self._timeout_seconds = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
+        self._watching: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            self._connection.url, headers={"Accept": "application/json", "User-Agent": "upgrader-guard"}
-        )
+        self._session = self._opened(aiohttp.TCPConnector())
+        # Each watch has a connection for as long as it lasts: of a shared hundred, watches of some dozen namespaces
+        # leave none, and whatever else is asked waits until it is too late.
+        self._watching = self._opened(aiohttp.TCPConnector(limit=0))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        for session in (self._session, self._watching):
+            if session is not None:
+                await session.close()
+
+    def _opened(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        headers = {"Accept": "application/json", "User-Agent": "upgrader-guard"}
+        return aiohttp.ClientSession(self._connection.url, headers=headers, connector=connector)
 
     async def get(self, resource: Resource, name: str, namespace: str = "", *, subresource: str = "") -> Object | None:
         """One object; None only when the API answers 404."""
@@ -105,7 +112,7 @@ class Api:
         timeout = aiohttp.ClientTimeout(sock_connect=self._timeout_seconds, sock_read=seconds + _WATCH_GRACE_SECONDS)
         begun = b""
         try:
-            async with self._request("GET", path, asked, timeout=timeout) as response:
+            async with self._request("GET", path, asked, timeout=timeout, session=self._watching) as response:
                 await _check(response, f"watch {path}")
                 async for chunk in response.content.iter_any():
                     *lines, begun = (begun + chunk).split(b"\n")
@@ -128,7 +135,14 @@ class Api:
         for anew in (False, True):
             try:
                 async with self._request(
-                    method, path, query, body=body, content_type=content_type, timeout=timeout, anew=anew
+                    method,
+                    path,
+                    query,
+                    body=body,
+                    content_type=content_type,
+                    timeout=timeout,
+                    anew=anew,
+                    session=self._session,
                 ) as response:
                     if response.status == 401 and not anew:
                         continue  # the token may have been replaced since it was read
@@ -150,18 +164,19 @@ class Api:
         query: Mapping[str, str],
         *,
         timeout: aiohttp.ClientTimeout,
+        session: aiohttp.ClientSession | None,
         body: Any = None,
         content_type: str = "application/json",
         anew: bool = False,
     ) -> Any:
-        assert self._session is not None, "it is used as a context manager"
+        assert session is not None, "it is used as a context manager"
         credentials = self._connection.credentials(anew=anew)
         headers = {"Authorization": f"Bearer {credentials.token}"} if credentials.token else {}
         data = None
         if body is not None:
             data = json.dumps(body, separators=(",", ":")).encode()
             headers["Content-Type"] = content_type
-        return self._session.request(
+        return session.request(
             method,
             path,
             params={name: value for name, value in query.items() if value},
