@@ -8,6 +8,7 @@ import pytest
 
 from tests.charts.conftest import Refused, Render, Rendered
 from upgrader.guard.commands.flags import Settings, parse
+from upgrader.guard.core.ingress import NODE_ANNOTATIONS
 from upgrader.model.workload import selects
 
 DEPLOYMENT = ("Deployment", "guard")
@@ -356,12 +357,15 @@ def test_ingress_daemon_sets_are_kept_only_where_that_is_asked_for(render: Rende
     rendered = chart(render, ingress=INGRESS)
     settings = parse(rendered.container("Deployment", "guard-ingress", "guard")["args"])
     assert (settings.roles, settings.ingress.namespaces) == (("ingress",), ("edge", "shop"))
+    assert settings.ingress.node_annotations == NODE_ANNOTATIONS
     assert settings.ingress.image == rendered.container(*DEPLOYMENT, "guard")["image"]
     assert rendered.pod("Deployment", "guard-ingress")["spec"]["serviceAccountName"] == "guard-ingress"
     service = rendered.get("Service", "guard")["spec"]["selector"]
     assert not selects({"matchLabels": service}, rendered.pod("Deployment", "guard-ingress")["metadata"]["labels"])
     with pytest.raises(Refused):
         chart(render, ingress={"enabled": True})
+    with pytest.raises(Refused):
+        chart(render, ingress={**INGRESS, "nodeAnnotations": []})
 
 
 def test_rights_for_ingress_daemon_sets_are_those_that_it_needs(render: Render) -> None:

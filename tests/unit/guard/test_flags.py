@@ -143,6 +143,9 @@ def test_ingress_daemon_sets_have_namespaces_of_their_own() -> None:
     assert (alone.roles, alone.ingress) == (("ingress",), IngressSettings(("edge",), ""))
     flags = ("-ingress.namespace=a", "-ingress.namespace=b", "-ingress.health-checker-image=guard:1")
     assert parse([*TLS, *flags]).ingress == IngressSettings(("a", "b"), "guard:1")
+    keys = ("-ingress.node-annotation=agent.example/out", "-ingress.node-annotation=agent.example/out-since")
+    allowed = parse([*TLS, *keys]).ingress.node_annotations
+    assert allowed == ("agent.example/out", "agent.example/out-since"), "those, and no others"
 
 
 @pytest.mark.parametrize(

@@ -355,6 +355,22 @@ def test_a_contradiction_changes_nothing() -> None:
     run(test, "n1")
 
 
+def test_a_foreign_annotation_is_written_on_no_node() -> None:
+    """Rights in a namespace give none on Nodes: its condition says which key guard may not write."""
+
+    async def test(world: World) -> None:
+        asks = {"annotateNodeToDetach": {"key": "flannel.alpha.coreos.com/public-ip", "value": "10.0.0.9"}}
+        world.ingress({**asks, "maxUnavailableNodes": 1}, "nginx:2")
+        before = world.writes()
+        await world.look(3)
+        assert world.marks("n1") == {} and world.image("n1") == "nginx:1"
+        status, why = world.condition("Valid")
+        assert status == "False" and "flannel.alpha.coreos.com/public-ip" in why
+        assert [call for call in world.writes()[len(before) :] if "/ingressdaemonsets/" not in call] == []
+
+    run(test, "n1")
+
+
 def test_a_port_that_goes_loses_its_checker() -> None:
     """And a new one gets one."""
 

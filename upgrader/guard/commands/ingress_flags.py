@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from upgrader.guard.core.ingress import NODE_ANNOTATIONS
+
 __all__ = ["IngressSettings", "add_ingress_flags", "ingress_settings"]
 
 
@@ -15,6 +17,7 @@ class IngressSettings:
 
     namespaces: tuple[str, ...] = ()
     image: str = ""
+    node_annotations: tuple[str, ...] = NODE_ANNOTATIONS
 
 
 def add_ingress_flags(flag: Callable[..., None]) -> None:
@@ -23,9 +26,12 @@ def add_ingress_flags(flag: Callable[..., None]) -> None:
     flag("ingress.namespace", "ingress_namespaces", str, [], text, action="append", metavar="NAME")
     text = "guard's own image, for health checkers whose IngressDaemonSet names none, or the original's"
     flag("ingress.health-checker-image", "checker_image", str, "", text, metavar="IMAGE")
+    text = "annotation that IngressDaemonSets may have on Nodes; can be repeated (default: those that a run has)"
+    flag("ingress.node-annotation", "node_annotations", str, [], text, action="append", metavar="KEY")
 
 
 def ingress_settings(given: argparse.Namespace, namespaces: Sequence[str]) -> IngressSettings:
     """From the parsed flags; `namespaces` unless they name others."""
     own = tuple(dict.fromkeys(given.ingress_namespaces))
-    return IngressSettings(own or tuple(namespaces), given.checker_image)
+    keys = tuple(dict.fromkeys(given.node_annotations))
+    return IngressSettings(own or tuple(namespaces), given.checker_image, keys or NODE_ANNOTATIONS)

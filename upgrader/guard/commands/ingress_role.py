@@ -27,4 +27,5 @@ def ingress_role(
         IngressMetrics(metrics),
         settings.interval_seconds,
         image=settings.ingress.image,
+        node_annotations=settings.ingress.node_annotations,
     )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from upgrader.guard.core.admission import BAD_REQUEST, AdmissionRequest, Answer, allow, deny
-from upgrader.guard.core.detach import ATTACHED, DETACHED, Detachment
+from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, Detachment
 
-__all__ = ["DUE", "IngressDaemonSet", "InvalidIngress", "read", "validate"]
+__all__ = ["DUE", "NODE_ANNOTATIONS", "IngressDaemonSet", "InvalidIngress", "read", "refuse_foreign_keys", "validate"]
 
 DUE = "ingressdaemonsets.mumoshu.github.com/to-be-updated"
+NODE_ANNOTATIONS = (DETACHMENT, DETACHED)
+"""What an IngressDaemonSet may have written on Nodes, or taken off, unless whoever installs guard allows more."""
 _NOTICED_SECONDS = 10.0
 """How long a load balancer has to notice that a health port fails, unless it is said."""
 _AMOUNT = re.compile(r"[0-9]{1,9}%?")
@@ -104,6 +106,23 @@ def read(item: Mapping[str, Any]) -> IngressDaemonSet:
         due_grace=due_grace,
         detachment=detachment,
     )
+
+
+def refuse_foreign_keys(which: IngressDaemonSet, allowed: Collection[str]) -> None:
+    """Raises `InvalidIngress` for annotations of Nodes that aren't `allowed`.
+
+    Who may write an IngressDaemonSet has rights in a namespace, and guard has them on all Nodes: with any key, an
+    address that the pods' network reads from a Node, or the upgrader's own mark, could be written by way of guard.
+    """
+    how = which.detachment
+    asked = (("annotateNodeToDetach", how.key), ("waitForDetachmentByAnnotatedTimestamp", how.answer)) if how else ()
+    for name, key in asked:
+        if key and key not in allowed:
+            told = ", ".join(sorted(allowed)) or "none"
+            raise InvalidIngress(
+                f"{name} has the key {key[:317]!r}, which guard may not write on Nodes (it may: {told}); whoever "
+                "installs guard can allow it: -ingress.node-annotation, or the chart's ingress.nodeAnnotations"
+            )
 
 
 def _detachment(rolling: Mapping[str, Any]) -> Detachment | None:

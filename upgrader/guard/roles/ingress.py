@@ -7,10 +7,10 @@ decided again: what stands there is the truth, so that whoever leads next goes o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from upgrader.guard.core.ingress import IngressDaemonSet, InvalidIngress, read
+from upgrader.guard.core.ingress import NODE_ANNOTATIONS, IngressDaemonSet, InvalidIngress, read, refuse_foreign_keys
 from upgrader.guard.core.ingress_objects import REVISION, health_checker
 from upgrader.guard.core.ingress_rollout import IngressDecision, NodeWork, decide, node_deployment, taken_back
 from upgrader.guard.core.ingress_status import invalid_status, status
@@ -58,11 +58,16 @@ class IngressDaemonSets:
         interval_seconds: float,
         *,
         image: str = "",
+        node_annotations: Collection[str] = NODE_ANNOTATIONS,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`image`: guard's own, for health checkers. Each is looked at after `interval_seconds`, whatever was told."""
+        """`image`: guard's own, for health checkers. `node_annotations`: the keys that they may have on Nodes.
+
+        Each is looked at after `interval_seconds`, whatever was told.
+        """
         self._api, self._leadership, self._metrics = api, leadership, metrics
         self._interval_seconds, self._image, self._now = interval_seconds, image, now
+        self._node_annotations = node_annotations
         self._queue = WorkQueue[Key]()
         self._failing: dict[Key, Backoff] = {}
         self._cluster = IngressCluster(api, namespaces, self._queue.add, now)
@@ -103,14 +108,14 @@ class IngressDaemonSets:
         if item["metadata"].get("deletionTimestamp"):
             return "done", None
         try:
-            which = read(item)
+            which = self._read(item)
             failed: dict[str, Exception] = {}
             decision, checkers = self._decide(item, which, self._cluster.cached(item))
             if any(map(_writes, decision.work)) or checkers.write or checkers.delete:
                 newest = await self._api.get(INGRESSES, key[1], key[0])
                 if newest is None or newest["metadata"]["uid"] != item["metadata"]["uid"]:
                     return "done", None  # the cache will say so
-                item, which = newest, read(newest)
+                item, which = newest, self._read(newest)
                 cluster = await self._cluster.read(item, which)
                 decision, checkers = self._decide(item, which, cluster)
                 failed = await self._do(item, which, cluster, decision, checkers)
@@ -124,6 +129,12 @@ class IngressDaemonSets:
             raise min(failed.values(), key=lambda each: isinstance(each, Conflict))
         again = [each.again_in for each in decision.work if each.again_in is not None]
         return "waits" if decision.work else "done", min([self._interval_seconds, *again])
+
+    def _read(self, item: Object) -> IngressDaemonSet:
+        """Raises InvalidIngress."""
+        which = read(item)
+        refuse_foreign_keys(which, self._node_annotations)
+        return which
 
     def _decide(self, item: Object, which: IngressDaemonSet, cluster: Cluster) -> tuple[IngressDecision, _Checkers]:
         nodes = [self._cluster.node(each, which) for each in cluster.nodes.values()]

@@ -9,7 +9,15 @@ import pytest
 
 from tests.unit.guard.core.builders import Json, request_of, review_of
 from upgrader.guard.core.detach import ATTACHED, Detachment
-from upgrader.guard.core.ingress import DUE, IngressDaemonSet, InvalidIngress, read, validate
+from upgrader.guard.core.ingress import (
+    DUE,
+    NODE_ANNOTATIONS,
+    IngressDaemonSet,
+    InvalidIngress,
+    read,
+    refuse_foreign_keys,
+    validate,
+)
 from upgrader.guard.core.ingress_objects import (
     NODE_LABEL,
     REVISION,
@@ -66,6 +74,28 @@ def test_the_documents_example_is_read() -> None:
     assert (seen.unavailable, seen.surge, seen.node_selector) == (3, 1, {"ingress": "true"})
     assert seen.detachment == Detachment(grace=10, answered_grace=30)
     assert seen.selector == {"app": "nginx"}
+
+
+@pytest.mark.parametrize(
+    ("rolling", "wrong"),
+    [
+        ({"annotateNodeToDetach": {"key": "upgrader.io/node"}}, "annotateNodeToDetach has the key 'upgrader.io/node'"),
+        ({"annotateNodeToDetach": {"key": "flannel.alpha.coreos.com/public-ip=10.0.0.9"}}, "public-ip'"),
+        ({**DETACH, "waitForDetachmentByAnnotatedTimestamp": {"key": "a/b"}}, "Timestamp has the key 'a/b'"),
+    ],
+)
+def test_no_other_annotation_of_nodes_is_written_by_way_of_guard(rolling: Json, wrong: str) -> None:
+    """Whoever has rights in a namespace gets none on Nodes: neither what is written nor what is taken off is theirs to
+    choose, but for what the one who installed guard allows.
+    """
+    which = read(item(rolling))
+    with pytest.raises(InvalidIngress, match=wrong):
+        refuse_foreign_keys(which, NODE_ANNOTATIONS)
+    how = which.detachment
+    assert how is not None
+    refuse_foreign_keys(which, [how.key, how.answer])
+    for usual in (DETACH, {}):
+        refuse_foreign_keys(read(item(usual)), NODE_ANNOTATIONS)
 
 
 def test_one_node_is_degraded_at_a_time_unless_it_says_otherwise() -> None:
