@@ -14,6 +14,9 @@ from upgrader.guard.core.times import micro_timestamp, seconds_of
 
 __all__ = ["Bucket", "bucket", "compacted", "given_back", "reserved", "total"]
 
+_MOST_REQUESTS = 16
+"""Of one pod, that are kept by name."""
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -86,10 +89,20 @@ def compacted(buckets: Iterable[Bucket], threshold: int) -> tuple[Bucket, ...]:
 
 
 def reserved(buckets: tuple[Bucket, ...], uid: str, name: str, request: str, now: float) -> tuple[Bucket, ...]:
-    """The buckets with this pod's deletion allowed to this request, besides those that it was allowed to before."""
+    """The buckets with this pod's deletion allowed to this request, besides those that it was allowed to before.
+
+    A controller whose deletion somebody else refuses asks for days, and fills no status: many requests become nameless,
+    and nobody's giving back frees the pod then.
+    """
     if not any(b.uid == uid for b in buckets):
         return (*buckets, Bucket(now, uid, name, requests=frozenset({request})))
-    return tuple(replace(b, requests=b.requests | {request}) if b.uid == uid else b for b in buckets)
+    return tuple(replace(b, requests=_with(b.requests, request)) if b.uid == uid else b for b in buckets)
+
+
+def _with(requests: frozenset[str], request: str) -> frozenset[str]:
+    if request in requests or len(requests) < _MOST_REQUESTS:
+        return requests | {request}
+    return frozenset({"", request})
 
 
 def given_back(buckets: tuple[Bucket, ...], uid: str, requests: Collection[str]) -> tuple[Bucket, ...]:

@@ -53,6 +53,15 @@ def test_a_pod_is_reserved_once_and_for_each_who_asked() -> None:
     assert given_back(two, "other", {"r1", "r2"}) == two
 
 
+def test_who_asks_again_and_again_fills_no_status() -> None:
+    """A deletion that another webhook refuses is asked for all day: the bucket stays small, and isn't given back."""
+    buckets = reserved((), "u", "web-0", "r0", 5.0)
+    for number in range(10_000):
+        buckets = reserved(buckets, "u", "web-0", f"r{number}", 5.0)
+    assert total(buckets) == 1 and len(str(buckets[0].content)) < 2000
+    assert total(given_back(buckets, "u", {f"r{number}" for number in range(10_000)})) == 1
+
+
 @given(singles | wholes)
 def test_a_bucket_comes_back_from_the_api(one: Bucket) -> None:
     """What is written is what is read."""
