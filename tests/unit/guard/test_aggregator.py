@@ -106,6 +106,50 @@ def test_that_nothing_changed_is_told_every_half_minute() -> None:
     run(test)
 
 
+def test_that_it_counts_is_told_after_a_clock_was_wrong() -> None:
+    """An hour ahead until a moment ago: the time goes back, as one that stands still says that nobody counts."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector())
+        world.now = 5600.0
+        await world.see()
+        await world.look()
+        for now, written in ((2000.0, ["web"]), (2001.0, []), (2031.0, ["web"])):
+            world.now = now
+            await world.see()
+            await world.look()
+            assert world.done("replace") == written
+
+    run(test)
+
+
+def test_deletions_without_names_are_struck_off_a_minute_after_the_last_of_them() -> None:
+    """By this process's clock: the webhook that has allowed them is in another cluster, an hour behind, or ahead."""
+
+    async def test(world: World, begun: str) -> None:
+        many = {"startTime": f"1970-01-01T{begun}:00.000000Z", "counter": 7}
+        put(world.api, protector(cells={"a": counted(9, many)}))
+        for now, left in ((2000.0, 7), (2059.0, 7), (2061.0, 0)):
+            world.now = now
+            await world.see()
+            await world.look()
+            assert sum(each["counter"] for each in buckets(world.api)) == left
+        put(world.api, protector(cells={"a": counted(9, {**many, "counter": 8})}))
+        world.now = 2062.0
+        await world.see()
+        await world.look()
+        assert buckets(world.api), "another one has come to them"
+
+    run(lambda world: test(world, "00:00"))
+    run(lambda world: test(world, "09:00"))
+
+
+def buckets(api: FakeApi) -> list[dict[str, Any]]:
+    """Of the cell."""
+    found: list[dict[str, Any]] = stored(api)["status"]["cells"][0]["admissionHistory"]["buckets"]
+    return found
+
+
 def test_a_deletion_that_was_seen_goes_with_the_pod() -> None:
     """Seen to be gone, without asking the API; and one that terminates."""
 
@@ -149,7 +193,7 @@ def test_what_the_api_says_holds_until_the_cache_knows_it() -> None:
         world.now = 2000.0
         await world.look()
         gone(world.api, "x")
-        world.now = 2061.0
+        world.now = 2062.0
         await world.look()
         assert (world.counts(), uids(world.api, "a")) == ((0, 0), [])
         await see(world.cache)

@@ -2,8 +2,9 @@
 
 Counts and buckets change in one write: a bucket goes when its pod no longer counts, or when it is certain that it won't
 go. A pod that was seen to terminate doesn't count. A UID that this cache never saw, or that has stayed for a minute, is
-read from the API first, as the cache may lag or the deletion may have been refused by somebody else. No two processes'
-clocks are compared, but for a bucket of many pods, of which nothing but the time is known.
+read from the API first, as the cache may lag or the deletion may have been refused by somebody else. A bucket of many
+pods, of which nothing but their number is known, goes once this process has known it unchanged for a minute and heard
+of the cell until then. No two processes' clocks are compared: a webhook may be in another cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Seen:
 
     `pods`: its cache, by UID. `gone`: UIDs that were deleted while it watched. `read`: what the API said of UIDs that
     it was asked about since the last aggregation, None for none with that UID. `noticed`: when this process first saw
-    each UID in a bucket, by its own clock. `last_event`: the time of the last event of its watch.
+    each UID in a bucket, by its own clock, and "" the buckets without one. `last_event`: up to when all is known of the
+    cell, by that clock.
     """
 
     pods: Mapping[str, Pod]
@@ -58,7 +60,7 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
     cell = protector.cell(cell_name)
     for bucket in cell.buckets:
         if not bucket.uid:
-            if seen.last_event - bucket.last < SETTLED_AFTER:
+            if seen.last_event - (seen.noticed or {}).get("", now) < SETTLED_AFTER:
                 kept.append(bucket)
         elif not _settled(bucket.uid, seen, now):
             kept.append(bucket)
@@ -67,10 +69,15 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
     made = replace(
         cell,
         counts=_counts(counted, protector.min_ready_seconds, now),
-        last_event=max(seen.last_event, cell.last_event or seen.last_event),
+        last_event=_heard(seen.last_event, cell.last_event, now),
         buckets=tuple(kept),
     )
     return Aggregate(made, tuple(to_read), _next(counted, protector.min_ready_seconds, now))
+
+
+def _heard(last_event: float, before: float | None, now: float) -> float:
+    """Never back, but from the future: a clock that was wrong must not have the cell look dead until then."""
+    return last_event if before is None or before > now else max(last_event, before)
 
 
 def _settled(uid: str, seen: Seen, now: float) -> bool:

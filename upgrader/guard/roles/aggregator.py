@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from upgrader.guard.core.admission_history import Bucket
 from upgrader.guard.core.aggregation import Aggregate, Seen, aggregate
 from upgrader.guard.core.protector import Cell, Protector
 from upgrader.guard.core.protector_object import status
@@ -174,13 +175,17 @@ class Aggregator:
         return aggregate(protector, self._cell, seen, now)
 
     def _notice(self, protector: Protector, now: float) -> dict[str, float]:
-        """Since when each pod's deletion has been allowed, for all that this process knows; anew for a new request."""
+        """Since when each pod's deletion has been allowed, for all that this process knows; anew for a new request.
+
+        By UID; "": since when those without one are as they are.
+        """
         key = (protector.namespace, protector.name)
         before = self._noticed.get(key, {})
-        buckets = [b for b in protector.cell(self._cell).buckets if b.uid]
-        found = {(b.uid, b.requests): before.get((b.uid, b.requests), now) for b in buckets}
+        marks = [_mark(b) for b in protector.cell(self._cell).buckets]
+        found = {mark: before.get(mark, now) for mark in marks}
         self._noticed[key] = found
-        return {uid: since for (uid, _), since in found.items()}
+        # Of several buckets without a UID the latest counts.
+        return {uid: since for (uid, _), since in sorted(found.items(), key=lambda item: item[1])}
 
     async def _from_api(self, protector: Protector, uids: Sequence[str]) -> dict[str, Pod | None]:
         """Each of these pods; None for one that is gone. One whose name isn't known is looked for among all."""
@@ -216,7 +221,7 @@ class Aggregator:
         before = next((each for each in protector.cells if each.name == cell.name), None)
         if before is None or replace(cell, last_event=before.last_event) != before:
             return True
-        return (cell.last_event or 0.0) - (before.last_event or 0.0) >= _FRESH_SECONDS
+        return abs((cell.last_event or 0.0) - (before.last_event or 0.0)) >= _FRESH_SECONDS
 
     def _waiting(self) -> list[float]:
         """For each protector with deletions that are younger than what was seen of its pods: when the oldest was."""
@@ -226,3 +231,8 @@ class Aggregator:
             younger = [b.start for b in cell.buckets if b.last > (cell.last_event or 0.0)]
             found += [min(younger)] if younger else []
         return found
+
+
+def _mark(found: Bucket) -> tuple[str, frozenset[str]]:
+    """What a bucket is known by: another request, or another pod put into one of many, makes it another one."""
+    return found.uid, found.requests if found.uid else frozenset({repr(found)})

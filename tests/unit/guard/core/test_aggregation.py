@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.unit.guard.core.builders import member
 from upgrader.guard.core.admission_history import Bucket
 from upgrader.guard.core.aggregation import Aggregate, Seen, aggregate
@@ -87,15 +89,18 @@ def test_what_the_api_says_counts_before_the_cache() -> None:
     assert (found.cell.buckets, found.cell.counts.available) == ((), 1)
 
 
-def test_a_bucket_of_many_goes_by_the_last_events_time() -> None:
-    """Nothing else is known of them; a minute later, so that no watch lags by as much."""
-    bucket = Bucket(900.0, end=940.0, counter=7)
-    assert _count([], bucket, last_event=999.0).cell.buckets == (bucket,)
-    assert _count([], bucket, last_event=1000.0).cell.buckets == ()
+@pytest.mark.parametrize("ahead", [-7200.0, 0.0, 7200.0])
+def test_a_bucket_of_many_goes_by_this_processs_own_clock(ahead: float) -> None:
+    """A minute after it was first seen as it is, if the cell was heard of then, whatever clock the webhook has."""
+    bucket = Bucket(900.0 + ahead, end=940.0 + ahead, counter=7)
+    assert _count([], bucket).cell.buckets == (bucket,)
+    assert _count([], bucket, last_event=999.0, noticed={"": 940.0}).cell.buckets == (bucket,)
+    assert _count([], bucket, last_event=1000.0, noticed={"": 940.0}).cell.buckets == ()
 
 
 def test_the_last_events_time_never_goes_back() -> None:
-    """Another leader's clock may have been ahead."""
+    """Another leader's clock may have been ahead; one that was wrong doesn't have the cell look dead until then."""
     assert _count([], last_event=3.0).cell.last_event == 5.0
+    assert _count([], last_event=3.0, now=4.0).cell.last_event == 3.0
     protector = Protector("ns", "web", 1, APP, APP)
     assert aggregate(protector, "new", Seen({}, 3.0), NOW).cell == Cell("new", last_event=3.0)
