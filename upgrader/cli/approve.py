@@ -8,12 +8,13 @@ import click
 
 from upgrader.app.approval import approve_step
 from upgrader.cli.command_line import EVENTS, say
+from upgrader.cli.completing import complete_planned_step
 
 __all__ = ["approve"]
 
 
 @click.command()
-@click.argument("step")
+@click.argument("step", shell_complete=complete_planned_step)
 @click.option("--reason", metavar="TEXT", required=True, help="Why, for the run's journal.")
 @EVENTS
 @click.pass_obj

@@ -5,14 +5,25 @@ A completion never fails: what can't be read is not offered.
 
 from __future__ import annotations
 
+import glob
+from itertools import islice
+from pathlib import Path
+
 import click
 from click.shell_completion import CompletionItem
 
-from upgrader.cli.folder_option import folder_of
-
-__all__ = ["complete_run", "complete_step"]
+__all__ = ["complete_folder", "complete_planned_step", "complete_run", "complete_step"]
 
 _NEWEST = 20
+_FOLDERS = 50
+
+
+def complete_folder(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Cluster folders, here or one folder further down; where there is none, folders as the shell knows them."""
+    places = (f"{glob.escape(begun)}*{below}/upgrader.yaml" for below in ("", "/*"))
+    found = (str(Path(file).parent) for place in places for file in glob.iglob(place))
+    clusters = [CompletionItem(name) for name in sorted(islice(found, _FOLDERS))]
+    return clusters or [CompletionItem(begun, type="dir")]
 
 
 def complete_run(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -20,7 +31,7 @@ def complete_run(context: click.Context, _: click.Parameter, begun: str) -> list
     from upgrader.engine.history.past_runs import past_runs  # not at the top: most commands complete nothing
 
     try:
-        found = past_runs(folder_of(context) / "runs")
+        found = past_runs(_folder(context) / "runs")
     except OSError:
         return []
     names = [run for run in reversed(found) if run.name.startswith(begun)]
@@ -32,10 +43,32 @@ def complete_step(context: click.Context, _: click.Parameter, begun: str) -> lis
     from upgrader.engine.history.past_runs import past_runs
 
     try:
-        found = past_runs(folder_of(context) / "runs")
+        found = past_runs(_folder(context) / "runs")
     except OSError:
         return []
     name = context.params.get("name")
     runs = [run for run in found if run.name == name] if name else [run for run in found if run.state.is_upgrade]
     steps = runs[-1].state.steps if runs else ()
     return [CompletionItem(step.name, help=step.summary) for step in steps if step.name.startswith(begun)]
+
+
+def complete_planned_step(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The steps of the newest run that have not begun: those that may wait for an approval."""
+    from upgrader.engine.history.past_runs import newest_run
+
+    try:
+        found = newest_run(_folder(context) / "runs")
+    except OSError:
+        return []
+    if found is None:
+        return []
+    left = [name for name in found.state.planned if found.state.step(name) is None]
+    return [CompletionItem(name) for name in left if name.startswith(begun)]
+
+
+def _folder(context: click.Context) -> Path:
+    """The cluster's folder, of a command line that is not complete yet."""
+    if isinstance(context.obj, Path):
+        return context.obj
+    before = context.find_root().params.get("folder")
+    return before.absolute() if isinstance(before, Path) else Path.cwd()

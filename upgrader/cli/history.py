@@ -10,15 +10,17 @@ import click
 
 from upgrader.app.status import known_runs
 from upgrader.cli.command_line import say
+from upgrader.cli.output import TEXT_OR_JSON
 from upgrader.ui.runs import print_history
 
 __all__ = ["history"]
 
 
 @click.command()
+@TEXT_OR_JSON
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of runs, each as in its report.json.")
 @click.pass_obj
-def history(folder: Path, as_json: bool) -> None:
+def history(folder: Path, output: str, as_json: bool) -> None:
     """List the runs of this cluster, oldest first: when, what for, how they ended, how long they took.
 
     Those of other machines are read from the cluster, if it answers. `policy.keepRuns` sets how many runs are kept.
@@ -26,7 +28,7 @@ def history(folder: Path, as_json: bool) -> None:
     known = known_runs(folder)
     if known.problem:
         say(f"The runs of other machines could not be read: {known.problem}")
-    if as_json:
+    if as_json or output == "json":
         click.echo(json.dumps([run.as_json() for run in known.runs], indent=2))
     else:
         print_history(known.runs, running=known.status.state == "running", stream=sys.stdout)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,13 @@ import click
 
 from upgrader import __version__
 from upgrader.cli.exit_code import exit_code_of
-from upgrader.cli.folder_option import FOLDER_HELP, with_folder_option
+from upgrader.cli.global_options import (
+    environment,
+    global_options,
+    in_environment,
+    with_global_options,
+    with_output,
+)
 from upgrader.errors import UpgraderError
 from upgrader.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.ui.lost_terminal import outlast_the_terminal
@@ -72,7 +76,16 @@ class _LazyGroup(click.Group):
             return None
         module = importlib.import_module(_COMMANDS[cmd_name][0])
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return command if cmd_name in _WITHOUT_FOLDER else with_folder_option(command)
+        return command if cmd_name in _WITHOUT_FOLDER else with_global_options(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            name, command, rest = super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=_COMMANDS, ctx=ctx) from None
+        return name, command, with_output(command, rest, ctx.params.get("form"))
 
     def invoke(self, ctx: click.Context) -> Any:
         from upgrader.cli.events_option import outcome_told  # not at the top: only commands that act have events
@@ -91,47 +104,18 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="upgrader", message="%(prog)s %(version)s")
-@click.option(
-    "-C",
-    "folder",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(),
-    help=FOLDER_HELP,
-)
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The cluster's kubeconfig, whatever upgrader.yaml says. [env: UPGRADER_KUBECONFIG]",
-)
-@click.option(
-    "--context",
-    "chosen",
-    metavar="NAME",
-    help="The kubeconfig's context to use, whether it is the current one or not. [env: UPGRADER_CONTEXT]",
-)
+@global_options
 @click.pass_context
-def cli(context: click.Context, folder: Path, kubeconfig: Path | None, chosen: str | None) -> None:
+def cli(
+    context: click.Context,
+    folder: Path,
+    form: str | None,  # noqa: ARG001  # the command that follows gets it: `_LazyGroup.resolve_command`
+    kubeconfig: Path | None,
+    chosen: str | None,
+) -> None:
     """Upgrade self-hosted Kubernetes control planes without an API outage, and roll back if a step fails."""
     context.obj = folder.absolute()
-    given = {"UPGRADER_KUBECONFIG": kubeconfig and str(kubeconfig.absolute()), "UPGRADER_CONTEXT": chosen}
-    context.with_resource(_environment({name: value for name, value in given.items() if value}))
-
-
-@contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """With these variables, which is how every use case, and what it starts, gets to know them."""
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    context.with_resource(in_environment(environment(kubeconfig, chosen)))
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from upgrader.redaction.printable import printable
 
-__all__ = ["OUTPUT", "Output", "PlainOutput", "print_plain"]
+__all__ = ["OUTPUT", "TEXT_OR_JSON", "Output", "PlainOutput", "print_plain"]
 
 PlainOutput = Literal["json", "yaml"]
 Output = Literal["table"] | PlainOutput
@@ -22,6 +22,15 @@ OUTPUT = click.option(
     default="table",
     show_default=True,
     help="What is printed on standard output.",
+)
+
+TEXT_OR_JSON = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What is printed on standard output; json: the same as --json.",
 )
 
 

@@ -16,6 +16,7 @@ import click
 from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.cli.command_line import DURATION
 from upgrader.cli.ended_by_signals import ended_by_signals
+from upgrader.cli.output import TEXT_OR_JSON
 from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import load_settings
 from upgrader.model.availability import Availability
@@ -41,9 +42,17 @@ __all__ = ["probe"]
     multiple=True,
     help="Also probe this address (https://HOST:PORT), such as a controller's. May be repeated.",
 )
+@TEXT_OR_JSON
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 @click.pass_obj
-def probe(folder: Path, requests_per_second: float, seconds: float, addresses: tuple[str, ...], as_json: bool) -> None:
+def probe(
+    folder: Path,
+    requests_per_second: float,
+    seconds: float,
+    addresses: tuple[str, ...],
+    output: str,
+    as_json: bool,
+) -> None:
     """Send requests to the API as its clients do, until Ctrl-C or for a time, and count what fails.
 
     Reads, writes, lists and watches, on new and kept connections, by HTTP/1.1 and HTTP/2. It writes only to its own
@@ -67,7 +76,7 @@ def probe(folder: Path, requests_per_second: float, seconds: float, addresses: t
                 break
             show(prober.snapshot())
         seen = prober.stop()
-    _print(seen, as_json=as_json)
+    _print(seen, as_json=as_json or output == "json")
 
 
 def _print(seen: Availability, *, as_json: bool) -> None:

@@ -10,15 +10,17 @@ from pathlib import Path
 import click
 
 from upgrader.app.status import known_runs
+from upgrader.cli.output import TEXT_OR_JSON
 from upgrader.ui.runs import print_status
 
 __all__ = ["status"]
 
 
 @click.command()
+@TEXT_OR_JSON
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.pass_obj
-def status(folder: Path, as_json: bool) -> None:
+def status(folder: Path, output: str, as_json: bool) -> None:
     """Show what the newest run of this cluster is doing, or how it ended, step by step.
 
     The folder has all of that, so the cluster is not needed. Runs of other machines are read from the cluster, or,
@@ -26,7 +28,7 @@ def status(folder: Path, as_json: bool) -> None:
     be resumed, and who holds the cluster's lock, which may be another machine.
     """
     found = known_runs(folder).status
-    if as_json:
+    if as_json or output == "json":
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
         print_status(found, datetime.now(UTC), folder, sys.stdout)

@@ -1,14 +1,15 @@
-"""Completion in a shell, and `-C` on both sides of a command."""
+"""Completion in a shell, and global options on both sides of a command."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from testkit import example_runs as runs
 from testkit.example_runs import RUN, journal_of
@@ -61,6 +62,23 @@ def test_steps_of_the_run(folder: Path) -> None:
     ]
 
 
+def test_cluster_folders(folder: Path) -> None:
+    """`-C` offers folders of clusters, here and one folder further down, before and after the command."""
+    for name in ("clusters/north", "clusters/south", "alone", "charts"):
+        (folder / name).mkdir(parents=True)
+        if name != "charts":
+            (folder / name / "upgrader.yaml").write_text("")
+    assert completed("-C", "", folder=folder) == ["alone", "clusters/north", "clusters/south"]
+    assert completed("plan", "-C", "clusters/s", folder=folder) == ["clusters/south"]
+    assert completed("-C", "cha", folder=folder) == ["cha"], "the shell completes folders itself"
+
+
+def test_steps_that_may_wait_for_a_person(folder: Path) -> None:
+    """`approve` offers those that the newest run has not begun."""
+    journal_of(runs.GOOD[:2], folder, "20260103T000000-v1.37.1")
+    assert completed("approve", "kube", folder=folder) == ["kube-apiserver", "kubernetes", "kubeadm-config"]
+
+
 def test_what_cannot_be_read_is_not_offered(folder: Path, tmp_path: Path) -> None:
     """A damaged journal and a folder without runs are no error on a command line that is being typed."""
     (folder / "runs" / LATER / "journal.jsonl").write_text("garbage\n")
@@ -83,6 +101,50 @@ def test_folder_before_and_after_the_command(folder: Path) -> None:
     assert before.stdout == after.stdout != ""
     with pytest.raises(UsageError, match="elsewhere"):
         CliRunner().invoke(cli, ["certs", "show", "-C", str(folder / "elsewhere")], catch_exceptions=False)
+
+
+def answered(*words: str) -> Result:
+    return CliRunner().invoke(cli, words, catch_exceptions=False)
+
+
+def test_form_before_and_after_the_command(folder: Path) -> None:
+    """`-o` means the same on both sides, below a group and for `--json` too; behind the command it counts."""
+    at = ("-C", str(folder))
+    assert answered(*at, "-o", "junit", "report").stdout == answered(*at, "report", "-o", "junit").stdout != ""
+    assert answered(*at, "-o", "json", "report", "-o", "junit").stdout.startswith("<?xml")
+    one, other = (answered(*words) for words in (("-o", "json", "status", *at), ("status", "--json", *at)))
+    assert json.loads(one.stdout) == json.loads(other.stdout)
+    assert "Invalid value for '-o' / '--output': 'x'" in answered("-o", "x", "certs", "renew").output
+
+
+@pytest.mark.parametrize("words", [("completion", "bash"), ("doctor",), ("bundle", "create", "-o", "file")])
+def test_form_of_a_command_that_has_one(words: tuple[str, ...]) -> None:
+    """It is refused instead of being forgotten; `-o FILE` of `bundle create` is no form."""
+    with pytest.raises(UsageError, match="prints in one form alone"):
+        answered("-o", "json", *words)
+
+
+@pytest.mark.parametrize(
+    ("option", "variable"), [("--context", "UPGRADER_CONTEXT"), ("--kubeconfig", "UPGRADER_KUBECONFIG")]
+)
+def test_kubeconfig_and_context_after_the_command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, option: str, variable: str
+) -> None:
+    """They reach the use case as they do before the command, for this command alone; two different ones are refused."""
+    seen: list[str | None] = []
+    monkeypatch.setattr("upgrader.cli.status.known_runs", lambda _: seen.append(os.environ.get(variable)) or 1 / 0)
+    monkeypatch.delenv(variable, raising=False)
+    given = str(folder / "prod")
+    for words in ((option, given, "status"), ("status", option, given), (option, given, "status", option, given)):
+        assert isinstance(CliRunner().invoke(cli, words).exception, ZeroDivisionError)
+    assert seen == [given] * 3 and variable not in os.environ
+    with pytest.raises(UsageError, match=f"{option} is given twice"):
+        answered(option, "/a", "status", option, "/b")
+
+
+def test_command_that_is_misspelt() -> None:
+    """The one that was meant is named."""
+    assert "Did you mean" in answered("plna").output and "'plan'" in answered("plna").output
 
 
 def test_two_folders_are_refused(folder: Path) -> None:
