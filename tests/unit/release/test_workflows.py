@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,30 @@ def test_tag_has_to_be_the_version(tmp_path: Path, tag: str, exit_code: int) -> 
     environment = {"GITHUB_REF_NAME": tag, "PATH": "/usr/bin:/bin"}
     ran = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=False)
     assert ran.returncode == exit_code
+
+
+def test_page_has_all_that_people_install(tmp_path: Path) -> None:
+    """Whatever docs/install.md lists is on the release's page, by the workflow's own script: as a file, or in the
+    archive of wheels."""
+    listed = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/install.md").read_text(), re.MULTILINE)
+    for name in (each.replace("*", "guard-1.amd64").replace("VERSION", "1") for each in listed):
+        file = tmp_path / "dist" / (f"{name}file.tgz" if name.endswith("/") else name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (tmp_path / "gh").write_text('#!/bin/sh\nprintf "%s\\n" "$@" >told\n')
+    (tmp_path / "gh").chmod(0o755)
+    (script,) = (step["run"] for name, step in steps() if name == "page" and "run" in step)
+    environment = {"GITHUB_REF_NAME": "v1", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=environment, check=True)
+    told = (tmp_path / "told").read_text().split()
+    with tarfile.open(tmp_path / "wheels.tar") as archive:
+        packed = archive.getnames()
+    files = [path.relative_to(tmp_path / "dist") for path in (tmp_path / "dist").rglob("*") if path.is_file()]
+    assert len(files) == len(listed) and "wheels.tar" in told
+    assert [file for file in files if f"dist/{file}" not in told and str(file) not in packed] == []
+
+
+def test_forges_sign_with_the_same_cosign() -> None:
+    """GitHub's is installed by an action, GitLab's is built."""
+    (installed,) = (step["with"]["cosign-release"] for _, step in steps() if "cosign-installer" in step.get("uses", ""))
+    assert f"cosign/v3/cmd/cosign@{installed}\n" in (ROOT / ".gitlab-ci.yml").read_text()
