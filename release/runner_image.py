@@ -16,7 +16,7 @@ from upgrader.lab.build_cache import built, cache_root, content_hash
 from upgrader.lab.debian import unpacked_layer
 from upgrader.lab.oci_archive import Image, compressed, layer_of_files
 from upgrader.lab.progress_port import LabProgress
-from upgrader.lab.python_files import compiled, installed_packages
+from upgrader.lab.python_files import compiled, forget_programs, installed_packages
 
 __all__ = ["NAME", "runner_image"]
 
@@ -64,6 +64,7 @@ def _unpacked(wheel: Path) -> Path:
     def build(target: Path) -> None:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", "--no-index"]
         subprocess.run([*command, "--target", str(target), str(wheel)], check=True)
+        forget_programs(target)
 
     return built(cache_root() / "images" / f"wheel-{_sha256(wheel)}", build)
 
@@ -71,14 +72,13 @@ def _unpacked(wheel: Path) -> Path:
 def _python_layer(packages: Path, progress: LabProgress) -> Path:
     """A layer with Python packages and their programs.
 
-    pip writes programs and notes that name folders of this machine: programs are written anew, and the notes, which
-    only pip's `uninstall` needs, are left out.
+    Programs are written anew. pip's notes, which name folders of this machine and which only its `uninstall` needs,
+    are left out.
     """
     key = content_hash([Path(__file__)], packages.name)
 
     def build(target: Path) -> None:
         shutil.copytree(packages, target / "packages", ignore=shutil.ignore_patterns("RECORD", "direct_url.json"))
-        shutil.rmtree(target / "packages/bin")
         (target / "bin").mkdir()
         for file in sorted(packages.glob("*.dist-info/entry_points.txt")):
             declared = configparser.ConfigParser(delimiters=("=",))

@@ -34,9 +34,10 @@ def _image(name: str, packages: Sequence[str], progress: LabProgress, architectu
     """`packages`: the one that is run, then what it stands on."""
     architecture = architecture or native_architecture()
     sources = {package: Path(__file__).resolve().parents[1] / package for package in packages}
-    key = content_hash([requirements_of(name)], *(content_hash([source]) for source in sources.values()), architecture)
+    installed = installed_packages(requirements_of(name), architecture, progress)
+    key = content_hash([], *(content_hash([source]) for source in sources.values()), installed.name)
     folders = {f"upgrader/{package}": source for package, source in sources.items()}
-    folders["site-packages"] = installed_packages(requirements_of(name), architecture, progress)
+    folders["site-packages"] = installed
     app = compiled(f"app-{key}", folders, "/app", progress)
     return Image(
         f"upgrader.lab/{name}:{__version__}-{key}",

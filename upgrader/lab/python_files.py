@@ -13,14 +13,14 @@ from upgrader.lab.build_cache import built, cache_root, content_hash
 from upgrader.lab.debian import node_root, private_namespace
 from upgrader.lab.progress_port import LabProgress
 
-__all__ = ["compiled", "installed_packages"]
+__all__ = ["compiled", "forget_programs", "installed_packages"]
 
 _PLATFORMS = {"amd64": "x86_64", "arm64": "aarch64"}
 """An image's architecture → as Python's packages name it."""
 
 
 def installed_packages(requirements: Path, architecture: str, progress: LabProgress) -> Path:
-    """A cached folder with the packages of a list, each with its checked hash, unpacked."""
+    """A cached folder with the packages of a list, each with its checked hash, unpacked; without their programs."""
     machine = _PLATFORMS[architecture]
     platforms = [f"--platform={kind}_{machine}" for kind in ("manylinux2014", "manylinux_2_17", "manylinux_2_28")]
 
@@ -29,8 +29,22 @@ def installed_packages(requirements: Path, architecture: str, progress: LabProgr
         command += ["--implementation=cp", "--python-version=3.11", "--only-binary=:all:", *platforms]
         with progress.task(f"Python packages of {requirements.parent.name} for {architecture}", seconds=15):
             subprocess.run([*command, "--target", str(target), "-r", str(requirements)], check=True)
+        forget_programs(target)
 
-    return built(cache_root() / "images" / f"wheels-{content_hash([requirements], architecture)}", build)
+    key = content_hash([requirements, Path(__file__)], architecture)
+    return built(cache_root() / "images" / f"wheels-{key}", build)
+
+
+def forget_programs(packages: Path) -> None:
+    """Remove the programs that pip has written beside packages, and their lines in RECORD.
+
+    They begin with the path of the Python that ran pip: in an image it doesn't exist, and names this machine's folders.
+    """
+    if (packages / "bin").is_dir():
+        shutil.rmtree(packages / "bin")
+    for record in packages.glob("*.dist-info/RECORD"):
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if not line.startswith("../../bin/")))
 
 
 def compiled(key: str, folders: Mapping[str, Path], inside: str, progress: LabProgress) -> Path:
