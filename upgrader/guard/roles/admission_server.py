@@ -12,6 +12,7 @@ from aiohttp import web
 from upgrader.guard.core.admission import AdmissionRequest, Answer, NotAnAdmissionReview, allow, parse, review
 from upgrader.guard.guard_errors import ApiAway, ApiRefused
 from upgrader.guard.logs import LOG
+from upgrader.guard.roles.request_room import NoRoom, Room
 from upgrader.guard.runtime.metrics import Metrics
 
 __all__ = ["Decide", "admission_app"]
@@ -19,35 +20,42 @@ __all__ = ["Decide", "admission_app"]
 Decide = Callable[[AdmissionRequest], Awaitable[Answer]]
 """Raises ApiAway or ApiRefused where it can't know: HTTP 500, and failurePolicy decides; NotAnAdmissionReview: 400."""
 
-_MOST_BYTES = 16 << 20
-"""An object of etcd's greatest size as JSON, twice."""
 _SHARE = 0.9
 """Of the time that a request may take: the rest is for the way."""
 
 
 def admission_app(
-    roles: Mapping[str, Decide], metrics: Metrics, *, timeout_seconds: float, dry_run: bool = False
+    roles: Mapping[str, Decide],
+    metrics: Metrics,
+    *,
+    timeout_seconds: float,
+    dry_run: bool = False,
 ) -> web.Application:
     """`roles`: by path. With `dry_run` all is allowed, and what would be denied is a warning and counted."""
-    app = web.Application(client_max_size=_MOST_BYTES)
+    app, room = web.Application(), Room()
     for path, decide in roles.items():
-        app.router.add_post(path, _Handler(path, decide, metrics, timeout_seconds * _SHARE, dry_run).handle)
+        app.router.add_post(path, _Handler(path, decide, metrics, timeout_seconds * _SHARE, dry_run, room).handle)
     return app
 
 
 class _Handler:
-    def __init__(self, path: str, decide: Decide, metrics: Metrics, seconds: float, dry_run: bool) -> None:
+    def __init__(self, path: str, decide: Decide, metrics: Metrics, seconds: float, dry_run: bool, room: Room) -> None:
         self._path, self._decide, self._metrics = path, decide, metrics
-        self._seconds, self._dry_run = seconds, dry_run
+        self._seconds, self._dry_run, self._room = seconds, dry_run, room
 
     async def handle(self, request: web.Request) -> web.Response:
-        """HTTP's side of it: 200 with a review, 400 for what is none, 500 where nothing is known in time."""
+        """HTTP's side of it: 200 with a review, 400 for what is none, 413 for what there is no room for, 500 where
+        nothing is known in time.
+        """
         begun = time.monotonic()
         try:
-            async with asyncio.timeout(self._seconds):
-                return await self._answered(await request.read())
+            with self._room.share() as share:
+                async with asyncio.timeout(self._seconds):
+                    return await self._answered(await share.body(request))
         except TimeoutError:
             return self._failed(f"no decision within {self._seconds:g} s")
+        except NoRoom as error:
+            return self._failed(str(error), 413)
         except (ApiAway, ApiRefused) as error:
             return self._failed(str(error))
         finally:
@@ -69,10 +77,10 @@ class _Handler:
         self._count(kind)
         return web.json_response(review(asked.uid, answer))
 
-    def _failed(self, reason: str) -> web.Response:
+    def _failed(self, reason: str, status: int = 500) -> web.Response:
         self._count("failed")
         LOG.warning("a request failed", extra={"path": self._path, "reason": reason})
-        return web.Response(status=500, text=f"{reason}\n")
+        return web.Response(status=status, text=f"{reason}\n")
 
     def _count(self, answer: str) -> None:
         self._metrics.requests.labels(self._path, answer).inc()

@@ -14,6 +14,9 @@ from upgrader.daemons.tls_in_memory import load_cert_chain
 
 __all__ = ["ServedCertificate", "listening"]
 
+_LINGER_SECONDS = 1.0
+"""For how long what is left of a request is read that was answered before its end."""
+
 
 class ServedCertificate:
     """What a server shows to new connections; those that are open keep what they began with."""
@@ -45,9 +48,12 @@ async def listening(
 ) -> AsyncIterator[int]:
     """Serve on all addresses until the end of the block; 0: at a free port of this machine alone. The port.
 
-    At the end, requests that have begun get up to `end_seconds`.
+    At the end, requests that have begun get up to `end_seconds`. Bodies are as they come: a few bytes that are said to
+    be encoded don't become many.
     """
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=end_seconds)
+    runner = web.AppRunner(
+        app, access_log=None, shutdown_timeout=end_seconds, auto_decompress=False, lingering_time=_LINGER_SECONDS
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, None if port else "127.0.0.1", port, ssl_context=context)
