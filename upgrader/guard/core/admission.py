@@ -25,6 +25,7 @@ __all__ = [
     "TOO_MANY_REQUESTS",
     "allow",
     "deny",
+    "names_an_object",
     "parse",
     "review",
 ]
@@ -113,6 +114,11 @@ def review(uid: str, answer: Answer) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
 
 
+def names_an_object(text: str) -> bool:
+    """Whether an object may have this name in the API's paths: `.` would be the list of all, read for whoever asks."""
+    return text not in ("", ".", "..") and text.isprintable() and not {"/", "%"} & set(text)
+
+
 def parse(body: bytes) -> AdmissionRequest:
     """The request in a review's JSON; raises only `NotAnAdmissionReview`."""
     if len(body) > _MOST_BYTES:
@@ -154,8 +160,8 @@ def _request(request: Mapping[str, Any]) -> AdmissionRequest:
         resource=_text(resource, "resource"),
         subresource=_text(request, "subResource"),
         kind=_text(_mapping(request, "kind") or {}, "kind"),
-        namespace=_text(request, "namespace"),
-        name=_text(request, "name"),
+        namespace=_name(request, "namespace"),
+        name=_name(request, "name"),
         dry_run=_flag(request, "dryRun") or _evicts_nothing(request, new),
         user=_one_line(str((_mapping(request, "userInfo") or {}).get("username") or "")),
         object=new,
@@ -185,6 +191,13 @@ def _text(parent: Mapping[str, Any], key: str) -> str:
     if value and not value.isprintable():  # no half of a character, no line that a log would take for its own
         raise NotAnAdmissionReview(f"{key} has characters that no name has")
     return value or ""
+
+
+def _name(parent: Mapping[str, Any], key: str) -> str:
+    value = _text(parent, key)
+    if value and not names_an_object(value):
+        raise NotAnAdmissionReview(f"{key} is no name of an object")
+    return value
 
 
 def _flag(parent: Mapping[str, Any], key: str) -> bool:

@@ -14,7 +14,7 @@ write in which it drops it from what was allowed.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from upgrader.guard.core.admission import (
@@ -26,6 +26,7 @@ from upgrader.guard.core.admission import (
     NotAnAdmissionReview,
     allow,
     deny,
+    names_an_object,
 )
 from upgrader.guard.core.admission_history import Bucket, compacted, given_back, reserved, total
 from upgrader.guard.core.ledger import Judgement, Request
@@ -188,7 +189,10 @@ def pod_of_delete(request: AdmissionRequest) -> Pod:
         found = pod(request.old_object or {})
     except (KeyError, TypeError, AttributeError, ValueError):
         raise NotAnAdmissionReview("oldObject is no pod") from None
-    if request.name not in ("", found.name) or found.namespace != request.namespace or not isinstance(found.uid, str):
+    texts = (found.name, found.uid, *_texts(found.labels), *_texts(found.annotations))
+    if not all(isinstance(each, str) for each in texts) or not names_an_object(found.name):
+        raise NotAnAdmissionReview("oldObject is no pod")
+    if request.name not in ("", found.name) or found.namespace != request.namespace:
         raise NotAnAdmissionReview("oldObject is another pod than the request's")
     return found
 
@@ -249,6 +253,11 @@ def judge(request: Request, protector: Protector, now: float) -> Judgement:
 def _healthy(counts: Counts, criterion: str) -> int:
     by_name = {"Scheduled": counts.scheduled, "Running": counts.running, "Ready": counts.ready}
     return by_name.get(criterion, counts.available)
+
+
+def _texts(found: object) -> Iterator[object]:
+    """What has to be strings in labels or annotations, or themselves where they are no map."""
+    yield from found.values() if isinstance(found, dict) else (found,)
 
 
 def _short(text: str) -> str:

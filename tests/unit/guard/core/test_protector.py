@@ -319,6 +319,15 @@ def test_what_is_neither_is_refused(document: Json) -> None:
     assert answer is not None and answer.code == 400
 
 
+@pytest.mark.parametrize("name", [".", "..", "", "a/b", "a\nb", ["web-1"]])
+def test_a_collections_pod_has_a_name(name: object) -> None:
+    """Its request has none: what its pod is called is what is asked for, and `.` would be the list of all pods."""
+    with pytest.raises(NotAnAdmissionReview):
+        pod_of_delete(
+            request_of(_delete(name="", oldObject={"metadata": {"name": name, "namespace": "ns", "uid": "u"}}))
+        )
+
+
 @pytest.mark.parametrize(
     "old",
     [
@@ -329,6 +338,9 @@ def test_what_is_neither_is_refused(document: Json) -> None:
         {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u"}, "status": {"conditions": "x"}},
         {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u"}, "status": 7},
         {"metadata": {"name": "web-1", "namespace": "ns", "uid": 7}},
+        {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u", "labels": ["app"]}},
+        {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u", "labels": {"app": ["web"]}}},
+        {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u", "annotations": {"a": 7}}},
         {"metadata": {"name": "web-2", "namespace": "ns", "uid": "u"}},
         {"metadata": {"name": "web-1", "namespace": "other", "uid": "u"}},
     ],
