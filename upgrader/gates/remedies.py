@@ -22,14 +22,21 @@ def delete_pods(ref: WorkloadRef, names: Sequence[str]) -> str:
     )
 
 
-def inspect_pod(pod: Pod, container: Container | None) -> str:
-    """How to see a pod's events, and the log of the container at fault, where it has one."""
-    see = [f"kubectl -n {pod.namespace} describe pod {pod.name}"]
+def inspect_pod(ref: WorkloadRef | None, pod: Pod, container: Container | None) -> str:
+    """How to see more of a workload's pod: the log of the container at fault, where it has one, or else its events.
+
+    First what is left once the step is rolled back, which is when most people read this: the pod is gone by then.
+    """
+    see = f"describe pod {pod.name}"
     if container is not None and container.waiting_reason and container.last is not None:
-        see.append(f"kubectl -n {pod.namespace} logs {pod.name} -c {container.name} --previous")
+        see = f"logs {pod.name} -c {container.name} --previous"
     elif container is not None and (container.running_since or container.terminated or container.last) is not None:
-        see.append(f"kubectl -n {pod.namespace} logs {pod.name} -c {container.name}")
-    return f"Fix the cause above. To see more while the pod exists: {'; '.join(see)}"
+        see = f"logs {pod.name} -c {container.name}"
+    workload = f", and kubectl -n {ref.namespace} describe {ref.kind.lower()} {ref.name} shows more" if ref else ""
+    return (
+        f"Fix the cause above. `upgrader report` keeps what was seen of the pod{workload}. "
+        f"While the pod exists: kubectl -n {pod.namespace} {see}"
+    )
 
 
 def describe_node(name: str) -> str:

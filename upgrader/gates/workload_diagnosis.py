@@ -94,7 +94,7 @@ def _heard(kube: Kube, nodes: Collection[str]) -> dict[str, datetime]:
 def explain_pod(kube: Kube, subject: str, pod: Pod) -> Verdict | None:
     """Why one pod isn't Ready, as `pending` or `broken`; None when it is. Raises ApiUnavailable or ApiError."""
     fault = worst_fault([pod])
-    return _explain(kube, subject, fault) if fault is not None else None
+    return _explain(kube, None, subject, fault) if fault is not None else None
 
 
 def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
@@ -102,7 +102,7 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
     ref = reading.workload.ref
     fault = worst_fault(reading.newest)
     if fault is not None:
-        return _explain(kube, new_and_ready(reading) if reading.workload.ordered else str(ref), fault)
+        return _explain(kube, ref, new_and_ready(reading) if reading.workload.ordered else str(ref), fault)
     if reading.workload.desired > 0 and len(reading.newest) < reading.workload.desired:
         # The controller can't create the pods, or the nodes refuse them.
         refused = [f"pod {pod.name} was refused by {pod.node}: {pod.message}" for pod in reading.failed[-1:]]
@@ -115,7 +115,7 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _explain(kube: Kube, subject: str, fault: Fault) -> Verdict:
+def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault) -> Verdict:
     """A fault as a verdict: the reason is one sentence with the cause, the details are the evidence."""
     pod, item = fault.pod, fault.container
     events = warnings_of(kube, pod.namespace, pod.uid)
@@ -141,7 +141,7 @@ def _explain(kube: Kube, subject: str, fault: Fault) -> Verdict:
     )
     # A container that ended may succeed after a restart, but not with the same wrong arguments.
     certain = fault.broken or bool(lost) or (fault.severity is Severity.FAILING and refuses_its_arguments(cause))
-    return (broken if certain else pending)(reason, *details, remedy=inspect_pod(pod, item))
+    return (broken if certain else pending)(reason, *details, remedy=inspect_pod(ref, pod, item))
 
 
 def _lost_backend(kube: Kube, pod: Pod) -> str:

@@ -31,12 +31,21 @@ def check(kube: FakeKube) -> Verdict:
     ids=["crash loop", "ended", "not ready", "never started"],
 )
 def test_pod_at_fault_is_named_with_its_log(kube: FakeKube, status: dict[str, Any], log: str) -> None:
-    """The remedy describes the pod of the message, and shows its container's log where it ever wrote one."""
+    """The remedy shows the log of the container at fault where it ever wrote one, and the pod's events otherwise."""
     add_deployment(kube, revision=2, generation=2, updatedReplicas=0)
     add_pod(kube, "web", status, revision=2)
     remedy = check(kube).remedy
-    assert "kubectl -n kube-system describe pod web-2-controller-1" in remedy
-    assert log in remedy and (bool(log) or "logs" not in remedy)
+    assert (log or "kubectl -n kube-system describe pod web-2-controller-1") in remedy
+    assert ("describe pod" in remedy) is ("logs" not in remedy)
+
+
+def test_what_a_rollback_leaves_comes_first(kube: FakeKube) -> None:
+    """Whoever reads it once the pod is gone finds what is still there: the report, and the workload."""
+    add_deployment(kube, revision=2, generation=2, updatedReplicas=0)
+    add_pod(kube, "web", crashed(1), revision=2)
+    kept, gone = check(kube).remedy.split("While the pod exists: ")
+    assert "`upgrader report`" in kept and "kubectl -n kube-system describe deployment web" in kept
+    assert "web-2-controller-1" not in kept and "web-2-controller-1" in gone
 
 
 def test_workload_without_pods_is_described(kube: FakeKube) -> None:
