@@ -94,8 +94,8 @@ class StepBuilder:
 
     def approved(self, planned: PlannedStep, built: PipelineStep) -> PipelineStep:
         """The same step, which waits for an approval if upgrader.yaml has one before it, and it changes anything."""
-        item = next((item for item in self.settings.pipeline if item.name == planned.name), None)
-        return replace(built, approval_seconds=item.approval_seconds) if item and built.changes else built
+        seconds = self.settings.approvals.get(planned.name)
+        return replace(built, approval_seconds=seconds) if built.changes else built
 
     def further_gates(self, step: PlannedStep) -> tuple[GateRun, ...]:
         """The gates of upgrader.yaml behind a planned step, in addition to its own."""

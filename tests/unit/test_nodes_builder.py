@@ -24,6 +24,7 @@ from upgrader.model.outcome import StepPhase
 from upgrader.model.plan import PlannedNodes
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.model.settings import Settings
+from upgrader.model.surge import Surge
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.pipeline_builder import PipelineBuilder
@@ -82,6 +83,18 @@ def test_pool_with_nothing_to_change_is_only_verified() -> None:
     assert names(pipeline) == ["stage-nodes", "nodes-controllers", "nodes-workers"]
     assert [item.changes for item in pipeline.steps] == [False, False, False]
     assert [item.step.capture() for item in pipeline.steps] == [None, None, None]
+
+
+def test_pool_waits_for_its_approval() -> None:
+    """Before its first node is changed, and not where none changes; with a surge, before that is added."""
+    waits = NodePool("workers", approval_seconds=60.0)
+    surging = replace(waits, surge=Surge(1, Path("/add.yml"), Path("/remove.yml")))
+    for pool, first in ((waits, "nodes-workers"), (surging, "surge-workers")):
+        one = builder(replace(NODES, pools=(NodePool("controllers"), pool)))
+        steps = one.forward(one.plan((), observed())).steps
+        assert {item.step.name: item.approval_seconds for item in steps if item.approval_seconds} == {first: 60.0}
+        steps = one.forward(one.plan((), observed(worker=NEW))).steps
+        assert [item.step.name for item in steps if item.approval_seconds] == []
 
 
 def test_resumed_run_has_the_nodes_that_it_had() -> None:

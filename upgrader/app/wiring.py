@@ -205,9 +205,7 @@ class Session:
             ask_etcd=partial(ask_etcd, self.tools.hosts),
             takes_backups=bool(self.settings.backup.recipients),
             pulls_images=self.settings.images.pull,
-            approvals={
-                item.name: item.approval_seconds for item in self.settings.pipeline if item.approval_seconds is not None
-            },
+            approvals=self.settings.approvals,
             prometheus=self.tools.prometheus,
             metric_gates=self.settings.all_metric_gates,
             workload_gates=self.settings.workload_gates,

@@ -14,6 +14,7 @@ from upgrader.config.node_sources_yaml import (
     ContainerRuntimeSection,
 )
 from upgrader.config.nodes_yaml import DetachSection, DrainSection, NodePoolSection, NodesSection
+from upgrader.config.section import ApprovalSection
 from upgrader.model.node_configuration import ContainerRuntime, NodeConfiguration
 from upgrader.model.node_settings import (
     CONTROLLERS,
@@ -40,10 +41,9 @@ def nodes_settings(section: NodesSection, folder: Path, read: Callable[[Path], b
         str(name): ArchitectureSource(_path(folder, each.path), each.url, _sums(each.sha256))
         for name, each in source.architectures.items()
     }
-    drain = _drain(section.drain)
     named = {pool.name: _pool(pool, section, folder) for pool in section.pools}
-    workers = named.pop(WORKERS, NodePool(WORKERS, drain=drain, detach=_detach(WORKERS, None, section)))
-    controllers = NodePool(CONTROLLERS, drain=drain, detach=_detach(CONTROLLERS, None, section))
+    workers = named.pop(WORKERS, _unnamed(WORKERS, section))
+    controllers = _unnamed(CONTROLLERS, section)
     return NodesSettings(
         NodeSource(source.kind, _path(folder, source.path), source.url, _sums(source.sha256), own),
         (controllers, *named.values(), workers),
@@ -80,9 +80,18 @@ def _sums(sums: Mapping[str, Mapping[Any, str]]) -> Mapping[str, Mapping[str, st
     return {version: {str(name): sum_ for name, sum_ in each.items()} for version, each in sums.items()}
 
 
+def _unnamed(name: str, section: NodesSection) -> NodePool:
+    """A pool that is there by itself."""
+    approval, detach = _approval(name, None, section), _detach(name, None, section)
+    return NodePool(name, drain=_drain(section.drain), detach=detach, approval_seconds=approval)
+
+
 def _pool(pool: NodePoolSection, section: NodesSection, folder: Path) -> NodePool:
     drain, detach = _drain(pool.drain or section.drain), _detach(pool.name, pool.detach, section)
-    made = NodePool(pool.name, pool.selector, pool.max_unavailable, pool.max_failed, drain, detach)
+    approval = _approval(pool.name, pool.approval, section)
+    made = NodePool(
+        pool.name, pool.selector, pool.max_unavailable, pool.max_failed, drain, detach, approval_seconds=approval
+    )
     if (own := pool.surge) is None:
         return made
     return replace(made, surge=Surge(own.nodes, folder / own.add, folder / own.remove, own.deadline))
@@ -97,3 +106,10 @@ def _detach(pool: str, own: DetachSection | None, section: NodesSection) -> Deta
     every = section.detach
     found = own or (every if every is not None and (every.pools is None or pool in every.pools) else None)
     return DetachPolicy(found.grace_period, found.deadline) if found is not None else None
+
+
+def _approval(pool: str, own: ApprovalSection | None, section: NodesSection) -> float | None:
+    """The same of the approval that it waits for."""
+    every = section.approval
+    found = own or (every if every is not None and (every.pools is None or pool in every.pools) else None)
+    return found.deadline if found is not None else None

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from upgrader.config.kubelet_fields import KubeletFields
 from upgrader.config.node_sources_yaml import ContainerRuntimeSection, NodeSourceSection
-from upgrader.config.section import Duration, NodeShare, Section, Text
+from upgrader.config.section import ApprovalSection, Duration, NodeShare, Section, Text
 from upgrader.model.node_settings import (
     CONTROLLERS,
     WORKERS,
@@ -75,6 +75,14 @@ class DetachAllSection(DetachSection):
     )
 
 
+class ApprovalOfPoolsSection(ApprovalSection):
+    """A person's [approval](../observability.md#approvals) before the nodes of a pool are changed."""
+
+    pools: list[Text] | None = Field(
+        default=None, description="The pools that wait for one, such as `controllers`. Without it: each of them."
+    )
+
+
 class SurgeSection(Section):
     """Nodes that a pool has beside its own while it is upgraded, so that a pool that is full can be drained."""
 
@@ -114,6 +122,9 @@ class NodePoolSection(Section):
     detach: DetachSection | None = Field(
         default=None, description="As in `nodes.detach`, for this pool alone, whether that names it or not."
     )
+    approval: ApprovalSection | None = Field(
+        default=None, description="As in `nodes.approval`, for this pool alone, whether that names it or not."
+    )
     surge: SurgeSection | None = Field(
         default=None,
         description="Nodes that it has beside its own while it is upgraded. Without it, it has no more than its own.",
@@ -137,6 +148,7 @@ class NodesSection(Section):
     source: NodeSourceSection
     drain: DrainSection = DrainSection()
     detach: DetachAllSection | None = None
+    approval: ApprovalOfPoolsSection | None = None
     ready_deadline: Duration = Field(
         default=NodesSettings.ready_seconds,
         description="How long a node may take to be Ready with its new kubelet before it is put back.",
@@ -161,7 +173,8 @@ class NodesSection(Section):
             if names.count(name) > 1:
                 raise ValueError(f"two pools are named '{name}'")
         known = (CONTROLLERS, *names, *(() if WORKERS in names else (WORKERS,)))
-        for name in (self.detach and self.detach.pools) or ():
-            if name not in known:
-                raise ValueError(f"`detach.pools`: there is no pool '{name}': they are {', '.join(known)}")
+        for key, section in (("detach", self.detach), ("approval", self.approval)):
+            for name in (section and section.pools) or ():
+                if name not in known:
+                    raise ValueError(f"`{key}.pools`: there is no pool '{name}': they are {', '.join(known)}")
         return self

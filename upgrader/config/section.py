@@ -13,7 +13,7 @@ from upgrader.errors import UsageError
 from upgrader.model.health_before import Share
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Duration", "NodeShare", "Section", "StepAvailabilitySection", "Text", "Version"]
+__all__ = ["ApprovalSection", "Duration", "NodeShare", "Section", "StepAvailabilitySection", "Text", "Version"]
 
 
 def _version(text: object) -> KubernetesVersion:
@@ -58,3 +58,13 @@ class StepAvailabilitySection(Section):
 
     max_failed: int | None = Field(default=None, ge=0, description="As in `availability`.")
     max_gap: Duration | None = Field(default=None, description="As in `availability`.")
+
+
+class ApprovalSection(Section):
+    """A person's [approval](../observability.md#approvals) before a step changes anything; `--yes` is none."""
+
+    deadline: Duration = Field(
+        default=3600.0,
+        description="How long it is waited for. Then the run ends, and can be resumed or rolled back.",
+        examples=["1h"],
+    )

@@ -13,7 +13,7 @@ from upgrader.config.etcd_yaml import EtcdSection
 from upgrader.config.gates_yaml import AnyGate, MetricGateSection
 from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.observability_yaml import ObservabilitySection
-from upgrader.config.section import Duration, NodeShare, StepAvailabilitySection, Text, Version
+from upgrader.config.section import ApprovalSection, Duration, NodeShare, StepAvailabilitySection, Text, Version
 from upgrader.config.section import Section as _Model
 from upgrader.model.health_before import NONE, Share
 from upgrader.model.settings import (
@@ -32,7 +32,6 @@ from upgrader.model.version import KubernetesVersion
 __all__ = [
     "PLAYBOOK_TAG",
     "RELEASE_TAG",
-    "ApprovalSection",
     "AvailabilitySection",
     "BackupSection",
     "ChecksSection",
@@ -252,16 +251,6 @@ class ImagesSection(_Model):
         if value == NONE:
             raise ValueError("no node would ever pull; write a number from 1 on, or a percentage such as 10%")
         return value
-
-
-class ApprovalSection(_Model):
-    """A person's [approval](../observability.md#approvals) before the step changes anything; `--yes` is none."""
-
-    deadline: Duration = Field(
-        default=3600.0,
-        description="How long it is waited for. Then the run ends, and can be resumed or rolled back.",
-        examples=["1h"],
-    )
 
 
 class ReleaseSection(_Model):

@@ -64,6 +64,8 @@ class NodePool:
     """None: nobody is asked to take its nodes out of a load balancer."""
     surge: Surge | None = None
     """The nodes that it has beside its own while it is upgraded; None: no more than its own."""
+    approval_seconds: float | None = None
+    """How long a person's approval is waited for before any of its nodes is changed; None: it needs none."""
 
     @property
     def step(self) -> str:

@@ -267,6 +267,13 @@ class Settings:
         return tuple(gate for item in self.pipeline for gate in item.gates if isinstance(gate, WorkloadGate))
 
     @property
+    def approvals(self) -> Mapping[str, float]:
+        """For how many seconds a step waits for a person's approval, by its name; of a pool, its first step."""
+        steps = [(item.name, item.approval_seconds) for item in self.pipeline]
+        pools = [(pool.steps[0], pool.approval_seconds) for pool in (self.nodes.pools if self.nodes else ())]
+        return {name: seconds for name, seconds in (*steps, *pools) if seconds is not None}
+
+    @property
     def all_metric_gates(self) -> tuple[MetricGateSettings, ...]:
         """Those of single steps, and those of every step."""
         gates = (gate for item in self.pipeline for gate in item.gates)

@@ -83,8 +83,24 @@ def test_pools_behind_a_load_balancer(tmp_path: Path, detach: str, gpu: str, fou
 
 
 @pytest.mark.parametrize(
+    ("approval", "gpu", "found"),
+    [
+        ("{}", "", {"controllers": 3600.0, "gpu": 3600.0, "workers": 3600.0}),
+        ("{deadline: 8h, pools: [controllers]}", "approval: {}", {"controllers": 28800.0, "gpu": 3600.0}),
+        ("{pools: []}", "", {}),
+    ],
+)
+def test_pools_that_wait_for_a_person(tmp_path: Path, approval: str, gpu: str, found: dict[str, float]) -> None:
+    """All of them, controllers too, or those that are named; a pool's own section stands for itself."""
+    pool = f"{{name: gpu, selector: {{a: b}}, {gpu}}}"
+    made = load(tmp_path, f"nodes: {{source: {{kind: packages}}, approval: {approval}, pools: [{pool}]}}")
+    assert made and {pool.name: pool.approval_seconds for pool in made.pools if pool.approval_seconds} == found
+
+
+@pytest.mark.parametrize(
     ("nodes", "told"),
     [
+        ("nodes: {source: {kind: packages}, approval: {pools: [gpu]}}", "`approval.pools`: there is no pool 'gpu'"),
         ("nodes: {source: {kind: packages}, detach: {pools: [gpu]}}", "no pool 'gpu': they are controllers, w"),
         ("nodes: {source: {kind: packages}, detach: {gracePeriod: soon}}", "gracePeriod"),
         ("nodes: {source: {kind: packages}, pools: [{name: workers, detach: {pools: []}}]}", "unknown key"),

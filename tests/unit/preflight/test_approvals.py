@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.unit.preflight.conftest import World
-from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
+from upgrader.model.node_settings import NodePool, NodeSource
+from upgrader.model.plan import NodeChange, Plan, PlannedNodes, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.preflight.approvals import check_approvals
 
@@ -18,6 +19,13 @@ def test_approvals(world: World) -> None:
     steps = (PlannedPlaybook(Path("/p/extra.yml"), None), same)
     context = replace(context, plan=Plan(context.observed.server, context.target, steps))
     assert list(check_approvals(context)) == []
+    pool = PlannedNodes(NodePool("gpu"), (), context.target, NodeSource("packages"), 300.0, 1, Path("/p"))
+    unchanged = replace(context, plan=Plan(context.observed.server, context.target, (pool,)))
+    assert list(check_approvals(replace(unchanged, approvals={"nodes-gpu": 60.0}))) == []
+    changed = replace(pool, nodes=(NodeChange("n1", context.observed.server, context.target),))
+    upgraded = replace(unchanged, plan=Plan(context.observed.server, context.target, (changed,)))
+    (found,) = check_approvals(replace(upgraded, approvals={"nodes-gpu": 60.0}))
+    assert "before the step nodes-gpu" in found.title
     waits = replace(context, approvals={"extra": 7200.0, "kubernetes": 60.0})
     (found,) = check_approvals(waits)
     assert (found.id, found.severity, found.inhibits) == ("approvals.needed", "info", False)
