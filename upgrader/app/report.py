@@ -6,11 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.app.status import cluster_folder, known_runs
-from upgrader.config.inventory import load_names
-from upgrader.config.load import load_settings
-from upgrader.engine.history.past_runs import PastRun, past_runs
-from upgrader.engine.history.run_status import status_of
+from upgrader.app.cluster_folder import check_cluster_folder
+from upgrader.engine.history.past_runs import PastRun, newest_name, newest_run, run_named
+from upgrader.engine.history.run_status import Status, status_of
 from upgrader.engine.journal.journal_file import JOURNAL
 from upgrader.engine.locks.folder_lock import folder_holder
 from upgrader.engine.state.run_state import RunState
@@ -52,6 +50,10 @@ class RunToReport:
 
     def _redacted(self) -> RunState:
         """Only the inventory has the names of all hosts: what is not read would be shown."""
+        # Not at the top, as below.
+        from upgrader.config.inventory import load_names
+        from upgrader.config.load import load_settings
+
         try:
             hosts = load_names(load_settings(self.folder, os.environ).inventory)
         except ConfigError as error:
@@ -66,17 +68,12 @@ def run_to_report(folder: Path, name: str | None) -> RunToReport:
 
     Raises UsageError where there is none, or where its journal is not valid.
     """
-    cluster_folder(folder)
-    here = past_runs(folder / "runs")
-    found = _named(here, name)
-    status = status_of(folder_holder(folder), here[-1] if here else None)
+    check_cluster_folder(folder)
+    runs = folder / "runs"
+    found = newest_run(runs) if name is None else run_named(runs, name)  # no other journal is read
+    status = status_of(folder_holder(folder), found if found and found.name == newest_name(runs) else None)
     if found is None:
-        known = known_runs(folder)
-        found, status = _named(known.runs, name), known.status
-        if found is None:
-            which = f"no run {name}" if name else "no run yet"
-            unread = f"; those of other machines could not be read: {known.problem}" if known.problem else ""
-            raise UsageError(f"there is {which}{unread}", remedy="`upgrader history` lists the runs of this cluster.")
+        found, status = _anywhere(folder, name)
     if found.problem:
         raise UsageError(
             found.problem, remedy="Restore the file from a copy: a report of a damaged journal might be wrong."
@@ -90,7 +87,14 @@ def compare_runs(folder: Path, first: str, second: str) -> Comparison:
     return compared(run_to_report(folder, first).run.state, run_to_report(folder, second).run.state)
 
 
-def _named(runs: tuple[PastRun, ...], name: str | None) -> PastRun | None:
-    if name is None:
-        return runs[-1] if runs else None
-    return next((run for run in runs if run.name == name), None)
+def _anywhere(folder: Path, name: str | None) -> tuple[PastRun, Status]:
+    # Not at the top: what asks a cluster takes a second to import, and the folder nearly always has the run.
+    from upgrader.app.status import known_runs
+
+    known = known_runs(folder)
+    found = next((run for run in reversed(known.runs) if name in (None, run.name)), None)
+    if found is None:
+        which = f"no run {name}" if name else "no run yet"
+        unread = f"; those of other machines could not be read: {known.problem}" if known.problem else ""
+        raise UsageError(f"there is {which}{unread}", remedy="`upgrader history` lists the runs of this cluster.")
+    return found, known.status

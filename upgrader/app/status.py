@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from upgrader.app.cluster_folder import check_cluster_folder
 from upgrader.app.remote_status import read_remote_status
 from upgrader.engine.history.past_runs import PastRun, past_runs
 from upgrader.engine.history.run_discovery import with_remote_runs
 from upgrader.engine.history.run_status import Status, status_of
 from upgrader.engine.locks.folder_lock import folder_holder
-from upgrader.errors import UsageError
 
-__all__ = ["KnownRuns", "cluster_folder", "known_runs"]
+__all__ = ["KnownRuns", "known_runs"]
 
 
 @dataclass(frozen=True)
@@ -25,22 +25,13 @@ class KnownRuns:
     """Why runs of other machines are not known; "" when they are."""
 
 
-def cluster_folder(folder: Path) -> None:
-    """Raises UsageError for a folder that isn't a cluster's."""
-    if not (folder / "upgrader.yaml").is_file():
-        raise UsageError(
-            f"{folder} is not a cluster folder: there is no upgrader.yaml in it",
-            remedy="Give the cluster's folder with `-C DIR` (a lab's is .lab/NAME).",
-        )
-
-
 def known_runs(folder: Path) -> KnownRuns:
     """The runs of this folder and of other machines, without needing the cluster.
 
     What other machines did is read from the cluster, or, where the folder has no run and the API doesn't answer, from
     the controllers' disks. Raises UsageError for a folder that isn't a cluster's.
     """
-    cluster_folder(folder)
+    check_cluster_folder(folder)
     runs = folder / "runs"
     here = past_runs(runs)
     remote = read_remote_status(folder, controllers=not here)

@@ -12,7 +12,8 @@ from upgrader.adopt.values_files import write_values
 from upgrader.app.adoption import Adoption, adoption, propose_undo
 from upgrader.app.new_controllers import FoundControllers, found_controllers
 from upgrader.app.values_edit import write_edited
-from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.notices import say
 from upgrader.errors import UsageError
 from upgrader.ui.proposed_steps import print_found, print_steps
 

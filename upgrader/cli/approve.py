@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from upgrader.app.approval import approve_step
-from upgrader.cli.command_line import EVENTS, say
+from upgrader.cli.command_line import EVENTS
 from upgrader.cli.completing import complete_planned_step
+from upgrader.cli.notices import say
 
 __all__ = ["approve"]
 

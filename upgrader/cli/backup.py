@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from upgrader.app.backup import open_backup, prove_backup, take_backup
-from upgrader.cli.command_line import EVENTS, FRONT_END, IDENTITY, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, IDENTITY
+from upgrader.cli.notices import say
 from upgrader.ui.backups import describe_backup
 
 __all__ = ["backup"]

@@ -10,7 +10,8 @@ import click
 
 from upgrader.app.certificate_renewal import ProposedRenewal, propose_renewal
 from upgrader.app.certificates import ShownCertificates, show_certificates
-from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.cli.rotate_ca import rotate_ca
 from upgrader.ui.certificates import print_certificates, print_renewable

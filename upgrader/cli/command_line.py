@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.text import Text
 
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd, RunDisplay
 from upgrader.cli.completing import complete_run
 from upgrader.cli.events_option import EVENTS, event_stream
+from upgrader.cli.notices import say
 from upgrader.config.duration import parse_duration
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
 from upgrader.ui.reporters import choose_reporter
 from upgrader.ui.summary import print_report
-from upgrader.ui.terminal import console, filled, printable_text
 
 __all__ = [
     "DURATION",
@@ -36,15 +35,7 @@ __all__ = [
     "conclude",
     "confirm",
     "mention_needless",
-    "say",
 ]
-
-
-def say(text: str) -> None:
-    """A line on standard error; others' words in it control nothing."""
-    out = console()
-    for line in text.split("\n"):
-        out.print(filled(printable_text(Text(line)), out), soft_wrap=True)
 
 
 def _notify(text: str) -> None:

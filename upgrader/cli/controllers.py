@@ -9,7 +9,8 @@ import click
 
 from upgrader.app.controller_removal import LeavingController, leaving_controller
 from upgrader.app.values_edit import write_edited
-from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.notices import say
 from upgrader.errors import Inhibited
 from upgrader.ui.proposed_steps import print_found, print_steps
 

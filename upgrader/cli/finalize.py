@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from upgrader.app.finalize import propose_finalize
-from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.notices import say
 from upgrader.model.emulation import minor_text
 from upgrader.ui.plan import print_plan
 

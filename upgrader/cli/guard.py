@@ -8,7 +8,7 @@ import click
 
 from upgrader.app.guard_cells import forget_cell
 from upgrader.app.guard_switch import switch_guard_off, switch_guard_on
-from upgrader.cli.command_line import say
+from upgrader.cli.notices import say
 from upgrader.webhook_switch.configurations import Webhook
 
 __all__ = ["guard"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.status import known_runs
-from upgrader.cli.command_line import say
+from upgrader.cli.notices import say
 from upgrader.cli.output import TEXT_OR_JSON
 from upgrader.ui.runs import print_history
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from upgrader.app.storage_migration import propose_migration
-from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.notices import say
 
 __all__ = ["migrate_storage"]
 

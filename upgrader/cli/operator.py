@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from upgrader.app.execution import FinishedRun
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.app.wiring import system_clock
-from upgrader.cli.command_line import conclude, confirm, mention_needless, say
+from upgrader.cli.command_line import conclude, confirm, mention_needless
+from upgrader.cli.notices import say
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 from upgrader.ui.plan import print_plan
 from upgrader.ui.terminal import duration

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from upgrader.app.recovery import propose_recovery
-from upgrader.cli.command_line import EVENTS, FRONT_END, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, YES, conclude, confirm
+from upgrader.cli.notices import say
 from upgrader.ui.as_typed import program
 from upgrader.ui.diagnosis import print_diagnosis
 from upgrader.ui.proposed_steps import print_steps

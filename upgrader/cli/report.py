@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from upgrader.app.report import compare_runs, run_to_report
-from upgrader.cli.command_line import say
 from upgrader.cli.completing import complete_run
+from upgrader.cli.notices import say
 from upgrader.errors import UsageError
 from upgrader.report.comparison import comparison_markdown
 from upgrader.report.formats import Format

@@ -8,7 +8,8 @@ from pathlib import Path
 from upgrader.app.hops import hops_left, refuse_if_stopped, run_hops, skips_of
 from upgrader.app.resume import resumable_run
 from upgrader.app.upgrade import ProposedUpgrade, propose_upgrade
-from upgrader.cli.command_line import FRONT_END, conclude, confirm, say
+from upgrader.cli.command_line import FRONT_END, conclude, confirm
+from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo
 from upgrader.model.version import KubernetesVersion

@@ -9,7 +9,8 @@ import click
 
 from upgrader.app.ca_rotation import FoundCas, Phase, found_cas, show_cas
 from upgrader.app.values_edit import write_edited
-from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.model.ca_trust import CaTrust
 from upgrader.ui.ca_trust import print_cas

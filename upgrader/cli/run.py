@@ -10,7 +10,8 @@ import click
 from upgrader.app.hops import run_hops
 from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
 from upgrader.app.upgrade import ProposedUpgrade, propose_upgrade
-from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, REASON, SKIP, TAKE_OVER, TARGET, YES, say
+from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, REASON, SKIP, TAKE_OVER, TARGET, YES
+from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
 from upgrader.cli.resuming import resume_now
 from upgrader.errors import UsageError

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -76,6 +78,23 @@ def test_running_run_is_not_called_interrupted(folder: Path) -> None:
         assert "It is still running" in upgrader(folder, "report", "-o", "html").stdout
         assert "It was interrupted" in upgrader(folder, "report", RUN, "-o", "html").stdout
     assert "It was interrupted" in upgrader(folder, "report", "-o", "html").stdout
+
+
+def test_one_journal_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have megabytes each: that of the run is read, whichever it is, and no other."""
+    journal_of(runs.GOOD, folder, LATER)
+    read: list[str] = []
+    opened = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path.parent.name), opened(path))[1])
+    upgrader(folder, "report", "-o", "junit")
+    upgrader(folder, "report", RUN, "-o", "junit")
+    assert read == [LATER, RUN]
+
+
+def test_nothing_is_imported_that_asks_a_cluster() -> None:
+    """A report of a run in the folder is there in a moment: those imports alone would take a second."""
+    look = "import sys, upgrader.cli.report; sys.exit('upgrader.app.wiring' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
 
 def test_redacted(folder: Path) -> None:

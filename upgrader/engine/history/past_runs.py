@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.engine.history.run_order import in_order
-from upgrader.engine.journal.journal_file import JOURNAL, read_journal
+from upgrader.engine.journal.journal_file import JOURNAL, each_record
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
 
-__all__ = ["PastRun", "highest_sequence", "newest_run", "past_runs", "prune", "surplus"]
+__all__ = ["PastRun", "highest_sequence", "newest_name", "newest_run", "past_runs", "prune", "run_named", "surplus"]
 
 _NAME = re.compile(r"\d{8}T\d{6}-.")
 _REMOVING = ".removing-"
@@ -65,10 +65,21 @@ def past_runs(runs: Path) -> tuple[PastRun, ...]:
     return tuple(map(_past_run, _folders(runs)))
 
 
+def newest_name(runs: Path) -> str:
+    """The name of the newest run; "" when there is none. No journal is read but for its first line."""
+    folders = _folders(runs)
+    return folders[-1].name if folders else ""
+
+
 def newest_run(runs: Path) -> PastRun | None:
     """The newest run; None when there is none."""
     folders = _folders(runs)
     return _past_run(folders[-1]) if folders else None
+
+
+def run_named(runs: Path, name: str) -> PastRun | None:
+    """The run of that name, without a look into any other journal; None where there is none."""
+    return next((_past_run(folder) for folder in _folders(runs) if folder.name == name), None)
 
 
 def highest_sequence(runs: Path) -> int:
@@ -141,6 +152,6 @@ def _sequence(folder: Path) -> int:
 
 def _past_run(folder: Path) -> PastRun:
     try:
-        return PastRun(folder, fold(read_journal(folder / JOURNAL)))
+        return PastRun(folder, fold(each_record(folder / JOURNAL)))
     except UsageError as error:
         return PastRun(folder, RunState(), error.message)

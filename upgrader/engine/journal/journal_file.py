@@ -20,7 +20,7 @@ from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import Event, GateChecked, Note
 from upgrader.ports import Clock
 
-__all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "parse_journal", "read_journal"]
+__all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "each_record", "parse_journal", "read_journal"]
 
 JOURNAL = "journal.jsonl"
 """The file's name in a run's folder."""
@@ -130,6 +130,11 @@ class Journal:
 def read_journal(path: Path) -> tuple[Record, ...]:
     """Every record of a journal. Raises UsageError that names the file, the damaged line and the damage."""
     return parse_journal(_content(path), str(path))
+
+
+def each_record(path: Path) -> Iterator[Record]:
+    """The same, one after the other: a long journal is folded without all its records in memory."""
+    return _records(_content(path), str(path))
 
 
 def _new(path: Path) -> int:

@@ -16,9 +16,9 @@ def changed(value: T, **changes: Any) -> T:
     TypeError for a field that there isn't.
     """
     fields = value.__dict__
-    if not changes.keys() <= fields.keys():
+    changed_fields = fields | changes
+    if len(changed_fields) != len(fields):
         raise TypeError(f"{type(value).__name__} has no field {', '.join(changes.keys() - fields.keys())}")
     copy = object.__new__(type(value))
-    copy.__dict__.update(fields)
-    copy.__dict__.update(changes)
+    object.__setattr__(copy, "__dict__", changed_fields)  # as a whole: twice as fast as filling an empty one
     return copy

@@ -1,0 +1,16 @@
+"""Lines for people on standard error. Apart from what runs need: that takes a second to import."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from upgrader.ui.terminal import console, filled, printable_text
+
+__all__ = ["say"]
+
+
+def say(text: str) -> None:
+    """A line on standard error; others' words in it control nothing."""
+    out = console()
+    for line in text.split("\n"):
+        out.print(filled(printable_text(Text(line)), out), soft_wrap=True)
