@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 
+from upgrader.app.check_metrics import publish_check
 from upgrader.app.offline_check import CheckedFolder, check_offline
 from upgrader.app.tried_check import check_and_try
 from upgrader.app.upgrade import CheckedPlan, check_upgrade
 from upgrader.cli.command_line import FRONT_END, REASON, SKIP, TARGET, mention_needless
+from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.errors import UsageError
 from upgrader.model.finding import Finding
@@ -38,6 +40,11 @@ __all__ = ["check"]
     is_flag=True,
     help="Have the planned components read their flags and files, too, in short-lived pods on the controllers.",
 )
+@click.option(
+    "--metrics",
+    is_flag=True,
+    help="Write how much was found to where upgrader.yaml has metrics of runs go (`observability`).",
+)
 @SKIP
 @REASON
 @click.pass_obj
@@ -47,6 +54,7 @@ def check(
     output: Output,
     offline: bool,
     try_binaries: bool,
+    metrics: bool,
     skipped: tuple[str, ...],
     reason: str | None,
 ) -> None:
@@ -63,6 +71,8 @@ def check(
     """
     if offline and try_binaries:
         raise UsageError("--try-binaries needs a cluster, and --offline asks none", remedy="Leave one of them out.")
+    if offline and metrics:
+        raise UsageError("--metrics are of a cluster, and --offline asks none", remedy="Leave one of them out.")
     skips = Skips.of(skipped, reason)
     checked: CheckedFolder | CheckedPlan
     if offline:
@@ -72,6 +82,8 @@ def check(
     else:
         checked = check_upgrade(folder, target, skips)
     mention_needless(skips, checked.findings if isinstance(checked, CheckedFolder) else checked.all_findings)
+    if metrics and isinstance(checked, CheckedPlan):
+        publish_check(folder, checked, say)
     if output != "table":
         print_plain(_described(checked), output)
     elif isinstance(checked, CheckedFolder):

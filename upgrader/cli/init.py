@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -10,7 +11,9 @@ import click
 
 from upgrader.app.ci_jobs import CiSystem, ProposedJobs, propose_jobs
 from upgrader.app.initialization import Login, look_at_cluster
-from upgrader.cli.command_line import YES, confirm, say
+from upgrader.app.machine_files import check_units, sudoers_rule
+from upgrader.cli.command_line import YES, confirm
+from upgrader.cli.notices import say
 from upgrader.errors import UsageError
 from upgrader.ui.found_cluster import print_found
 
@@ -42,9 +45,19 @@ _SYSTEM = {"github": "GitHub", "gitlab": "GitLab"}
     type=click.Choice(["github", "gitlab"]),
     help="Write the jobs of this CI system as well; for a folder that is there already, only these.",
 )
+@click.option("--sudoers", is_flag=True, help="Write only the rule of sudo that --ssh-user needs on the controllers.")
+@click.option("--systemd", is_flag=True, help="Write only a service and a timer that make the checks every day here.")
 @YES
 @click.pass_obj
-def init(folder: Path, ssh_user: str, ssh_key: Path | None, system: CiSystem | None, yes: bool) -> None:
+def init(
+    folder: Path,
+    ssh_user: str,
+    ssh_key: Path | None,
+    system: CiSystem | None,
+    sudoers: bool,
+    systemd: bool,
+    yes: bool,
+) -> None:
     """Look at the cluster of your kubeconfig, and write the folder that all other commands need.
 
     The kubeconfig is the one that kubectl would use, or that of --kubeconfig and --context. Writes upgrader.yaml, its
@@ -54,9 +67,18 @@ def init(folder: Path, ssh_user: str, ssh_key: Path | None, system: CiSystem | N
     With --ci, a merge request has its folder checked without credentials, and one that was merged is planned, approved
     and run: docs/ci.md says what to set up for that. The folder has to be in a git repository.
 
+    --sudoers and --systemd write files for machines: the next line that is printed puts them in place.
+
     Exit codes: 0 written, or all is there already; 2 wrong usage or files; 3 no control plane that upgrader can
     upgrade; 5 the API did not answer.
     """
+    if sudoers or systemd:
+        made = [sudoers_rule(folder, ssh_user)] if sudoers else []
+        made += [check_units(folder, os.environ)] if systemd else []
+        for each in made:
+            _write(each.files, each.kept, each.write, yes=yes)
+            say(f"Next: {each.then}")
+        return
     jobs = propose_jobs(folder, system) if system else None
     where = "upgrader" if folder == Path.cwd() else f"upgrader -C {folder}"
     if jobs is None or not (folder / "upgrader.yaml").exists():
