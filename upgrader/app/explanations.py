@@ -23,21 +23,28 @@ from upgrader.gates.continuity.workload_gate import WorkloadGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
 from upgrader.gates.kubelet_config_gate import KubeletConfigGate
+from upgrader.gates.metric_gate import MetricGate
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.protector_gate import ProtectorGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.gates.rollout_group_gate import RolloutGroupGate
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY, WORST_SEVERITY, may_be_overruled
 from upgrader.model.exit_codes import EXIT_CODES
+from upgrader.recover.steps.release_gate import ReleaseGate
+from upgrader.renewal.gates import InUseGate, ServedGate
+from upgrader.renewal.trust_gates import AcceptedGate, AggregatedGate, PublishedGate
 
 __all__ = ["Explanation", "all_codes", "explain"]
 
 Kind = Literal["check", "gate", "exit code", "error"]
 
 _GATES: Mapping[str, type] = {
+    "accepts-new-ca/NODE": AcceptedGate,
+    "aggregated-apis": AggregatedGate,
     "apiserver": ApiServerGate,
     "availability": AvailabilityGate,
     "bake": BakeGate,
+    "certificates-in-use": InUseGate,
     "checkpoint": CheckpointGate,
     "continuity": ContinuityGate,
     "continuity/clients": ClientsGate,
@@ -46,13 +53,17 @@ _GATES: Mapping[str, type] = {
     "daemonset/NAME": RolloutGate,
     "deployment/NAME": RolloutGate,
     "kubeadm-config": KubeadmConfigGate,
+    "kube-root-ca.crt": PublishedGate,
     "kubelet-config": KubeletConfigGate,
+    "metric/NAME": MetricGate,
     "nodes": NodesGate,
     "protector/NAME": ProtectorGate,
+    "refuses-old-ca/NODE": AcceptedGate,
+    "release/NAME": ReleaseGate,
     "rollout-group/NAME": RolloutGroupGate,
+    "served/NODE": ServedGate,
     "statefulset/NAME": RolloutGate,
 }
-_ROLLOUT = re.compile(r"(daemonset|deployment|statefulset|rollout-group|protector)/.+")
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)[^)]*\)")
 
 
@@ -75,9 +86,9 @@ def explain(code: str) -> Explanation:
     name = code.strip()
     known = _all()
     found = known.get(name) or known.get(name.lower().removeprefix("exit-").removeprefix("exit code "))
-    rollout = _ROLLOUT.fullmatch(name)
-    if rollout:
-        found = known[f"{rollout[1]}/NAME"]
+    family, _, one = name.partition("/")
+    if found is None and one:  # a gate, with the name of what it is about
+        found = known.get(f"{family}/NAME") or known.get(f"{family}/NODE")
     if found is None:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         raise UsageError(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import upgrader
 from upgrader import errors
-from upgrader.app.explanations import all_codes, explain
+from upgrader.app.explanations import _GATES, all_codes, explain
 from upgrader.cli.main import cli
 from upgrader.config.strange_folder import NotOpened
 from upgrader.errors import UpgraderError, UsageError, error_name
@@ -28,6 +31,27 @@ def test_every_code_is_explained() -> None:
     assert not [each.code for each in known.values() if each.kind == "check" and each.means.startswith("found by")]
 
 
+def _gates() -> set[type]:
+    """Every class of a gate: it has a name, and checks once."""
+    found = set()
+    for info in pkgutil.walk_packages(upgrader.__path__, "upgrader."):
+        if not info.name.endswith(("_gate", ".gates", "_gates")):
+            continue
+        for each in vars(importlib.import_module(info.name)).values():
+            checks = getattr(each, "check", None) if isinstance(each, type) and each.__module__ == info.name else None
+            if checks is not None and checks.__annotations__.get("return") == "Verdict":
+                found.add(each)
+    return found
+
+
+def test_every_gate_is_explained() -> None:
+    """A run may name any of them as what has not passed, those of certificates and of metrics too."""
+    explained = set(_GATES.values())
+    assert len(_gates()) >= 17 and [gate.__name__ for gate in _gates() - explained] == []
+    for name in _GATES:
+        assert explain(name.replace("/NAME", "/x-1").replace("/NODE", "/x-1")).kind == "gate"
+
+
 def test_checks_say_what_their_code_says() -> None:
     """Severity, whether it can be skipped, and the remedy."""
     found = explain("access.missing")
@@ -37,7 +61,13 @@ def test_checks_say_what_their_code_says() -> None:
 
 @pytest.mark.parametrize(
     ("given", "code"),
-    [("4", "4"), ("exit-130", "130"), ("daemonset/kube-proxy", "daemonset/NAME"), (" nodes ", "nodes")],
+    [
+        ("4", "4"),
+        ("exit-130", "130"),
+        ("daemonset/kube-proxy", "daemonset/NAME"),
+        ("protector/shop/db", "protector/NAME"),
+        (" nodes ", "nodes"),
+    ],
 )
 def test_as_messages_write_it(given: str, code: str) -> None:
     """A gate with its object's name, a number with or without words."""
