@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import shutil
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +16,21 @@ import pytest
 from testkit.debian_programs import debian_program
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.prometheus import FakePrometheus
+from testkit.http_server import Handler, http_server
 from testkit.local_service import free_port, local_service
 from tests.contract.checking import checked
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.http_service import HttpClient
 from upgrader.adapters.prometheus import PrometheusApi
-from upgrader.errors import ServiceError
+from upgrader.engine.execution.gatekeeper import hold_all
+from upgrader.errors import GateFailed, ServiceError
+from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.metric_gate import MetricGate
+from upgrader.model.event import Event
 from upgrader.model.observability import HttpEndpoint
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy, MetricGateSettings
+from upgrader.pipeline import GateRun
 from upgrader.ports import Prometheus
 from upgrader.preflight.metric_gates import check_metric_gates
 
@@ -62,10 +69,20 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusApi]:
-    server = Server(tmp_path_factory.mktemp("prometheus"))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
+    return Server(tmp_path_factory.mktemp("prometheus"))
+
+
+@pytest.fixture(scope="module")
+def real(server: Server) -> Iterator[PrometheusApi]:
     for _ in server.run():
         yield server.api
+
+
+@pytest.fixture
+def url(real: PrometheusApi, server: Server) -> str:
+    """Where it is."""
+    return f"http://127.0.0.1:{server.port}"
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -146,6 +163,51 @@ def test_lost_data(tmp_path: Path) -> None:
         lost = _wait_for(gate, VerdictKind.UNKNOWN, "values since the step's change")
         assert "lost data" in lost.remedy
         assert "is 1, allowed: at least 1" in _wait_for(gate, VerdictKind.HOLDS).reason
+
+
+class _Unheard:
+    """Nobody is told of the gate's checks."""
+
+    def emit(self, event: Event) -> None:
+        """Nothing."""
+
+
+def _failure(api: Prometheus, query: str) -> GateFailed:
+    """How a step ends whose metric gate asks this."""
+    clock = SystemClock()
+    settings = MetricGateSettings("g", query, GatePolicy(1, 0.0, 3.0), minimum=0, window_seconds=1)
+    gates = (GateRun(MetricGate(api, clock, settings), settings.policy),)
+    with pytest.raises(GateFailed) as caught:
+        hold_all("step", gates, clock=clock, reporter=_Unheard(), absence=ApiAbsence(FakeKube(), clock, math.inf))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [("vector(0) / 0", "the value nan"), ('up{job="nobody"}', "no series"), ("sum(", "refused the query")],
+    ids=["NaN", "no data", "no query"],
+)
+def test_outcome_of_a_step(real: PrometheusApi, query: str, why: str) -> None:
+    """What a Prometheus can't say fails the step at the gate's deadline, and the error says what it said."""
+    assert why in _failure(real, query).message
+
+
+def test_slow_prometheus(real: PrometheusApi, url: str) -> None:
+    """One that answers after the request's deadline fails the step, too; once it answers in time, the gate holds."""
+    hold = threading.Event()
+
+    def later(request: Handler) -> None:
+        hold.wait()
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url + request.path) as answer:
+            request.reply(answer.status, answer.read())
+
+    with http_server(later) as between:
+        slow = PrometheusApi(HttpClient(HttpEndpoint(between.url), 0.5))
+        assert "no answer within 0.5 s" in _failure(slow, "vector(1)").message
+        hold.set()
+        settings = MetricGateSettings("g", "vector(1)", GatePolicy(1, 0.0, 60.0), minimum=0, window_seconds=1)
+        gate = MetricGate(PrometheusApi(HttpClient(HttpEndpoint(between.url), 10)), SystemClock(), settings)
+        _wait_for(gate, VerdictKind.HOLDS)
 
 
 def _wait_for(gate: MetricGate, kind: VerdictKind, text: str = "") -> Verdict:

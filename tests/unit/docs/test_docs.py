@@ -58,6 +58,16 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def test_answers_are_two_clicks_away() -> None:
+    """Each page that answers one of the first questions is in the site's menu, and so is the list of them."""
+    menu = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (REPOSITORY / "mkdocs.yml").read_text(), re.MULTILINE)
+    listed = re.findall(
+        r"^\| .*\? \| .* \| \[.*\]\(([^)#]+)", (REPOSITORY / "docs/questions.md").read_text(), re.MULTILINE
+    )
+    assert len(listed) >= 20 and "docs/questions.md" in menu
+    assert [page for page in listed if f"docs/{page}" not in menu] == []
+
+
 def test_architecture_names_files_that_exist() -> None:
     """Whoever looks up where to change something finds the file."""
     named = re.findall(r"^\|.*\| (.*) \|$", (REPOSITORY / "docs/architecture.md").read_text(), re.MULTILINE)
