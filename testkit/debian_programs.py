@@ -13,8 +13,8 @@ __all__ = ["debian_program"]
 _SECONDS = 300
 
 
-def debian_program(package: str, name: str) -> Path:
-    """The program `name` of a package: as installed, or else extracted once into the cache.
+def debian_program(package: str, name: str, folder: str = "usr/bin") -> Path:
+    """The program `name` of a package, which has it in `folder`: as installed, or else extracted once into the cache.
 
     Needs no root; raises CalledProcessError with apt's words where the package can't be fetched.
     """
@@ -28,4 +28,4 @@ def debian_program(package: str, name: str) -> Path:
         (archive,) = work.glob("*.deb")
         subprocess.run(["dpkg-deb", "--extract", archive.name, into.name], cwd=work, check=True, timeout=_SECONDS)
 
-    return built(cache_root() / "debian" / package, extract) / "usr/bin" / name
+    return built(cache_root() / "debian" / package, extract) / folder / name
