@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from upgrader.engine.state.event_fold import follow
@@ -20,7 +20,6 @@ from upgrader.redaction.known_secrets import KNOWN
 __all__ = ["SIGNATURE", "TIMESTAMP", "Webhook", "signature"]
 
 SIGNATURE, TIMESTAMP = "X-Upgrader-Signature", "X-Upgrader-Timestamp"
-_ATTEMPTS = 2
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
@@ -74,15 +73,18 @@ class Webhook:
     def _send(self, message: Message) -> None:
         body = json.dumps(payload(message, self._cluster)).encode(errors="replace")
         headers = {"Content-Type": "application/json", **self._signed(body)}
-        for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            self._post(body, headers)
+        except ServiceError as first:
             try:
-                answer = self._service.send("POST", "", body, headers)
-                if 200 <= answer.status < 300:
-                    return
-                raise ServiceError(f"it answered {answer.status}")
+                self._post(body, headers)
             except ServiceError:
-                if attempt == _ATTEMPTS:
-                    raise
+                raise first from None  # behind a server that hangs, the second only says that the first isn't over
+
+    def _post(self, body: bytes, headers: Mapping[str, str]) -> None:
+        answer = self._service.send("POST", "", body, headers)
+        if not 200 <= answer.status < 300:
+            raise ServiceError(f"it answered {answer.status}")
 
     def _signed(self, body: bytes) -> dict[str, str]:
         if self._secret_file is None:
