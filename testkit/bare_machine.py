@@ -36,10 +36,13 @@ class BareMachine:
     """A network namespace; None: its loopback is all the network that it has."""
 
     @classmethod
-    def made(cls, root: Path, network: Path | None = None) -> BareMachine:
-        """With pipx, skopeo and an ssh client, as a person installs them with apt; `root` is a new folder."""
+    def made(cls, root: Path, network: Path | None = None, packages: Path = _PACKAGES) -> BareMachine:
+        """With pipx, skopeo and an ssh client, as a person installs them with apt; `root` is a new folder.
+
+        `packages` is a list of others, one a line.
+        """
         root.mkdir()
-        layer = packages_layer("bare-machine", _PACKAGES, Silent())
+        layer = packages_layer("bare-machine", packages, Silent())
         subprocess.run(["tar", "--numeric-owner", "-xf", str(layer), "-C", str(root)], check=True)
         return cls(root, network)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,10 +23,16 @@ class Authority:
         builder = _builder(self._name, self._name, self._key).add_extension(constraints, critical=True)
         _write(stem, builder.sign(self._key, hashes.SHA256()), self._key)
 
-    def issue(self, stem: Path, subject: str, *, hours: tuple[float, float] = (-1, 1)) -> None:
-        """Write a certificate and its key for a name, valid for 127.0.0.1, from and until so many hours from now."""
+    def issue(
+        self, stem: Path, subject: str, *, hours: tuple[float, float] = (-1, 1), hosts: Sequence[str] = ()
+    ) -> None:
+        """Write a certificate and its key for a name, from and until so many hours from now.
+
+        It is valid for 127.0.0.1, and for the names of `hosts`.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        names = x509.SubjectAlternativeName([address, *map(x509.DNSName, hosts)])
         builder = _builder(_name(subject), self._name, key, hours).add_extension(names, critical=False)
         _write(stem, builder.sign(self._key, hashes.SHA256()), key)
 

@@ -45,6 +45,13 @@ def test_the_image_is_built_again_when_what_is_in_it_changes(sources: Path, chan
     assert (before.layers != after.layers) is rebuilt
 
 
+def test_the_image_is_built_again_when_its_libraries_change(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when only the way changes in which they are put into it."""
+    before = module.checkpointer_image(Silent())
+    monkeypatch.setattr(module, "installed_packages", lambda requirements, architecture, progress: Path("other-wheels"))
+    assert module.checkpointer_image(Silent()).layers != before.layers
+
+
 def test_the_image_holds_three_packages_of_ours(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpointer, what daemons share and the node library, beside the libraries of its requirements."""
     monkeypatch.setattr(module, "layer_of_files", lambda key, files: files["/app"])

@@ -104,3 +104,11 @@ def test_forges_sign_with_the_same_cosign() -> None:
     """GitHub's is installed by an action, GitLab's is built."""
     (installed,) = (step["with"]["cosign-release"] for _, step in steps() if "cosign-installer" in step.get("uses", ""))
     assert f"cosign/v3/cmd/cosign@{installed}\n" in (ROOT / ".gitlab-ci.yml").read_text()
+
+
+def test_what_is_not_run_is_named() -> None:
+    """Whatever action a job uses is in the decision's list of what no test runs."""
+    page = (ROOT / "docs/adr/0037-a-release-is-built-twice-and-named-before-it-is-pushed.md").read_text()
+    listed = page.partition("Not run, as")[2]
+    used = {step["uses"].partition("@")[0] for _, step in steps() if "uses" in step}
+    assert used and [action for action in used if f"`{action}`" not in listed] == []
