@@ -5,6 +5,7 @@
     GuardError
     ├── UsageError        a flag, or a file that it names, can't be used
     ├── ApiAway           nothing answered, or it can't answer now: asking again may help
+    ├── GroupLocked       somebody else acts on a group of StatefulSets now
     ├── LoadBalancerAway  a load balancer doesn't answer, or not as it should
     └── ApiRefused        the API server has answered no
         ├── NotFound      404
@@ -18,6 +19,7 @@ __all__ = [
     "ApiAway",
     "ApiRefused",
     "Conflict",
+    "GroupLocked",
     "GuardError",
     "LoadBalancerAway",
     "NotFound",
@@ -36,6 +38,10 @@ class UsageError(GuardError):
 
 class ApiAway(GuardError):
     """Nothing answered, or it can't answer now: asking again may help."""
+
+
+class GroupLocked(GuardError):
+    """Somebody else acts on a group of StatefulSets now; the message says who, as a sentence's subject."""
 
 
 class LoadBalancerAway(GuardError):

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tests.unit.guard.fake_api import FakeApi
+from upgrader.guard.core.group_lease import SETS, GroupLease, Lock, Open, Record, manifest, read
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict
 from upgrader.guard.roles.direct_read import selector_query
+from upgrader.guard.roles.group_locks import GroupLocks
 from upgrader.guard.roles.rolling_groups import ROLLING, RollingGroups
 from upgrader.guard.roles.rollout import Rollouts
 from upgrader.guard.roles.run_lease import LEASES, RunLease
@@ -69,7 +71,9 @@ class World:
         self.api = FakeApi()
         self.leadership = Sure(self.api, "ops", "guard", "me")
         self.metrics = Metrics()
-        self.rollouts = Rollouts(self.api, ["shop"], self.leadership, self.metrics, 5)
+        self.rollouts = Rollouts(
+            self.api, ["shop"], self.leadership, self.metrics, 5, locks=GroupLocks(self.api, "ops")
+        )
         for name in ("a", "b"):
             self.put(stateful_set(name), pod(name))
 
@@ -186,7 +190,7 @@ def test_an_event_that_cannot_be_written_keeps_nothing() -> None:
         sets = stateful_set("a")
         sets["metadata"]["annotations"] = {"rollout-max-unavailable": "abc"}
         world.put(sets)
-        world.api.next_answer("create", ApiRefused("events is forbidden", 403))
+        world.api.next_answer("create", None, ApiRefused("events is forbidden", 403))
         await world.see()
         await world.look()
         assert world.done("delete") == ["a-0"] and world.events() == []
@@ -277,7 +281,8 @@ def held(test: Callable[[World], Awaitable[None]]) -> None:
     async def whole() -> None:
         world = World()
         holds = RunLease(world.api), RollingGroups(world.api, "ops", "guard")
-        world.rollouts = Rollouts(world.api, ["shop"], world.leadership, world.metrics, 5, holds=holds)
+        locks = GroupLocks(world.api, "ops")
+        world.rollouts = Rollouts(world.api, ["shop"], world.leadership, world.metrics, 5, locks=locks, holds=holds)
         world.api.put(LEASES, {"metadata": {"name": "guard"}, "spec": {}}, "ops")
         put_run(world)
         await world.see()
@@ -349,3 +354,93 @@ def test_whether_a_run_is_alive_must_be_known(error: Exception) -> None:
         assert "reconciles_failed_total" in world.metrics.text()
 
     held(test)
+
+
+LEASE = LEASES.path("ops", "guard-group.shop.db")
+
+
+def noted(world: World) -> GroupLease:
+    """What the group's Lease says."""
+    return read(world.api.objects[LEASE])
+
+
+def put_lease(world: World, lease: GroupLease, renewed: float = 0.0) -> None:
+    """As another process has written it."""
+    world.api.put(LEASES, manifest("ops", GROUP, None, lease, renewed), "ops")
+
+
+def test_pods_are_deleted_with_the_groups_lock() -> None:
+    """It is taken before the group is read from the API, and given back at the end, also where the API goes away."""
+
+    async def test(world: World) -> None:
+        await world.see()
+        await world.look()
+        calls = [call for call in world.api.calls if not call.startswith("page") or "limit" in call]
+        locked = next(n for n, call in enumerate(calls) if call == f"create {LEASE}")
+        (deleted,) = (n for n, call in enumerate(calls) if call.startswith("delete "))
+        read_again = [n for n, call in enumerate(calls) if call.startswith("page") and locked < n < deleted]
+        assert len(read_again) == 3, "the sets, and the pods of both"
+        assert noted(world).lock is None
+        world.put(pod("a", "v1"))
+        await world.see()
+        world.api.next_answer("delete", ApiAway("away"))
+        await world.look()
+        assert noted(world).lock is None
+
+    run(test)
+
+
+def test_a_group_that_is_locked_by_a_downscale_is_not_rolled() -> None:
+    """An Event says by whom; it goes on once the lock is gone."""
+
+    async def test(world: World) -> None:
+        put_lease(world, GroupLease(Lock("webhook", "a downscale of b from 1 to 0 replicas")))
+        await world.see()
+        await world.look()
+        assert world.done("delete") == [] and world.events() == ["RolloutWaiting"]
+        put_lease(world, GroupLease())
+        await world.look()
+        assert world.done("delete") == ["a-0"]
+
+    run(test)
+
+
+def test_what_a_killed_leader_has_locked_is_the_next_ones() -> None:
+    """It doesn't wait for the lock to be given up: the leader before has stopped by then."""
+
+    async def test(world: World) -> None:
+        put_lease(world, GroupLease(Lock("guard-rollout", "a rollout")))
+        await world.see()
+        await world.look()
+        assert world.done("delete") == ["a-0"]
+
+    run(test)
+
+
+def test_a_downscale_that_is_allowed_and_not_seen_keeps_pods() -> None:
+    """The zone may lose its pods at any time: no other one may at the same time."""
+
+    async def test(world: World) -> None:
+        put_lease(world, GroupLease(None, {"b": Record("uid-b", open=Open(1000.0, 1, 0, 1))}))
+        await world.see()
+        await world.look()
+        assert world.done("delete") == [] and world.events() == ["RolloutWaiting"]
+        assert noted(world).lock is None
+
+    run(test)
+
+
+def test_a_lease_that_nobody_can_read_keeps_pods() -> None:
+    """It says to delete the Lease."""
+
+    async def test(world: World) -> None:
+        item = manifest("ops", GROUP, None, GroupLease(), 0.0)
+        item["metadata"]["annotations"][SETS] = "{"
+        world.api.put(LEASES, item, "ops")
+        await world.see()
+        await world.look()
+        assert world.done("delete") == []
+        (told,) = (item for path, item in world.api.objects.items() if "/events/" in path)
+        assert "the Lease ops/guard-group.shop.db can't be read" in told["message"] and "delete it" in told["message"]
+
+    run(test)

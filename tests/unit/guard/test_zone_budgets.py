@@ -15,6 +15,7 @@ from upgrader.guard.core.admission import AdmissionRequest
 from upgrader.guard.core.workloads import pod as as_pod
 from upgrader.guard.core.zone_budget import Rollout
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, NotFound
+from upgrader.guard.roles.group_locks import GroupLocks
 from upgrader.guard.roles.rollout import Rollouts
 from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS
 from upgrader.guard.roles.zone_budget_books import ZONE_BUDGETS, RolloutRequest, ledger_of
@@ -232,7 +233,8 @@ def test_rollouts_ask_before_they_delete() -> None:
 
     async def test(world: World) -> None:
         leadership = Sure(world.api, "ops", "guard", "me")
-        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, budgets=world.budgets)
+        locks = GroupLocks(world.api, "ops")
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, locks=locks, budgets=world.budgets)
 
         async def look() -> list[str]:
             for informer in rollouts.caches["shop"].informers:
@@ -259,7 +261,8 @@ def test_what_a_budget_refuses_is_left_out_and_told() -> None:
 
     async def test(world: World) -> None:
         leadership = Sure(world.api, "ops", "guard", "me")
-        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, budgets=world.budgets)
+        locks = GroupLocks(world.api, "ops")
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, locks=locks, budgets=world.budgets)
         for informer in rollouts.caches["shop"].informers:
             await informer._list()
         world.put_budget("again")
@@ -290,7 +293,8 @@ def test_what_a_budget_allows_goes_beside_what_it_refuses(most: int, refused: st
         world.put_budget(maxUnavailable=most)
         world.put_budget("again", selector={"matchLabels": {"refused": "True"}})
         leadership = Sure(world.api, "ops", "guard", "me")
-        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, budgets=world.budgets)
+        locks = GroupLocks(world.api, "ops")
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, locks=locks, budgets=world.budgets)
         for informer in rollouts.caches["shop"].informers:
             await informer._list()
         await world.see()

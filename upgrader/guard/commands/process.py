@@ -17,6 +17,7 @@ from upgrader.guard.commands.protector_roles import protector_parts
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles import no_downscale, zone_budgets
 from upgrader.guard.roles.admission_server import Decide, admission_app
+from upgrader.guard.roles.group_locks import GroupLocks
 from upgrader.guard.roles.rolling_groups import RollingGroups
 from upgrader.guard.roles.rollout import Rollouts
 from upgrader.guard.roles.run_lease import RunLease
@@ -129,7 +130,14 @@ def _rollouts(
     leadership = _leadership(api, namespace, _LEASE)
     holds = (run_lease, RollingGroups(api, namespace, _LEASE)) if run_lease else None
     rollouts = Rollouts(
-        api, settings.namespaces, leadership, metrics, settings.interval_seconds, budgets=budgets, holds=holds
+        api,
+        settings.namespaces,
+        leadership,
+        metrics,
+        settings.interval_seconds,
+        locks=GroupLocks(api, namespace),
+        budgets=budgets,
+        holds=holds,
     )
     for cache in rollouts.caches.values():
         for informer in cache.informers:

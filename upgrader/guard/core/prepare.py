@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 from upgrader.guard.core.admission import FORBIDDEN, AdmissionRequest, Answer, allow, deny
 from upgrader.guard.core.delayed_downscale import Endpoint, endpoint
 from upgrader.guard.core.downscale import Unreadable, both
+from upgrader.guard.core.hold import refuse_downscale
 from upgrader.guard.core.rollout import GROUP_LABEL, Hold, pods_by_owner
 from upgrader.guard.core.scaling import NotScaled, min_time
 from upgrader.guard.core.times import timestamp
 from upgrader.guard.core.workloads import Pod, StatefulSet, not_ready
 
-__all__ = ["PREPARE", "GroupState", "Preparation", "concluded", "decide", "shrinks"]
+__all__ = ["PREPARE", "GroupState", "Preparation", "concluded", "decide", "is_prepared", "shrinks"]
 
 PREPARE = "grafana.com/prepare-downscale"
 PATH, PORT = "grafana.com/prepare-downscale-http-path", "grafana.com/prepare-downscale-http-port"
@@ -72,9 +73,9 @@ def decide(
         f"from {before} to {after} replicas is not allowed because "
     )
     group = which.labels.get(GROUP_LABEL, "")
-    if group and state.hold is not None and f"{which.namespace}/{group}" not in state.hold.groups:
-        return deny(FORBIDDEN, f"{what}the upgrade {state.hold.run} holds the group {group} still")
-    if "true" not in (which.labels.get(PREPARE), which.annotations.get(PREPARE)):
+    if group and state.hold is not None and (held := refuse_downscale(request, group, state.hold)):
+        return held
+    if not is_prepared(which):
         return allow()
     path, port = which.annotations.get(PATH, ""), which.annotations.get(PORT, "")
     for name, value in (
@@ -91,6 +92,11 @@ def decide(
     url = urlsplit(f"http://pod:{port}/{path.lstrip('/')}")
     going = [endpoint(which, which.first_ordinal + number, url, cluster_domain) for number in range(after, before)]
     return _preparation(request, which, state, going, what)
+
+
+def is_prepared(which: StatefulSet) -> bool:
+    """Whether its pods are to be told before it gets fewer: by a label, or an annotation."""
+    return "true" in (which.labels.get(PREPARE), which.annotations.get(PREPARE))
 
 
 def concluded(preparation: Preparation, failures: Mapping[str, str]) -> Answer:
@@ -136,4 +142,6 @@ def _blocked(which: StatefulSet, state: GroupState, now: float) -> str:
             return f"{other.name} has {stale} pods that aren't updated"
         if lacking := not_ready(other, own[other.uid]):
             return f"{other.name} has {lacking} pods that aren't ready"
+        if surplus := len(own[other.uid]) - other.replicas:
+            return f"{other.name} has {surplus} pods that go yet"
     return ""

@@ -32,6 +32,7 @@ class Pod:
     owner_name: str = ""
     owner_uid: str = ""
     node: str = ""
+    ip: str = ""
     phase: str = ""
     scheduled: bool = False
     containers_ready: bool = True
@@ -99,6 +100,7 @@ def pod(item: Mapping[str, Any]) -> Pod:
         owner_name=owner.get("name", ""),
         owner_uid=owner.get("uid", ""),
         node=spec.get("nodeName") or "",
+        ip=status.get("podIP") or "",
         phase=status.get("phase") or "",
         scheduled=conditions.get("PodScheduled", {}).get("status") == "True",
         containers_ready=all(c.get("ready") is True for c in status.get("containerStatuses") or ()),

@@ -1,8 +1,8 @@
 """Rolls groups of StatefulSets, one set after the other: what `core.rollout` decides, done by the replica that leads.
 
-Caches tell when something is to be looked at. Before a pod is deleted, the group is read from the API itself, and
-decided again: a cache may lag behind what another leader has just done. So is the Lease of a run of the upgrader,
-which holds groups that haven't begun.
+Caches tell when something is to be looked at. Before a pod is deleted, the group is locked, which keeps its sets from
+being downscaled meanwhile, read from the API itself, and decided again: a cache may lag behind what another leader has
+just done. So is the Lease of a run of the upgrader, which holds groups that haven't begun.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from upgrader.guard.core.group_lease import unseen
 from upgrader.guard.core.rollout import GROUP_LABEL, Deletion, Event, Finished, GroupDecision, Hold, Phase, decide
 from upgrader.guard.core.workloads import StatefulSet, stateful_set
 from upgrader.guard.core.zone_budget import Rollout
-from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
+from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked, NotFound
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles.direct_read import pods_of, stateful_sets
 from upgrader.guard.roles.event_recorder import EventRecorder
+from upgrader.guard.roles.group_locks import GroupLocks, Held
 from upgrader.guard.roles.rolling_groups import RollingGroups
 from upgrader.guard.roles.run_lease import RunLease
 from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS, Group, WorkloadCache
@@ -36,6 +38,9 @@ from upgrader.guard.runtime.work_queue import WorkQueue
 
 __all__ = ["Rollouts"]
 
+_HOLDER = "guard-rollout"
+"""Of a group's lock: whoever leads may take over what the leader before had, as that one has stopped by then."""
+
 
 class Rollouts:
     """Of the groups in some namespaces."""
@@ -48,15 +53,17 @@ class Rollouts:
         metrics: Metrics,
         interval_seconds: float,
         *,
+        locks: GroupLocks,
         budgets: ZoneBudgets | None = None,
         holds: tuple[RunLease, RollingGroups] | None = None,
     ) -> None:
         """`interval_seconds`: each group is looked at again after that, whatever was told. `budgets` are asked before
         each deletion, in the namespaces that they keep. `holds`: the runs that hold groups still, and the groups that
-        have begun; None: no run does.
+        have begun; None: no run does. `locks`: what keeps a group's downscales and its rollout apart.
         """
         self._api, self._leadership, self._metrics = api, leadership, metrics
         self._interval_seconds, self._budgets, self._holds = interval_seconds, budgets, holds
+        self._locks = locks
         self._events = EventRecorder(api)
         self._queue = WorkQueue[Group]()
         self._failing: dict[Group, Backoff] = {}
@@ -110,17 +117,39 @@ class Rollouts:
         if decision.delete or decision.finished:
             hold = await self._hold("/".join(group))
             decision = decide(sets, pods, hold)
-            if decision.delete or decision.finished:
-                decision = await self._decided_by_the_api(group, hold)
+            if decision.delete:
+                await self._roll(group, sets, hold)
+                return True
+            if decision.finished:
+                decision = replace(await self._decided_by_the_api(group, hold), delete=())
+        await self._act(group, sets, decision)
+        return bool(sets)
+
+    async def _roll(self, group: Group, sets: Sequence[StatefulSet], hold: Hold | None) -> None:
+        """With the group's lock, unless somebody else has it: then it comes again. Raises ApiAway, ApiRefused."""
+        if not self._leadership.sure():
+            raise ApiAway("it may not lead any more")
+        try:
+            async with self._locks.locked(group, "a rollout", holder=_HOLDER) as held:
+                await self._act(group, sets, await self._decided_by_the_api(group, hold, held), held)
+        except GroupLocked as error:
+            first = min(sets, key=lambda each: each.name)
+            await self._events.record(Event(first, "Normal", "RolloutWaiting", f"the group is locked: {error}"))
+
+    async def _act(
+        self, group: Group, sets: Sequence[StatefulSet], decision: GroupDecision, held: Held | None = None
+    ) -> None:
+        """Do what was decided; pods are deleted as long as the lock is certain. Raises ApiAway, ApiRefused."""
         for event in decision.events:
             await self._events.record(event)
         await self._note(group, decision)
         for deletion in decision.delete:
+            if held is None or not self._locks.sure(held):
+                break  # what is left comes again
             await self._delete(deletion, {each.uid: each for each in sets})
         for finished in decision.finished:
             await self._finish(finished)
         LOG.debug("looked at", extra={"group": "/".join(group), "waits_for": decision.waits_for})
-        return bool(sets)
 
     async def _hold(self, group: str) -> Hold | None:
         """The run that is alive, with what may roll nevertheless: the groups that it names, and this one if it has
@@ -145,13 +174,17 @@ class Rollouts:
         elif decision.phase is Phase.DONE:
             await self._holds[1].remove("/".join(group))
 
-    async def _decided_by_the_api(self, group: Group, hold: Hold | None) -> GroupDecision:
+    async def _decided_by_the_api(self, group: Group, hold: Hold | None, held: Held | None = None) -> GroupDecision:
+        """`held`: the group's lock. Raises GroupLocked where a downscale was allowed that can't be seen yet."""
         namespace, name = group
         found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={name}")
+        sets = tuple(map(stateful_set, found))
+        if held and (opened := unseen(held.lease, sets, held.old)):
+            raise GroupLocked(min(opened.values()))
         pods = await pods_of(self._api, namespace, found)
         budgets = self._budgets_of(namespace)
         reserved = budgets.reserved_by_evictions(namespace) if budgets else frozenset[str]()
-        return decide(map(stateful_set, found), pods, hold, deleted=reserved)
+        return decide(sets, pods, hold, deleted=reserved)
 
     def _budgets_of(self, namespace: str) -> ZoneBudgets | None:
         return self._budgets if self._budgets and self._budgets.keeps(namespace) else None

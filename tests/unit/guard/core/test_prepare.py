@@ -121,6 +121,13 @@ def test_another_set_that_is_not_updated_or_not_ready_refuses() -> None:
     assert _refused(_decide(pods=unready)) == f"{B} has 1 pods that aren't ready"
 
 
+def test_another_set_whose_pods_go_yet_refuses() -> None:
+    """Between two of its pods the controller leaves a moment in which all that are there are ready."""
+    going = zone(B, 1, status_replicas=2, ready_replicas=2)
+    pods = (*members(A), *members(B, count=2))
+    assert _refused(_decide(others=(going,), pods=pods)) == f"{B} has 1 pods that go yet"
+
+
 def test_a_locked_group_refuses() -> None:
     """A rollout or another zone's downscale is under way, which says who it is."""
     assert _refused(_decide(locked_by="a rollout of web-zone-b")) == "its group is locked: a rollout of web-zone-b"
@@ -130,8 +137,13 @@ def test_a_held_group_refuses_with_the_runs_name() -> None:
     """Nothing in a group shrinks while the control plane is replaced, also a set that needs no preparation."""
     plain = zone(A)
     for which in (_set(), plain):
-        assert _refused(_decide(which=which, hold=Hold("run-7"))) == "the upgrade run-7 holds the group web still"
-    assert isinstance(_decide(hold=Hold("run-7", frozenset({"ns/web"}))), Preparation)
+        held = _decide(which=which, hold=Hold("run-7"))
+        assert isinstance(held, Answer) and not held.allowed
+        assert "from 3 to 1 replicas is not allowed while the upgrade run-7 holds the group web still" in held.message
+    named = Hold("run-7", frozenset({"ns/web"}))
+    assert isinstance(_decide(hold=named), Preparation)
+    by_scale = _decide(_request(subResource="scale"), hold=named)
+    assert isinstance(by_scale, Answer) and not by_scale.allowed, "an autoscaler isn't the run's own release"
 
 
 def test_a_set_without_a_group_is_only_prepared() -> None:
