@@ -46,6 +46,10 @@ class Settings:
     timeout_seconds: float
     interval_seconds: float
     dry_run: bool
+    pods_timeout_seconds: float
+    """How long a pod may take to answer."""
+    cluster_domain: str
+    """Of the cluster's DNS."""
     hold: bool
     """Whether a run of the upgrader holds groups still."""
     namespaces: tuple[str, ...]
@@ -87,6 +91,8 @@ def parse(arguments: Sequence[str]) -> Settings:
         timeout_seconds=given.timeout_seconds,
         interval_seconds=given.interval_seconds,
         dry_run=given.dry_run,
+        pods_timeout_seconds=given.pods_timeout_seconds,
+        cluster_domain=given.cluster_domain,
         hold=given.hold == "run",
         namespaces=namespaces,
         budget_namespaces=tuple(dict.fromkeys(given.budget_namespaces)) or namespaces if given.budgets else (),
@@ -143,6 +149,10 @@ def _parser() -> argparse.ArgumentParser:
     flag("roles", "roles", _roles, (), text, metavar="ROLE,…")
     text = "who holds groups still: an upgrade that is alive, by the Lease kube-system/upgrader (run), or nobody (none)"
     flag("hold", "hold", str, "none", text, choices=("run", "none"), metavar="none")
+    text = "how long a pod may take to answer that it is prepared for its end"
+    flag("pods.client-timeout", "pods_timeout_seconds", _duration, 5.0, text, metavar="5s")
+    text = "the domain of the cluster's DNS, by which pods know their own names"
+    flag("kubernetes.cluster-domain", "cluster_domain", str, "cluster.local.", text, metavar="cluster.local.")
     text = "how often each group is looked at, whatever has changed"
     flag("reconcile.interval", "interval_seconds", _duration, 5.0, text, metavar="5s")
     text = "namespace that it is for; can be repeated"

@@ -15,9 +15,10 @@ from upgrader.guard.commands.flags import Settings
 from upgrader.guard.commands.ingress_role import ingress_role
 from upgrader.guard.commands.protector_roles import protector_parts
 from upgrader.guard.logs import LOG
-from upgrader.guard.roles import no_downscale, zone_budgets
+from upgrader.guard.roles import no_downscale, prepare_downscale, zone_budgets
 from upgrader.guard.roles.admission_server import Decide, admission_app
-from upgrader.guard.roles.group_locks import GroupLocks
+from upgrader.guard.roles.downscales import Downscales
+from upgrader.guard.roles.group_locks import GroupLocks, leases_of_groups
 from upgrader.guard.roles.rolling_groups import RollingGroups
 from upgrader.guard.roles.rollout import Rollouts
 from upgrader.guard.roles.run_lease import RunLease
@@ -32,6 +33,7 @@ from upgrader.guard.runtime.http_servers import ServedCertificate, listening
 from upgrader.guard.runtime.informer import Informer
 from upgrader.guard.runtime.leadership import Leadership
 from upgrader.guard.runtime.metrics import Metrics
+from upgrader.guard.runtime.pod_calls import PodCalls
 from upgrader.guard.runtime.status_server import Question, status_app
 
 __all__ = ["serve"]
@@ -65,6 +67,8 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
         run_lease = RunLease(api) if settings.hold else None
         if run_lease:
             parts.running.append(run_lease.run())
+        locks = GroupLocks(api, namespace)
+        calls = await servers.enter_async_context(PodCalls(settings.pods_timeout_seconds))
         protector = await protector_parts(api, settings, partial(_leadership, api, namespace), metrics, servers)
         for informer in protector.informers:
             parts.follow(informer)
@@ -72,6 +76,15 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
         if "webhook" in settings.roles:
             served = _certificates(api, settings, namespace, metrics, parts)
             answering: dict[str, Decide] = {no_downscale.PATH: no_downscale.NoDownscale(api, run_lease)}
+            answering[prepare_downscale.PATH] = prepare_downscale.PrepareDownscale(
+                api,
+                locks,
+                calls,
+                run_lease=run_lease,
+                cluster_domain=settings.cluster_domain,
+                timeout_seconds=settings.timeout_seconds,
+                dry_run=settings.dry_run,
+            )
             answering[zone_budgets.VALIDATION_PATH] = zone_budgets.validated
             if budgets:
                 answering[zone_budgets.EVICTION_PATH] = budgets.evict
@@ -83,7 +96,8 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             )
             tls_port = await servers.enter_async_context(listening(admission, settings.tls_port, served.context))
         if "rollout" in settings.roles:
-            _rollouts(api, settings, namespace, metrics, parts, budgets, run_lease)
+            downscales = Downscales(api, locks, leases_of_groups(api, namespace), calls, settings.cluster_domain)
+            _rollouts(api, settings, namespace, metrics, parts, locks, downscales, budgets, run_lease)
         if "ingress" in settings.roles:
             ingress = ingress_role(api, settings, partial(_leadership, api, namespace), metrics)
             for informer in ingress.informers:
@@ -124,6 +138,8 @@ def _rollouts(
     namespace: str,
     metrics: Metrics,
     parts: _Parts,
+    locks: GroupLocks,
+    downscales: Downscales,
     budgets: ZoneBudgets | None,
     run_lease: RunLease | None,
 ) -> None:
@@ -135,14 +151,16 @@ def _rollouts(
         leadership,
         metrics,
         settings.interval_seconds,
-        locks=GroupLocks(api, namespace),
+        locks=locks,
+        downscales=downscales,
         budgets=budgets,
         holds=holds,
     )
     for cache in rollouts.caches.values():
         for informer in cache.informers:
             parts.follow(informer)
-    parts.running.append(rollouts.run())
+    # Groups roll without it, as by rollout-operator's Role, which lets nobody list Leases.
+    parts.running += [downscales.leases.run(), rollouts.run()]
 
 
 def _certificates(api: Api, settings: Settings, namespace: str, metrics: Metrics, parts: _Parts) -> ServedCertificate:

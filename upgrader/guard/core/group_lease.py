@@ -22,6 +22,7 @@ from upgrader.guard.core.times import micro_timestamp, seconds_of, timestamp
 from upgrader.guard.core.workloads import Pod, StatefulSet
 
 __all__ = [
+    "GROUP",
     "LABEL",
     "OPEN_SECONDS",
     "VALID_SECONDS",
@@ -32,6 +33,8 @@ __all__ = [
     "Preparing",
     "Record",
     "Waiting",
+    "ever_ran",
+    "locked",
     "manifest",
     "name_of",
     "read",
@@ -43,7 +46,7 @@ __all__ = [
 
 LABEL = "guard.upgrader.io/lease"
 """Label of these Leases, with the value `group`."""
-GROUP, LOCK, SETS = (f"guard.upgrader.io/{each}" for each in ("group", "lock", "sets"))
+GROUP, LOCK, SETS, STAY = (f"guard.upgrader.io/{each}" for each in ("group", "lock", "sets", "stay"))
 VALID_SECONDS = 40
 """A lock; no webhook takes longer than 30 s."""
 OPEN_SECONDS = 90
@@ -101,10 +104,13 @@ class Record:
 
 @dataclass(frozen=True)
 class GroupLease:
-    """All that the Lease says; an empty one is that of a group that has none."""
+    """All that the Lease says; an empty one is that of a group that has none. `stay`: pods that somebody has begun to
+    prepare, who was killed: they are still to be told that they stay.
+    """
 
     lock: Lock | None = None
     sets: Mapping[str, Record] = field(default_factory=dict)
+    stay: tuple[Preparing, ...] = ()
 
     @property
     def last_downscales(self) -> dict[str, float]:
@@ -159,35 +165,48 @@ def seen_sets(
     An open downscale that is visible becomes the set's last one. One that isn't, and is old, is forgotten, and its pods
     stay; it counts all the same where the set's spec is another one by now, as nobody can know what was in between.
     `watched`: the sets of which it is noted how many ordinals ever ran; all of one that is seen for the first time.
+    What was noted of a set that isn't among these stays, as a cache may not know it yet.
     """
     sets = tuple(sets)
     stay: list[Preparing] = []
-    records: dict[str, Record] = {}
+    records = dict(lease.sets)
     running = _running(pods)
-    for each in sets:
-        record = lease.sets.get(each.name)
-        if record is None or record.uid != each.uid:
-            if each.name not in watched:
+    for which in sets:
+        record = lease.sets.get(which.name)
+        if record is None or record.uid != which.uid:
+            if which.name not in watched:
+                records.pop(which.name, None)
                 continue
-            record = Record(each.uid)
-        if (opened := record.open) and _visible(record, each):
+            record = Record(which.uid)
+        if (opened := record.open) and _visible(record, which):
             ran = None if record.ever_ran is None else min(record.ever_ran, opened.after)
             record = replace(record, last=opened.at, open=None, ever_ran=ran)
-        elif opened and _of_open(each.name, opened) in old:
-            changed = each.generation != opened.generation
+        elif opened and _of_open(which.name, opened) in old:
+            changed = which.generation != opened.generation
             record = replace(record, open=None, last=opened.at if changed else record.last)
-            stay.append(Preparing(each.name, min(opened.before, each.replicas), opened.after))
-        if each.name in watched:
-            before = each.replicas if record.ever_ran is None else record.ever_ran
-            highest = max((n + 1 - each.first_ordinal for n in running.get(each.uid, ())), default=0)
+            stay.append(Preparing(which.name, min(opened.before, which.replicas), opened.after))
+        if which.name in watched:
+            before = which.replicas if record.ever_ran is None else record.ever_ran
+            numbers = (n + 1 - which.first_ordinal for n in running.get(which.uid, ()))
+            highest = max((n for n in numbers if n <= which.replicas), default=0)
             record = replace(record, ever_ran=max(before, highest))
-        records[each.name] = record
-    lock = lease.lock
-    if lock and ("lock", lock.holder, lock.renewed) in old:
-        if lock.preparing:
-            stay += _left(lock.preparing, sets, records)
-        lock = None
-    return GroupLease(lock, records), tuple(stay)
+        records[which.name] = record
+    free = _given_up(lease, old)
+    for each in free.stay:
+        stay += _left(each, sets, records)
+    return GroupLease(free.lock, records), tuple(each for each in stay if each.before > each.after)
+
+
+def locked(lease: GroupLease, lock: Lock, old: Collection[Waiting]) -> GroupLease:
+    """With this lock; whom the holder before has begun to prepare isn't forgotten."""
+    return replace(_given_up(lease, old), lock=lock)
+
+
+def ever_ran(lease: GroupLease, which: StatefulSet) -> int:
+    """How many of the set's first ordinals have ever had a running pod; all, where nobody has watched it yet."""
+    record = lease.sets.get(which.name)
+    noted = record.ever_ran if record and record.uid == which.uid else None
+    return which.replicas if noted is None else noted
 
 
 def with_open(lease: GroupLease, which: StatefulSet, preparing: Preparing, at: float) -> GroupLease:
@@ -201,7 +220,7 @@ def with_open(lease: GroupLease, which: StatefulSet, preparing: Preparing, at: f
     before = max(preparing.before, opened.before) if opened else preparing.before
     after = min(preparing.after, opened.after) if opened else preparing.after
     new = Open(at, before, after, which.generation)
-    return GroupLease(None, {**lease.sets, which.name: replace(record, open=new)})
+    return replace(lease, lock=None, sets={**lease.sets, which.name: replace(record, open=new)})
 
 
 def read(item: Mapping[str, Any] | None) -> GroupLease:
@@ -217,15 +236,14 @@ def read(item: Mapping[str, Any] | None) -> GroupLease:
             lock = Lock(
                 holder=str(holder),
                 why=str(about.get("why") or holder),
-                preparing=Preparing(str(preparing["set"]), *_numbers(preparing, "before", "after"))
-                if preparing
-                else None,
+                preparing=_preparing(preparing) if preparing else None,
                 renewed=str(spec.get("renewTime") or ""),
             )
         sets = {name: _record(found) for name, found in json.loads(notes.get(SETS) or "{}").items()}
+        stay = tuple(map(_preparing, json.loads(notes.get(STAY) or "[]")))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LeaseUnreadable(f"its annotations can't be read: {type(error).__name__}: {error}") from None
-    return GroupLease(lock, sets)
+    return GroupLease(lock, sets, stay)
 
 
 def manifest(
@@ -233,8 +251,10 @@ def manifest(
 ) -> dict[str, Any]:
     """The object that says so; `item`: as it was read, None if there is none. Nobody compares `now`."""
     before = (item or {}).get("metadata") or {"name": name_of(*group), "namespace": namespace}
-    notes = {key: value for key, value in (before.get("annotations") or {}).items() if key != LOCK}
+    notes = {key: value for key, value in (before.get("annotations") or {}).items() if key not in (LOCK, STAY)}
     notes |= {GROUP: "/".join(group), SETS: _text({name: _written(r) for name, r in sorted(lease.sets.items())})}
+    if lease.stay:
+        notes[STAY] = _text([vars(each) for each in lease.stay])
     spec: dict[str, Any] = {"holderIdentity": "", "leaseDurationSeconds": VALID_SECONDS}
     if lock := lease.lock:
         spec |= {"holderIdentity": lock.holder, "renewTime": micro_timestamp(now), "acquireTime": micro_timestamp(now)}
@@ -248,6 +268,14 @@ def manifest(
         "metadata": {**before, "labels": {**(before.get("labels") or {}), LABEL: "group"}, "annotations": notes},
         "spec": spec,
     }
+
+
+def _given_up(lease: GroupLease, old: Collection[Waiting]) -> GroupLease:
+    """Without a lock that is old; whom it has left prepared is noted."""
+    lock = lease.lock
+    if lock is None or ("lock", lock.holder, lock.renewed) not in old:
+        return lease
+    return replace(lease, lock=None, stay=(*lease.stay, *((lock.preparing,) if lock.preparing else ())))
 
 
 def _left(preparing: Preparing, sets: Iterable[StatefulSet], records: Mapping[str, Record]) -> list[Preparing]:
@@ -272,13 +300,17 @@ def _of_open(name: str, opened: Open) -> Waiting:
 
 
 def _running(pods: Iterable[Pod]) -> dict[str, list[int]]:
-    """The ordinals of running pods by the UID of their set."""
+    """The ordinals of pods that run, and don't end, by the UID of their set."""
     found: dict[str, list[int]] = {}
     for pod in pods:
         number = pod.name.rpartition("-")[2]
-        if pod.phase == "Running" and number.isascii() and number.isdigit():
+        if pod.phase == "Running" and not pod.terminating and number.isascii() and number.isdigit():
             found.setdefault(pod.owner_uid, []).append(int(number))
     return found
+
+
+def _preparing(found: Mapping[str, Any]) -> Preparing:
+    return Preparing(str(found["set"]), *_numbers(found, "before", "after"))
 
 
 def _record(found: Mapping[str, Any]) -> Record:

@@ -19,9 +19,22 @@ from upgrader.guard.core.scaling import NotScaled, min_time
 from upgrader.guard.core.times import timestamp
 from upgrader.guard.core.workloads import Pod, StatefulSet, not_ready
 
-__all__ = ["PREPARE", "GroupState", "Preparation", "concluded", "decide", "is_prepared", "shrinks"]
+__all__ = [
+    "LAST",
+    "PREPARE",
+    "GroupState",
+    "Preparation",
+    "concluded",
+    "decide",
+    "endpoints",
+    "is_prepared",
+    "refused",
+    "shrinks",
+]
 
 PREPARE = "grafana.com/prepare-downscale"
+LAST = "grafana.com/last-downscale"
+"""When a set was last downscaled, for people: what counts is its group's Lease."""
 PATH, PORT = "grafana.com/prepare-downscale-http-path", "grafana.com/prepare-downscale-http-port"
 
 
@@ -68,15 +81,22 @@ def decide(
     if isinstance(change, Answer):
         return change
     before, after = change
-    what = (
-        f"downscale of {request.resource}/{request.name} in {request.namespace} "
-        f"from {before} to {after} replicas is not allowed because "
-    )
+    what = _what(request, before, after)
     group = which.labels.get(GROUP_LABEL, "")
     if group and state.hold is not None and (held := refuse_downscale(request, group, state.hold)):
         return held
     if not is_prepared(which):
         return allow()
+    going = endpoints(which, before, after, cluster_domain)
+    if isinstance(going, str):
+        return deny(FORBIDDEN, f"{what}{going}")
+    if group and (why := _blocked(which, state, now)):
+        return deny(FORBIDDEN, f"{what}{why}")
+    return _preparation(request, which, state, going, what)
+
+
+def endpoints(which: StatefulSet, before: int, after: int, cluster_domain: str) -> tuple[Endpoint, ...] | str:
+    """Of the pods that go from so many replicas to so many; or why nobody can know where they are asked."""
     path, port = which.annotations.get(PATH, ""), which.annotations.get(PORT, "")
     for name, value in (
         (f"annotation {PORT}", port),
@@ -84,14 +104,18 @@ def decide(
         ("serviceName", which.service_name),
     ):
         if not value:
-            return deny(FORBIDDEN, f"{what}its {name} is not set or empty")
+            return f"its {name} is not set or empty"
     if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
-        return deny(FORBIDDEN, f"{what}its annotation {PORT} is {port[:64]!r}, no port")
-    if group and (why := _blocked(which, state, now)):
-        return deny(FORBIDDEN, f"{what}{why}")
+        return f"its annotation {PORT} is {port[:64]!r}, no port"
     url = urlsplit(f"http://pod:{port}/{path.lstrip('/')}")
-    going = [endpoint(which, which.first_ordinal + number, url, cluster_domain) for number in range(after, before)]
-    return _preparation(request, which, state, going, what)
+    numbers = range(which.first_ordinal + after, which.first_ordinal + before)
+    return tuple(endpoint(which, number, url, cluster_domain) for number in numbers)
+
+
+def refused(request: AdmissionRequest, why: str) -> Answer:
+    """The refusal of a downscale, for a reason that isn't the group's state."""
+    change = shrinks(request)
+    return change if isinstance(change, Answer) else deny(FORBIDDEN, f"{_what(request, *change)}{why}")
 
 
 def is_prepared(which: StatefulSet) -> bool:
@@ -107,6 +131,13 @@ def concluded(preparation: Preparation, failures: Mapping[str, str]) -> Answer:
     pod, why = min(failures.items())
     more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
     return deny(FORBIDDEN, f"{preparation.message}{pod}{more} could not be prepared for shutdown: {why}")
+
+
+def _what(request: AdmissionRequest, before: int, after: int) -> str:
+    return (
+        f"downscale of {request.resource}/{request.name} in {request.namespace} "
+        f"from {before} to {after} replicas is not allowed because "
+    )
 
 
 def _preparation(

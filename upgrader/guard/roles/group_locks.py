@@ -18,6 +18,7 @@ from upgrader.guard.core.group_lease import (
     Lock,
     Preparing,
     Waiting,
+    locked,
     manifest,
     name_of,
     read,
@@ -28,7 +29,7 @@ from upgrader.guard.logs import LOG
 from upgrader.guard.roles.run_lease import LEASES
 from upgrader.guard.roles.workload_cache import Group
 from upgrader.guard.runtime.api_client import Api
-from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.informer import Informer, Key
 from upgrader.guard.runtime.resource import Object
 
 __all__ = ["GroupLocks", "Held", "leases_of_groups"]
@@ -50,11 +51,13 @@ class Held:
     old: frozenset[Waiting]
     at: float
     """When that began, by the clock of this process."""
+    mine: str = ""
+    """As whom this process has the lock; "" where it hasn't."""
 
     def locked_by(self, holder: str = "") -> str:
         """Who else has the lock, as a sentence's subject; "" where nobody has."""
         lock = self.lease.lock
-        if lock is None or lock.holder == holder or ("lock", lock.holder, lock.renewed) in self.old:
+        if lock is None or lock.holder in (holder, self.mine) or ("lock", lock.holder, lock.renewed) in self.old:
             return ""
         return lock.why
 
@@ -72,6 +75,10 @@ class GroupLocks:
     ) -> None:
         self._api, self._namespace, self._clock, self.now = api, namespace, clock, now
         self._since: dict[Group, dict[Waiting, float]] = {}
+
+    def key(self, group: Group) -> Key:
+        """Of its Lease in a cache."""
+        return self._namespace, name_of(*group)
 
     async def look(self, group: Group) -> Held:
         """The Lease as it is now. Raises ApiAway, ApiRefused, GroupLocked where nobody can read what it says."""
@@ -103,7 +110,7 @@ class GroupLocks:
         if other := held.locked_by(holder):
             raise GroupLocked(other)
         lock = Lock(holder or str(uuid.uuid4()), why, preparing)
-        return await self.write(held, replace(held.lease, lock=lock))
+        return replace(await self.write(held, locked(held.lease, lock, held.old)), mine=lock.holder)
 
     async def write(self, held: Held, lease: GroupLease) -> Held:
         """Write it by the version that was read. Raises as `take` does."""

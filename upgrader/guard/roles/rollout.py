@@ -22,6 +22,7 @@ from upgrader.guard.core.zone_budget import Rollout
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked, NotFound
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles.direct_read import pods_of, stateful_sets
+from upgrader.guard.roles.downscales import Downscales
 from upgrader.guard.roles.event_recorder import EventRecorder
 from upgrader.guard.roles.group_locks import GroupLocks, Held
 from upgrader.guard.roles.rolling_groups import RollingGroups
@@ -54,20 +55,28 @@ class Rollouts:
         interval_seconds: float,
         *,
         locks: GroupLocks,
+        downscales: Downscales | None = None,
         budgets: ZoneBudgets | None = None,
         holds: tuple[RunLease, RollingGroups] | None = None,
     ) -> None:
         """`interval_seconds`: each group is looked at again after that, whatever was told. `budgets` are asked before
         each deletion, in the namespaces that they keep. `holds`: the runs that hold groups still, and the groups that
         have begun; None: no run does. `locks`: what keeps a group's downscales and its rollout apart.
+        `downscales`: what follows those that were allowed.
         """
         self._api, self._leadership, self._metrics = api, leadership, metrics
         self._interval_seconds, self._budgets, self._holds = interval_seconds, budgets, holds
-        self._locks = locks
+        self._locks, self._downscales = locks, downscales
         self._events = EventRecorder(api)
         self._queue = WorkQueue[Group]()
         self._failing: dict[Group, Backoff] = {}
         self.caches = {each: WorkloadCache(api, each, self._queue.add) for each in namespaces}
+        if downscales:
+            downscales.tell(self._downscaled)
+
+    def _downscaled(self, group: Group) -> None:
+        if group[0] in self.caches:
+            self._queue.add(group)
 
     async def run(self) -> None:
         """Lead, and look at each group that has changed, until cancelled."""
@@ -113,6 +122,8 @@ class Rollouts:
         sets, pods = cache.of(group)
         if not cache.synced:
             return False  # it comes again once all is listed
+        if self._downscales and sets:
+            await self._downscales.look(group, sets, pods)
         decision = decide(sets, pods)
         if decision.delete or decision.finished:
             hold = await self._hold("/".join(group))

@@ -18,6 +18,7 @@ from upgrader.guard.core.group_lease import (
     Open,
     Preparing,
     Record,
+    locked,
     manifest,
     name_of,
     read,
@@ -116,6 +117,11 @@ def test_who_was_killed_while_pods_were_prepared_leaves_them_to_others() -> None
     assert seen_sets(lease, SETS_OF, PODS, (), ())[1] == ()
     assert seen_sets(lease, SETS_OF, PODS, set(waiting(lease)), ()) == (GroupLease(), (Preparing(A, 3, 1),))
     both = GroupLease(lock, with_open(GroupLease(), SETS_OF[0], Preparing(A, 3, 2), 1000.0).sets)
+    next_ = locked(lease, Lock("other", "a downscale of b"), set(waiting(lease)))
+    assert next_.stay == (Preparing(A, 3, 1),), "whoever takes it over keeps it in mind"
+    assert read(manifest("ops", GROUP, None, next_, 1.0)).stay == next_.stay
+    assert seen_sets(next_, SETS_OF, PODS, (), ())[1] == next_.stay
+    assert seen_sets(next_, (zone(A, 1), SETS_OF[1]), PODS, (), ())[1] == (), "they are gone"
     assert seen_sets(both, SETS_OF, PODS, {("lock", "killed", "t")}, ())[1] == (Preparing(A, 2, 1),)
 
 
