@@ -186,6 +186,33 @@ def test_zone_budgets(render: Render) -> None:
         chart(render, zoneBudget={"enabled": True})
 
 
+def test_downscales_are_prepared_only_where_that_is_asked_for(render: Render) -> None:
+    """In the namespaces that are rolled, and never without: two webhooks that call nobody on a dry run, and the rights
+    to follow the groups' Leases and to show the last downscale.
+    """
+    assert "prepare-downscale" not in chart(render).text
+    values = {"enabled": True, "failurePolicy": "Ignore", "timeoutSeconds": 3, "podsTimeout": "2s"}
+    rendered = chart(render, rollouts={"enabled": True, "namespaces": ["shop"]}, downscale=values)
+    by_object, by_scale = rendered.get("ValidatingWebhookConfiguration", "guard-downscale-ops")["webhooks"]
+    for webhook in (by_object, by_scale):
+        assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 3)
+        assert webhook["clientConfig"]["service"]["path"] == "/admission/prepare-downscale"
+        assert webhook["sideEffects"] == "NoneOnDryRun"
+        assert "object.spec.replicas < oldObject.spec.replicas" in webhook["matchConditions"][0]["expression"]
+        for name, asked in (("shop", True), ("other", False), ("kube-system", False), ("ops", False)):
+            assert selects(webhook["namespaceSelector"], {"kubernetes.io/metadata.name": name}) is asked
+    resources = [webhook["rules"][0]["resources"] for webhook in (by_object, by_scale)]
+    assert resources == [["statefulsets"], ["statefulsets/scale"]]
+    settings = parse(rendered.container(*DEPLOYMENT, "guard")["args"])
+    assert (settings.pods_timeout_seconds, settings.cluster_domain) == (2.0, "cluster.local.")
+    assert rules(rendered, "Role", "guard-downscale") == [(("list", "watch"), ("leases",), ())]
+    assert rules(rendered, "Role", "guard-downscale-ops") == [(("patch",), ("statefulsets",), ())]
+    patched = [names for verbs, _, names in rules(rendered, "ClusterRole", "guard-ops") if verbs == ("patch",)]
+    assert patched == [(CONFIGURATION, "guard-downscale-ops")]
+    with pytest.raises(Refused, match="downscale.enabled needs rollouts.enabled"):
+        chart(render, downscale={"enabled": True})
+
+
 def test_runs_hold_groups_unless_that_is_switched_off(render: Render) -> None:
     """By default where groups are rolled: the flag, webhooks for sets in groups alone and for their scales, in the
     namespaces that are rolled, and the right to read one Lease of kube-system. `hold: none`, or no rollouts: none of

@@ -41,6 +41,10 @@ guard-no-downscale-{{ include "guard.namespace" . }}
 guard-zone-budget-{{ include "guard.namespace" . }}
 {{- end }}
 
+{{- define "guard.downscaleConfiguration" -}}
+guard-downscale-{{ include "guard.namespace" . }}
+{{- end }}
+
 {{- define "guard.protectorConfiguration" -}}
 guard-protector-{{ include "guard.namespace" . }}
 {{- end }}

@@ -1,0 +1,64 @@
+"""What listens in all pods of a test: one HTTP server on loopback, which tells them apart by Host."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+__all__ = ["PodService", "pod_service"]
+
+
+class PodService:
+    """What pods were told, and what they answer: 200 unless `answers` has another status for a pod's name."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.told: list[tuple[str, str, str]] = []
+        """(method, Host, path) of each request, as it arrived."""
+        self.answers: dict[str, int] = {}
+        self.free = threading.Event()
+        """Not set: pods don't answer a POST before it is."""
+        self.free.set()
+
+    def pods(self, method: str) -> set[str]:
+        """The names of those that got such a request."""
+        return {host.partition(".")[0] for how, host, _ in list(self.told) if how == method}
+
+
+@contextmanager
+def pod_service() -> Iterator[PodService]:
+    """Until the end of the block."""
+    service = PodService()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self._answer("POST")
+
+        def do_DELETE(self) -> None:
+            self._answer("DELETE")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def _answer(self, method: str) -> None:
+            host = self.headers["Host"]
+            service.told.append((method, host, self.path))
+            if method == "POST":
+                service.free.wait(60)
+            self.send_response(service.answers.get(host.partition(".")[0], 200) if method == "POST" else 200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    service.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield service
+    finally:
+        service.free.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

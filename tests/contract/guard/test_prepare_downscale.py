@@ -1,0 +1,269 @@
+"""The webhook `/admission/prepare-downscale` on a real API server: pods are told, and of two zones one shrinks."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+import yaml
+
+from testkit.guard_process import GuardProcess, guard_process
+from testkit.lab_cluster import until
+from tests.contract.checking import merge
+from tests.contract.guard.conftest import Pair
+from tests.contract.guard.pod_service import PodService, pod_service
+from tests.contract.guard.test_chart import CHART, FLAGS, rights
+from tests.contract.guard.webhooks import scaled
+from tests.contract.guard.zones import Zones, zones
+from upgrader.adapters.helm import find_helm
+from upgrader.ports import Kind, KubeObject
+
+PATH = "/admission/prepare-downscale"
+SETS, PODS = Kind("apps/v1", "statefulsets"), Kind("v1", "pods")
+BOTH = (*FLAGS, "-roles=rollout,webhook", "-kubernetes.namespace=shop", "-reconcile.interval=1s")
+MARK = "grafana.com/prepare-downscale"
+
+
+@pytest.fixture
+def service() -> Iterator[PodService]:
+    """What pods are told."""
+    with pod_service() as found:
+        yield found
+
+
+def rendered() -> list[KubeObject]:
+    """What Helm renders for the namespace `ops`."""
+    values = {
+        "image": {"repository": "x"},
+        "noDownscale": {"enabled": False},
+        "rollouts": {"enabled": True, "namespaces": ["shop"]},
+        "hold": "none",
+        "downscale": {"enabled": True},
+    }
+    command = [str(find_helm()), "template", "guard", str(CHART), "--namespace=ops", "--values=-"]
+    done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True)
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def webhooks_of(objects: Sequence[KubeObject]) -> list[Any]:
+    """The chart's."""
+    (found,) = (each for each in objects if each["kind"] == "ValidatingWebhookConfiguration")
+    return list(found["webhooks"])
+
+
+@contextmanager
+def called(pair: Pair, guard: GuardProcess, webhooks: Sequence[Any], kind: str = "Validating") -> Iterator[str]:
+    """A configuration with guard's URL, until the end of the block, once it has guard's authority."""
+    found = Kind("admissionregistration.k8s.io/v1", f"{kind.lower()}webhookconfigurations", namespaced=False)
+    name = f"prepare-{uuid.uuid4().hex[:6]}"
+    labels = {"grafana.com/inject-rollout-operator-ca": "true", "grafana.com/namespace": "ops"}
+    manifest = {
+        "apiVersion": found.api_version,
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": name, "labels": labels},
+        "webhooks": [{**each, "clientConfig": {"url": guard.url(PATH)}} for each in webhooks],
+    }
+    pair.kube.create(found, manifest)
+    try:
+
+        def injected() -> bool:
+            there: Any = pair.kube.get(found, name)
+            return all(each["clientConfig"].get("caBundle") for each in there["webhooks"])
+
+        until("it to be injected", injected, timeout_seconds=60)
+        yield name
+    finally:
+        pair.kube.delete(found, name)
+
+
+def prepared(pair: Pair, group: Zones, service: PodService, *, as_label: bool = True, **more: str) -> None:
+    """The sets' pods are prepared, and are all on loopback."""
+    marks = {
+        "grafana.com/prepare-downscale-http-path": "ring/prepare?x=1",
+        "grafana.com/prepare-downscale-http-port": str(service.port),
+        **more,
+    }
+    for name in group.names:
+        metadata = (
+            {"labels": {MARK: "true"}, "annotations": marks} if as_label else {"annotations": {MARK: "true", **marks}}
+        )
+        merge(pair.kube, f"/apis/apps/v1/namespaces/shop/statefulsets/{name}", {"metadata": metadata})
+        for pod in group.pods(name):
+            status = {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+            merge(pair.kube, f"/api/v1/namespaces/shop/pods/{pod}/status", {"status": status})
+
+
+def replicas(pair: Pair, name: str) -> int:
+    """What its spec wants."""
+    found: Any = pair.kube.get(SETS, name, "shop")
+    return int(found["spec"]["replicas"])
+
+
+def shown(pair: Pair, name: str) -> str:
+    """The annotation `last-downscale`."""
+    found: Any = pair.kube.get(SETS, name, "shop")
+    return str((found["metadata"].get("annotations") or {}).get("grafana.com/last-downscale", ""))
+
+
+def controller(pair: Pair, group: Zones, name: str) -> None:
+    """Does what the spec wants, as the controller and the kubelet do."""
+    wanted = replicas(pair, name)
+    for pod in group.pods(name):
+        if int(pod.rpartition("-")[2]) >= wanted:
+            pair.kube.delete(PODS, pod, "shop")
+    found: Any = pair.kube.get(SETS, name, "shop")
+    seen = {"observedGeneration": found["metadata"]["generation"], "replicas": wanted, "readyReplicas": wanted}
+    merge(pair.kube, f"/apis/apps/v1/namespaces/shop/statefulsets/{name}/status", {"status": seen})
+
+
+def asked(guard: GuardProcess, name: str, before: int, after: int) -> str:
+    """What a replica answers, asked as the API server asks it: "" when it allows it."""
+    pool = urllib3.PoolManager(cert_reqs=ssl.CERT_NONE, assert_hostname=False)
+    request = {
+        "uid": str(uuid.uuid4()),
+        "kind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+        "resource": {"group": "apps", "version": "v1", "resource": "statefulsets"},
+        "subResource": "scale",
+        "name": name,
+        "namespace": "shop",
+        "operation": "UPDATE",
+        "object": {"spec": {"replicas": after}},
+        "oldObject": {"spec": {"replicas": before}},
+    }
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    try:
+        answer = pool.request("POST", guard.url(PATH), json=body, retries=False, timeout=30)
+    except urllib3.exceptions.HTTPError as error:
+        return f"nobody answers: {error}"
+    if answer.status != 200:
+        return f"HTTP {answer.status}: {answer.data.decode()}"
+    said = answer.json()["response"]
+    return "" if said["allowed"] else str(said["status"]["message"])
+
+
+@pytest.mark.parametrize("subresource", ["", "scale"])
+def test_pods_are_told_by_their_ip_with_their_name_as_host(
+    pair: Pair, service: PodService, tmp_path: Path, subresource: str
+) -> None:
+    """With the chart's webhooks and rights, and the mark as an annotation: a dry run tells nobody; then the pods that
+    go are told, and no other; the annotation shows when, once it is done; the next zone waits until then.
+    """
+    objects = rendered()
+    with (
+        rights(pair, objects),
+        guard_process(tmp_path, pair.account, *BOTH) as guard,
+        zones(pair.kube, replicas=3, count=2) as group,
+    ):
+        guard.wait_ready()
+        a, b = group.names
+        prepared(pair, group, service, as_label=False)
+        with called(pair, guard, webhooks_of(objects)):
+            missing = {"metadata": {"annotations": {"grafana.com/prepare-downscale-http-port": "0"}}}
+            pair.kube.patch(SETS, a, missing, "shop")
+            asks = lambda: "no port" in scaled(pair.kube, a, 1, subresource=subresource, dry_run=True)  # noqa: E731
+            until("the API server to call it", asks, timeout_seconds=60)
+            prepared(pair, group, service, as_label=False)
+            assert scaled(pair.kube, a, 1, subresource=subresource, dry_run=True) == ""
+            assert service.told == []
+            assert scaled(pair.kube, a, 1, subresource=subresource) == ""
+            domain = f"{a}.shop.svc.cluster.local.:{service.port}"
+            assert sorted(service.told) == [("POST", f"{a}-{n}.{domain}", "/ring/prepare?x=1") for n in (1, 2)]
+            assert f"{a} has" in scaled(pair.kube, b, 1, subresource=subresource)
+            controller(pair, group, a)
+            until("it to be shown", lambda: shown(pair, a) != "", timeout_seconds=60)
+            assert shown(pair, b) == ""
+            assert scaled(pair.kube, b, 2, subresource=subresource) == ""
+        assert not [line for line in guard.lines() if "cannot" in str(line.get("reason"))]
+
+
+def test_one_pod_that_refuses_keeps_all(pair: Pair, service: PodService, tmp_path: Path) -> None:
+    """By rollout-operator's manifest, a MutatingWebhookConfiguration: refused with the pod's name, and all are told
+    that they stay.
+    """
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "scope": "Namespaced"}
+    theirs = {
+        "name": "prepare-downscale-default.grafana.com",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "rules": [{**rule, "resources": ["statefulsets", "statefulsets/scale"]}],
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 10,
+    }
+    with guard_process(tmp_path, pair.kubeconfig, *BOTH) as guard, zones(pair.kube, replicas=3, count=2) as group:
+        guard.wait_ready()
+        a, _ = group.names
+        prepared(pair, group, service)
+        service.answers[f"{a}-2"] = 500
+        with called(pair, guard, [theirs], "Mutating"):
+            asks = lambda: "could not be prepared" in scaled(pair.kube, a, 1)  # noqa: E731
+            until("the API server to call it", asks, timeout_seconds=60)
+            assert f"{a}-2 could not be prepared for shutdown: HTTP 500" in scaled(pair.kube, a, 1, subresource="scale")
+            assert service.pods("DELETE") == {f"{a}-1", f"{a}-2"} and replicas(pair, a) == 3
+            service.answers.clear()
+            assert scaled(pair.kube, a, 1, subresource="scale") == "" and replicas(pair, a) == 1
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_of_two_zones_at_once_one_is_allowed_whoever_is_killed(
+    pair: Pair, service: PodService, tmp_path: Path, number: int
+) -> None:
+    """Each zone's downscale is asked for at both replicas at once, again and again; one of them is killed meanwhile.
+    Only ever one zone's is allowed.
+    """
+    with ExitStack() as stack:
+        one, other = (
+            stack.enter_context(guard_process(tmp_path / name, pair.kubeconfig, *BOTH)) for name in ("one", "two")
+        )
+        one.wait_ready(), other.wait_ready()
+        group = stack.enter_context(zones(pair.kube, replicas=3, count=2))
+        prepared(pair, group, service)
+
+        def again(guard: GuardProcess, name: str) -> bool:
+            return any(asked(guard, name, 3, 1) == "" for _ in range(5))
+
+        with ThreadPoolExecutor(4) as pool:
+            asking = [(name, pool.submit(again, guard, name)) for name in group.names for guard in (one, other)]
+            time.sleep(0.1 * number)
+            one.kill()
+            allowed = {name for name, said in asking if said.result()}
+        assert len(allowed) <= 1
+        if allowed:
+            (first,) = allowed
+            second = next(name for name in group.names if name != first)
+            assert f"the downscale of {first} from 3 to 1 replicas, not seen yet" in asked(other, second, 3, 1)
+
+
+def test_pods_that_a_killed_replica_has_told_stay(pair: Pair, service: PodService, tmp_path: Path) -> None:
+    """It is killed while pods hesitate: until its lock is given up the other zone doesn't shrink, then the replica that
+    leads tells the pods that they stay, and the other zone may.
+    """
+    with ExitStack() as stack:
+        leader, one = (
+            stack.enter_context(guard_process(tmp_path / name, pair.kubeconfig, *flags))
+            for name, flags in (("leads", BOTH), ("answers", (*FLAGS, "-kubernetes.namespace=shop")))
+        )
+        leader.wait_ready(), one.wait_ready()
+        group = stack.enter_context(zones(pair.kube, replicas=3, count=2))
+        a, b = group.names
+        prepared(pair, group, service)
+        service.free.clear()
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(asked, one, a, 3, 1)
+            until("the pods to be told", lambda: service.pods("POST") == {f"{a}-1", f"{a}-2"}, timeout_seconds=30)
+            one.kill()
+            assert "nobody answers" in asking.result()
+        service.free.set()
+        assert f"a downscale of {a} from 3 to 1 replicas" in asked(leader, b, 3, 1)
+        until("them to stay", lambda: service.pods("DELETE") == {f"{a}-1", f"{a}-2"}, timeout_seconds=90)
+        until("the other zone to be allowed", lambda: asked(leader, b, 3, 1) == "", timeout_seconds=30)
