@@ -18,7 +18,7 @@ from upgrader.renewal.authority_on_host import AuthorityOnHost
 from upgrader.renewal.onhost.bundles import certificates, fingerprint
 from upgrader.renewal.onhost.issued import issuer
 from upgrader.renewal.onhost.new_signer import SIGNING
-from upgrader.renewal.pipeline import Serving
+from upgrader.renewal.pipeline import KUBELETS_CA, Serving
 
 __all__ = [
     "NOTHING",
@@ -188,7 +188,8 @@ def refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
     kube, folder = session.tools.kube, on_host.certificates
     wrong = []
     wanted = {
-        "kube-apiserver": {"client-ca-file": {on_host.authority}},
+        # Kubelets whose certificates aren't verified, as kubeadm has it, have no such flag.
+        "kube-apiserver": {"client-ca-file": {on_host.authority}, KUBELETS_CA: {"", on_host.authority}},
         _MANAGER: {
             "root-ca-file": {on_host.authority},
             "client-ca-file": {on_host.authority},
@@ -202,7 +203,9 @@ def refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
             raise Inhibited(f"there is no Deployment {_SYSTEM}/{name}; {NOTHING}", remedy="Adopt it: upgrader adopt")
         flags = _flags(found["spec"]["template"]["spec"], name)
         wrong += [
-            f"{name}: --{flag}={flags.get(flag, '')}" for flag, ok in expected.items() if flags.get(flag) not in ok
+            f"{name}: --{flag}={flags.get(flag, '')}"
+            for flag, ok in expected.items()
+            if flags.get(flag, "") not in ok
         ]
         # Each of the four signers can have a CA of its own, and the legacy one another.
         wrong += [f"{name}: --{flag}" for flag in flags if flag.startswith("cluster-signing-") and flag.count("-") > 4]

@@ -18,7 +18,10 @@ from upgrader.renewal.gates import API_SERVER, InUseGate, ServedGate
 from upgrader.renewal.kubeadm_on_host import KubeadmOnHost
 from upgrader.renewal.steps import RenewStep, RestartStep
 
-__all__ = ["Serving", "components_to_restart", "renewal_pipeline", "serving"]
+__all__ = ["KUBELETS_CA", "Serving", "api_server_flags", "components_to_restart", "renewal_pipeline", "serving"]
+
+KUBELETS_CA = "kubelet-certificate-authority"
+"""kube-apiserver's flag for the file with the CA of the certificates that kubelets serve; by default, any is good."""
 
 _KUBECONFIGS = {"controller-manager.conf": "kube-controller-manager", "scheduler.conf": "kube-scheduler"}
 """kubeadm's name of a kubeconfig → who reads it."""
@@ -48,6 +51,12 @@ def serving(kube: Kube) -> Serving | None:
     except KeyError:
         return None
     return Serving(certificate, secure_port(spec)) if certificate else None
+
+
+def api_server_flags(kube: Kube) -> Mapping[str, str]:
+    """The flags of the Deployment kube-apiserver; none where there is no such Deployment. Raises ApiError."""
+    found = kube.get(WORKLOADS["Deployment"], API_SERVER.name, API_SERVER.namespace)
+    return parse_flags(instance_flags(found["spec"]["template"]["spec"])) if found else {}
 
 
 def components_to_restart(

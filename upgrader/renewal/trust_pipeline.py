@@ -16,6 +16,7 @@ from upgrader.preflight.renewed_certificates import COMPONENTS
 from upgrader.renewal.authority_on_host import AuthorityOnHost, NewAuthority
 from upgrader.renewal.gates import API_SERVER, InUseGate
 from upgrader.renewal.onhost.bundles import trusted_by
+from upgrader.renewal.pipeline import KUBELETS_CA, api_server_flags
 from upgrader.renewal.trust_gates import AcceptedGate, AggregatedGate, PublishedGate
 from upgrader.renewal.trust_steps import (
     AggregatedApisStep,
@@ -37,7 +38,10 @@ RELEASE = "kubernetes"
 """The release of kube-controller-manager, which signs."""
 _PUBLISHED_SECONDS = 270.0
 """kube-controller-manager has to lead again, and to write a ConfigMap in each namespace."""
+_INSTANCE_SECONDS = 180.0
+"""For each kube-apiserver that is replaced: Helm, which waits for that in an upgrade, doesn't here."""
 _MARK = 16
+_SERVERS = "roll-out kube-apiserver"
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class Rotation:
             steps.append(PipelineStep(NewCaStep(self.tools.kube, new, lambda: dict(settings())), always, always))
             steps.append(PipelineStep(SigningFileStep(self.on_host, self.cluster.controllers), (), ()))
             steps += self.release
+            if servers := self._verifiers():
+                back = WayBackStep(self._rolled(servers), f"{API_SERVER.name}-before")
+                steps.append(PipelineStep(back, (), (*self._own_of_servers(), *always)))
             back = WayBackStep(self._rolled((*self._leaders, *self._others)))
             steps.append(PipelineStep(back, (), (*self.own(), in_use, *always)))
             for node in self.found.nodes:
@@ -78,6 +85,10 @@ class Rotation:
         info = ClusterInfoStep(self.tools.kube, self.found.old, lambda: new.pem)
         if self._info_lacks():
             steps.append(PipelineStep(info, (), ()))
+        servers = self._verifiers()
+        if servers and (steps or self._unmarked(servers)):
+            rolled = RollOutStep(self._rolled(servers), lambda: new.fingerprint, _SERVERS)
+            steps.append(PipelineStep(rolled, (*self._own_of_servers(), *cluster), ()))
         published = self._published(lambda: new.fingerprint, trusted=True)
         for name, workloads in (("roll-out leaders", self._leaders), ("roll-out others", self._others)):
             if steps or self._unmarked(workloads):
@@ -112,18 +123,29 @@ class Rotation:
             else:  # an interrupted run may have changed it, and not have seen its gate hold
                 unasked += refused
         steps += self.release
+        if servers := self._verifiers():
+            rolled = RollOutStep(self._rolled(servers), lambda: "", _SERVERS)
+            steps.append(PipelineStep(rolled, (*self._own_of_servers(), *cluster), ()))
         rolled = RollOutStep(self._rolled((*self._leaders, *self._others)), lambda: "", "pods-before")
         published = self._published(lambda: goes, trusted=False, word=f"the {going} CA")
         steps.append(PipelineStep(rolled, (*unasked, *self.own(), self.in_use(), published, *cluster), ()))
         # After all of kube-apiserver's have read their files: one that hasn't adds its CAs again.
         aggregated = self.gates.run(AggregatedGate(tools.kube, goes))
         steps.append(PipelineStep(AggregatedApisStep(tools.kube, goes), (aggregated,), ()))
-        forget = ForgetCaStep(self.on_host, self.cluster.controllers, going)
+        # Controllers last: what is kept there says which CA is the old one, and so that something is left to do.
+        forget = ForgetCaStep(self.on_host, (*self.cluster.workers, *self.cluster.controllers), going)
         return Pipeline((*steps, PipelineStep(forget, cluster, ())))
 
     def own(self) -> tuple[GateRun, ...]:
         """The gates of the release. Raises ApiError."""
         return self.gates.own(RELEASE, self._manifest, namespace=API_SERVER.namespace, target=None)
+
+    def _own_of_servers(self) -> tuple[GateRun, ...]:
+        """The gates of kube-apiserver's release. Raises ApiError."""
+        seconds = max(self.gates.policy.deadline_seconds, _INSTANCE_SECONDS * len(self.cluster.controllers))
+        patient = replace(self.gates, policy=replace(self.gates.policy, deadline_seconds=seconds))
+        manifest = self.tools.helm.manifest(API_SERVER.name, API_SERVER.namespace)
+        return patient.own(API_SERVER.name, manifest, namespace=API_SERVER.namespace, target=None)
 
     def in_use(self) -> GateRun:
         """That no component has run since before its kubeconfig changed."""
@@ -139,6 +161,13 @@ class Rotation:
     def _rolled(self, workloads: tuple[WorkloadRef, ...]) -> RollOut:
         tools = self.tools
         return RollOut(tools.kube, tools.hosts, tools.clock, self.cluster.controllers, workloads)
+
+    def _verifiers(self) -> tuple[WorkloadRef, ...]:
+        """kube-apiserver, where it knows kubelets by the CA's file: it reads that at its start, and from v1.36 on again
+        after minutes, and only if it asks a kubelet then. Also where a rotation has marked it before. Raises ApiError.
+        """
+        verifies = api_server_flags(self.tools.kube).get(KUBELETS_CA) == self.on_host.authority
+        return (API_SERVER,) if verifies or annotated(self.tools.kube, API_SERVER) else ()
 
     @property
     def _leaders(self) -> tuple[WorkloadRef, ...]:

@@ -272,10 +272,10 @@ class WayBackStep:
 
 @dataclass(frozen=True)
 class ForgetCaStep(OneWay):
-    """Removes from the controllers what a rotation has left: nobody trusts that CA any more."""
+    """Removes from the nodes what a rotation has left, in their order: nobody trusts that CA any more."""
 
     on_host: AuthorityOnHost
-    controllers: tuple[Host, ...]
+    nodes: tuple[Host, ...]
     which: str = "new"
 
     @property
@@ -287,7 +287,7 @@ class ForgetCaStep(OneWay):
 
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
-            for host in self.controllers:
+            for host in self.nodes:
                 self.on_host.forget(host, signing=True)
 
 

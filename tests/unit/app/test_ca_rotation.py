@@ -436,6 +436,67 @@ def test_everything_trusts_both(place: Place) -> None:
     assert place.phase() is None
 
 
+def verifying(place: Place, file: str = f"{PKI}/ca.crt") -> None:
+    flagged(place.kube, "kube-apiserver", f"--kubelet-certificate-authority={file}")
+
+
+def server_mark(place: Place) -> str:
+    """The new CA that the pods of kube-apiserver are marked with."""
+    found = place.kube.get(WORKLOADS["Deployment"], "kube-apiserver", "kube-system") or {}
+    annotations = found["spec"]["template"].get("metadata", {}).get("annotations") or {}
+    return str(annotations.get(TRUSTED_CA, ""))
+
+
+def test_kube_apiserver_that_verifies_kubelets_reads_their_ca_again(place: Place) -> None:
+    """Its pods are replaced once each node trusts both, before a kubelet may serve what the new CA has issued, and
+    again when the old CA goes. Where that is left to do, the new CA doesn't sign.
+    """
+    verifying(place)
+    finished = place.phase()
+    assert finished is not None and finished.error is None, finished and finished.error
+    names = [step.name for step in finished.state.steps]
+    assert names.index("trust worker-1") < names.index("roll-out kube-apiserver") < names.index("roll-out leaders")
+    new = place.hosts.made["controller-1"]
+    assert server_mark(place) == fingerprint(new)[:16] and place.phase() is None
+
+    place.operator(OLD, OLD, new)
+    place.world.clock.sleep(60)
+    template = {"metadata": {"annotations": {TRUSTED_CA: None}}}
+    place.kube.patch(WORKLOADS["Deployment"], "kube-apiserver", {"spec": {"template": template}}, "kube-system")
+    with pytest.raises(Inhibited, match="roll-out kube-apiserver.* left to do"):
+        place.phase(Phase.SIGN)
+    repeated = place.phase()
+    assert repeated is not None and repeated.error is None, repeated and repeated.error
+    assert "roll-out kube-apiserver" in [step.name for step in repeated.state.steps]
+
+    place.world.clock.sleep(60)
+    place.phase(Phase.SIGN)
+    place.operator(new, new)
+    place.world.clock.sleep(60)
+    ended = place.phase(Phase.FINISH)
+    assert ended is not None and ended.error is None, ended and ended.error
+    names = [step.name for step in ended.state.steps]
+    assert names.index("distrust worker-1") < names.index("roll-out kube-apiserver") < names.index("pods-before")
+    assert place.all_is_new(new) and not server_mark(place)
+
+
+def test_kube_apiserver_that_verifies_kubelets_and_the_way_back(place: Place) -> None:
+    """Its pods forget the new CA, too: where `trust` fails, and by `cancel`."""
+    verifying(place)
+    place.kube.publishes = False
+    finished = place.phase()
+    assert finished is not None and finished.state.outcome == "rolled-back"
+    assert "roll-out kube-apiserver" in [step.name for step in finished.state.steps]
+    place.kube.publishes = True
+    place.kube.publish()
+    assert place.all_is_old() and not server_mark(place)
+    place.world.clock.sleep(60)
+    place.phase()
+    assert server_mark(place)
+    place.phase(Phase.CANCEL)
+    assert place.all_is_old() and not server_mark(place)
+
+
 def test_cancelled(place: Place) -> None:
     """Nothing is left of the new CA, neither in files nor in the cluster; then there is nothing to cancel."""
     place.phase()
@@ -576,6 +637,8 @@ def test_finished(place: Place) -> None:
         "forget-old-ca",
     ]
     assert place.all_is_new(new)
+    forgotten = [words[0] for words in place.hosts.told if words[1] == "forget"]
+    assert forgotten == [WORKER, *CONTROLLERS], "workers keep a key of their kubelet's; controllers say what is left"
     shown = show_cas(place.folder)
     assert (shown.stage, shown.old, shown.new) == (RotationStage.NONE, fingerprint(new), "")
     with pytest.raises(Inhibited, match="there is no new CA"):
@@ -769,6 +832,10 @@ def other_trust(place: Place) -> None:
     flagged(place.kube, "kube-apiserver", "--client-ca-file=/etc/x.crt")
 
 
+def other_kubelets(place: Place) -> None:
+    verifying(place, "/etc/kubelets.crt")
+
+
 def missing(place: Place) -> None:
     place.kube.delete(WORKLOADS["Deployment"], LEADERS[0], "kube-system")
 
@@ -790,6 +857,7 @@ def unread(place: Place) -> None:
         (external, "controller-2 doesn't have the key"),
         (other_signer, "kube-controller-manager: --cluster-signing-kubelet-serving-cert-file"),
         (other_trust, "kube-apiserver: --client-ca-file=/etc/x.crt"),
+        (other_kubelets, "kube-apiserver: --kubelet-certificate-authority=/etc/kubelets.crt"),
         (missing, "no Deployment kube-system/kube-controller-manager"),
         (several, "there are several others"),
         (unread, "kubeadm-config can't be read"),

@@ -81,6 +81,18 @@ def test_etcd_is_asked_where_its_manifest_listens(pki: Path) -> None:
     assert lines[1].startswith(f"etcd at 127.0.0.1:{port}: it serves another certificate")
 
 
+def test_etcd_that_serves_http_elsewhere(pki: Path) -> None:
+    """Its addresses for clients' HTTP alone are asked too: what is served there is the same certificate."""
+    with serving(pki / "old.pem", pki / "old.key") as port:
+        manifest = pki / "etcd.yaml"
+        manifest.write_text(
+            f"    - --cert-file={pki}/new.pem\n    - --key-file={pki}/new.key\n"
+            f"    - --listen-client-http-urls=https://127.0.0.1:{port}\n"
+        )
+        lines = served("127.0.0.1", str(port), str(pki / "old.pem"), str(manifest))["others"]
+    assert lines == [f"etcd at 127.0.0.1:{port}: it serves another certificate than {pki}/new.pem has"]
+
+
 def test_file_without_a_certificate(pki: Path) -> None:
     """It isn't what is served, whatever is."""
     (pki / "empty").write_text("")

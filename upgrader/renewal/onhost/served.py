@@ -36,7 +36,7 @@ def served(address: str, port: str, certificate: str, etcd: str = _ETCD) -> dict
 def _members(manifest: str) -> list[tuple[str, str, int, str, str]]:
     """Each address at which etcd serves, with the files that it serves there."""
     found = []
-    for urls, kind in (("listen-client-urls", ""), ("listen-peer-urls", "peer-")):
+    for urls, kind in (("listen-client-urls", ""), ("listen-client-http-urls", ""), ("listen-peer-urls", "peer-")):
         listens = re.search(rf"--{urls}=(\S+)", manifest)
         certificate = re.search(rf"--{kind}cert-file=([^\s\"']+)", manifest)
         key = re.search(rf"--{kind}key-file=([^\s\"']+)", manifest)
