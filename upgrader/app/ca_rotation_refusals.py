@@ -203,9 +203,7 @@ def refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
             raise Inhibited(f"there is no Deployment {_SYSTEM}/{name}; {NOTHING}", remedy="Adopt it: upgrader adopt")
         flags = _flags(found["spec"]["template"]["spec"], name)
         wrong += [
-            f"{name}: --{flag}={flags.get(flag, '')}"
-            for flag, ok in expected.items()
-            if flags.get(flag, "") not in ok
+            f"{name}: --{flag}={flags.get(flag, '')}" for flag, ok in expected.items() if flags.get(flag, "") not in ok
         ]
         # Each of the four signers can have a CA of its own, and the legacy one another.
         wrong += [f"{name}: --{flag}" for flag in flags if flag.startswith("cluster-signing-") and flag.count("-") > 4]

@@ -463,7 +463,7 @@ def test_kube_apiserver_that_verifies_kubelets_reads_their_ca_again(place: Place
     place.world.clock.sleep(60)
     template = {"metadata": {"annotations": {TRUSTED_CA: None}}}
     place.kube.patch(WORKLOADS["Deployment"], "kube-apiserver", {"spec": {"template": template}}, "kube-system")
-    with pytest.raises(Inhibited, match="roll-out kube-apiserver.* left to do"):
+    with pytest.raises(Inhibited, match=r"roll-out kube-apiserver.* left to do"):
         place.phase(Phase.SIGN)
     repeated = place.phase()
     assert repeated is not None and repeated.error is None, repeated and repeated.error
