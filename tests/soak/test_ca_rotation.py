@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,7 @@ def _disturbs_nobody(cluster: LabCluster, phase: str) -> str:
     with ApiLoad(cluster.folder / "kubeconfig") as load:
         ended = cluster.upgrader("certs", "rotate-ca", phase, "--yes", timeout_seconds=900)
         seen = load.stop()
+    sys.stderr.write(f"{phase}: {ended.seconds:.0f} s, {seen}\n")
     assert ended.exit_code == 0, ended
     assert (seen.failed, seen.lost_writes) == (0, 0), seen
     assert cluster.report()["availability"]["failed"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -80,6 +81,7 @@ def test_later_phase(cluster: LabCluster, phase: str, words: str, cut: bool) -> 
             kill_at(cluster, words, "certs", "rotate-ca", phase, "--yes")
             _to_its_end(cluster, phase)
             seen = load.stop()
+        sys.stderr.write(f"{phase}, killed at {words!r}: {seen}\n")
         assert (seen.failed, seen.lost_writes) == (0, 0), seen
     if phase == "sign":
         _renewed(cluster)
