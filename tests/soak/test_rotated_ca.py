@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import yaml
@@ -13,6 +13,12 @@ from testkit.api_load import ApiLoad
 from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, LabCluster
 from testkit.labs import lent_or_new
+
+LATER = {
+    "sign": ("sign controller-1: started", "kubelet worker-1: started"),
+    "finish": ("distrust controller-1: started", "forget-old-ca: started"),
+}
+"""Phase → what it says when it is interrupted."""
 
 
 @pytest.fixture(scope="module")
@@ -54,40 +60,39 @@ def test_power_cut(cluster: LabCluster, phase: str) -> None:
 
 
 @pytest.mark.parametrize("cut", [False, True])
-@pytest.mark.parametrize(
-    ("phase", "words"),
-    [
-        ("sign", "sign controller-1: started"),
-        ("sign", "kubelet worker-1: started"),
-        ("finish", "distrust controller-1: started"),
-        ("finish", "forget-old-ca: started"),
-    ],
-)
-def test_later_phase(cluster: LabCluster, phase: str, words: str, cut: bool) -> None:
-    """Killed, with no failed request, or with the only controller's power cut; then a whole rotation is behind it."""
+def test_later_phases(cluster: LabCluster, cut: bool) -> None:
+    """Each is interrupted twice, and completed by the same command: killed, with no failed request, or with the only
+    controller's power cut. Then a whole rotation is behind the cluster.
+    """
     cluster.wait_until_settled(OLD)
     _to_its_end(cluster, "trust")
-    _renewed(cluster)
-    if phase == "finish":
-        _to_its_end(cluster, "sign")
+    for phase, moments in LATER.items():
         _renewed(cluster)
-    if cut:
-        kill_at(cluster, words, "certs", "rotate-ca", phase, "--yes")
-        cluster.cut_power()
-        cluster.wait_until_settled(OLD)
-        _to_its_end(cluster, phase)
-    else:
-        with ApiLoad(cluster.folder / "kubeconfig") as load:
-            kill_at(cluster, words, "certs", "rotate-ca", phase, "--yes")
-            _to_its_end(cluster, phase)
-            seen = load.stop()
-        sys.stderr.write(f"{phase}, killed at {words!r}: {seen}\n")
-        assert (seen.failed, seen.lost_writes) == (0, 0), seen
-    if phase == "sign":
-        _renewed(cluster)
-        _to_its_end(cluster, "finish")
+        if cut:
+            _cut(cluster, phase, moments)
+        else:
+            _killed(cluster, phase, moments)
     assert json.loads(cluster.upgrader("certs", "rotate-ca", "show", "-o", "json").stdout)["stage"] == "none"
     cluster.wait_until_settled(OLD)
+
+
+def _killed(cluster: LabCluster, phase: str, moments: Sequence[str]) -> None:
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        for words in moments:
+            kill_at(cluster, words, "certs", "rotate-ca", phase, "--yes", "--take-over")
+        _to_its_end(cluster, phase)
+        seen = load.stop()
+    sys.stderr.write(f"{phase}, killed at {moments}: {seen}\n")
+    assert (seen.failed, seen.lost_writes) == (0, 0), seen
+
+
+def _cut(cluster: LabCluster, phase: str, moments: Sequence[str]) -> None:
+    for words in moments:
+        kill_at(cluster, words, "certs", "rotate-ca", phase, "--yes", "--take-over")
+        cluster.cut_power()
+        cluster.wait_until_settled(OLD)
+        sys.stderr.write(f"{phase}: the controller is back from a power cut at {words!r}\n")
+    _to_its_end(cluster, phase)
 
 
 def _renewed(cluster: LabCluster) -> None:

@@ -90,7 +90,7 @@ class Rotation:
             rolled = RollOutStep(self._rolled(servers), lambda: new.fingerprint, _SERVERS)
             steps.append(PipelineStep(rolled, (*self._own_of_servers(), *cluster), ()))
         published = self._published(lambda: new.fingerprint, trusted=True)
-        for name, workloads in (("roll-out leaders", self._leaders), ("roll-out others", self._others)):
+        for name, workloads in self._rolled_in_order():
             if steps or self._unmarked(workloads):
                 rolled = RollOutStep(self._rolled(workloads), lambda: new.fingerprint, name)
                 steps.append(PipelineStep(rolled, (*self.own(), in_use, published, *cluster), ()))
@@ -126,9 +126,11 @@ class Rotation:
         if servers := self._verifiers():
             rolled = RollOutStep(self._rolled(servers), lambda: "", _SERVERS)
             steps.append(PipelineStep(rolled, (*self._own_of_servers(), *cluster), ()))
-        rolled = RollOutStep(self._rolled((*self._leaders, *self._others)), lambda: "", "pods-before")
         published = self._published(lambda: goes, trusted=False, word=f"the {going} CA")
-        steps.append(PipelineStep(rolled, (*unasked, *self.own(), self.in_use(), published, *cluster), ()))
+        # The others last: before it is published what pods trust, they would begin with what goes.
+        for name, workloads in self._rolled_in_order():
+            rolled = RollOutStep(self._rolled(workloads), lambda: "", name)
+            steps.append(PipelineStep(rolled, (*unasked, *self.own(), self.in_use(), published, *cluster), ()))
         # After all of kube-apiserver's have read their files: one that hasn't adds its CAs again.
         aggregated = self.gates.run(AggregatedGate(tools.kube, goes))
         steps.append(PipelineStep(AggregatedApisStep(tools.kube, goes), (aggregated,), ()))
@@ -161,6 +163,10 @@ class Rotation:
     def _rolled(self, workloads: tuple[WorkloadRef, ...]) -> RollOut:
         tools = self.tools
         return RollOut(tools.kube, tools.hosts, tools.clock, self.cluster.controllers, workloads)
+
+    def _rolled_in_order(self) -> tuple[tuple[str, tuple[WorkloadRef, ...]], ...]:
+        """Who publishes what pods are told to trust, and then who is told."""
+        return ("roll-out leaders", self._leaders), ("roll-out others", self._others)
 
     def _verifiers(self) -> tuple[WorkloadRef, ...]:
         """kube-apiserver, where it knows kubelets by the CA's file: it reads that at its start, and from v1.36 on again

@@ -44,7 +44,7 @@ from upgrader.renewal.onhost.bundles import added, certificates, fingerprint, re
 from upgrader.renewal.trust_gates import ROOT_CA
 from upgrader.renewal.trust_steps import TRUSTED_CA
 
-CONTROLLERS, WORKER = ("controller-1", "controller-2"), "worker-1"
+CONTROLLERS, WORKER = ("controller-1", "controller-2", "controller-3"), "worker-1"
 NODES_ = (*CONTROLLERS, WORKER)
 PKI = "/etc/kubernetes/pki"
 OLD_CA = CertificateAuthority.named("kubernetes")
@@ -226,7 +226,7 @@ class PublishingKube(RollingKube):
 
 @dataclass
 class Place:
-    """An adopted cluster of two controllers and a worker."""
+    """An adopted cluster of three controllers and a worker."""
 
     world: World
     kube: PublishingKube
@@ -357,7 +357,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         if name in CONTROLLERS:
             add_pod(kube, f"etcd-{name}", running(), node=name, priority_class="system-node-critical")
     add_control_plane(kube, *CONTROLLERS)
-    add_daemonset(kube, "kube-proxy", desired=3)
+    add_daemonset(kube, "kube-proxy", desired=len(NODES_))
     proxy = dict(kube.get(WORKLOADS["DaemonSet"], "kube-proxy", "kube-system") or {})
     kube.put(WORKLOADS["DaemonSet"], {**proxy, "spec": {**proxy["spec"], "template": {"spec": {}}}})
     for name in NODES_:
@@ -393,7 +393,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         availability=AvailabilitySettings(0.0),
     )
     machines = tuple(Host(name, f"10.0.0.{number}") for number, name in enumerate(NODES_, 1))
-    cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, machines[:2], machines[2:])
+    cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, machines[:-1], machines[-1:])
     tools = Tools(world.helm, kube, world.playbooks, world.clock, hosts)
     made = Place(world, kube, hosts, tmp_path, settings)
 
@@ -422,6 +422,7 @@ def test_everything_trusts_both(place: Place) -> None:
         "pods-before",
         "trust controller-1",
         "trust controller-2",
+        "trust controller-3",
         "trust worker-1",
         "cluster-info",
         "roll-out leaders",
@@ -476,7 +477,7 @@ def test_kube_apiserver_that_verifies_kubelets_reads_their_ca_again(place: Place
     ended = place.phase(Phase.FINISH)
     assert ended is not None and ended.error is None, ended and ended.error
     names = [step.name for step in ended.state.steps]
-    assert names.index("distrust worker-1") < names.index("roll-out kube-apiserver") < names.index("pods-before")
+    assert names.index("distrust worker-1") < names.index("roll-out kube-apiserver") < names.index("roll-out leaders")
     assert place.all_is_new(new) and not server_mark(place)
 
 
@@ -508,7 +509,7 @@ def test_cancelled(place: Place) -> None:
         place.phase(Phase.CANCEL)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.2", "10.0.0.3"])
+@pytest.mark.parametrize("address", ["10.0.0.2", "10.0.0.4"])
 def test_node_that_does_not_accept_its_clients(place: Place, address: str) -> None:
     """A gate asks each kube-apiserver and each kubelet; where one goes on refusing, all is as it was."""
     place.hosts.never_accepts.add(address)
@@ -585,15 +586,17 @@ def test_new_one_signs(place: Place) -> None:
         "leaders-before",
         "sign controller-1",
         "sign controller-2",
+        "sign controller-3",
         "roll-out leaders",
         "kubelet controller-1",
         "kubelet controller-2",
+        "kubelet controller-3",
         "kubelet worker-1",
     ]
     hosts = place.hosts
     assert set(hosts.signs.values()) == {new}
     assert all(pem == new for issued in hosts.issued.values() for pem in issued.values())
-    assert [words[0] for words in hosts.told if words[1] == "key"] == ["controller-1"]
+    assert [words[0] for words in hosts.told if words[1] == "key"] == ["controller-1"] * 2
     assert not any(SECRET in word for words in hosts.told for word in words)
     shown = show_cas(place.folder)
     assert (shown.stage, shown.signs) == (RotationStage.SIGNED, fingerprint(new))
@@ -630,9 +633,11 @@ def test_finished(place: Place) -> None:
         "cluster-info",
         "distrust controller-1",
         "distrust controller-2",
+        "distrust controller-3",
         "distrust worker-1",
         "kubernetes",
-        "pods-before",
+        "roll-out leaders",
+        "roll-out others",
         "aggregated-apis",
         "forget-old-ca",
     ]
@@ -910,4 +915,4 @@ def test_answer_that_can_not_be_understood(place: Place) -> None:
 def test_shown_without_a_new_one(place: Place) -> None:
     """Every file trusts the CA that signs."""
     found: CaTrust = show_cas(place.folder)
-    assert (found.signs, found.new) == (fingerprint(OLD), "") and len(found.nodes) == 3
+    assert (found.signs, found.new) == (fingerprint(OLD), "") and len(found.nodes) == 4
