@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from release.charts import pack_charts
 from release.checksums import write_checksums
 from release.images import write_checkpointer, write_guard, write_runner
-from release.load_balancer import write_haproxy_agent
 from release.python_packages import build_packages, download_dependencies
 from release.sources import Sources
+from upgrader.lab.haproxy_agent import write_haproxy_agent
 from upgrader.model.first_few import first_few
 
 
@@ -42,7 +42,7 @@ def _make(sources: Sources, folder: Path) -> None:
     _say("charts")
     pack_charts(sources, folder / "charts")
     _say("guard's agent for HAProxy")
-    write_haproxy_agent(sources, folder / "haproxy-agent")
+    write_haproxy_agent(folder / "haproxy-agent")
     _say("image for CI runners")
     (wheel,) = folder.glob("*.whl")
     write_runner(folder / "images", wheel, sources)

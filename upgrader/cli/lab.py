@@ -54,6 +54,7 @@ def lab() -> None:
 @click.option("--external-etcd", is_flag=True, help="etcd as a service on a node of its own.")
 @click.option("--host-names", is_flag=True, help="Host names that aren't the nodes' names.")
 @click.option("--bastion", is_flag=True, help="SSH to all machines leads through one more, and no other way.")
+@click.option("--ingress", is_flag=True, help="A load balancer before the workers, with guard's agent on it.")
 @click.option("--debian", type=int, metavar="N", default=12, show_default=True, help="The machines' system: 12 or 13.")
 @click.option("--containerd", metavar="vX", default="", help="containerd of 2.x, built here, in place of Debian's.")
 @mirror_options

@@ -11,6 +11,7 @@ from upgrader.lab.cluster_folder import write_access, write_cluster, write_value
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.daemon_images import checkpointer_image
 from upgrader.lab.external_etcd import client_files, etcd_files
+from upgrader.lab.haproxy_agent import agent_rights, start_agent
 from upgrader.lab.hardening import controller_files
 from upgrader.lab.host_capabilities import host_capabilities
 from upgrader.lab.image_catalog import IMAGE_VERSIONS, image_names
@@ -71,6 +72,8 @@ class BringUp:
 
             joins = [partial(self._cluster.join, node, secrets) for node in self._workers]
             self._runner.together([join_controllers, *joins, self._cluster.connect_pods, self._deliver])
+            if self._placement.spec.ingress:
+                self._agent()
 
     def _start(self, node: Node) -> None:
         more: dict[str, tuple[str, int]] = {}
@@ -109,6 +112,13 @@ class BringUp:
         )
         machine.start(self._runner, found)
         self._cluster.wait_for_ssh(node)
+
+    def _agent(self) -> None:
+        """Start the agent on lb-1, as docs/guard.md has people do it."""
+        self._cluster.apply(agent_rights())
+        script = start_agent(self._cluster.user_kubeconfig("haproxy-agent"))
+        balancer = next(node for node in self._placement.nodes if node.role == "load-balancer")
+        self._cluster.run(balancer, script, what="agent for HAProxy")
 
     def _deliver(self) -> None:
         """Provide the images that are newer than the nodes' disks, and write the values files that name them."""

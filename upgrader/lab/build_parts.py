@@ -8,6 +8,7 @@ from pathlib import Path
 from upgrader.lab.build_cache import built, cache_root
 from upgrader.lab.containerd import containerd_programs
 from upgrader.lab.debian import node_files, node_root
+from upgrader.lab.haproxy_agent import AGENT_PACKAGES, agent_folder
 from upgrader.lab.image_catalog import images, kubeadm_images, store
 from upgrader.lab.oci_archive import Image
 from upgrader.lab.origin import Origin, Programs
@@ -34,13 +35,16 @@ def prepare(spec: LabSpec, origin: Origin, progress: LabProgress) -> Parts:
     in place of Debian's reads the store of that one, too.
     """
     programs = origin.programs(spec.kubernetes)
-    root = node_root(progress, spec.debian, ("keepalived",) if spec.keepalived else ())
+    more = (*(("keepalived",) if spec.keepalived else ()), *(AGENT_PACKAGES if spec.ingress else ()))
+    root = node_root(progress, spec.debian, more)
     found = images(origin, progress)
     lower: tuple[Path, ...] = (node_files(), _node_programs(programs, origin.etcd()), root)
     if spec.containerd:
         lower = (containerd_programs(spec.containerd, progress), *lower)
     if spec.registry:
         lower = (registry_program(progress), *lower)
+    if spec.ingress:
+        lower = (agent_folder(), *lower)
     stored = kubeadm_images(found, spec.kubernetes) if spec.registry else found
     return Parts(lower, store(stored, progress, spec.debian), tuple(found))
 

@@ -118,6 +118,17 @@ rm /run/kubeadm.yaml
         command = "kubectl --kubeconfig=/etc/kubernetes/admin.conf -n kube-system create token lab-operator"
         return self.run(self._first, f"{command} --duration=720h", what="token").strip()
 
+    def user_kubeconfig(self, user: str) -> str:
+        """The kubeconfig of a user of that name, who has no rights yet, as kubeadm makes it."""
+        settings = "kubectl --kubeconfig=/etc/kubernetes/admin.conf -n kube-system get configmap kubeadm-config"
+        script = f"""
+umask 077
+{settings} -o 'jsonpath={{.data.ClusterConfiguration}}' > /run/kubeadm-user.yaml
+kubeadm kubeconfig user --client-name={user} --config=/run/kubeadm-user.yaml
+rm /run/kubeadm-user.yaml
+"""
+        return self.run(self._first, script, what=f"kubeconfig of {user}")
+
     def connect_pods(self, names: Collection[str] = (), deadline_seconds: float = 240) -> None:
         """Give every node, as soon as it has registered, its CNI configuration and the routes to the others' pods.
 

@@ -1,25 +1,17 @@
-"""The load balancer of a lab with several controllers: HAProxy on a node of its own."""
+"""The load balancer of a lab, HAProxy on a node of its own: before several controllers, and before the workers."""
 
 from __future__ import annotations
 
 from upgrader.lab.spec import Placement
 
-__all__ = ["haproxy_files"]
+__all__ = ["HEALTH_PORT", "INGRESS_PORT", "haproxy_files"]
 
+INGRESS_PORT, HEALTH_PORT = 8080, 10080
+"""Of each worker: where its ingress answers, and what tells the load balancer whether it does (200)."""
+_DEFAULTS = """global
+    stats socket /run/haproxy/admin.sock mode 660 group haproxy level admin
 
-def haproxy_files(placement: Placement, ca: str) -> dict[str, tuple[str, int]]:
-    """Files of lb-1. A controller gets new connections only while its `/readyz`, over verified TLS, answers 200.
-
-    Slow is not dead. A controller that fails its checks keeps its connections: they are cut only when its machine stops
-    answering, which TCP detects (tcp-ut, srvtcpka). When all controllers fail their checks, all are used: a slow answer
-    is better than none. Checks with a timeout of a second that cut connections caused outages whenever the controllers
-    were busy: 707 of 2,224 requests failed during one adoption.
-    """
-    port = placement.spec.port
-    controllers = [node for node in placement.nodes if node.role == "controller"]
-    checked = "\n".join(f"    server {node.name} {node.address}:{port} check" for node in controllers)
-    unchecked = "\n".join(f"    server {node.name} {node.address}:{port}" for node in controllers)
-    config = f"""defaults
+defaults
     mode tcp
     timeout connect 2s
     timeout check 5s
@@ -33,8 +25,32 @@ def haproxy_files(placement: Placement, ca: str) -> dict[str, tuple[str, int]]:
     srvtcpka-cnt 3
     balance leastconn
     default-server tcp-ut 5s
+"""
 
-frontend kube-apiserver
+
+def haproxy_files(placement: Placement, ca: str) -> dict[str, tuple[str, int]]:
+    """Files of lb-1."""
+    parts = [_DEFAULTS]
+    if placement.spec.balanced:
+        parts.append(_controllers(placement))
+    if placement.spec.ingress:
+        parts.append(_workers(placement))
+    return {"/etc/haproxy/lab.cfg": ("\n".join(parts), 0o644), "/etc/haproxy/ca.crt": (ca, 0o644)}
+
+
+def _controllers(placement: Placement) -> str:
+    """A controller gets new connections only while its `/readyz`, over verified TLS, answers 200.
+
+    Slow is not dead. A controller that fails its checks keeps its connections: they are cut only when its machine stops
+    answering, which TCP detects (tcp-ut, srvtcpka). When all controllers fail their checks, all are used: a slow answer
+    is better than none. Checks with a timeout of a second that cut connections caused outages whenever the controllers
+    were busy: 707 of 2,224 requests failed during one adoption.
+    """
+    port = placement.spec.port
+    controllers = [node for node in placement.nodes if node.role == "controller"]
+    checked = "\n".join(f"    server {node.name} {node.address}:{port} check" for node in controllers)
+    unchecked = "\n".join(f"    server {node.name} {node.address}:{port}" for node in controllers)
+    return f"""frontend kube-apiserver
     bind :{port}
     use_backend any if {{ nbsrv(ready) eq 0 }}
     default_backend ready
@@ -51,4 +67,27 @@ backend ready
 backend any
 {unchecked}
 """
-    return {"/etc/haproxy/lab.cfg": (config, 0o644), "/etc/haproxy/ca.crt": (ca, 0o644)}
+
+
+def _workers(placement: Placement) -> str:
+    """A worker gets requests while its health port answers 200. No request is tried again, on another one or the same:
+    what clients see is what the workers did.
+    """
+    workers = [node for node in placement.nodes if node.role == "worker"]
+    servers = "\n".join(
+        f"    server {node.name} {node.address}:{INGRESS_PORT} check port {HEALTH_PORT}" for node in workers
+    )
+    return f"""frontend ingress
+    mode http
+    bind :80
+    default_backend ingress
+
+backend ingress
+    mode http
+    balance roundrobin
+    retries 0
+    no option redispatch
+    option httpchk GET /
+    default-server inter 1s fall 2 rise 1
+{servers}
+"""

@@ -100,6 +100,9 @@ class LabSpec:
     bastion: bool = False
     """All machines are logged in to through one more, and by no other way (`bastion.py`)."""
 
+    ingress: bool = False
+    """lb-1 is before the workers as well, with an agent that takes them out and puts them back (`haproxy_agent.py`)."""
+
     debian: int = 12
     """The machines' system: one of `DEBIAN`."""
 
@@ -115,6 +118,8 @@ class LabSpec:
             raise UsageError(f"Kubernetes version {self.kubernetes!r} is not of the form v1.36.3")
         if not 1 <= self.controllers <= 7 or not 0 <= self.workers <= 50:
             raise UsageError(f"a lab has 1-7 controllers and 0-50 workers, not {self.controllers} and {self.workers}")
+        if self.ingress and not self.workers:
+            raise UsageError("--ingress has a load balancer before the workers, and there are none: add --workers")
         if not 1024 <= self.port <= 29999 or self.port in _TAKEN_PORTS:
             taken = ", ".join(map(str, _TAKEN_PORTS))
             raise UsageError(f"port {self.port} of the API is not from 1024 to 29999, or is another one's ({taken})")
@@ -130,6 +135,11 @@ class LabSpec:
                 f"containerd {self.containerd!r} is not of the form v2.4.2, from v2.1.0 on",
                 remedy="Leave out --containerd for that of the machines' Debian.",
             )
+
+    @property
+    def balanced(self) -> bool:
+        """Whether lb-1 is before the API of several controllers."""
+        return self.controllers > 1 and not self.vip
 
     @property
     def keepalived(self) -> bool:
@@ -203,7 +213,7 @@ class Placement:
         """Every machine, in the order in which they are created."""
         counts = {
             "bastion": 1 if self.spec.bastion else 0,  # first: without it, no other can be logged in to
-            "load-balancer": 1 if self.spec.controllers > 1 and not self.spec.vip else 0,
+            "load-balancer": 1 if self.spec.balanced or self.spec.ingress else 0,
             "controller": self.spec.controllers,
             "worker": self.spec.workers,
             "etcd": 1 if self.spec.external_etcd else 0,
@@ -233,7 +243,8 @@ class Placement:
         """The address of that name: the virtual IP, the load balancer's, or else the only controller's."""
         if self.spec.vip:
             return f"10.{128 + self.index}.0.9"
-        return next(node.address for node in self.nodes if node.role in ("load-balancer", "controller"))
+        role = "load-balancer" if self.spec.balanced else "controller"
+        return next(node.address for node in self.nodes if node.role == role)
 
     @property
     def endpoint(self) -> str:

@@ -110,6 +110,21 @@ def test_the_load_balancer_takes_no_slow_controller_for_a_dead_one() -> None:
     assert sections["backend any"].count("server ") == placement.spec.controllers
 
 
+@pytest.mark.parametrize(("controllers", "vip"), [(1, False), (3, False), (3, True)])
+def test_the_load_balancer_before_the_workers(controllers: int, vip: bool) -> None:
+    """It asks each worker's health port, repeats no request, and has a socket for the agent; without the switch there
+    are no workers in it.
+    """
+    sections = _load_balancer(_placement(workers=2, controllers=controllers, vip=vip, ingress=True))
+    ingress = sections["backend ingress"]
+    for line in ("worker-1 10.132.0.31:8080 check port 10080", "worker-2 10.132.0.32:8080 check port 10080"):
+        assert f"server {line}" in ingress
+    assert "retries 0" in ingress and "no option redispatch" in ingress and "controller" not in ingress
+    assert "stats socket /run/haproxy/admin.sock mode 660 group haproxy level admin" in sections["global"]
+    assert ("backend ready" in sections) is (controllers == 3 and not vip)
+    assert "backend ingress" not in _load_balancer(_placement())
+
+
 def _load_balancer(placement: Placement) -> dict[str, str]:
     """Sections of HAProxy's configuration, by their first line."""
     config, _ = haproxy_files(placement, "CA")["/etc/haproxy/lab.cfg"]

@@ -77,11 +77,12 @@ def test_an_unknown_node_is_answered_with_those_that_exist() -> None:
         {"containerd": "v1.7.29"},
         {"containerd": "v2.0.7"},
         {"containerd": "2.4.2"},
+        {"ingress": True},
     ],
 )
 def test_switches_that_cannot_work_are_refused(switch: dict[str, Any]) -> None:
-    """A port that something else has, or NodePorts, and releases of Debian and containerd that no machine can have are
-    usage errors.
+    """A port that something else has, or NodePorts, releases of Debian and containerd that no machine can have, and an
+    ingress without workers are usage errors.
     """
     with pytest.raises(UsageError):
         LabSpec("x", **switch)
@@ -126,6 +127,15 @@ def test_several_controllers_with_a_vip_have_no_load_balancer() -> None:
     assert [node.name for node in placement.nodes] == ["controller-1", "controller-2", "controller-3"]
     assert placement.endpoint == "https://10.132.0.9:6443"
     assert placement.addresses(placement.node("controller-2")) == ("10.132.0.12/24",)
+
+
+def test_a_load_balancer_before_the_workers_of_one_controller_is_nobodys_endpoint() -> None:
+    """Clients of the API use the controller; of several, lb-1 as before, or the virtual IP."""
+    for controllers, vip in ((1, False), (3, False), (3, True)):
+        placement = Placement(LabSpec("x", controllers, 2, ingress=True, vip=vip), 4, Path("/nowhere"))
+        plain = Placement(LabSpec("x", controllers, 2, vip=vip), 4, Path("/nowhere"))
+        assert [node.name for node in placement.nodes if node.role == "load-balancer"] == ["lb-1"]
+        assert placement.endpoint == plain.endpoint
 
 
 def test_a_registry_is_no_node_of_the_cluster() -> None:

@@ -10,20 +10,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from release.load_balancer import write_haproxy_agent
-from release.sources import Sources
+from upgrader.lab.haproxy_agent import write_haproxy_agent
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
     """The folder."""
-    write_haproxy_agent(Sources.of_this_checkout(), tmp_path / "made")
+    write_haproxy_agent(tmp_path / "made")
     return tmp_path / "made"
 
 
 def test_the_same_sources_make_the_same_bytes(made: Path, tmp_path: Path) -> None:
     """Whenever it is made."""
-    write_haproxy_agent(Sources.of_this_checkout(), tmp_path / "again")
+    write_haproxy_agent(tmp_path / "again")
     names = {path.name for path in made.iterdir()}
     assert names == {"haproxy-agent.pyz", "haproxy-agent.service", "haproxy-agent.yaml"}
     assert all((made / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in names)
