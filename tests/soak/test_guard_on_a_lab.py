@@ -84,6 +84,7 @@ def zones(guarded: LabCluster) -> LabCluster:
         release(guarded, word="one")
         ended = guarded.run(version(guarded))
         assert ended.exit_code == 0, ended
+    guarded.kube.patch(SETS, ZONES[0], {"spec": {"replicas": 2}}, "shop")  # whatever a test has left
     until("the zones to be whole", lambda: whole(guarded), timeout_seconds=180)
     return guarded
 
@@ -136,7 +137,7 @@ def since(pod: Mapping[str, Any]) -> str:
 
 
 class Shrinker:
-    """A client that wants less of zone a, as an autoscaler does, until the zone's last pod is a new one."""
+    """A client that wants less of zone a, as an autoscaler does, from a run's first step until it has had enough."""
 
     def __init__(self, cluster: LabCluster, enough: Callable[[], bool]) -> None:
         self._cluster, self._enough = cluster, enough
@@ -163,10 +164,10 @@ class Shrinker:
 
     def _work(self) -> None:
         while not self._stop.wait(0.4):
-            begun = self.steps()
-            if not begun or self._enough():
-                continue
             try:
+                begun = self.steps()
+                if not begun or self._enough():
+                    continue
                 self._cluster.kube._json(
                     "PATCH",
                     f"/apis/apps/v1/namespaces/shop/statefulsets/{ZONES[0]}/scale",
@@ -184,11 +185,14 @@ class Shrinker:
 
 
 def rolled_out(cluster: LabCluster, target: str) -> tuple[Ended, Shrinker]:
-    """A run, and the client that wants to shrink a zone meanwhile, until the last zone's turn."""
+    """A run, and the client that wants to shrink a zone meanwhile: until the last zone's turn, or the way back.
+
+    After the run, nobody would refuse it.
+    """
     last = uids(cluster)["db-zone-c-1"]
 
     def enough() -> bool:
-        return uids(cluster).get("db-zone-c-1") != last
+        return uids(cluster).get("db-zone-c-1") != last or any(r["type"] == "UndoStarted" for r in cluster.journal())
 
     with Shrinker(cluster, enough) as client:
         ended = cluster.upgrader("run", "--to", target, "--yes", timeout_seconds=1500)

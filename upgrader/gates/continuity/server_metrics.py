@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import TypeVar
 
 from upgrader.model.baseline import Latency99, RefusedShare, ServerBaseline
 
@@ -16,14 +17,19 @@ _PREFIXES = (
     "apiserver_request_total{",
     "authentication_attempts{",
     "apiserver_flowcontrol_rejected_requests_total{",
+    "apiserver_admission_webhook_rejection_count{",
     "apiserver_request_duration_seconds_bucket{",
     "process_start_time_seconds",
 )
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_GUARDS = ".guard.upgrader.io"
+"""How the names of guard's webhooks end."""
 _LONG = frozenset({"WATCH", "WATCHLIST", "CONNECT", "PROXY"})
 """Verbs of requests that last as long as their clients want."""
 _MANY = 50
 """Requests of a verb that make a percentile worth looking at."""
+
+K = TypeVar("K", str, float)
 
 Buckets = Mapping[float, float]
 """A histogram: upper limit in seconds → number of requests up to it."""
@@ -39,6 +45,16 @@ class Counters:
     """`401`, `403 secrets`, `500 pods`, `rejected` … → how many."""
     durations: Mapping[str, Buckets] = field(default_factory=dict)
     """Verb → histogram."""
+    denied: Mapping[str, float] = field(default_factory=dict)
+    """Code → how many guard has denied, of whatever resource: while a run holds groups still, that is its work."""
+
+    @property
+    def unwanted(self) -> Mapping[str, float]:
+        """What was refused, without as many of each as guard has denied with its code: of which resource isn't said."""
+        return {
+            what: max(number - self.denied.get(what.partition(" ")[0], 0.0), 0.0)
+            for what, number in self.refused.items()
+        }
 
     @property
     def total(self) -> float:
@@ -50,6 +66,7 @@ def parse(text: str) -> Counters:
     """Read the few metrics that count, out of thousands of lines."""
     start, requests = "", 0.0
     refused: dict[str, float] = defaultdict(float)
+    denied: dict[str, float] = defaultdict(float)
     durations: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
     for line in text.splitlines():
         if not line.startswith(_PREFIXES):
@@ -69,9 +86,13 @@ def parse(text: str) -> Counters:
                 refused["401"] += float(number)
         elif name == "apiserver_flowcontrol_rejected_requests_total":
             refused["rejected as too many"] += float(number)
+        elif name == "apiserver_admission_webhook_rejection_count":
+            if labels.get("error_type") == "no_error" and labels.get("name", "").endswith(_GUARDS):
+                denied[labels.get("rejection_code", "")] += float(number)
         elif labels.get("verb") not in _LONG:
             durations[labels.get("verb", "")][float(labels.get("le", "inf").replace("+Inf", "inf"))] += float(number)
-    return Counters(start, requests, dict(refused), {verb: dict(found) for verb, found in durations.items()})
+    histograms = {verb: dict(found) for verb, found in durations.items()}
+    return Counters(start, requests, dict(refused), histograms, dict(denied))
 
 
 def since(before: Counters, now: Counters) -> Counters | None:
@@ -81,19 +102,22 @@ def since(before: Counters, now: Counters) -> Counters | None:
     return Counters(
         now.start,
         now.requests - before.requests,
-        {what: number - before.refused.get(what, 0.0) for what, number in now.refused.items()},
+        _grown(before.refused, now.refused),
         {verb: _grown(before.durations.get(verb, {}), found) for verb, found in now.durations.items()},
+        _grown(before.denied, now.denied),
     )
 
 
 def together(readings: Iterable[Counters]) -> Counters:
     """The requests and refusals of several instances."""
-    requests, refused = 0.0, defaultdict[str, float](float)
+    requests, refused, denied = 0.0, defaultdict[str, float](float), defaultdict[str, float](float)
     for each in readings:
         requests += each.requests
         for what, number in each.refused.items():
             refused[what] += number
-    return Counters("", requests, dict(refused))
+        for code, number in each.denied.items():
+            denied[code] += number
+    return Counters("", requests, dict(refused), denied=dict(denied))
 
 
 def summarize(first: Mapping[str, Counters], second: Mapping[str, Counters]) -> tuple[ServerBaseline, ...]:
@@ -115,7 +139,7 @@ def summarize(first: Mapping[str, Counters], second: Mapping[str, Counters]) -> 
 def _shares(lifetime: Counters, window: Counters) -> tuple[RefusedShare, ...]:
     worst: dict[str, float] = defaultdict(float)
     for seen in (lifetime, window):
-        for what, number in seen.refused.items():
+        for what, number in seen.unwanted.items():
             worst[what] = max(worst[what], number / seen.total)
     return tuple(RefusedShare(what, share) for what, share in sorted(worst.items()) if share)
 
@@ -138,5 +162,5 @@ def percentile99(buckets: Buckets) -> float | None:
     return min(*reached, max(finite, default=inf) * 2)
 
 
-def _grown(before: Buckets, now: Buckets) -> dict[float, float]:
-    return {limit: number - before.get(limit, 0.0) for limit, number in now.items()}
+def _grown(before: Mapping[K, float], now: Mapping[K, float]) -> dict[K, float]:
+    return {key: number - before.get(key, 0.0) for key, number in now.items()}

@@ -31,7 +31,7 @@ def more_refusals(before: Collection[ServerBaseline], window: Counters, everywhe
 
 
 def _risen(window: Counters, everywhere: float, known: Mapping[str, float]) -> Iterator[str]:
-    for what, number in sorted(window.refused.items(), key=lambda item: -item[1]):
+    for what, number in sorted(window.unwanted.items(), key=lambda item: -item[1]):
         share = known.get(what, 0.0)
         if number >= _FEW and number > _FACTOR * share * everywhere + _FLOOR * window.total:
             yield f"HTTP {what}: {number:.0f} of {window.total:.0f} requests, {share:.1%} before this run"

@@ -176,10 +176,12 @@ def metrics(
     c403: int = 0,
     unauthenticated: int = 0,
     rejected: int = 0,
+    denied: int = 0,
+    by: str = "hold-scale.guard.guard.upgrader.io",
 ) -> str:
     """kube-apiserver's metrics after so many requests, each within `seconds`; `slow` ones took 8 s.
 
-    `c403`: how many lists of Secrets were forbidden.
+    `c403`: how many lists of Secrets were forbidden. `denied`: how many scales of StatefulSets the webhook `by` denied.
     """
     lines = [
         "# HELP apiserver_request_total Counter of apiserver requests",
@@ -194,4 +196,8 @@ def metrics(
         f'apiserver_request_duration_seconds_bucket{{verb="WATCH",le="+Inf"}} {requests}',
     ]
     lines.append(f'apiserver_request_total{{code="403",resource="secrets",verb="LIST"}} {c403}')
+    if denied:
+        labels = f'error_type="no_error",name="{by}",operation="UPDATE",rejection_code="403",type="validating"'
+        lines.append(f'apiserver_request_total{{code="403",resource="statefulsets",verb="PATCH"}} {denied}')
+        lines.append(f"apiserver_admission_webhook_rejection_count{{{labels}}} {denied}")
     return "\n".join(lines) + "\n"

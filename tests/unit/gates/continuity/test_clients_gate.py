@@ -72,6 +72,18 @@ def test_few_or_usual_refusals_are_no_news() -> None:
     )
 
 
+def test_what_guard_denies_is_no_refusal_of_the_api() -> None:
+    """An autoscaler that is refused while a run holds its group was never refused before; any other webhook's denials,
+    and what else is forbidden beside guard's, count as ever.
+    """
+    held = [metrics(requests=300 * n, denied=20 * n) for n in range(1, 5)]
+    assert [verdict.kind for verdict in watch(*held)] == [VerdictKind.PENDING] + [VerdictKind.HOLDS] * 3
+    others = [metrics(requests=300 * n, denied=20 * n, by="policy.example.com") for n in range(1, 5)]
+    assert "403 statefulsets: 20" in watch(*others)[-1].reason
+    both = [metrics(requests=300 * n, denied=20 * n, c403=60 * n) for n in range(1, 5)]
+    assert watch(*both)[-1].kind is VerdictKind.BROKEN and "403 secrets: 40" in watch(*both)[-1].reason
+
+
 def test_slow_server_is_waited_for() -> None:
     """A server that takes several times as long is pending, never broken: it may still be starting."""
     scrapes = [metrics(requests=100 * n, slow=10 * n) for n in range(1, 8)]
