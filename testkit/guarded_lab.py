@@ -35,7 +35,8 @@ __all__ = [
 
 REGISTRY = "registry.example.com"
 NGINX = f"{REGISTRY}/nginx"
-"""What stands in for nginx: versions 1, 2 and `broken`, which ends at once."""
+"""What stands in for nginx, and for what else the pages name: versions 1, 2 and `broken`, which ends at once."""
+_NAMES = (NGINX, f"{REGISTRY}/ingester", f"{REGISTRY}/web")
 TOOLS = f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}"
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
@@ -79,17 +80,16 @@ spec:
 
 
 def import_site_images(cluster: LabCluster) -> None:
-    """Have the workers' containerd know guard's image, and those of a web server, by the names of the pages."""
+    """Have the workers' containerd know guard's image, and those of a web server, by the names of docs/guard*.md."""
     guard = guard_image(Silent())
     layer = layer_of_files(f"web-server-{content_hash([_WEB])}", {"/web_server.py": _WEB})
     web = replace(guard, layers=(*guard.layers, layer), entrypoint=("python3", "/web_server.py"))
-    broken = replace(web, name=f"{NGINX}:broken", entrypoint=("false",))
-    versions = [
-        replace(web, name=f"{NGINX}:{each}", environment=(*web.environment, f"VERSION={each}")) for each in "12"
-    ]
+    made = {each: replace(web, environment=(*web.environment, f"VERSION={each}")) for each in ("1", "2")}
+    made["broken"] = replace(web, entrypoint=("false",))
+    others = [replace(image, name=f"{name}:{each}") for name in _NAMES for each, image in made.items()]
     own = replace(guard, name=f"{REGISTRY}/upgrader/guard:{__version__}")
     nodes = [node.name for node in Lab.find(cluster.name).placement.nodes if node.role == "worker"]
-    _import(cluster.name, nodes, [own, *versions, broken])
+    _import(cluster.name, nodes, [own, *others])
 
 
 def _import(lab: str, nodes: Sequence[str], images: Sequence[Image]) -> None:

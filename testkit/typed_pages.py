@@ -1,0 +1,77 @@
+"""A page's commands, typed on this machine against a lab, with the files, kubeconfig and programs of a person."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from testkit.bare_machine import Step, console_block, differences
+from testkit.command import REPOSITORY
+from testkit.lab_cluster import LabCluster
+from upgrader.adapters.helm import find_helm
+from upgrader.lab import Lab
+from upgrader.lab.binaries import kubectl
+
+__all__ = ["TypedPage"]
+
+_MARK = "\x1eSTEP"
+
+
+class TypedPage:
+    """A page, and a folder in which its files are, as `NAME.yaml`, followed by its YAML, has them."""
+
+    def __init__(self, page: Path, cluster: LabCluster, folder: Path) -> None:
+        self._text, self._folder = page.read_text(), folder
+        folder.mkdir(exist_ok=True)
+        programs = folder / "programs"
+        programs.mkdir()
+        (folder / "charts").symlink_to(REPOSITORY / "charts")
+        (programs / "helm").symlink_to(find_helm().resolve())
+        (programs / "kubectl").symlink_to(kubectl(Lab.find(cluster.name).placement.spec.kubernetes).resolve())
+        command = [sys.executable, "-m", "upgrader", "-C", str(cluster.folder)]
+        (programs / "upgrader").write_text(
+            f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(REPOSITORY))} exec {shlex.join(command)} "$@"\n'
+        )
+        (programs / "upgrader").chmod(0o755)
+        self._environment = {
+            "HOME": str(folder),
+            "KUBECONFIG": str(cluster.folder / "kubeconfig"),
+            "PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LANG": "C.UTF-8",
+            "COLUMNS": "120",
+        }
+        for name, content in re.findall(
+            r"^`([\w-]+\.yaml)`.*?^```yaml\n(.*?)^```", self._text, re.MULTILINE | re.DOTALL
+        ):
+            (folder / name).write_text(content)
+
+    def follow(self, heading: str, *, seconds: float = 900.0) -> None:
+        """Type the commands below a heading; raises AssertionError with what was otherwise than the page says."""
+        expected = console_block(self._text, heading)
+        seen = self._typed([step.command for step in expected], seconds)
+        for step in seen:  # for the page, when it is written
+            sys.stdout.write("\n".join([f"$ {step.command}", *step.lines, ""]))
+        assert not (wrong := differences(expected, seen)), wrong
+
+    def _typed(self, commands: list[str], seconds: float) -> list[Step]:
+        script: list[str] = []
+        for command in commands:
+            script += [f"echo {shlex.quote(_MARK)}", f"eval {shlex.quote(command)}"]
+            script += ['code=$?; [ $code = 0 ] || echo "(exit code $code)"']
+        done = subprocess.run(
+            ["bash", "-c", "\n".join(script)],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        _, *outputs = done.stdout.split(f"{_MARK}\n")
+        assert len(outputs) == len(commands), done.stdout
+        return [Step(command, tuple(text.splitlines())) for command, text in zip(commands, outputs, strict=True)]
