@@ -66,7 +66,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         chart = zones_chart(home / "zones")
         own = {"release": "zones", "chart": str(chart), "namespace": "shop"}
         built_in = [{"release": name} for name in ("pod-checkpointer", "kube-apiserver", "kubernetes")]
-        cluster.change_settings({"pipeline": [*built_in, own], "availability": {"requestsPerSecond": 5}})
+        settings = {"availability": {"requestsPerSecond": 5}, "gates": {"deadline": "5m"}}  # five machines on two cores
+        cluster.change_settings({"pipeline": [*built_in, own], **settings})
         yield cluster
 
 
