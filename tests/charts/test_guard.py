@@ -209,7 +209,7 @@ def test_downscales_are_prepared_only_where_that_is_asked_for(render: Render) ->
     assert rules(rendered, "Role", "guard-downscale-ops") == [(("patch",), ("statefulsets",), ())]
     patched = [names for verbs, _, names in rules(rendered, "ClusterRole", "guard-ops") if verbs == ("patch",)]
     assert patched == [(CONFIGURATION, "guard-downscale-ops")]
-    with pytest.raises(Refused, match="downscale.enabled needs rollouts.enabled"):
+    with pytest.raises(Refused, match=r"downscale\.enabled needs rollouts.enabled"):
         chart(render, downscale={"enabled": True})
 
 
