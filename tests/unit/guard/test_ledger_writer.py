@@ -250,6 +250,18 @@ def test_a_status_that_is_not_kept_allows_nothing() -> None:
     run(test)
 
 
+def test_a_status_that_cannot_be_written_allows_nothing() -> None:
+    """A CRD without the subresource answers 404 for it, as if the budget were gone: that would allow everything."""
+
+    async def test(world: World) -> None:
+        world.api.next_answer("replace", NotFound("PUT …/status: 404", 404))
+        with pytest.raises(ApiRefused, match=r"no status that can be written: the CustomResourceDefinition") as refused:
+            await world.writer.ask(KEY, ask("web-0"), 20)
+        assert not isinstance(refused.value, NotFound)
+
+    run(test)
+
+
 def test_what_one_budget_refuses_is_given_back_by_the_others() -> None:
     """The place is free for another pod; where all agree, each has it."""
 

@@ -177,17 +177,22 @@ class LedgerWriter(Generic[B]):
 
     async def _replace(self, item: Object, book: B, namespace: str) -> None:
         books, resource = self._books, self._books.resource
-        changed = {**item, "status": books.status_of(item, book)}
-        written = await self._api.replace(resource, changed, namespace, subresource="status")
+        changed, name = {**item, "status": books.status_of(item, book)}, str(item["metadata"]["name"])
+        what = f"{resource.plural} {namespace}/{name}"
+        another = (
+            f"the CustomResourceDefinition {resource.plural}.{resource.api_version.partition('/')[0]} is another one "
+            "than guard's; apply the one of guard's chart"
+        )
+        try:
+            written = await self._api.replace(resource, changed, namespace, subresource="status")
+        except NotFound:
+            if await self._api.get(resource, name, namespace) is None:
+                raise
+            # The object is there: one that can't be written isn't one that is gone, which refuses nothing.
+            raise ApiRefused(f"{what} has no status that can be written: {another}", 404) from None
         if books.status_of(written, books.book_of(written)) != books.status_of(written, book):
             # Fields that a schema doesn't know are dropped without an error: nothing would be reserved, ever.
-            what = f"{resource.plural} {namespace}/{item['metadata']['name']}"
-            raise ApiRefused(
-                f"the API server doesn't keep what is reserved in the status of {what}: the CustomResourceDefinition "
-                f"{resource.plural}.{resource.api_version.partition('/')[0]} is another one than guard's; apply the "
-                "one of guard's chart",
-                422,
-            )
+            raise ApiRefused(f"the API server doesn't keep what is reserved in the status of {what}: {another}", 422)
 
 
 async def all_agree(asked: Sequence[tuple[LedgerWriter[Any], Key, Request]], seconds: float) -> tuple[Judgement, ...]:
