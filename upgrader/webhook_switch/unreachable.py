@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from upgrader.errors import ApiError, UpgraderError
+from upgrader.errors import ApiError, UpgraderError, WorkloadFailed
 from upgrader.model.event import Event, Note, RunStarted, WebhookSwitched, WebhookSwitching
 from upgrader.model.webhook_ref import WebhookRef
 from upgrader.ports import Clock, Kube
@@ -29,6 +29,8 @@ _OURS = f"{LABEL},grafana.com/namespace"
 """Both labels: guard puts its authority into no configuration that lacks the second one."""
 
 _CALL_FAILED = re.compile(r'failed calling webhook \\?"([^"\\]+)')
+_DENIED = re.compile("denied (?:the )?request")
+"""What follows is another webhook's own text, or a policy's: anybody's label may be in it."""
 _KNOWN_SECONDS = 30.0
 """How long an API server may take to know that a webhook is off."""
 _PAUSE_SECONDS = 2.0
@@ -79,9 +81,9 @@ class UnreachableWebhooks:
             try:
                 return write()
             except UpgraderError as error:
-                now, refusing = self._clock.monotonic(), frozenset(_CALL_FAILED.findall(error.message))
+                now, refusing = self._clock.monotonic(), _refusing(error)
                 patient = {name for name in refusing if now - since.setdefault(name, now) < patience_seconds}
-                if not refusing or not self._worth_a_try(refusing, patient, error.message):
+                if not refusing or not self._worth_a_try(refusing, patient, error):
                     raise
                 if refusing - patient - relieved:
                     relieved, deadline = relieved | refusing - patient, now + _KNOWN_SECONDS
@@ -114,8 +116,12 @@ class UnreachableWebhooks:
         for which in self._off:
             self._tell(Note(f"webhook {which} is off until the run is resumed or rolled back, or: upgrader guard on"))
 
-    def _worth_a_try(self, names: frozenset[str], patient: Collection[str], why: str) -> bool:
-        """Whether some of guard's have these names, and are off now, but for the `patient` ones."""
+    def _worth_a_try(self, names: frozenset[str], patient: Collection[str], error: UpgraderError) -> bool:
+        """Whether some of guard's have these names, and are off now, but for the `patient` ones.
+
+        Why a workload fails is told by its events and logs, which people of its namespace write, or its program: a
+        webhook that is named there, and answers, stays on.
+        """
         with self._switching:
             if self._emit is None:
                 return False
@@ -123,9 +129,18 @@ class UnreachableWebhooks:
                 found = [each for each in read_webhooks(self._kube, _OURS) if each.name in names]
             except ApiError:
                 return False
+            if isinstance(error, WorkloadFailed):
+                found = [each for each in found if each.is_off or self._is_silent(each)]
             return bool(found) and all(
-                each.is_off or each.name in patient or self._switch_off(each, why) for each in found
+                each.is_off or each.name in patient or self._switch_off(each, error.message) for each in found
             )
+
+    def _is_silent(self, webhook: Webhook) -> bool:
+        """Whether it doesn't answer, or that can't be seen."""
+        try:
+            return bool(why_silent(self._kube, self._clock, webhook))
+        except ApiError:
+            return True
 
     def _switch_off(self, webhook: Webhook, why: str) -> bool:
         which = WebhookRef(webhook.kind, webhook.configuration, webhook.name)
@@ -164,3 +179,8 @@ class UnreachableWebhooks:
     def _tell(self, event: Event) -> None:
         assert self._emit is not None, "it is used during a run"
         self._emit(event)
+
+
+def _refusing(error: UpgraderError) -> frozenset[str]:
+    """The webhooks that the API server couldn't call, by its own word."""
+    return frozenset(_CALL_FAILED.findall(_DENIED.split(error.message)[0]))

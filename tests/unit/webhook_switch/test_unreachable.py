@@ -79,15 +79,38 @@ class Run:
 def test_it_is_off_for_the_run_and_on_at_its_end(error: type[UpgraderError]) -> None:
     """The write is tried again, an event comes before and after each switch, and all it selected is back at the end."""
     run = Run()
+    run.cluster.silent = {"/one"}
     assert run.written(run.refused_by("one.example", error=error)) == "written"
     assert run.cluster.selectors("a") == [NOTHING, None]
     assert run.told() == ["WebhookSwitching one.example off", "WebhookSwitched one.example off"]
     (begun, done) = run.events
     assert isinstance(begun, WebhookSwitching) and "failed calling webhook" in begun.reason
     assert isinstance(done, WebhookSwitched) and done.succeeded
+    run.cluster.silent = set()
     run.during(run.webhooks.switch_on, [ONE])
     assert run.cluster.selectors("a") == [SELECTOR, None]
     assert run.told()[2:] == ["WebhookSwitching one.example on", "WebhookSwitched one.example on"]
+
+
+def test_one_that_answers_stays_on_whatever_a_workloads_log_says() -> None:
+    """Who can write a line into a pod's log, or an Event, switches off nothing that protects others."""
+    run = Run()
+    told = WorkloadFailed(f"container app of pod web-1 crash-loops\nlog of app: {REFUSAL.format('one.example')}")
+    with pytest.raises(WorkloadFailed):
+        run.written(always(told))
+    assert run.cluster.selectors("a") == [SELECTOR, None] and not run.events
+
+
+@pytest.mark.parametrize(
+    "denied", ['admission webhook "policy.example" denied the request', "policy 'p' denied request"]
+)
+@pytest.mark.parametrize("error", [ApiError, HelmError])
+def test_what_another_webhook_says_is_not_the_api_servers_word(error: type[UpgraderError], denied: str) -> None:
+    """Policies repeat labels and names of what they refuse: anybody could have guard's name there."""
+    run = Run()
+    with pytest.raises(error):
+        run.written(always(error(f"{denied}: owner is {REFUSAL.format('one.example')}")))
+    assert run.cluster.selectors("a") == [SELECTOR, None] and not run.events
 
 
 def test_each_that_refuses_is_switched_off_and_the_last_one_is_on_first() -> None:
