@@ -11,9 +11,9 @@ import pytest
 from tests.unit.guard.core.test_ingress import DETACH, item
 from tests.unit.guard.fake_api import FakeApi
 from tests.unit.guard.test_rollouts import Sure
-from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT
+from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, OWNER
 from upgrader.guard.core.ingress import DUE
-from upgrader.guard.core.ingress_rollout import DETACH_ASKED, OWNER
+from upgrader.guard.core.ingress_rollout import DETACH_ASKED
 from upgrader.guard.core.times import timestamp
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict
 from upgrader.guard.roles.ingress import IngressDaemonSets

@@ -18,11 +18,24 @@ from dataclasses import dataclass, field
 
 from upgrader.guard.core.times import seconds_of
 
-__all__ = ["ATTACHED", "DETACHED", "DETACHMENT", "DetachStep", "Detachment", "asked", "attach", "detach"]
+__all__ = [
+    "ATTACHED",
+    "DETACHED",
+    "DETACHMENT",
+    "OWNER",
+    "DetachStep",
+    "Detachment",
+    "asked",
+    "attach",
+    "detach",
+    "lent",
+]
 
 DETACHMENT = "node-detacher.variant.run/detached"
 DETACHED = "node-detacher.variant.run/detachment-timestamp"
 ATTACHED = "node-detacher.variant.run/attachment-timestamp"
+OWNER = "ingressdaemonsets.mumoshu.github.com/detached-by"
+"""`NAMESPACE/NAME KEY` of the IngressDaemonSet that has asked for it, by this annotation, and takes it off again."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +66,14 @@ class DetachStep:
 def asked(annotations: Mapping[str, str], how: Detachment) -> bool:
     """Whether somebody wants the node out of the load balancer."""
     return how.key in annotations
+
+
+def lent(annotations: Mapping[str, str], how: Detachment) -> bool:
+    """Whether the node is out because of an IngressDaemonSet, which puts it back whenever it has done its own work.
+
+    Who needs it out for longer takes `OWNER` off: then the IngressDaemonSet leaves the node to them.
+    """
+    return asked(annotations, how) and annotations.get(OWNER, "").partition(" ")[2] == how.key
 
 
 def detach(

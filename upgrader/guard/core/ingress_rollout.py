@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from upgrader.guard.core.detach import DetachStep, asked, attach, detach
+from upgrader.guard.core.detach import OWNER, DetachStep, asked, attach, detach
 from upgrader.guard.core.ingress import IngressDaemonSet
 from upgrader.guard.core.ingress_objects import NODE_LABEL, PODS, REVISION, deployment, tolerations
 from upgrader.guard.core.taints import Taint, tolerated
@@ -27,7 +27,6 @@ from upgrader.guard.core.times import seconds_of, timestamp
 
 __all__ = [
     "DETACH_ASKED",
-    "OWNER",
     "IngressDecision",
     "Node",
     "NodeDeployment",
@@ -39,8 +38,6 @@ __all__ = [
 ]
 
 DETACH_ASKED = "ingressdaemonsets.mumoshu.github.com/detach-asked"
-OWNER = "ingressdaemonsets.mumoshu.github.com/detached-by"
-"""On the Node: `NAMESPACE/NAME KEY` of the IngressDaemonSet that has asked for its detachment, by this annotation."""
 _OTHERS = "somebody else to attach the node again"
 Patch = Mapping[str, str | None]
 

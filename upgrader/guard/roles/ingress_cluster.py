@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from upgrader.guard.core.detach import OWNER
 from upgrader.guard.core.ingress import IngressDaemonSet
 from upgrader.guard.core.ingress_objects import CHECKER_LABELS, NODE_LABEL
-from upgrader.guard.core.ingress_rollout import OWNER, Node, node_deployment
+from upgrader.guard.core.ingress_rollout import Node, node_deployment
 from upgrader.guard.core.taints import taints_of
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.informer import Informer, Key

@@ -85,15 +85,18 @@ class Cordons:
     def detach(self, name: str) -> None:
         """Ask for a node to be taken out of its load balancer, if nobody has, and mark it.
 
-        A wish of somebody else's is known as such from then on, and stays.
+        A wish of somebody else's is known as such from then on, and stays; that of an IngressDaemonSet, which would put
+        the node back in the middle of its upgrade, is taken over.
         """
 
         def change(now: NodeNow) -> _Change:
             mark = now.mark
             if mark is None or mark.phase == "attach":
                 mark = NodeMark("detach", cordoned=False, before=KubernetesVersion.known(now.reported))
-            mark = replace(mark, detached=mark.detached or not now.wanted_out)
-            return _Change(mark, now.cordoned, annotations=_asking(now))
+            lent = contract.lent(now.annotations, LOAD_BALANCER)
+            mark = replace(mark, detached=mark.detached or not now.wanted_out or lent)
+            taken_over = {contract.OWNER: None} if lent else {}
+            return _Change(mark, now.cordoned, annotations={**_asking(now), **taken_over})
 
         self._change(name, change)
 

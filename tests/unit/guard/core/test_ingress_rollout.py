@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from tests.unit.guard.core.builders import Json
 from tests.unit.guard.core.test_ingress import DETACH, item
-from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT
+from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, OWNER
 from upgrader.guard.core.ingress import DUE, IngressDaemonSet, read
 from upgrader.guard.core.ingress_objects import PODS, REVISION, deployment
 from upgrader.guard.core.ingress_rollout import (
     DETACH_ASKED,
-    OWNER,
     IngressDecision,
     Node,
     NodeDeployment,

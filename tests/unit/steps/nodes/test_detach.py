@@ -9,12 +9,13 @@ import pytest
 
 from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet, Killed
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
-from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT
+from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, OWNER
 from upgrader.guard.core.times import timestamp
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_settings import DetachPolicy, DrainPolicy
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.ports import PlaybookResult
+from upgrader.steps.nodes.kinds import NODES
 from upgrader.steps.nodes.step import NodesInspector
 
 DONE, AS_BEFORE = str(NEW), str(OLD)
@@ -195,6 +196,20 @@ def test_a_node_that_somebody_else_took_out_stays_out() -> None:
     assert fleet.is_out("worker-1") and agent.log == ["worker-1 out"]
     assert fleet.node("worker-1")["metadata"]["annotations"][DETACHMENT] == "maintenance"
     assert fleet.node("worker-1")["status"]["nodeInfo"]["kubeletVersion"] == DONE
+
+
+def test_a_node_that_an_ingress_daemon_set_took_out_is_taken_over() -> None:
+    """It would put the node back as soon as its own pods are ready, in the middle of the upgrade: it isn't its own any
+    more, and the upgrade puts the node back at its end.
+    """
+    fleet, agent = fleet_of("worker-1")
+    node = dict(fleet.node("worker-1"))
+    lent = {DETACHMENT: "true", OWNER: f"edge/nginx {DETACHMENT}"}
+    metadata = {**node["metadata"], "annotations": {**(node["metadata"].get("annotations") or {}), **lent}}
+    fleet.kube.put(NODES, {**node, "metadata": metadata})
+    fleet.step().apply(fleet.notes.append)
+    assert OWNER not in fleet.node("worker-1")["metadata"]["annotations"]
+    assert not fleet.is_out("worker-1") and agent.log == ["worker-1 out", "worker-1 back"]
 
 
 def test_a_wish_that_is_taken_off_is_made_again() -> None:
