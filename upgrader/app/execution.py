@@ -250,6 +250,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
             patience_seconds=settings.recovery.patience_seconds,
             continuity=compares,
             before_end=lambda outcome: webhooks.remind() if outcome == "interrupted" else webhooks.switch_on(),
+            folder=job.folder,
         )
         pipeline = job.pipeline
         if probe and job.enforce_availability:

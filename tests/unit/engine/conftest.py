@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -97,8 +98,10 @@ class Bench:
         step = ScriptedStep(name, self.diary, **script)  # type: ignore[arg-type]
         return PipelineStep(step, tuple(map(_run, gates)), tuple(map(_run, undo_gates)))
 
-    def runner(self, *, patience_seconds: float = 60.0, continuity: Continuity | None = None) -> Runner:
-        """A runner with the given patience, and what its steps are compared with."""
+    def runner(
+        self, *, patience_seconds: float = 60.0, continuity: Continuity | None = None, folder: Path | None = None
+    ) -> Runner:
+        """A runner with the given patience, what its steps are compared with, and the run's folder."""
         return Runner(
             kube=self.kube,
             clock=self.clock,
@@ -107,6 +110,7 @@ class Bench:
             recovery=self.recovery,
             patience_seconds=patience_seconds,
             continuity=continuity,
+            folder=folder,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +95,28 @@ def test_what_is_no_approval(bench: Bench, notes: dict[str, str], said: str) -> 
     assert (result.outcome, bench.diary) == ("interrupted", ["apply a"])
     (note,) = of_type(bench, Note)
     assert said in note.text and said in result.reason
+
+
+def test_file_in_the_folder_of_the_run(bench: Bench, tmp_path: Path) -> None:
+    """Whoever has no credentials approves with a file, also while the API is away; who and why are in the journal."""
+    file = tmp_path / "approve-b"
+    bench.kube.unavailable = True
+    sleep = bench.clock.sleep
+    bench.clock.sleep = lambda seconds: (sleep(seconds), file.write_text("Ann: the dashboards\n are: green\n"))[0]  # type: ignore[method-assign]
+    result = run(bench.runner(folder=tmp_path), waiting(bench))
+    assert (result.outcome, bench.diary) == ("succeeded", ["apply b"])
+    assert of_type(bench, StepApproved) == [StepApproved("b", "Ann", "the dashboards are: green")]
+
+
+@pytest.mark.parametrize("text", ["", "yes\n", ": green\n", "Ann: \n"])
+def test_file_that_is_no_approval(bench: Bench, tmp_path: Path, text: str) -> None:
+    """One without a name or a reason counts for nothing, as one for another step; the run says what it lacks."""
+    (tmp_path / "approve-b").write_text(text)
+    (tmp_path / "approve-c").write_text("Ann: ok\n")
+    result = run(bench.runner(folder=tmp_path), waiting(bench))
+    assert (result.outcome, bench.diary) == ("interrupted", [])
+    (note,) = of_type(bench, Note)
+    assert "approve-b lacks who approves and why" in note.text
 
 
 def test_nobody_approves(bench: Bench) -> None:

@@ -1,14 +1,15 @@
-"""Waits until a person approves of a step: what is asked, and the answer, are in a ConfigMap of the cluster.
+"""Waits for a person to approve of a step: the question is in a ConfigMap of the cluster, the answer there or a file.
 
 An object of its own, as the run writes its Lease and its Secrets anew all the time; in the cluster, as whoever
 approves is not at the machine that runs it. Who may change it may approve: RBAC decides, and the API's audit log has
-their name as the API knows it.
+their name as the API knows it. The file is for whoever is at that machine and has no credentials for the API.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.errors import ApiError, Interrupted, UsageError
@@ -33,8 +34,11 @@ def await_approval(
     clock: Clock,
     emit: Callable[[Event], None],
     stop: StopRequest,
+    folder: Path | None = None,
 ) -> StepApproved:
     """Ask for an approval of this step, and return it. An API that doesn't answer approves of nothing.
+
+    In the run's `folder`, a file `approve-STEP` with `NAME: WHY` is one; None: there is no folder.
 
     Raises Interrupted after so many seconds without one, and where the run was asked to stop.
     """
@@ -43,7 +47,10 @@ def await_approval(
     try:
         while True:
             stop.check(safe=True)
-            approval, problem = _answer(kube, run, step)
+            approval, problem = _in_file(folder / f"approve-{step}", step) if folder else (None, "")
+            if approval is None:
+                approval, said = _answer(kube, run, step)
+                problem = problem or said
             if approval is not None:
                 return approval
             if problem and problem != told:
@@ -100,6 +107,21 @@ def _answer(kube: Kube, run: str, step: str) -> tuple[StepApproved | None, str]:
         return None, f"the approval is of {approved}, and this is {_subject(run, step)}"
     if not by or not reason:
         return None, f"the approval lacks who gave it and why: annotations {_BY} and {_REASON}"
+    return StepApproved(step, by, reason), ""
+
+
+def _in_file(file: Path, step: str) -> tuple[StepApproved | None, str]:
+    """The same of a file. Who may write the run's folder may approve."""
+    if not file.is_file():
+        return None, ""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            text = opened.read(2 * _MOST_CHARACTERS)
+    except OSError as error:
+        return None, f"{file} can't be read: {error.strerror}"
+    by, _, reason = (" ".join(part.split())[:_MOST_CHARACTERS] for part in text.partition(":"))
+    if not by or not reason:
+        return None, f"{file} lacks who approves and why: it has one line, `NAME: WHY`"
     return StepApproved(step, by, reason), ""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from upgrader.engine.execution.api_lifeline import ApiLifeline
 from upgrader.engine.execution.approval import await_approval
@@ -74,11 +75,13 @@ class Runner:
         patience_seconds: float,
         continuity: Continuity | None = None,
         before_end: Callable[[RunOutcome], None] = lambda _: None,
+        folder: Path | None = None,
     ) -> None:
         """`patience_seconds`: how long the API may be unreachable before `recovery` restores it; infinity: never.
 
         `continuity` is that of the pipeline's gates; None where nothing is compared. `before_end` is called when
         nothing is left to do, or the run is interrupted, before that is recorded; it raises no UpgraderError.
+        `folder` is the run's, in which a file may approve of a step.
         """
         self._kube = kube
         self._clock = clock
@@ -87,6 +90,7 @@ class Runner:
         self._patience_seconds = patience_seconds
         self._continuity = continuity
         self._before_end = before_end
+        self._folder = folder
         self._lifeline = ApiLifeline(
             kube=kube,
             clock=clock,
@@ -174,6 +178,7 @@ class Runner:
                 clock=self._clock,
                 emit=self._emit,
                 stop=self._stop,
+                folder=self._folder,
             )
             self._emit(approval)
 
