@@ -54,12 +54,12 @@ FRONT_END = FrontEnd(notify=_notify, display=_display)
 
 
 class _Version(click.ParamType[KubernetesVersion]):
-    """A Kubernetes version; raises UsageError for anything else."""
+    """A release of Kubernetes; raises UsageError for anything else."""
 
     name = "version"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> KubernetesVersion:
-        return value if isinstance(value, KubernetesVersion) else KubernetesVersion.parse(str(value))
+        return value if isinstance(value, KubernetesVersion) else KubernetesVersion.release(str(value))
 
 
 class _Duration(click.ParamType[float]):

@@ -18,7 +18,7 @@ __all__ = ["ApprovalSection", "Duration", "NodeShare", "Section", "StepAvailabil
 
 def _version(text: object) -> KubernetesVersion:
     try:
-        return KubernetesVersion.parse(str(text))
+        return KubernetesVersion.release(str(text))
     except UsageError as error:
         raise ValueError(f"{error.message}; write it like v1.37.1") from error
 

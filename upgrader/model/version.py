@@ -33,6 +33,20 @@ class KubernetesVersion:
         return cls(major, minor, patch)
 
     @classmethod
+    def release(cls, text: str) -> KubernetesVersion:
+        """The same of a version that somebody wants; a pre-release, or a vendor's build, would become another version.
+
+        Raises UsageError for these, too.
+        """
+        version = cls.parse(text)
+        if text.strip().removeprefix("v") != str(version).removeprefix("v"):
+            raise UsageError(
+                f"'{text}' is no plain release: pre-releases and vendors' builds are not supported",
+                remedy=f"If that is meant, write {version}.",
+            )
+        return version
+
+    @classmethod
     def known(cls, text: str) -> KubernetesVersion | None:
         """The same; None for anything else."""
         return cls.parse(text) if _PATTERN.fullmatch(text.strip()) else None

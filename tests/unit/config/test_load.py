@@ -187,6 +187,13 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
             "kubernetesVersion: 1.36\n",
             "1: 'kubernetesVersion': '1.36' is not a Kubernetes version; write it like v1.37.1",
         ),
+        (
+            "kubernetesVersion: v1.38.0-rc.1\n",
+            (
+                "1: 'kubernetesVersion': 'v1.38.0-rc.1' is no plain release: pre-releases and vendors' builds are not "
+                "supported; write it like v1.37.1"
+            ),
+        ),
         (MINIMAL + "helm: {timeout: 90}\n", "2: 'helm.timeout': 90 is not a duration; write it like 90s, 5m or 1h"),
         (
             MINIMAL + "helm: {timeout: 0s}\n",

@@ -138,6 +138,10 @@ def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> 
         yield Cause(Finding("service.unknown", "unknown", title, unit.why))
         return
     if unit.running:
+        if unit.enabled == "disabled":
+            title = f"{name}: {unit.name} runs, but is disabled: after a reboot, {effect}"
+            remedy = f"`systemctl enable {unit.name}` on {name}."
+            yield Cause(Finding(f"{unit.name}.disabled", "warning", title, "", remedy))
         return
     if unit.state == "activating" and _young(facts):
         title = f"{name}: {unit.name} is starting ({unit.restarts} failed attempts since the machine booted)"
