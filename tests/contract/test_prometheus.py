@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from testkit.debian_programs import debian_program
+from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.prometheus import FakePrometheus
 from testkit.http_server import Handler, http_server
@@ -172,9 +173,9 @@ class _Unheard:
         """Nothing."""
 
 
-def _failure(api: Prometheus, query: str) -> GateFailed:
-    """How a step ends whose metric gate asks this."""
-    clock = SystemClock()
+def _failure(url: str, query: str, seconds: float = 60) -> GateFailed:
+    """How a step ends whose metric gate asks this; its deadline passes without being waited for."""
+    api, clock = PrometheusApi(HttpClient(HttpEndpoint(url), seconds)), FakeClock()
     settings = MetricGateSettings("g", query, GatePolicy(1, 0.0, 3.0), minimum=0, window_seconds=1)
     gates = (GateRun(MetricGate(api, clock, settings), settings.policy),)
     with pytest.raises(GateFailed) as caught:
@@ -187,12 +188,12 @@ def _failure(api: Prometheus, query: str) -> GateFailed:
     [("vector(0) / 0", "the value nan"), ('up{job="nobody"}', "no series"), ("sum(", "refused the query")],
     ids=["NaN", "no data", "no query"],
 )
-def test_outcome_of_a_step(real: PrometheusApi, query: str, why: str) -> None:
+def test_outcome_of_a_step(url: str, query: str, why: str) -> None:
     """What a Prometheus can't say fails the step at the gate's deadline, and the error says what it said."""
-    assert why in _failure(real, query).message
+    assert why in _failure(url, query).message
 
 
-def test_slow_prometheus(real: PrometheusApi, url: str) -> None:
+def test_slow_prometheus(url: str) -> None:
     """One that answers after the request's deadline fails the step, too; once it answers in time, the gate holds."""
     hold = threading.Event()
 
@@ -202,11 +203,10 @@ def test_slow_prometheus(real: PrometheusApi, url: str) -> None:
             request.reply(answer.status, answer.read())
 
     with http_server(later) as between:
-        slow = PrometheusApi(HttpClient(HttpEndpoint(between.url), 0.5))
-        assert "no answer within 0.5 s" in _failure(slow, "vector(1)").message
+        assert "no answer within 0.5 s" in _failure(between.url, "vector(1)", 0.5).message
         hold.set()
         settings = MetricGateSettings("g", "vector(1)", GatePolicy(1, 0.0, 60.0), minimum=0, window_seconds=1)
-        gate = MetricGate(PrometheusApi(HttpClient(HttpEndpoint(between.url), 10)), SystemClock(), settings)
+        gate = MetricGate(PrometheusApi(HttpClient(HttpEndpoint(between.url), 60)), SystemClock(), settings)
         _wait_for(gate, VerdictKind.HOLDS)
 
 

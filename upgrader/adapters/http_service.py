@@ -40,7 +40,7 @@ class HttpClient:
     ) -> HttpAnswer:
         # In a thread of its own: no timeout of a socket ends a name that doesn't resolve, or an answer in drops.
         if self._last is not None and self._last.is_alive():
-            raise self._error("it still has not answered the request before")
+            raise self._error(f"no answer within {self._seconds:g} s to the request before")
         answers: queue.SimpleQueue[HttpAnswer | ServiceError] = queue.SimpleQueue()
         work = lambda: answers.put(self._asked(method, path, body, headers))  # noqa: E731
         self._last = threading.Thread(target=work, name=f"ask {self._host}", daemon=True)

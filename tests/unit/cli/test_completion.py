@@ -132,7 +132,12 @@ def test_kubeconfig_and_context_after_the_command(
 ) -> None:
     """They reach the use case as they do before the command, for this command alone; two different ones are refused."""
     seen: list[str | None] = []
-    monkeypatch.setattr("upgrader.cli.status.known_runs", lambda _: seen.append(os.environ.get(variable)) or 1 / 0)
+
+    def look(_: Path) -> None:
+        seen.append(os.environ.get(variable))
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("upgrader.cli.status.known_runs", look)
     monkeypatch.delenv(variable, raising=False)
     given = str(folder / "prod")
     for words in ((option, given, "status"), ("status", option, given), (option, given, "status", option, given)):
