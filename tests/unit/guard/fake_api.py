@@ -42,8 +42,9 @@ class FakeApi(Api):
         self.answers.setdefault(verb, deque()).extend(answers)
 
     async def get(self, resource: Resource, name: str, namespace: str = "", *, subresource: str = "") -> Object | None:
-        self._check("get", resource.path(namespace, name))
-        return copy.deepcopy(self.objects.get(resource.path(namespace, name)))
+        path = resource.path(namespace, name, subresource)
+        self._check("get", path)
+        return copy.deepcopy(self.objects.get(path))
 
     async def page(
         self, resource: Resource, namespace: str, query: Mapping[str, str], *, limit: int, token: str = ""
@@ -77,10 +78,17 @@ class FakeApi(Api):
         return self.put(resource, manifest, namespace)
 
     async def patch(
-        self, resource: Resource, name: str, changes: Any, namespace: str = "", *, content_type: str = ""
+        self,
+        resource: Resource,
+        name: str,
+        changes: Any,
+        namespace: str = "",
+        *,
+        content_type: str = "",
+        subresource: str = "",
     ) -> Object:
         path = resource.path(namespace, name)
-        self._check("patch", path)
+        self._check("patch", resource.path(namespace, name, subresource))
         if content_type != JSON_PATCH:
             return self._merge(resource, path, changes, namespace)
         at, *operations = changes

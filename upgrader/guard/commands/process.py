@@ -22,6 +22,7 @@ from upgrader.guard.roles.group_locks import GroupLocks, leases_of_groups
 from upgrader.guard.roles.rolling_groups import RollingGroups
 from upgrader.guard.roles.rollout import Rollouts
 from upgrader.guard.roles.run_lease import RunLease
+from upgrader.guard.roles.scaling import Scaling
 from upgrader.guard.roles.zone_budgets import ZoneBudgets
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.ca_injection import CONFIGURATIONS, Injection, labels_of
@@ -97,7 +98,8 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             tls_port = await servers.enter_async_context(listening(admission, settings.tls_port, served.context))
         if "rollout" in settings.roles:
             downscales = Downscales(api, locks, leases_of_groups(api, namespace), calls, settings.cluster_domain)
-            _rollouts(api, settings, namespace, metrics, parts, locks, downscales, budgets, run_lease)
+            scaling = Scaling(api, locks, calls, settings.cluster_domain)
+            _rollouts(api, settings, namespace, metrics, parts, locks, downscales, scaling, budgets, run_lease)
         if "ingress" in settings.roles:
             ingress = ingress_role(api, settings, partial(_leadership, api, namespace), metrics)
             for informer in ingress.informers:
@@ -140,6 +142,7 @@ def _rollouts(
     parts: _Parts,
     locks: GroupLocks,
     downscales: Downscales,
+    scaling: Scaling,
     budgets: ZoneBudgets | None,
     run_lease: RunLease | None,
 ) -> None:
@@ -153,6 +156,7 @@ def _rollouts(
         settings.interval_seconds,
         locks=locks,
         downscales=downscales,
+        scaling=scaling,
         budgets=budgets,
         holds=holds,
     )

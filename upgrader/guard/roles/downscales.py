@@ -96,6 +96,8 @@ class Downscales:
             raise
 
     async def _told(self, which: StatefulSet, pods: Iterable[Pod], stay: Preparing) -> None:
+        if not is_prepared(which):
+            return  # nobody was told anything
         going = endpoints(which, stay.before, stay.after, self._cluster_domain)
         if isinstance(going, str):
             LOG.warning("pods can't be told that they stay", extra={"set": which.name, "reason": going})

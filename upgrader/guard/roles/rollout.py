@@ -27,6 +27,7 @@ from upgrader.guard.roles.event_recorder import EventRecorder
 from upgrader.guard.roles.group_locks import GroupLocks, Held
 from upgrader.guard.roles.rolling_groups import RollingGroups
 from upgrader.guard.roles.run_lease import RunLease
+from upgrader.guard.roles.scaling import Scaling
 from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS, Group, WorkloadCache
 from upgrader.guard.roles.zone_budget_books import RolloutRequest
 from upgrader.guard.roles.zone_budgets import OF_ROLLOUTS, ZoneBudgets
@@ -56,17 +57,18 @@ class Rollouts:
         *,
         locks: GroupLocks,
         downscales: Downscales | None = None,
+        scaling: Scaling | None = None,
         budgets: ZoneBudgets | None = None,
         holds: tuple[RunLease, RollingGroups] | None = None,
     ) -> None:
         """`interval_seconds`: each group is looked at again after that, whatever was told. `budgets` are asked before
         each deletion, in the namespaces that they keep. `holds`: the runs that hold groups still, and the groups that
         have begun; None: no run does. `locks`: what keeps a group's downscales and its rollout apart.
-        `downscales`: what follows those that were allowed.
+        `downscales`: what follows those that were allowed; `scaling`: what has sets follow others.
         """
         self._api, self._leadership, self._metrics = api, leadership, metrics
         self._interval_seconds, self._budgets, self._holds = interval_seconds, budgets, holds
-        self._locks, self._downscales = locks, downscales
+        self._locks, self._downscales, self._scaling = locks, downscales, scaling
         self._events = EventRecorder(api)
         self._queue = WorkQueue[Group]()
         self._failing: dict[Group, Backoff] = {}
@@ -124,6 +126,8 @@ class Rollouts:
             return False  # it comes again once all is listed
         if self._downscales and sets:
             await self._downscales.look(group, sets, pods)
+        if self._scaling and await self._scaling.look(group, sets, pods, self._run_alive):
+            return True  # what that changes is another group to roll
         decision = decide(sets, pods)
         if decision.delete or decision.finished:
             hold = await self._hold("/".join(group))
@@ -161,6 +165,10 @@ class Rollouts:
         for finished in decision.finished:
             await self._finish(finished)
         LOG.debug("looked at", extra={"group": "/".join(group), "waits_for": decision.waits_for})
+
+    async def _run_alive(self) -> Hold | None:
+        """Raises ApiAway, ApiRefused where that can't be known."""
+        return await self._holds[0].look() if self._holds else None
 
     async def _hold(self, group: str) -> Hold | None:
         """The run that is alive, with what may roll nevertheless: the groups that it names, and this one if it has

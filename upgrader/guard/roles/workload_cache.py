@@ -92,6 +92,7 @@ def _kept_pod(item: dict[str, Any]) -> Object:
         "spec": _part(spec, ("nodeName",)),
         "status": {
             "phase": status.get("phase"),
+            "podIP": status.get("podIP"),
             "conditions": [c for c in status.get("conditions") or () if c.get("type") in ("Ready", "PodScheduled")],
             "containerStatuses": [{"ready": c.get("ready")} for c in status.get("containerStatuses") or ()],
         },

@@ -85,10 +85,18 @@ class Api:
         return await self._json("PUT", path, body=manifest)
 
     async def patch(
-        self, resource: Resource, name: str, changes: Any, namespace: str = "", *, content_type: str = MERGE_PATCH
+        self,
+        resource: Resource,
+        name: str,
+        changes: Any,
+        namespace: str = "",
+        *,
+        content_type: str = MERGE_PATCH,
+        subresource: str = "",
     ) -> Object:
         """Change an object by a merge patch, or by a list of operations (JSON_PATCH)."""
-        return await self._json("PATCH", resource.path(namespace, name), body=changes, content_type=content_type)
+        path = resource.path(namespace, name, subresource)
+        return await self._json("PATCH", path, body=changes, content_type=content_type)
 
     async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str) -> None:
         """Delete this very object: Conflict where another one has its name by now."""
