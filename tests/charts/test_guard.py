@@ -206,7 +206,13 @@ def test_downscales_are_prepared_only_where_that_is_asked_for(render: Render) ->
     settings = parse(rendered.container(*DEPLOYMENT, "guard")["args"])
     assert (settings.pods_timeout_seconds, settings.cluster_domain) == (2.0, "cluster.local.")
     assert rules(rendered, "Role", "guard-downscale") == [(("list", "watch"), ("leases",), ())]
-    assert rules(rendered, "Role", "guard-downscale-ops") == [(("patch",), ("statefulsets",), ())]
+    assert rules(rendered, "Role", "guard-downscale-ops") == [
+        (("patch",), ("statefulsets", "statefulsets/scale"), ()),
+        (("get",), ("replicatemplates/scale",), ()),
+        (("patch",), ("replicatemplates/status",), ()),
+    ]
+    crd = rendered.get("CustomResourceDefinition", "replicatemplates.rollout-operator.grafana.com")
+    assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     patched = [names for verbs, _, names in rules(rendered, "ClusterRole", "guard-ops") if verbs == ("patch",)]
     assert patched == [(CONFIGURATION, "guard-downscale-ops")]
     with pytest.raises(Refused, match=r"downscale\.enabled needs rollouts.enabled"):
