@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tests.unit.guard.core.builders import request_of, review_of, scale, workload
@@ -25,7 +26,9 @@ MARKS = {
 }
 
 
-def stateful_set(name: str, replicas: int = 3, generation: int = 1, **labels: str) -> dict[str, Any]:
+def stateful_set(
+    name: str, replicas: int = 3, generation: int = 1, labels: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """One of a group, whole, whose pods are prepared."""
     marks = {"rollout-group": "db", "grafana.com/prepare-downscale": "true", **labels}
     meta = {"name": name, "generation": generation, "labels": marks, "annotations": dict(MARKS)}

@@ -115,7 +115,7 @@ def test_pods_that_a_killed_webhook_was_about_to_prepare_stay() -> None:
             raise Killed
 
         world.calls.before = killed
-        world.downscales._locks.release = lambda held: asyncio.sleep(0)  # type: ignore[method-assign, assignment]
+        world.downscales._locks.release = lambda held: asyncio.sleep(0)  # type: ignore[method-assign]
         with pytest.raises(Killed):
             await world.look(after=1)
         assert world.lease().stay == (Preparing("a", 3, 1),)

@@ -103,7 +103,7 @@ def test_the_minimum_time_counts_by_the_lease() -> None:
 
     async def test(world: World) -> None:
         minimum = {"grafana.com/min-time-between-zones-downscale": "1h"}
-        world.put(stateful_set("b", **minimum))
+        world.put(stateful_set("b", labels=minimum))
         assert (await world.webhook()(request("a"))).allowed
         world.shrink("a", 1)
         for passed, allowed in ((3599, False), (1, True)):

@@ -43,7 +43,7 @@ class Following(World):
 
     def zone(self, name: str, replicas: int, notes: dict[str, str], **labels: str) -> None:
         """A set with these annotations, and all its pods."""
-        found = stateful_set(name, replicas, **{**UNPREPARED, **labels})
+        found = stateful_set(name, replicas, labels={**UNPREPARED, **labels})
         found["metadata"]["annotations"] |= notes
         self.put(found, *(pod(name, number) for number in range(replicas)))
 
