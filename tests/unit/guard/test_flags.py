@@ -33,6 +33,14 @@ def test_budgets_are_asked_unless_that_is_switched_off() -> None:
     assert parse([*TLS, "-zpdb.namespace=a", "-zpdb.enabled=false"]).budget_namespaces == ()
 
 
+def test_where_and_for_how_long_pods_are_asked() -> None:
+    """The domain of the cluster's DNS, and a deadline, with the original's defaults."""
+    plain = parse(TLS)
+    assert (plain.cluster_domain, plain.pods_timeout_seconds) == ("cluster.local.", 5)
+    given = parse([*TLS, "-kubernetes.cluster-domain=example.internal", "--pods.client-timeout", "500ms"])
+    assert (given.cluster_domain, given.pods_timeout_seconds) == ("example.internal", 0.5)
+
+
 @pytest.mark.parametrize(
     ("text", "life"),
     [

@@ -87,7 +87,8 @@ def decide(
         return held
     if not is_prepared(which):
         return allow()
-    going = endpoints(which, before, after, cluster_domain)
+    # Anybody can send a request: it may name any number of replicas, but takes no more pods than the set wants.
+    going = endpoints(which, min(before, which.replicas), after, cluster_domain)
     if isinstance(going, str):
         return deny(FORBIDDEN, f"{what}{going}")
     if group and (why := _blocked(which, state, now)):

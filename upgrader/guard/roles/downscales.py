@@ -28,7 +28,7 @@ from upgrader.guard.runtime.resource import Object
 __all__ = ["Downscales"]
 
 _STAY_SECONDS = 10.0
-HOLDER = "guard-downscales"
+_HOLDER = "guard-downscales"
 """Of a group's lock: whoever leads may take over what the leader before had."""
 
 
@@ -80,7 +80,7 @@ class Downscales:
     async def _stay(self, group: Group, watched: set[str]) -> GroupLease:
         """Tell them with the group's lock, by the group as it is then. What can't be told is logged, and given up."""
         seen = await self._locks.look(group)
-        held = await self._locks.take(seen, "pods are told that they stay", holder=HOLDER)
+        held = await self._locks.take(seen, "pods are told that they stay", holder=_HOLDER)
         try:
             namespace, name = group
             found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={name}")

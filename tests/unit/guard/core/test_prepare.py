@@ -70,6 +70,13 @@ def test_all_prepared_is_allowed_and_one_that_is_not_refuses() -> None:
     assert _refused(both) == f"{A}-1 and 1 more could not be prepared for shutdown: timeout"
 
 
+def test_a_made_up_number_of_replicas_takes_no_more_pods_than_there_are() -> None:
+    """Whoever reaches the port may send it, with two thousand million of them."""
+    decision = _decide(_request(before=2**31 - 1))
+    assert isinstance(decision, Preparation)
+    assert [e.ordinal for e in decision.endpoints] == [1, 2]
+
+
 def test_a_dry_run_calls_nobody() -> None:
     """Allowed where it would be, and refused where it would be."""
     dry = _request(dryRun=True)
