@@ -18,7 +18,7 @@ from upgrader.renewal.authority_on_host import AuthorityOnHost
 from upgrader.renewal.onhost.bundles import certificates, fingerprint
 from upgrader.renewal.onhost.issued import issuer
 from upgrader.renewal.onhost.new_signer import SIGNING
-from upgrader.renewal.pipeline import KUBELETS_CA, Serving
+from upgrader.renewal.pipeline import Serving
 
 __all__ = [
     "NOTHING",
@@ -188,8 +188,10 @@ def refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
     kube, folder = session.tools.kube, on_host.certificates
     wrong = []
     wanted = {
-        # Kubelets whose certificates aren't verified, as kubeadm has it, have no such flag.
-        "kube-apiserver": {"client-ca-file": {on_host.authority}, KUBELETS_CA: {"", on_host.authority}},
+        "kube-apiserver": {
+            "client-ca-file": {on_host.authority},
+            "kubelet-certificate-authority": {"", on_host.authority},  # kubeadm has kubelets not verified
+        },
         _MANAGER: {
             "root-ca-file": {on_host.authority},
             "client-ca-file": {on_host.authority},

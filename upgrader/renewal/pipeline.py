@@ -18,10 +18,7 @@ from upgrader.renewal.gates import API_SERVER, InUseGate, ServedGate
 from upgrader.renewal.kubeadm_on_host import KubeadmOnHost
 from upgrader.renewal.steps import RenewStep, RestartStep
 
-__all__ = ["KUBELETS_CA", "Serving", "api_server_flags", "components_to_restart", "renewal_pipeline", "serving"]
-
-KUBELETS_CA = "kubelet-certificate-authority"
-"""kube-apiserver's flag for the file with the CA of the certificates that kubelets serve; by default, any is good."""
+__all__ = ["Serving", "api_server_flags", "components_to_restart", "renewal_pipeline", "serving"]
 
 _KUBECONFIGS = {"controller-manager.conf": "kube-controller-manager", "scheduler.conf": "kube-scheduler"}
 """kubeadm's name of a kubeconfig → who reads it."""

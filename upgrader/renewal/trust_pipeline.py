@@ -16,7 +16,7 @@ from upgrader.preflight.renewed_certificates import COMPONENTS
 from upgrader.renewal.authority_on_host import AuthorityOnHost, NewAuthority
 from upgrader.renewal.gates import API_SERVER, InUseGate
 from upgrader.renewal.onhost.bundles import trusted_by
-from upgrader.renewal.pipeline import KUBELETS_CA, api_server_flags
+from upgrader.renewal.pipeline import api_server_flags
 from upgrader.renewal.trust_gates import AcceptedGate, AggregatedGate, PublishedGate
 from upgrader.renewal.trust_steps import (
     AggregatedApisStep,
@@ -42,6 +42,8 @@ _INSTANCE_SECONDS = 180.0
 """For each kube-apiserver that is replaced: Helm, which waits for that in an upgrade, doesn't here."""
 _MARK = 16
 _SERVERS = "roll-out kube-apiserver"
+_CLIENTS = "client-ca-file"
+"""kube-apiserver's flag for the file that it reads again by itself."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Rotation:
             steps.append(PipelineStep(NewCaStep(self.tools.kube, new, lambda: dict(settings())), always, always))
             steps.append(PipelineStep(SigningFileStep(self.on_host, self.cluster.controllers), (), ()))
             steps += self.release
-            if servers := self._verifiers():
+            if servers := self._readers():
                 back = WayBackStep(self._rolled(servers), f"{API_SERVER.name}-before")
                 steps.append(PipelineStep(back, (), (*self._own_of_servers(), *always)))
             back = WayBackStep(self._rolled((*self._leaders, *self._others)))
@@ -85,7 +87,7 @@ class Rotation:
         info = ClusterInfoStep(self.tools.kube, self.found.old, lambda: new.pem)
         if self._info_lacks():
             steps.append(PipelineStep(info, (), ()))
-        servers = self._verifiers()
+        servers = self._readers()
         if servers and (steps or self._unmarked(servers)):
             rolled = RollOutStep(self._rolled(servers), lambda: new.fingerprint, _SERVERS)
             steps.append(PipelineStep(rolled, (*self._own_of_servers(), *cluster), ()))
@@ -123,7 +125,7 @@ class Rotation:
             else:  # an interrupted run may have changed it, and not have seen its gate hold
                 unasked += refused
         steps += self.release
-        if servers := self._verifiers():
+        if servers := self._readers():
             rolled = RollOutStep(self._rolled(servers), lambda: "", _SERVERS)
             steps.append(PipelineStep(rolled, (*self._own_of_servers(), *cluster), ()))
         published = self._published(lambda: goes, trusted=False, word=f"the {going} CA")
@@ -168,12 +170,14 @@ class Rotation:
         """Who publishes what pods are told to trust, and then who is told."""
         return ("roll-out leaders", self._leaders), ("roll-out others", self._others)
 
-    def _verifiers(self) -> tuple[WorkloadRef, ...]:
-        """kube-apiserver, where it knows kubelets by the CA's file: it reads that at its start, and from v1.36 on again
-        after minutes, and only if it asks a kubelet then. Also where a rotation has marked it before. Raises ApiError.
+    def _readers(self) -> tuple[WorkloadRef, ...]:
+        """kube-apiserver, where it knows others than clients by the CA's file: it reads it for them at its start. (For
+        kubelets, from v1.36 on, again after minutes, and only if it asks one then.) Also where a rotation has marked it
+        before. Raises ApiError.
         """
-        verifies = api_server_flags(self.tools.kube).get(KUBELETS_CA) == self.on_host.authority
-        return (API_SERVER,) if verifies or annotated(self.tools.kube, API_SERVER) else ()
+        flags = api_server_flags(self.tools.kube)
+        reads = any(value == self.on_host.authority for flag, value in flags.items() if flag != _CLIENTS)
+        return (API_SERVER,) if reads or annotated(self.tools.kube, API_SERVER) else ()
 
     @property
     def _leaders(self) -> tuple[WorkloadRef, ...]:

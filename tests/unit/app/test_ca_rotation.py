@@ -437,8 +437,8 @@ def test_everything_trusts_both(place: Place) -> None:
     assert place.phase() is None
 
 
-def verifying(place: Place, file: str = f"{PKI}/ca.crt") -> None:
-    flagged(place.kube, "kube-apiserver", f"--kubelet-certificate-authority={file}")
+def verifying(place: Place, flag: str = "kubelet-certificate-authority", file: str = f"{PKI}/ca.crt") -> None:
+    flagged(place.kube, "kube-apiserver", f"--{flag}={file}")
 
 
 def server_mark(place: Place) -> str:
@@ -481,9 +481,10 @@ def test_kube_apiserver_that_verifies_kubelets_reads_their_ca_again(place: Place
     assert place.all_is_new(new) and not server_mark(place)
 
 
-def test_kube_apiserver_that_verifies_kubelets_and_the_way_back(place: Place) -> None:
+@pytest.mark.parametrize("flag", ["kubelet-certificate-authority", "oidc-ca-file"])
+def test_kube_apiserver_that_verifies_others_and_the_way_back(place: Place, flag: str) -> None:
     """Its pods forget the new CA, too: where `trust` fails, and by `cancel`."""
-    verifying(place)
+    verifying(place, flag)
     place.kube.publishes = False
     finished = place.phase()
     assert finished is not None and finished.state.outcome == "rolled-back"
@@ -838,7 +839,7 @@ def other_trust(place: Place) -> None:
 
 
 def other_kubelets(place: Place) -> None:
-    verifying(place, "/etc/kubelets.crt")
+    verifying(place, file="/etc/kubelets.crt")
 
 
 def missing(place: Place) -> None:
