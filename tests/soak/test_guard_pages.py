@@ -10,13 +10,13 @@ import pytest
 
 from testkit.command import upgrader
 from testkit.guarded_lab import import_site_images
-from testkit.lab_cluster import OLD, LabCluster
+from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.typed_pages import TypedPage
 from upgrader.lab import Lab
 from upgrader.ports import Kind
 
 PAGE = Path(__file__).parents[2] / "docs/guard-tutorials.md"
-NAMESPACES, PODS = Kind("v1", "namespaces", namespaced=False), Kind("v1", "pods")
+NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 ETCD = (
     "etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/kubernetes/pki/etcd/ca.crt "
     "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt --key=/etc/kubernetes/pki/etcd/healthcheck-client.key"
@@ -46,6 +46,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 def page(cluster: LabCluster, tmp_path: Path) -> Iterator[TypedPage]:
     """The page; guard is removed afterwards, as the next tutorial is for somebody who hasn't got it."""
     yield TypedPage(PAGE, cluster, tmp_path / "typed")
+    for name in ("edge", "mimir", "shop"):  # before guard, which has finalizers on what it looks after
+        cluster.kube.delete(NAMESPACES, name)
+        until(f"{name} to be gone", lambda name=name: not cluster.kube.get(NAMESPACES, name), timeout_seconds=120)
     cluster.helm("uninstall", "guard", "--namespace=guard", "--wait", timeout_seconds=120)
 
 
@@ -77,3 +80,4 @@ def test_deletions_alone(cluster: LabCluster, page: TypedPage) -> None:
     page.follow("A certificate has expired")
     page.follow("Limits don't follow")
     page.follow("A cell is gone")
+    page.follow("Without limits again")
