@@ -468,6 +468,7 @@ def test_ingress_is_rolled_out_behind_a_load_balancer(edge: LabCluster) -> None:
         until("all workers to have the new one", lambda: updated(edge), timeout_seconds=600)
         time.sleep(3)
         seen = load.seen()
+    print(seen, seen.answers)
     assert not seen.failures, seen
     assert seen.requests > 100 * seen.seconds, seen
     assert {f"{name} 2" for name in WORKERS} <= set(seen.answers), seen.answers
@@ -501,6 +502,7 @@ def test_worker_that_fails_is_put_back_behind_the_load_balancer(edge: LabCluster
     with broken_kubelet(edge, "worker-2"), HttpLoad(balancer(edge), 50) as load:
         ended = nodes_upgraded(edge)
         seen = load.seen()
+    print(seen, seen.answers)
     assert ended.exit_code == 4, ended
     assert "no such cgroup" in ended.stderr, ended
     assert not seen.failures, seen
@@ -518,6 +520,7 @@ def test_workers_are_upgraded_behind_the_load_balancer(edge: LabCluster, zones: 
     with HttpLoad(balancer(edge), 200) as load, Watch(edge) as watch, Lacking(zones) as lacking:
         ended = nodes_upgraded(edge)
         seen = load.seen()
+    print(seen, seen.answers)
     assert ended.exit_code == 0, ended
     assert set(kubelets(edge.kube).values()) == {TARGET}
     assert not seen.failures, seen
