@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -73,6 +74,10 @@ _NOT_REACHED = (
     "has prevented the request from succeeding",
 )
 """How Helm and Go report an API that didn't answer, or whose answer didn't arrive."""
+_WEBHOOK_NOT_REACHED = re.compile(
+    r'failed to call webhook: Post "[^"\n]*": .{0,160}?(?:' + "|".join(map(re.escape, _NOT_REACHED)) + ")"
+)
+"""What an API server that does answer says of a webhook that doesn't."""
 
 
 def find_helm() -> Path:
@@ -413,7 +418,8 @@ def _translated(release: str, text: str) -> HelmError | ApiUnavailable:
             remedy=f"If no other Helm works on it: helm history {release}, then helm rollback to the last "
             "revision that is 'superseded' or 'deployed'.",
         )
-    if any(words in cause for words in _NOT_REACHED):
+    of_the_api = _WEBHOOK_NOT_REACHED.sub("", cause)
+    if any(words in of_the_api for words in _NOT_REACHED):
         return ApiUnavailable(
             f"Helm could not reach the API server for release '{release}': {cause}",
             remedy="`upgrader recover --dry-run` asks the controllers over SSH why, and needs no API.",

@@ -85,17 +85,27 @@ def test_tries_come_to_an_end(helm: Callable[..., HelmAdapter], asked: Path) -> 
     assert tries(asked) == 4
 
 
+_NO_WEBHOOK = (
+    'server-side apply failed: Internal error occurred: failed calling webhook "x.example.com": failed to call '
+    'webhook: Post "https://x.x.svc:443/x?timeout=10s": dial tcp 10.0.0.1:443: connect: connection refused && '
+    'failed calling webhook "y.example.com": failed to call webhook: Post "https://y.x.svc:443/y": EOF'
+)
+
+
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
         ("Kubernetes cluster unreachable: tls: failed to verify certificate: x509: unknown authority", ApiUnavailable),
         ('secrets is forbidden: User "bob" cannot list resource', HelmError),
+        (_NO_WEBHOOK, HelmError),
     ],
 )
 def test_what_waiting_does_not_mend(
     helm: Callable[..., HelmAdapter], asked: Path, words: str, kind: type[Exception]
 ) -> None:
-    """A certificate that can't be trusted, or a refusal, is said at once."""
+    """A certificate that can't be trusted, or a refusal, is said at once. An API server that can't reach a webhook
+    answers: there is nothing to recover.
+    """
     with pytest.raises(kind):
         helm(words).history("web", "kube-system")
     assert tries(asked) == 1
