@@ -6,6 +6,9 @@ from testkit.adoption import static_pods, undo_adoption
 from testkit.api_load import ApiLoad
 from testkit.lab_cluster import OLD, LabCluster
 from testkit.workload import Workload
+from upgrader.ports import Kind
+
+_ENDPOINTS = Kind("v1", "endpoints")
 
 
 def test_adopting_again_changes_nothing(cluster: LabCluster) -> None:
@@ -21,11 +24,15 @@ def test_undo_and_adopt_once_more(cluster: LabCluster) -> None:
     """`adopt --undo` restores kubeadm's manifests and removes the releases; a second adoption keeps the API available.
     `make soak` has one that fails in between.
 
+    Clients that read Endpoints, not slices, find the API as before.
+
     kubeadm's static pod closes kept HTTP/1.1 connections without notice: that may cost the writing client one write.
     """
     workload = Workload(cluster.kube)
     workload.deploy()
     pods = workload.pods()
+    before = (cluster.kube.get(_ENDPOINTS, "kubernetes", "default") or {}).get("subsets")
+    assert before
     assert "control-plane.static" not in cluster.upgrader("check").stdout
 
     undo_adoption(cluster)
@@ -40,3 +47,5 @@ def test_undo_and_adopt_once_more(cluster: LabCluster) -> None:
     assert seen.failed == seen.lost_writes <= 1, seen
     cluster.wait_healthy(OLD)
     assert workload.pods().disturbances_since(pods) == ()
+    found = cluster.kube.get(_ENDPOINTS, "kubernetes", "default")
+    assert found is not None and found["subsets"] == before, found

@@ -8,7 +8,7 @@ from math import inf
 
 import yaml
 
-from upgrader.adopt.endpoints import count_endpoints, wait_for_endpoints
+from upgrader.adopt.endpoints import count_endpoints, publish_fixed_endpoint, wait_for_endpoints
 from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version, flags_of
 from upgrader.adopt.listeners import read_listeners
 from upgrader.adopt.node_addresses import node_address
@@ -70,6 +70,8 @@ class StaticPods:
             self._move_all(host, components, MANIFESTS, ADOPTED, note)
             if endpoints > 1 and (left := wait_for_endpoints(self.kube, self.clock, endpoints)):
                 note(f"{host.name}: continuing with {left}")
+        if _API_SERVER in components:
+            publish_fixed_endpoint(self.kube, note)
 
     def put_aside(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
         """Move manifests to where neither the kubelet nor an undo looks, and wait until the pods have ended.

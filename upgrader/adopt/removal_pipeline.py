@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from upgrader.adopt.endpoints import PublishEndpointStep
 from upgrader.adopt.etcd_membership import MemberToRemove
 from upgrader.adopt.manifest_step import StaticPods
 from upgrader.adopt.removal_steps import (
@@ -52,7 +53,7 @@ class Removal:
         releases = [build.planned(planned[name], plan, (), lambda chart: chart) for name in _RELEASES]
         if self.dead:
             steps += [_gated(step, ()) for step in self._gone(plan)]
-            return Pipeline((*steps, *releases))
+            return Pipeline((*steps, *releases, *(_gated(step, always) for step in self._alone())))
         steps += [_gated(step, always) for step in self._before()]
         steps += releases
         steps += [_gated(step, always) for step in self._behind(plan)]
@@ -74,7 +75,13 @@ class Removal:
         yield LeaveStep(tools.kube, tools.clock, self.host)
         yield ForgetOneStep(tools.hosts, tools.clock, self.host)
         yield StopStaticPodsStep(self._pods(plan))
+        yield from self._alone()
         yield from self._etcd(plan)
+
+    def _alone(self) -> Iterator[Step]:
+        """One kube-apiserver doesn't register itself; the others do."""
+        if len(self.staying.controllers) == 1:
+            yield PublishEndpointStep(self.tools.kube)
 
     def _etcd(self, plan: Plan) -> Iterator[Step]:
         """Nothing where etcd isn't on the controllers."""
