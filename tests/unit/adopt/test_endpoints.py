@@ -137,9 +137,7 @@ def test_refused_endpoints_are_noted() -> None:
     """A policy that forbids the write costs no adoption: kube-proxy reads slices."""
 
     class Refusing(FakeKube):
-        def create(
-            self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False
-        ) -> KubeObject:
+        def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
             raise ApiError("endpoints is forbidden")
 
     notes: list[str] = []
