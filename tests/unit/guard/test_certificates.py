@@ -144,6 +144,28 @@ def test_a_secret_that_cannot_be_used_is_written_anew(content: dict[str, str]) -
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("key", ["tls.key", "ca.key"])
+def test_a_key_of_another_certificate_ends_no_process(key: str) -> None:
+    """A Secret that was put together by hand, or half restored: it is written anew, and what it has is shown. Each
+    replica would end otherwise, whenever it starts.
+    """
+
+    async def run() -> None:
+        api = FakeApi()
+        secret = CertificateSecret(api, "ops", "cert", WANTED)
+        for name in ("cert", "other"):
+            await CertificateSecret(api, "ops", name, WANTED).current(NOW)
+        found, other = (api.objects[SECRETS.path("ops", name)] for name in ("cert", "other"))
+        api.put(SECRETS, {**found, "data": {**found["data"], key: other["data"][key]}}, "ops")
+        served = ServedCertificate()
+        bundle = await secret.current(NOW)
+        served.show(bundle.leaf.certificate, bundle.leaf.key)
+        renewed_ = await secret.current(days(300))
+        assert is_trusted(renewed_, bundle.trusted, days(300))
+
+    asyncio.run(run())
+
+
 def configuration(name: str, *bundles: str | None) -> dict[str, Any]:
     """Webhooks with these in their caBundle."""
     hooks = [

@@ -8,6 +8,7 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from upgrader.guard.guard_errors import Conflict
 from upgrader.guard.logs import LOG
@@ -79,8 +80,17 @@ def _read(stored: Object | None) -> Bundle | None:
         )
         authority = Pair(first, data["ca.key"])
         leaf.parsed.verify_directly_issued_by(authority.parsed)
+        for pair in filter(None, (leaf, authority, successor)):
+            _refuse_misfit(pair)
         former = tuple(each for each in others if successor is None or each != successor.certificate)
     except Exception as error:  # noqa: BLE001 - whatever it holds, it is the library that says it can't be used
         LOG.warning("the Secret can't be used", extra={"reason": f"{type(error).__name__}: {error}"})
         return None
     return Bundle(authority, leaf, successor, former)
+
+
+def _refuse_misfit(pair: Pair) -> None:
+    """Raises ValueError for a key that isn't its certificate's, or of another kind than we make."""
+    key = serialization.load_pem_private_key(pair.key, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != pair.parsed.public_key():
+        raise ValueError("a key isn't that of its certificate")
