@@ -65,7 +65,7 @@ def webhooks_of(objects: Sequence[KubeObject]) -> list[Any]:
 def called(pair: Pair, guard: GuardProcess, webhooks: Sequence[Any], kind: str = "Validating") -> Iterator[str]:
     """A configuration with guard's URL, until the end of the block, once it has guard's authority."""
     found = Kind("admissionregistration.k8s.io/v1", f"{kind.lower()}webhookconfigurations", namespaced=False)
-    name = f"prepare-{uuid.uuid4().hex[:6]}"
+    name = "guard-downscale-ops"  # which the chart's rights name
     labels = {"grafana.com/inject-rollout-operator-ca": "true", "grafana.com/namespace": "ops"}
     manifest = {
         "apiVersion": found.api_version,
