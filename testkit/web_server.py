@@ -1,6 +1,6 @@
 """What stands in for nginx in a lab's image: answers with its node's name; several may share the port of a node.
 
-Once it is told to end, it listens no more, and answers what it has accepted.
+Once it listens, the file /tmp/listening is there. Told to end, it listens no more, and answers what it has accepted.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import signal
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 _PORT = 8080
+_LISTENING = Path("/tmp/listening")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -43,6 +45,7 @@ class _Server(ThreadingHTTPServer):
 def main() -> None:
     """Until SIGTERM."""
     server = _Server(("", _PORT), _Handler)
+    _LISTENING.touch()
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     threading.Thread(target=server.serve_forever, daemon=True).start()
