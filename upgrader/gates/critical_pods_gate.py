@@ -1,4 +1,4 @@
-"""The gate of the pods that the cluster itself depends on: the critical ones of kube-system."""
+"""The gate of the pods that the cluster itself depends on: the critical ones of kube-system, and those of nodes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CriticalPodsGate:
             return unanswered("critical pods", error)
         if verdict is not None:
             return verdict
-        if not pods:
+        if not any(pod.namespace == SYSTEM for pod in pods):
             return unknown(
                 f"no controller has a critical pod in {SYSTEM}, where at least the control plane's should be",
                 remedy="Give the control plane's pods the priority class system-node-critical, and check the group "
@@ -60,7 +60,7 @@ class CriticalPodsGate:
         for workload in short_workloads(self.kube):
             if workload.name in known:
                 continue
-            pods = [Pod.parse(item) for item in self.kube.list(PODS, SYSTEM, labels=workload.selector)]
+            pods = [Pod.parse(item) for item in self.kube.list(PODS, workload.namespace, labels=workload.selector)]
             unready = [pod for pod in pods if not (pod.ready or pod.finished or pod.deleting or pod.is_checkpoint)]
             absent = self.health.absent(self.health_before.workers if self.health_before else None) if unready else ()
             verdict = self._explained(pod for pod in unready if pod.node not in absent)

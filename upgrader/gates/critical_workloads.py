@@ -1,4 +1,8 @@
-"""The critical pods of kube-system, without a read of all: on controllers by node, elsewhere by workload."""
+"""The critical pods, without a read of all: on controllers by node, elsewhere by workload.
+
+Those are of kube-system, and of other namespaces what a node itself can't do without: network plugins, as flannel and
+Calico, have namespaces of their own. Any application may call itself critical to the cluster: that is its owner's.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,8 @@ __all__ = [
 ]
 
 SYSTEM = "kube-system"
-_CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
+_OF_NODES = frozenset({"system-node-critical"})
+_CRITICAL = _OF_NODES | {"system-cluster-critical"}
 _NODES_AT_ONCE = 500
 
 
@@ -32,26 +37,33 @@ class CriticalWorkload:
     """A workload, named as `Pod.workload` does, and its pods' label selector."""
 
     name: str
+    namespace: str
     selector: str
 
 
 def critical_pods_on(kube: Kube, node: str) -> tuple[Pod, ...]:
     """A node's critical pods, but for finished, terminating and standby pods. Raises ApiError."""
-    pods = (Pod.parse(item) for item in kube.list(PODS, SYSTEM, fields=f"spec.nodeName={node}"))
+    pods = (Pod.parse(item) for item in kube.list(PODS, fields=f"spec.nodeName={node}"))
     return tuple(
         pod
         for pod in pods
-        if pod.priority_class in _CRITICAL and not (pod.finished or pod.deleting or pod.is_checkpoint)
+        if _is_critical(pod.namespace, pod.priority_class) and not (pod.finished or pod.deleting or pod.is_checkpoint)
     )
 
 
 def short_workloads(kube: Kube) -> tuple[CriticalWorkload, ...]:
     """The critical workloads that have a pod which isn't Ready, by their controllers' counts. Raises ApiError."""
     return tuple(
-        CriticalWorkload(f"{kind} {item['metadata']['name']}", selector_of(item["spec"].get("selector") or {}))
+        CriticalWorkload(
+            f"{kind} {item['metadata']['name']}",
+            item["metadata"].get("namespace", ""),
+            selector_of(item["spec"].get("selector") or {}),
+        )
         for kind, api in WORKLOADS.items()
-        for item in kube.list(api, SYSTEM)
-        if _is_critical(item) and _is_short(kind, item["spec"], item.get("status") or {})
+        # What each node needs is a DaemonSet. Of the others a large cluster has thousands elsewhere.
+        for item in kube.list(api, "" if kind == "DaemonSet" else SYSTEM)
+        if _is_critical(item["metadata"].get("namespace", ""), _priority_class(item))
+        and _is_short(kind, item["spec"], item.get("status") or {})
     )
 
 
@@ -75,9 +87,13 @@ def unready_workloads(kube: Kube, cluster: Cluster) -> tuple[str, ...]:
     return tuple(sorted(unready | {pod.workload for pod in on_controllers if not pod.ready}))
 
 
-def _is_critical(item: KubeObject) -> bool:
+def _is_critical(namespace: str, priority_class: str) -> bool:
+    return priority_class in (_CRITICAL if namespace == SYSTEM else _OF_NODES)
+
+
+def _priority_class(item: KubeObject) -> str:
     template = item["spec"].get("template") or {}
-    return (template.get("spec") or {}).get("priorityClassName") in _CRITICAL
+    return str((template.get("spec") or {}).get("priorityClassName", ""))
 
 
 def _is_short(kind: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:

@@ -68,6 +68,7 @@ _NEEDED = (
     _Right("patch", "poddisruptionbudgets", "policy", why="the releases' workloads"),
     *(_Right(verb, "leases", "coordination.k8s.io", why="the cluster's lock") for verb in ("get", "create", "update")),
     _Right("list", "pods", namespace="", why="the gates"),
+    _Right("list", "daemonsets", "apps", "", "the gates: network plugins have namespaces of their own"),
     _Right("get", "pods/log", why="the cause of a failure"),
     _Right("list", "events", namespace="", why="the cause of a failure"),
     *(_Right(verb, "nodes", namespace="", why="the gates") for verb in ("get", "list")),

@@ -49,7 +49,7 @@ def check_critical_pods(context: PreflightContext) -> Iterator[Finding]:
             "warning",
             f"{', '.join(unready)}: not all critical pods are Ready",
             "The run doesn't ask for them: what was not Ready before it doesn't fail it.",
-            f"kubectl -n {SYSTEM} get pods",
+            "kubectl get pods --all-namespaces",
         )
 
 

@@ -104,6 +104,7 @@ def add_daemonset(
     generation: int = 1,
     revision: int = 1,
     template: int | None = None,
+    namespace: str = NAMESPACE,
     **counts: int,
 ) -> None:
     """A DaemonSet with its newest ControllerRevision (hash `hash-REVISION`); every count is `desired` unless given.
@@ -123,7 +124,7 @@ def add_daemonset(
         {
             "metadata": {
                 "name": name,
-                "namespace": NAMESPACE,
+                "namespace": namespace,
                 "uid": f"{name}-uid",
                 "generation": generation,
                 "annotations": annotations,
@@ -137,7 +138,7 @@ def add_daemonset(
         {
             "metadata": {
                 "name": f"{name}-{revision}",
-                "namespace": NAMESPACE,
+                "namespace": namespace,
                 "labels": {"app": name, "controller-revision-hash": f"hash-{revision}"},
                 "ownerReferences": [{"uid": f"{name}-uid", "kind": "DaemonSet", "controller": True}],
             },
@@ -162,6 +163,7 @@ def add_pod(
     labels: dict[str, str] | None = None,
     message: str = "",
     host_ip: str = "",
+    namespace: str = NAMESPACE,
 ) -> str:
     """A pod of a workload's revision; Ready when all its containers are. Returns its name."""
     name = name or f"{owner}-{revision}-{node}"
@@ -170,7 +172,7 @@ def add_pod(
     of_revision = {"controller-revision-hash": f"hash-{revision}"} if daemon else {"pod-template-hash": f"{revision}"}
     meta: dict[str, Any] = {
         "name": name,
-        "namespace": NAMESPACE,
+        "namespace": namespace,
         "uid": f"{name}-uid",
         "labels": labels or {"app": owner, **of_revision},
         "ownerReferences": [

@@ -21,6 +21,7 @@ from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import Kind
 
 CRITICAL = "system-cluster-critical"
+NODE_CRITICAL = "system-node-critical"
 
 
 @pytest.fixture
@@ -66,9 +67,32 @@ def test_critical_pod_that_fails_is_explained(gate: CriticalPodsGate, kube: Fake
     assert f"pod {pod}" in verdict.reason and "panic: no upstream" in verdict.reason
 
 
+@pytest.mark.parametrize("node", ["controller-1", "worker-2"])
+def test_network_plugin_in_a_namespace_of_its_own(gate: CriticalPodsGate, kube: FakeKube, node: str) -> None:
+    """flannel's DaemonSet is in kube-flannel: without its pod, no other starts on that node."""
+    add_daemonset(kube, "flannel", desired=2, numberReady=1, namespace="kube-flannel")
+    found: dict[str, Any] = dict(kube.get(WORKLOADS["DaemonSet"], "flannel", "kube-flannel") or {})
+    found["spec"]["template"] = {"spec": {"priorityClassName": NODE_CRITICAL}}
+    kube.put(WORKLOADS["DaemonSet"], found)
+    more: dict[str, Any] = {"daemon": True, "namespace": "kube-flannel", "priority_class": NODE_CRITICAL}
+    add_pod(kube, "flannel", crashed(), node=node, **more)
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.BROKEN
+    assert f"pod flannel-1-{node}" in verdict.reason
+
+
+def test_others_cluster_critical_pods_are_their_owners_affair(gate: CriticalPodsGate, kube: FakeKube) -> None:
+    """Outside of kube-system only what a node can't do without is the run's: any application may call itself critical
+    to the cluster.
+    """
+    add_pod(kube, "shop", crashed(), namespace="shop", priority_class=CRITICAL)
+    assert gate.check().reason == "the critical pods are Ready (1 of them on controllers)"
+
+
 def test_no_critical_pod_at_all_is_unknown(gate: CriticalPodsGate, kube: FakeKube) -> None:
-    """All of none is not health."""
+    """All of none is not health; nor are those of others all that there is."""
     add_pod(kube, "a")
+    add_pod(kube, "flannel", daemon=True, namespace="kube-flannel", priority_class=NODE_CRITICAL)
     assert gate.check().kind is VerdictKind.UNKNOWN
 
 
