@@ -57,6 +57,7 @@ def lab() -> None:
 @click.option("--ingress", is_flag=True, help="A load balancer before the workers, with guard's agent on it.")
 @click.option("--debian", type=int, metavar="N", default=12, show_default=True, help="The machines' system: 12 or 13.")
 @click.option("--containerd", metavar="vX", default="", help="containerd of 2.x, built here, in place of Debian's.")
+@click.option("--flannel", is_flag=True, help="flannel connects the pods, in place of the lab's own routes.")
 @mirror_options
 @click.pass_obj
 def up(

@@ -1,4 +1,4 @@
-"""The programs of the lab, by version, in the cache: Kubernetes, etcd, CoreDNS, Helm and pause."""
+"""The programs of the lab, by version, in the cache: Kubernetes, etcd, CoreDNS, Helm, flannel and pause."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from upgrader.lab.progress_port import LabProgress
 __all__ = [
     "COREDNS",
     "ETCD",
+    "FLANNEL",
+    "FLANNEL_CNI",
     "HELM",
     "PAUSE",
     "Binaries",
@@ -29,6 +31,8 @@ __all__ = [
 ETCD = "v3.6.8"
 COREDNS = "v1.14.2"
 HELM = "v4.3.1"
+FLANNEL = "v0.28.10"
+FLANNEL_CNI = "v1.0.0-rc1"  # the last version of CNI's own plugins that has flannel's
 PAUSE = "3.10.2"  # the name that kubelet and kubeadm of these versions require; the program is the lab's own
 
 
@@ -109,6 +113,25 @@ class Binaries:
         """The folder with coredns."""
         module = Module("CoreDNS", "github.com/coredns/coredns", COREDNS, {"coredns": "github.com/coredns/coredns"})
         return _built("coredns", COREDNS, module, self._progress)
+
+    def flannel(self) -> Path:
+        """The folder with flanneld and install-conf, as flannel's image has them; without the backends that need more
+        than Go's standard tools.
+        """
+        base = "github.com/flannel-io/flannel"
+        programs = {"flanneld": base, "install-conf": f"{base}/cmd/install_conf"}
+        without = tuple(f"{base}/pkg/backend/{name}" for name in ("udp", "tencentvpc"))
+        stamp = f"-X {base}/pkg/version.Version={FLANNEL}"
+        module = Module("flannel", base, FLANNEL, programs, ldflags=stamp, without=without)
+        return _built("flannel", FLANNEL, module, self._progress)
+
+    def flannel_cni(self) -> Path:
+        """The folder with flannel, the CNI plugin that asks another plugin to do what flanneld has found out."""
+        base = "github.com/containernetworking/plugins"
+        stamp = f"-X {base}/pkg/utils/buildversion.BuildVersion={FLANNEL_CNI}"
+        programs = {"flannel": f"{base}/plugins/meta/flannel"}
+        module = Module("flannel's CNI plugin", base, FLANNEL_CNI, programs, ldflags=stamp, seconds=20)
+        return _built("flannel-cni", FLANNEL_CNI, module, self._progress)
 
     def helm(self) -> Path:
         """The helm program, also at `bin/helm-VERSION` in the cache."""

@@ -11,6 +11,7 @@ from upgrader.lab.cluster_folder import write_access, write_cluster, write_value
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.daemon_images import checkpointer_image
 from upgrader.lab.external_etcd import client_files, etcd_files
+from upgrader.lab.flannel import flannel_objects
 from upgrader.lab.haproxy_agent import agent_rights, start_agent
 from upgrader.lab.hardening import controller_files
 from upgrader.lab.host_capabilities import host_capabilities
@@ -121,7 +122,9 @@ class BringUp:
         self._cluster.run(balancer, script, what="agent for HAProxy")
 
     def _deliver(self) -> None:
-        """Provide the images that are newer than the nodes' disks, and write the values files that name them."""
+        """Provide the images that the nodes' disks lack, start flannel where it is wanted, and write the values files
+        that name images.
+        """
         checkpointer = checkpointer_image(self._progress)
         images = [*self._parts.images, checkpointer]
         if self._placement.spec.registry:
@@ -133,6 +136,8 @@ class BringUp:
         else:
             deliver(images, self._placement, self._cluster, self._runner)
         names = image_names(images)
+        if self._placement.spec.flannel:
+            self._cluster.apply(flannel_objects(self._placement, names["flannel"]))
         write_values(
             self._placement, haproxy=names["haproxy"], coredns=names["coredns"], checkpointer=names["pod-checkpointer"]
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from upgrader.lab.build_cache import built, cache_root
 from upgrader.lab.containerd import containerd_programs
 from upgrader.lab.debian import node_files, node_root
+from upgrader.lab.flannel import flannel_image
 from upgrader.lab.haproxy_agent import AGENT_PACKAGES, agent_folder
 from upgrader.lab.image_catalog import images, kubeadm_images, store
 from upgrader.lab.oci_archive import Image
@@ -46,7 +47,9 @@ def prepare(spec: LabSpec, origin: Origin, progress: LabProgress) -> Parts:
     if spec.ingress:
         lower = (agent_folder(), *lower)
     stored = kubeadm_images(found, spec.kubernetes) if spec.registry else found
-    return Parts(lower, store(stored, progress, spec.debian), tuple(found))
+    # Not in the store, which all labs share: it is sent to the nodes that need it.
+    more = (flannel_image(progress),) if spec.flannel else ()
+    return Parts(lower, store(stored, progress, spec.debian), (*found, *more))
 
 
 def probably_prepared(version: str, origin: Origin) -> bool:

@@ -31,7 +31,9 @@ class Module:
 
     `programs` maps the file name of each result to its package, `tests` those of test programs, as by `go test -c`.
     `staging` is for k8s.io/kubernetes, whose own go.mod replaces its staging modules by folders: they are replaced by
-    the releases of the same version instead. `architecture` is that of another machine, as `arm64`.
+    the releases of the same version instead. `without` are packages that its `main.go` imports only for what they
+    register, and that the lab does without: because they need a C compiler, or modules that are hard to get.
+    `architecture` is that of another machine, as `arm64`.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Module:
     more: tuple[str, ...] = ()
     ldflags: str = ""
     staging: bool = False
+    without: tuple[str, ...] = ()
     seconds: float = 180.0
     architecture: str = ""
 
@@ -116,6 +119,8 @@ def _write_go_mod(module: Module, work: Path, go: Path, environment: Mapping[str
             staging_version = "v0" + module.version.removeprefix("v1")
             for name in re.findall(r"^\s*(\S+) => \./staging/", go_mod, re.MULTILINE):
                 lines.append(f"replace {name} => {name} {staging_version}")
+        if module.without:
+            lines.append(f"replace {module.path} => ./{_changed(module, folder, work).name}")
         if not module.sources:
             lines += [f"tool {package}" for package in module.programs.values()]
         if (folder / "go.sum").exists():
@@ -123,6 +128,22 @@ def _write_go_mod(module: Module, work: Path, go: Path, environment: Mapping[str
     else:
         lines.append("go 1.26.0")
     (work / "go.mod").write_text("\n".join(lines) + "\n")
+
+
+def _changed(module: Module, folder: Path, work: Path) -> Path:
+    """A copy of a module's folder whose main program does without some packages: Go's module cache stays as it is."""
+    copy = work / "changed"
+    shutil.copytree(folder, copy)
+    subprocess.run(["chmod", "-R", "u+w", str(copy)], check=True)
+    main = copy / "main.go"
+    text = main.read_text()
+    for package in module.without:
+        line = f'\t_ "{package}"\n'
+        if line not in text:
+            raise LabError(f"main.go of {module.path} {module.version} doesn't import {package} for its effect alone")
+        text = text.replace(line, "")
+    main.write_text(text)
+    return copy
 
 
 def _download(module: str, go: Path, folder: Path, environment: Mapping[str, str]) -> Path:

@@ -36,6 +36,7 @@ class HostCapabilities:
     root: bool
     cgroup_v2: bool
     may_lower_oom_score: bool
+    bridge_netfilter: bool
     memory_available: int
     disk_free: int
     missing_packages: tuple[str, ...]
@@ -49,6 +50,7 @@ def host_capabilities() -> HostCapabilities:
         root=os.geteuid() == 0,
         cgroup_v2=Path("/sys/fs/cgroup/cgroup.controllers").exists(),
         may_lower_oom_score=linux and bool(_number("/proc/self/status", "CapEff", base=16) >> _CAP_SYS_RESOURCE & 1),
+        bridge_netfilter=Path("/proc/sys/net/bridge/bridge-nf-call-iptables").exists(),
         memory_available=_number("/proc/meminfo", "MemAvailable") * 1024 if linux else 0,
         disk_free=shutil.disk_usage(_existing(cache_root())).free,
         missing_packages=tuple(sorted({pkg for command, pkg in _COMMANDS.items() if not shutil.which(command)})),
@@ -66,6 +68,11 @@ def require(found: HostCapabilities, spec: LabSpec | None, built: bool) -> None:
         raise LabError(
             f"the lab needs Debian packages that are not installed: {packages}",
             remedy=f"apt-get install {packages}  (all of them: {definitions() / 'packages.txt'})",
+        )
+    if spec and spec.flannel and not found.bridge_netfilter:
+        raise LabError(
+            "flannel needs the kernel's br_netfilter, which isn't there: it would end as soon as it starts",
+            remedy="modprobe br_netfilter, or leave --flannel out",
         )
     disk = 3 * _GIB if built else 15 * _GIB
     if found.disk_free < disk:

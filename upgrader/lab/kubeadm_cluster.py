@@ -15,6 +15,8 @@ from upgrader.lab import network
 from upgrader.lab.binaries import kubectl
 from upgrader.lab.cluster_folder import ssh_command
 from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.flannel import NAMESPACE as FLANNEL
+from upgrader.lab.flannel import forget
 from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
 from upgrader.lab.readiness import condition, troubles
 from upgrader.lab.spec import Node, Placement
@@ -99,7 +101,7 @@ rm /run/kubeadm.yaml
         self.run(
             node,
             f"rm -f /etc/lab/kubeadm-done; {reset} >/var/log/kubeadm-reset.log 2>&1 || {{ tail -n 12 "
-            "/var/log/kubeadm-reset.log >&2; exit 1; }; rm -f /etc/cni/net.d/10-lab.conflist",
+            f"/var/log/kubeadm-reset.log >&2; exit 1; }}; rm -f /etc/cni/net.d/10-lab.conflist; {forget()}",
             what="kubeadm reset",
             timeout_seconds=240,
         )
@@ -132,8 +134,11 @@ rm /run/kubeadm-user.yaml
     def connect_pods(self, names: Collection[str] = (), deadline_seconds: float = 240) -> None:
         """Give every node, as soon as it has registered, its CNI configuration and the routes to the others' pods.
 
-        `names` are those that are waited for; (): all that the lab was made with.
+        `names` are those that are waited for; (): all that the lab was made with. Where flannel does it, nothing is
+        done.
         """
+        if self._placement.spec.flannel:
+            return
         wanted = set(names) or {node.name for node in self._placement.nodes if node.kubernetes}
         connected: dict[str, tuple[str, ...]] = {}
 
@@ -167,11 +172,15 @@ rm /run/kubeadm-user.yaml
         self.run(node, "\n".join(lines), what="pod network")
 
     def wait_until_ready(self, switched_on: Mapping[str, float], deadline_seconds: float = 180) -> None:
-        """Wait until every node and every pod of kube-system is Ready; `switched_on` as for `readiness.troubles`."""
+        """Wait until every node, every pod of kube-system and flannel's are Ready; `switched_on` as for
+        `readiness.troubles`.
+        """
         missing: list[str] = []
+        namespaces = ("kube-system", *((FLANNEL,) if self._placement.spec.flannel else ()))
 
         def ready() -> bool:
-            missing[:] = troubles(self._get("nodes"), self._get("pods -n kube-system"), switched_on)
+            pods = [pod for namespace in namespaces for pod in self._get(f"pods -n {namespace}")]
+            missing[:] = troubles(self._get("nodes"), pods, switched_on)
             return not missing
 
         self._until(ready, "nodes and kube-system pods", deadline_seconds, lambda: f"not Ready: {', '.join(missing)}")

@@ -109,6 +109,9 @@ class LabSpec:
     containerd: str = ""
     """A version of containerd, `v2.4.2`, from v2.1.0 on, whose configuration labs write; "" for the system's own."""
 
+    flannel: bool = False
+    """Pods are connected by flannel, and not by routes of the lab's own (`flannel.py`)."""
+
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
             raise UsageError(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from upgrader.errors import LabError
 from upgrader.lab.build_cache import definitions
 from upgrader.lab.golang import Module, build_module, install_command
 from upgrader.lab.progress_port import Silent
@@ -61,3 +62,40 @@ def test_programs_are_compiled_for_the_architecture_that_is_named(
     module = Module("tool", "", "v1", {"tool": "./tool"}, architecture=architecture)
     build_module(module, tmp_path / "result", go, Silent())
     assert (tmp_path / "arch").read_text().strip() == compiled_for
+
+
+def _upstream(folder: Path, *imports: str) -> Path:
+    """A `go` that finds a module with such a main program in its cache, and that lists the replaced module's files."""
+    cached = folder / "cached"
+    cached.mkdir()
+    (cached / "go.mod").write_text("module example.com/m\n\ngo 1.26.0\n")
+    lines = "".join(f'\t_ "{package}"\n' for package in imports)
+    (cached / "main.go").write_text(f"package main\n\nimport (\n{lines})\n")
+    (cached / "main.go").chmod(0o444)  # as in Go's module cache
+    go = folder / "go"
+    go.write_text(
+        f'#!/bin/sh\n[ "$2" != download ] || echo \'{{"Dir": "{cached}"}}\'\n'
+        '[ "$1" != build ] || cat go.mod changed/main.go > ../compiled\n'
+        'while [ $# -gt 0 ]; do [ "$1" = -o ] && echo > "$2"; shift; done\n'
+    )
+    go.chmod(0o755)
+    return go
+
+
+def test_a_program_is_built_without_the_packages_that_the_lab_does_without(tmp_path: Path) -> None:
+    """What is compiled is upstream's main program, less those imports; Go's module cache keeps it as it was."""
+    go = _upstream(tmp_path, "example.com/m/cloud", "example.com/m/kept")
+    module = Module("m", "example.com/m", "v1.0.0", {"m": "example.com/m"}, without=("example.com/m/cloud",))
+    build_module(module, tmp_path / "result", go, Silent())
+    compiled = (tmp_path / "compiled").read_text()
+    assert "replace example.com/m => ./changed" in compiled
+    assert "example.com/m/kept" in compiled and "example.com/m/cloud" not in compiled
+    assert "example.com/m/cloud" in (tmp_path / "cached" / "main.go").read_text()
+
+
+def test_a_version_that_does_not_import_such_a_package_is_refused(tmp_path: Path) -> None:
+    """The list is of one version: with another, nobody knows what it would leave out."""
+    go = _upstream(tmp_path, "example.com/m/kept")
+    module = Module("m", "example.com/m", "v1.0.0", {"m": "example.com/m"}, without=("example.com/m/cloud",))
+    with pytest.raises(LabError, match=r"example\.com/m/cloud"):
+        build_module(module, tmp_path / "result", go, Silent())

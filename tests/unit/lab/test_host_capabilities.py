@@ -16,6 +16,7 @@ _GOOD = HostCapabilities(
     root=True,
     cgroup_v2=True,
     may_lower_oom_score=True,
+    bridge_netfilter=True,
     memory_available=8 * _GIB,
     disk_free=50 * _GIB,
     missing_packages=(),
@@ -60,3 +61,13 @@ def test_nothing_built_yet_needs_more_disk() -> None:
     require(machine, LabSpec("x"), built=True)
     with pytest.raises(LabError):
         require(machine, LabSpec("x"), built=False)
+
+
+def test_flannel_needs_br_netfilter() -> None:
+    """Without it flanneld ends at once: said before anything is made, and only of labs that have flannel."""
+    without = replace(_GOOD, bridge_netfilter=False)
+    require(without, LabSpec("x"), built=False)
+    with pytest.raises(LabError) as caught:
+        require(without, LabSpec("x", flannel=True), built=False)
+    assert "br_netfilter" in caught.value.message
+    assert "modprobe" in caught.value.remedy

@@ -99,8 +99,15 @@ def test_the_default_lab_has_no_switch_on_and_one_address_each() -> None:
 
 def test_switches_are_told_as_they_are_given() -> None:
     """A lab can be described by the options that would make it again."""
-    spec = LabSpec("x", registry=True, ssh_address=True, port=7443, debian=13, containerd="v2.4.2")
-    assert spec.switches == ("--registry", "--ssh-address", "--port 7443", "--debian 13", "--containerd v2.4.2")
+    spec = LabSpec("x", registry=True, ssh_address=True, flannel=True, port=7443, debian=13, containerd="v2.4.2")
+    assert spec.switches == (
+        "--registry",
+        "--ssh-address",
+        "--flannel",
+        "--port 7443",
+        "--debian 13",
+        "--containerd v2.4.2",
+    )
 
 
 def test_ssh_addresses_are_none_that_kubernetes_knows() -> None:
