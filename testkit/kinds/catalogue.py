@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 
 from testkit.lab_cluster import LabCluster, until
 from upgrader.lab import Lab
@@ -158,6 +159,49 @@ def _is_given_once(cluster: LabCluster) -> bool:
     return all("healthy" in each for each in said) and sum(address in each for each in said) == 1
 
 
+_PODS = ApiKind("v1", "pods")
+
+
+def flannel_connects_the_pods(cluster: LabCluster) -> None:
+    """A node's pods have addresses of the subnet that flannel has found out for it, every node reaches every pod, and
+    no route is the lab's own.
+    """
+    until("flannel to have started on each node", lambda: _flannels_subnets(cluster) != {}, timeout_seconds=120)
+    subnets = _flannels_subnets(cluster)
+    addresses = _pod_addresses(cluster)
+    assert addresses, "there is no pod on the pod network: nothing is shown"
+    for address, name in addresses.items():
+        assert ip_address(address) in ip_network(subnets[name], strict=False), (address, name, subnets)
+    for name in subnets:
+        said = _on(cluster, name, "; ".join(f"ping -c 1 -W 5 {each} >/dev/null || echo {each}" for each in addresses))
+        assert said == "", f"{name} doesn't reach pods: {said}"
+        assert _on(cluster, name, "ls /etc/lab/routes /etc/cni/net.d/10-lab.conflist 2>/dev/null || true") == ""
+
+
+def _flannels_subnets(cluster: LabCluster) -> dict[str, str]:
+    """Node → what flannel has written of it since it was switched on; empty while one is missing."""
+    asked = "if [ -e /run/flannel/subnet.env ]; then . /run/flannel/subnet.env; echo $FLANNEL_SUBNET; fi"
+    nodes = [node.name for node in Lab.find(cluster.name).placement.nodes if node.kubernetes]
+    found = {name: _on(cluster, name, asked).strip() for name in nodes}
+    return found if all(found.values()) else {}
+
+
+def _pod_addresses(cluster: LabCluster) -> dict[str, str]:
+    """Address → node of each pod of kube-system that is Running in the pod network."""
+    return {
+        pod["status"]["podIP"]: pod["spec"]["nodeName"]
+        for pod in cluster.kube.list(_PODS, "kube-system")
+        if not pod["spec"].get("hostNetwork")
+        and pod["status"].get("phase") == "Running"
+        and "deletionTimestamp" not in pod["metadata"]
+        and "podIP" in pod["status"]
+    }
+
+
+def _on(cluster: LabCluster, name: str, script: str) -> str:
+    return Lab.find(cluster.name).run(name, script)
+
+
 KINDS = (
     Kind("plain"),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
@@ -166,6 +210,7 @@ KINDS = (
     Kind("keepalived-three", ("--vip", "--controllers", "3"), proofs=(has_the_virtual_ip_once,)),
     Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),
     Kind("host-names", ("--host-names",), proofs=(has_another_host_name,)),
+    Kind("flannel", ("--flannel", "--workers", "1"), proofs=(flannel_connects_the_pods,)),
     Kind("bastion", ("--bastion",), proofs=(only_through_the_bastion,)),
     Kind("debian-13", ("--debian", "13"), proofs=(has_debian_13,)),
     Kind("containerd-2", ("--containerd", CONTAINERD), proofs=(has_containerd_2,)),
