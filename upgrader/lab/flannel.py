@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from upgrader.lab.binaries import FLANNEL, FLANNEL_CNI, Binaries
-from upgrader.lab.debian import base_layer
+from upgrader.lab.build_cache import definitions
+from upgrader.lab.debian import packages_layer
 from upgrader.lab.oci_archive import Image, layer_of_files
 from upgrader.lab.progress_port import LabProgress
 from upgrader.lab.spec import Placement
@@ -28,12 +29,13 @@ _HEALTH = 8081
 
 
 def flannel_image(progress: LabProgress) -> Image:
-    """flanneld, with what puts its CNI plugin and that one's configuration on a node; nft is the base's."""
+    """flanneld, with what puts its CNI plugin and that one's configuration on a node, and with nft and iptables."""
     binaries = Binaries(progress)
     daemon, plugin = binaries.flannel(), binaries.flannel_cni()
     files = {f"/opt/bin/{name}": daemon / name for name in ("flanneld", "install-conf")}
     layer = layer_of_files(f"flannel-{FLANNEL}-{FLANNEL_CNI}", {**files, "/flannel": plugin / "flannel"})
-    return Image(f"upgrader.lab/flannel:{FLANNEL}", (base_layer(progress), layer), entrypoint=("/opt/bin/flanneld",))
+    base = packages_layer("flannel", definitions() / "images" / "flannel" / "packages.txt", progress)
+    return Image(f"upgrader.lab/flannel:{FLANNEL}", (base, layer), entrypoint=("/opt/bin/flanneld",))
 
 
 def flannel_objects(placement: Placement, image: str) -> str:
