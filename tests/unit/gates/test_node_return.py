@@ -79,3 +79,10 @@ def test_critical_pods_of_the_node_must_be_ready(kube: FakeKube) -> None:
     name = add_pod(kube, "cilium", waiting("CrashLoopBackOff"), **critical)  # type: ignore[arg-type]
     assert asked(kube)[-1] == f"its critical pods are not Ready: {name}"
     assert asked(kube, unready=("DaemonSet cilium",))[-1] == ""
+
+
+def test_node_without_its_network_plugin_is_not_back(kube: FakeKube) -> None:
+    """flannel's pod is in kube-flannel: until it is Ready, no other pod starts on the node."""
+    more: dict[str, Any] = {"daemon": True, "namespace": "kube-flannel", "priority_class": "system-node-critical"}
+    name = add_pod(kube, "flannel", waiting("ContainerCreating"), node="worker-1", **more)
+    assert asked(kube)[-1] == f"its critical pods are not Ready: {name}"
