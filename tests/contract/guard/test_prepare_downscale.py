@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
 import subprocess
@@ -12,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-import urllib3
 import yaml
 
 from testkit.guard_process import GuardProcess, guard_process
@@ -128,7 +129,6 @@ def controller(pair: Pair, group: Zones, name: str) -> None:
 
 def asked(guard: GuardProcess, name: str, before: int, after: int) -> str:
     """What a replica answers, asked as the API server asks it: "" when it allows it."""
-    pool = urllib3.PoolManager(cert_reqs=ssl.CERT_NONE, assert_hostname=False)
     request = {
         "uid": str(uuid.uuid4()),
         "kind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
@@ -141,13 +141,20 @@ def asked(guard: GuardProcess, name: str, before: int, after: int) -> str:
         "oldObject": {"spec": {"replicas": before}},
     }
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    url, context = urlsplit(guard.url(PATH)), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(url.netloc, timeout=30, context=context)
     try:
-        answer = pool.request("POST", guard.url(PATH), json=body, retries=False, timeout=30)
-    except urllib3.exceptions.HTTPError as error:
+        connection.request("POST", url.path, json.dumps(body))
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    except (OSError, http.client.HTTPException) as error:
         return f"nobody answers: {error}"
+    finally:
+        connection.close()
     if answer.status != 200:
-        return f"HTTP {answer.status}: {answer.data.decode()}"
-    said = answer.json()["response"]
+        return f"HTTP {answer.status}: {text}"
+    said = json.loads(text)["response"]
     return "" if said["allowed"] else str(said["status"]["message"])
 
 
