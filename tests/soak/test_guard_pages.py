@@ -46,9 +46,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 def page(cluster: LabCluster, tmp_path: Path) -> Iterator[TypedPage]:
     """The page; guard is removed afterwards, as the next tutorial is for somebody who hasn't got it."""
     yield TypedPage(PAGE, cluster, tmp_path / "typed")
-    for name in ("edge", "mimir", "shop"):  # before guard, which has finalizers on what it looks after
+    spaces = ("edge", "mimir", "shop")
+    for name in spaces:  # before guard, which has finalizers on what it looks after
         cluster.kube.delete(NAMESPACES, name)
-        until(f"{name} to be gone", lambda name=name: not cluster.kube.get(NAMESPACES, name), timeout_seconds=120)
+    gone = "the namespaces to be gone"
+    until(gone, lambda: not any(cluster.kube.get(NAMESPACES, name) for name in spaces), timeout_seconds=180)
     cluster.helm("uninstall", "guard", "--namespace=guard", "--wait", timeout_seconds=120)
 
 
