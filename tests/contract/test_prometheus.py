@@ -176,7 +176,7 @@ class _Unheard:
 def _failure(url: str, query: str, seconds: float = 60) -> GateFailed:
     """How a step ends whose metric gate asks this; its deadline passes without being waited for."""
     api, clock = PrometheusApi(HttpClient(HttpEndpoint(url), seconds)), FakeClock()
-    settings = MetricGateSettings("g", query, GatePolicy(1, 0.0, 3.0), minimum=0, window_seconds=1)
+    settings = MetricGateSettings("g", query, GatePolicy(1, 1.0, 3.0), minimum=0, window_seconds=1)
     gates = (GateRun(MetricGate(api, clock, settings), settings.policy),)
     with pytest.raises(GateFailed) as caught:
         hold_all("step", gates, clock=clock, reporter=_Unheard(), absence=ApiAbsence(FakeKube(), clock, math.inf))
