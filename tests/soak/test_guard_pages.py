@@ -49,8 +49,11 @@ def page(cluster: LabCluster, tmp_path: Path) -> Iterator[TypedPage]:
     spaces = ("edge", "mimir", "shop")
     for name in spaces:  # before guard, which has finalizers on what it looks after
         cluster.kube.delete(NAMESPACES, name)
-    gone = "the namespaces to be gone"
-    until(gone, lambda: not any(cluster.kube.get(NAMESPACES, name) for name in spaces), timeout_seconds=180)
+
+    def gone() -> bool:
+        return not any(cluster.kube.get(NAMESPACES, name) for name in spaces)
+
+    until("the namespaces to be gone", gone, timeout_seconds=180)
     cluster.helm("uninstall", "guard", "--namespace=guard", "--wait", timeout_seconds=120)
 
 

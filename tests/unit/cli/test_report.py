@@ -85,7 +85,12 @@ def test_one_journal_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     journal_of(runs.GOOD, folder, LATER)
     read: list[str] = []
     opened = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path.parent.name), opened(path))[1])
+
+    def reading(path: Path) -> bytes:
+        read.append(path.parent.name)
+        return opened(path)
+
+    monkeypatch.setattr(Path, "read_bytes", reading)
     upgrader(folder, "report", "-o", "junit")
     upgrader(folder, "report", RUN, "-o", "junit")
     assert read == [LATER, RUN]

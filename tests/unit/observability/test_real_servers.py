@@ -120,7 +120,12 @@ def test_collector_gets_one_whole_trace(server: HttpServer) -> None:
 def test_slow_server_gets_everything_in_order(server: HttpServer, webhook: Make) -> None:
     """The run has gone on to its end before the first answer; then each message comes, once."""
     go, notes = threading.Event(), list[str]()
-    server.answer = lambda request: (go.wait(), request.reply(200))[1]
+
+    def late(request: Handler) -> None:
+        go.wait()
+        request.reply(200)
+
+    server.answer = late
     observer = webhook(server.url, PATIENT, notes)
     for _, event in runs.GOOD:
         observer.emit(event)
