@@ -67,7 +67,7 @@ def test_trusted_shown_and_cancelled(place: Place) -> None:
     assert "both CAs are trusted, the old one signs" in shown.output
     told = json.loads(rotate(place, "show", "-o", "json").output)
     assert told["new"] == new and told["trusted_everywhere"] and told["new_key_on"] == "controller-1"
-    assert [item["node"] for item in told["files"]] == ["controller-1", "controller-2", "worker-1"]
+    assert [item["node"] for item in told["files"]] == ["controller-1", "controller-2", "controller-3", "worker-1"]
     again = rotate(place, "trust", "--yes")
     assert again.exit_code == 0 and "Nothing to do" in again.output
     place.hosts.made.clear()

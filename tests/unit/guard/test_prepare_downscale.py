@@ -34,7 +34,7 @@ def test_pods_that_go_are_told_and_it_is_noted_before_the_answer(subresource: st
         answer = await world.webhook()(request(subResource=subresource))
         assert answer.allowed and sorted(world.calls.sent) == TOLD
         lease = world.lease()
-        assert lease.lock is None and lease.sets["a"].open == Open(1000.0, 3, 1, 1)
+        assert lease.lock is None and lease.sets["a"].unseen == Open(1000.0, 3, 1, 1)
         assert {call.split()[1] for call in world.writes()} == {LEASE}
 
     run(test)

@@ -421,7 +421,7 @@ def test_a_downscale_that_is_allowed_and_not_seen_keeps_pods() -> None:
     """The zone may lose its pods at any time: no other one may at the same time."""
 
     async def test(world: World) -> None:
-        put_lease(world, GroupLease(None, {"b": Record("uid-b", open=Open(1000.0, 1, 0, 1))}))
+        put_lease(world, GroupLease(None, {"b": Record("uid-b", unseen=Open(1000.0, 1, 0, 1))}))
         await world.see()
         await world.look()
         assert world.done("delete") == [] and world.events() == ["RolloutWaiting"]

@@ -109,7 +109,7 @@ def test_a_follower_gets_as_many_as_its_leader() -> None:
         assert LEASE not in world.api.objects and not await world.look()
         world.zone("a", 2, {})
         assert await world.look() and world.replicas("b") == 2
-        assert world.lease().sets["b"].open == Open(1000.0, 5, 2, 1)
+        assert world.lease().sets["b"].unseen == Open(1000.0, 5, 2, 1)
         writes = [call for call in world.writes() if "events" not in call]
         assert writes[-2:] == [f"create {LEASE}", f"patch {STATEFUL_SETS.path('shop', 'b', 'scale')}"]
 
@@ -157,7 +157,7 @@ def test_fewer_are_decided_by_the_api() -> None:
 
 @pytest.mark.parametrize(
     "lease",
-    [GroupLease(Lock("x", "a rollout")), GroupLease(None, {"a": Record("uid-a", open=Open(999.0, 2, 1, 1))})],
+    [GroupLease(Lock("x", "a rollout")), GroupLease(None, {"a": Record("uid-a", unseen=Open(999.0, 2, 1, 1))})],
 )
 def test_a_locked_group_is_not_scaled_down(lease: GroupLease) -> None:
     """Nor one in which another downscale isn't seen yet."""

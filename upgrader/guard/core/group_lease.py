@@ -98,7 +98,7 @@ class Record:
 
     uid: str
     last: float | None = None
-    open: Open | None = None
+    unseen: Open | None = None
     ever_ran: int | None = None
 
 
@@ -115,7 +115,7 @@ class GroupLease:
     @property
     def last_downscales(self) -> dict[str, float]:
         """By the set's name; one that is open counts from when it was allowed."""
-        found = {name: r.open.at if r.open else r.last for name, r in self.sets.items()}
+        found = {name: r.unseen.at if r.unseen else r.last for name, r in self.sets.items()}
         return {name: at for name, at in found.items() if at is not None}
 
 
@@ -136,8 +136,8 @@ def waiting(lease: GroupLease) -> dict[Waiting, int]:
     if lease.lock:
         found["lock", lease.lock.holder, lease.lock.renewed] = VALID_SECONDS
     for name, record in lease.sets.items():
-        if record.open:
-            found[_of_open(name, record.open)] = OPEN_SECONDS
+        if record.unseen:
+            found[_of_open(name, record.unseen)] = OPEN_SECONDS
     return found
 
 
@@ -147,9 +147,9 @@ def unseen(lease: GroupLease, sets: Iterable[StatefulSet], old: Collection[Waiti
     """
     by_name = {each.name: each for each in sets}
     return {
-        name: f"the downscale of {name} from {record.open.before} to {record.open.after} replicas, not seen yet"
+        name: f"the downscale of {name} from {record.unseen.before} to {record.unseen.after} replicas, not seen yet"
         for name, record in lease.sets.items()
-        if record.open and not _visible(record, by_name.get(name)) and _of_open(name, record.open) not in old
+        if record.unseen and not _visible(record, by_name.get(name)) and _of_open(name, record.unseen) not in old
     }
 
 
@@ -178,12 +178,12 @@ def seen_sets(
                 records.pop(which.name, None)
                 continue
             record = Record(which.uid)
-        if (opened := record.open) and _visible(record, which):
+        if (opened := record.unseen) and _visible(record, which):
             ran = None if record.ever_ran is None else min(record.ever_ran, opened.after)
-            record = replace(record, last=opened.at, open=None, ever_ran=ran)
+            record = replace(record, last=opened.at, unseen=None, ever_ran=ran)
         elif opened and _of_open(which.name, opened) in old:
             changed = which.generation != opened.generation
-            record = replace(record, open=None, last=opened.at if changed else record.last)
+            record = replace(record, unseen=None, last=opened.at if changed else record.last)
             stay.append(Preparing(which.name, min(opened.before, which.replicas), opened.after))
         if which.name in watched:
             before = which.replicas if record.ever_ran is None else record.ever_ran
@@ -214,13 +214,13 @@ def with_open(lease: GroupLease, which: StatefulSet, preparing: Preparing, at: f
     record = lease.sets.get(which.name)
     if record is None or record.uid != which.uid:
         record = Record(which.uid)
-    opened = record.open
+    opened = record.unseen
     if opened and _visible(record, which):
         record, opened = replace(record, last=opened.at), None
     before = max(preparing.before, opened.before) if opened else preparing.before
     after = min(preparing.after, opened.after) if opened else preparing.after
     new = Open(at, before, after, which.generation)
-    return replace(lease, lock=None, sets={**lease.sets, which.name: replace(record, open=new)})
+    return replace(lease, lock=None, sets={**lease.sets, which.name: replace(record, unseen=new)})
 
 
 def read(item: Mapping[str, Any] | None) -> GroupLease:
@@ -280,7 +280,7 @@ def _given_up(lease: GroupLease, old: Collection[Waiting]) -> GroupLease:
 
 def _left(preparing: Preparing, sets: Iterable[StatefulSet], records: Mapping[str, Record]) -> list[Preparing]:
     """Of the pods that somebody has begun to prepare, those that are there to stay."""
-    opened = records[preparing.set].open if preparing.set in records else None
+    opened = records[preparing.set].unseen if preparing.set in records else None
     return [
         replace(preparing, before=min(preparing.before, each.replicas, opened.after if opened else each.replicas))
         for each in sets
@@ -292,7 +292,7 @@ def _visible(record: Record, which: StatefulSet | None) -> bool:
     """Whether an open downscale can be seen in the set: it has no more replicas than were allowed, or is gone."""
     if which is None or which.uid != record.uid:
         return True
-    return record.open is None or which.replicas <= record.open.after
+    return record.unseen is None or which.replicas <= record.unseen.after
 
 
 def _of_open(name: str, opened: Open) -> Waiting:
@@ -318,7 +318,7 @@ def _record(found: Mapping[str, Any]) -> Record:
     return Record(
         uid=str(found["uid"]),
         last=None if last is None else _seconds(last),
-        open=Open(_seconds(opened["at"]), *_numbers(opened, "before", "after", "generation")) if opened else None,
+        unseen=Open(_seconds(opened["at"]), *_numbers(opened, "before", "after", "generation")) if opened else None,
         ever_ran=None if ran is None else _numbers(found, "everRan")[0],
     )
 
@@ -327,7 +327,7 @@ def _written(record: Record) -> dict[str, Any]:
     found: dict[str, Any] = {"uid": record.uid}
     if record.last is not None:
         found["last"] = timestamp(record.last)
-    if opened := record.open:
+    if opened := record.unseen:
         found["open"] = {**vars(opened), "at": micro_timestamp(opened.at)}
     if record.ever_ran is not None:
         found["everRan"] = record.ever_ran

@@ -104,9 +104,9 @@ def test_what_may_have_been_done_counts() -> None:
 def test_a_second_downscale_of_the_same_set_is_a_part_of_the_open_one() -> None:
     """Whom the first one has prepared isn't forgotten."""
     lease = with_open(OPENED, SETS_OF[0], Preparing(A, 3, 2), 1010.0)
-    assert lease.sets[A].open == Open(1010.0, 3, 1, 5)
+    assert lease.sets[A].unseen == Open(1010.0, 3, 1, 5)
     after = with_open(OPENED, zone(A, 1, generation=6), Preparing(A, 1, 0), 1010.0)
-    assert after.sets[A] == Record(A, last=1000.5, open=Open(1010.0, 1, 0, 6))
+    assert after.sets[A] == Record(A, last=1000.5, unseen=Open(1010.0, 1, 0, 6))
 
 
 def test_who_was_killed_while_pods_were_prepared_leaves_them_to_others() -> None:
