@@ -141,6 +141,8 @@ def test_the_charts_rights_are_enough_to_roll(pair: Pair, objects: list[KubeObje
         "create leases",
         "get leases",
         "update leases",
+        "list leases",
+        "watch leases",
         "list pods",
         "watch pods",
         "delete pods",
