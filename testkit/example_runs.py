@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 from testkit.fakes.clock import FakeClock
@@ -17,6 +18,7 @@ from upgrader.engine.journal.record import Record
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.availability import Latency, Phase, Watches
+from upgrader.model.availability_series import AvailabilitySeries, Kind, Sample
 from upgrader.model.event import (
     AvailabilityMeasured,
     Event,
@@ -53,6 +55,7 @@ __all__ = [
     "Story",
     "journal_of",
     "nodes_story",
+    "series_of",
     "state_of",
 ]
 
@@ -394,3 +397,27 @@ def journal_of(story: Story, folder: Path, run: str = RUN) -> Path:
         journal.emit(replace(event, run=run) if isinstance(event, RunStarted) else event)
     journal.close()
     return path.parent
+
+
+def series_of(
+    story: Story, *, failing: tuple[float, float] = (0.0, 0.0), until: float | None = None
+) -> AvailabilitySeries:
+    """What was measured in each second of a story, while no process was missing; the API answers nothing in `failing`.
+
+    Both are seconds since the beginning; `until` is when the prober ended.
+    """
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [at for at, _ in story]
+    pauses = [(left, ended) for left, ended in pairwise(times) if ended - left > 1800]
+    samples = []
+    for second in range(int(min(times[-1], until if until is not None else times[-1])) + 1):
+        if any(left < second < ended for left, ended in pauses):
+            continue
+        failed = 10 if failing[0] <= second < failing[1] else 0
+        slowest = 0.0 if failed else 12.0 + (second * 37 % 50) + (second * 11 % 17 == 0) * 400
+        kinds = {"get": Kind(4, 0, 8.0), "write": Kind(3, 0, slowest), "list": Kind(3, 0, 9.0)}
+        if failed:
+            kinds = {"get": Kind(0, 4, 0.0), "write": Kind(0, 3, 0.0), "list": Kind(0, 3, 0.0)}
+        time = began + timedelta(seconds=second)
+        samples.append(Sample(time, 1.0, 10, 10 - failed, failed, 0.0 if failed else 3.1, slowest, 0.0, kinds))
+    return AvailabilitySeries(tuple(samples))

@@ -12,11 +12,12 @@ from pathlib import Path
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
 from upgrader.app.observing import observing
-from upgrader.app.probing import probe_of, probing
+from upgrader.app.probing import probe_of, probing, recording
 from upgrader.app.undone_apis import removed_by_undo
 from upgrader.app.wiring import Session
 from upgrader.availability.guard import guarded
 from upgrader.availability.phases import Phases
+from upgrader.availability.series_file import SERIES
 from upgrader.config.yaml_document import shown
 from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.engine.execution.runner import Runner, RunResult
@@ -228,11 +229,12 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
     with (
         front_end.display() as display,
         stop_on_signals(stop, lambda text: display.emit(Note(text))),
+        recording(job.folder / SERIES, display) as series,
         observing(session, job.pipeline, job.earlier, lambda text: display.emit(Note(text))) as observers,
     ):
         if job.earlier:
             display.catch_up(job.earlier)
-        probe = probe_of(session, display, must_answer=job.enforce_availability and job.earlier is None)
+        probe = probe_of(session, display, series, must_answer=job.enforce_availability and job.earlier is None)
         groups = {item.step.name: item.groups for item in job.pipeline.steps}
         locks: list[Reporter] = [held.lock, GroupNotes(held.lock, groups)] if held else []
         others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *locks]

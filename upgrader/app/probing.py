@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from upgrader.app.wiring import Session
 from upgrader.availability.prober_control import AvailabilityProbe
+from upgrader.availability.series_file import SeriesWriter
 from upgrader.model.availability import Availability
-from upgrader.model.event import AvailabilityMeasured
+from upgrader.model.event import AvailabilityMeasured, Note
 from upgrader.ports import Reporter
 
-__all__ = ["probe_of", "probing"]
+__all__ = ["probe_of", "probing", "recording"]
 
 
-def probe_of(session: Session, display: Reporter, *, must_answer: bool) -> AvailabilityProbe | None:
-    """A probe that sends requests as the API's clients do, and shows the counts; None when it is turned off.
+@contextmanager
+def recording(path: Path, display: Reporter) -> Iterator[SeriesWriter]:
+    """Where samples are kept while the context is open. What could not be kept is shown at the end, and no error."""
+    with SeriesWriter(path) as writer:
+        yield writer
+    if writer.problem:
+        display.emit(Note(f"{path.name}: {writer.problem}; the report's curves of the API are not complete"))
+
+
+def probe_of(
+    session: Session, display: Reporter, series: SeriesWriter, *, must_answer: bool
+) -> AvailabilityProbe | None:
+    """A probe that sends requests as the API's clients do, shows the counts, and keeps its samples in `series`; None
+    when it is turned off.
 
     `must_answer`: without a good answer before the first change, a run would be taken back for faults of the prober's
     own way to the API.
@@ -31,6 +45,7 @@ def probe_of(session: Session, display: Reporter, *, must_answer: bool) -> Avail
         addresses=settings.availability.addresses,
         must_answer=must_answer,
         on_change=lambda seen: display.emit(_measured(seen)),
+        keep=series.append,
     )
 
 

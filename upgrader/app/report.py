@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.app.cluster_folder import check_cluster_folder
+from upgrader.availability.series_file import SERIES, read_series
 from upgrader.engine.history.past_runs import PastRun, newest_name, newest_run, run_named
 from upgrader.engine.history.run_status import Status, status_of
 from upgrader.engine.journal.journal_file import JOURNAL
 from upgrader.engine.locks.folder_lock import folder_holder
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ConfigError, UsageError
+from upgrader.model.availability_series import AvailabilitySeries
 from upgrader.report.comparison import Comparison, compared
 from upgrader.report.formats import FILES, Format, report_text, write_reports
 from upgrader.report.redacted import redacted
@@ -35,7 +37,10 @@ class RunToReport:
         """Its report in one form; with `redact` without names of hosts and people, and without addresses."""
         state = self._redacted() if redact else self.run.state
         own = Templates.of_user(os.environ)
-        return report_text(state, form, running=self.running, redacted=redact, templates=own)
+        series = read_series(self.run.folder / SERIES)
+        if self.run.place:
+            series = AvailabilitySeries(problem=f"{SERIES} is on the machine that ran it")
+        return report_text(state, form, running=self.running, redacted=redact, templates=own, series=series)
 
     def write(self) -> Path:
         """Make the files in the run's folder again; returns the page's path."""

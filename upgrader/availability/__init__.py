@@ -5,6 +5,7 @@
 - `http_clients.py`: fresh and kept connections, over `http1.py`, `http2.py` and `tls_stream.py`
 - `http_exchange.py`, `request_encoder.py`, `api_endpoint.py`: requests, answers, and where they go
 - `retry_policy.py`: what a client does when a try fails; `tally.py`, `histogram.py`: counts and latencies
+- `samples.py`: the same by seconds; `series_file.py`: where a run keeps them, for the curves of its report
 - `long_watch.py`: long watches; `watch_continuity.py`: what they missed
 - `guard.py`, `phases.py`: a run whose steps the prober judges
 """

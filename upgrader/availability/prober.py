@@ -4,8 +4,9 @@ Sends requests at a fixed rate, whether or not earlier ones were answered (an op
 probing), and measures their latency from when they were due, so that a request's wait for its turn counts. Everything
 runs in one thread: its cost is small and known, and no lock or scheduler of Python's can delay what is measured.
 
-It writes its counts to stdout, one JSON line each time. Lines on stdin name the phase (`phase NAME`). It ends with its
-stdin, so it never outlives its parent, and deletes its object in the cluster.
+It writes its counts to stdout, one JSON line each time, with the samples (`samples.py`) that are complete. Lines on
+stdin name the phase (`phase NAME`). It ends with its stdin, so it never outlives its parent, and deletes its object in
+the cluster.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from upgrader.availability.http_clients import PROTOCOLS, Client, FreshClient, K
 from upgrader.availability.http_exchange import Request
 from upgrader.availability.long_watch import LongWatch
 from upgrader.availability.retry_policy import Outcome, ask
+from upgrader.availability.samples import Samples
 from upgrader.availability.schedule import deal
 from upgrader.availability.tally import Probed, Tally
 from upgrader.errors import UpgraderError, UsageError
@@ -114,6 +116,7 @@ class Prober:
         self._interval = 1 / requests_per_second
         self._stop = asyncio.Event()
         self._tally = Tally(self._loop.time(), tuple(self._endpoints))
+        self._samples = Samples(self._loop.time(), requests_per_second)
         self._tasks: set[asyncio.Task[None]] = set()
         self._bug: BaseException | None = None
         self._fresh: list[_Lane] = []
@@ -161,6 +164,7 @@ class Prober:
         now = self._loop.time()
         if (late := now - due) > STALL_SECONDS:
             self._tally.stalled(late)
+            self._samples.stalled(late, now, time.time())
         # Time in which this process didn't run at all (a suspended laptop) is left out.
         due = max(due, now - DEADLINE_SECONDS)
         while due <= now:
@@ -183,12 +187,14 @@ class Prober:
         name, make = kind
         request = make()
         probed = self._probed(lane.address, lane.client.name, f"{name} {request.method} {request.path}", due)
+        self._samples.begin(due, probed.time)
         async with lane.writing if name == "write" else contextlib.nullcontext():
             outcome = await ask(
                 lane.client, request, deadline=due + DEADLINE_SECONDS, monotonic=self._loop.time, sleep=asyncio.sleep
             )
         now = self._loop.time()
         self._tally.record(probed, outcome, now)
+        self._samples.end(name, due, probed.time, now, ok=outcome.ok)
         if name == "write" and outcome.ok:
             self._written(outcome.body, now)
 
@@ -202,7 +208,9 @@ class Prober:
         client = f"kept {protocol}"
 
         def record(what: str, outcome: Outcome, due: float) -> None:
-            self._tally.record(self._probed(address, client, what, due), outcome, self._loop.time())
+            now, probed = self._loop.time(), self._probed(address, client, what, due)
+            self._tally.record(probed, outcome, now)
+            self._samples.end("watch", due, probed.time, now, ok=outcome.ok, counted=False)
 
         return LongWatch(endpoint, protocol, COLLECTION, OBJECT, deadline_seconds=DEADLINE_SECONDS, record=record)
 
@@ -256,7 +264,8 @@ class Prober:
         share = (time.process_time() - used) / max(now - began, 0.001)
         counts = replace(self._tally.snapshot(now, watches, final=final), cpu_percent=round(share * 100, 2))
         try:
-            out.write(json.dumps({**asdict(counts), "final": final}) + "\n")
+            samples = [sample.as_json() for sample in self._samples.take(now, final=final)]
+            out.write(json.dumps({**asdict(counts), "samples": samples, "final": final}) + "\n")
             out.flush()
         except BrokenPipeError:
             self._stop.set()  # the parent has ended; the object in the cluster is still to be deleted

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from upgrader.availability.prober import Options
 from upgrader.errors import UpgraderError, UsageError
@@ -38,15 +38,18 @@ class AvailabilityProbe:
         addresses: Sequence[str] = (),
         must_answer: bool = False,
         on_change: Callable[[Availability], None] | None = None,
+        keep: Callable[[Sequence[Mapping[str, Any]]], None] | None = None,
     ) -> None:
         """`addresses` (`https://HOST:PORT`) are probed besides the kubeconfig's own.
 
         `must_answer`: starting fails if an address doesn't answer a first request.
-        `on_change` is called with the counts about twice a second, from a separate thread.
+        `on_change` is called with the counts about twice a second, from a separate thread; so is `keep`, with each
+        `Sample` once, as JSON values. Neither may raise or wait: the prober's next counts would be late.
         """
         options = Options(str(kubeconfig), context, requests_per_second, tuple(addresses), must_answer)
         self._command = [sys.executable, "-m", "upgrader.availability.prober", json.dumps(asdict(options))]
         self._on_change = on_change
+        self._keep = keep
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         self._settled = threading.Event()
@@ -136,11 +139,13 @@ class AvailabilityProbe:
         assert process.stdout is not None
         for line in process.stdout:
             counts = json.loads(line)
-            self._final = counts.pop("final")
+            self._final, samples = counts.pop("final"), counts.pop("samples")
             self._seen = Availability.from_json(counts)
             self._heard = time.monotonic()
             self._probing = True
             self._settled.set()
             if self._on_change is not None:
                 self._on_change(self._seen)
+            if self._keep is not None and samples:
+                self._keep(samples)
         self._settled.set()

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from upgrader.availability.series_file import SERIES, read_series
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ConfigError, JournalError
+from upgrader.model.availability_series import NO_SERIES, AvailabilitySeries
 from upgrader.report.html import report_html
 from upgrader.report.junit import report_junit
 from upgrader.report.markdown import report_markdown
@@ -37,14 +39,18 @@ def report_text(
     redacted: bool = False,
     templates: Templates = BUILT_IN,
     problem: str = "",
+    series: AvailabilitySeries = NO_SERIES,
 ) -> str:
     """The report of a run in one form. `running`: a process works on it now. `redacted`: as `redacted.py` made it.
 
-    Raises ConfigError for a template of the user's that can't be rendered; `problem` tells of one on the page.
+    `series` is what was measured over time, which has no names. Raises ConfigError for a template of the user's that
+    can't be rendered; `problem` tells of one on the page.
     """
     forms: dict[Format, Callable[[], str]] = {
-        "json": lambda: json.dumps(report_json(state), indent=2) + "\n",
-        "html": lambda: report_html(state, running=running, redacted=redacted, templates=templates, problem=problem),
+        "json": lambda: json.dumps(report_json(state, series.summary()), indent=2) + "\n",
+        "html": lambda: report_html(
+            state, running=running, redacted=redacted, templates=templates, problem=problem, series=series
+        ),
         "junit": lambda: report_junit(state, running=running, templates=templates),
         "markdown": lambda: report_markdown(state, running=running),
     }
@@ -60,12 +66,13 @@ def write_reports(
     A template of the user's that can't be rendered costs no report: the page is made without it, and says so. Raises
     JournalError where the disk refuses one; the run's outcome is in its message.
     """
+    series = read_series(folder / SERIES)
     for form, name in FILES.items():
         path = folder / name
         try:
-            text = report_text(state, form, running=running, templates=templates)
+            text = report_text(state, form, running=running, templates=templates, series=series)
         except ConfigError as error:
-            text = report_text(state, form, running=running, problem=error.message)
+            text = report_text(state, form, running=running, problem=error.message, series=series)
         content = text.encode()
         try:
             write_atomic(path, content)

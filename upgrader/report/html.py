@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from upgrader import __version__
 from upgrader.engine.state.run_state import RunState
+from upgrader.model.availability_series import NO_SERIES, AvailabilitySeries
 from upgrader.report.view import view_of
 from upgrader.templates.rendering import BUILT_IN, Templates
 
@@ -21,14 +22,15 @@ def report_html(
     redacted: bool = False,
     templates: Templates = BUILT_IN,
     problem: str = "",
+    series: AvailabilitySeries = NO_SERIES,
 ) -> str:
     """The page of a run. `running`: a process works on it now. `redacted`: names were replaced (`redacted.py`).
-    `problem`: why it isn't made with a template of the user's.
+    `problem`: why it isn't made with a template of the user's. `series`: what its curves are drawn from.
     """
     style, source = templates.stylesheet("report/report.css")
     return templates.render(
         "report/report.html.j2",
-        view=view_of(state, running=running),
+        view=view_of(state, running=running, series=series),
         style=style,
         style_source=source,
         version=__version__,

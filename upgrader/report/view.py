@@ -7,9 +7,11 @@ from datetime import datetime
 
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.engine.state.timeline import Span
+from upgrader.model.availability_series import NO_SERIES, AvailabilitySeries
 from upgrader.model.time_text import duration
 from upgrader.report.availability_lane import AvailabilityLane, availability_lane
 from upgrader.report.bars import Bar, Scale, bar, scale_of
+from upgrader.report.curve import Curve, curve_of
 from upgrader.report.headline import Headline, Tone, headline
 from upgrader.report.status import gate_status, span_status, step_seconds, step_status
 
@@ -73,6 +75,9 @@ class RunView:
     recovered: bool
     """Whether every recovery of the API succeeded."""
     lane: AvailabilityLane | None
+    curve: Curve | None
+    no_curve: str
+    """Why there is no curve; "" where there is one."""
     version_after: str
     many: bool
     to_look_at: tuple[tuple[int, str], ...]
@@ -81,9 +86,10 @@ class RunView:
     """Why it did not succeed, with the evidence; "" where it did."""
 
 
-def view_of(state: RunState, *, running: bool = False) -> RunView:
+def view_of(state: RunState, *, running: bool = False, series: AvailabilitySeries = NO_SERIES) -> RunView:
     """The view of a run; `running`: a process works on it now."""
     scale = scale_of(state)
+    curve = curve_of(state, series, scale)
     end = state.updated or scale.began
     by_step: dict[str, list[Span]] = {}
     for span in state.spans:
@@ -103,6 +109,8 @@ def view_of(state: RunState, *, running: bool = False) -> RunView:
         recoveries=tuple(_bars(by_step.get("", []), scale, end)),
         recovered=all(item.outcome == "succeeded" for item in state.recoveries),
         lane=availability_lane(state, scale, end),
+        curve=curve,
+        no_curve="" if curve else series.problem or "no sample is of the time of this run",
         version_after=_version_after(state),
         many=len(rows) > _MANY_STEPS,
         to_look_at=tuple((place, row.name) for place, row in enumerate(rows, 1) if row.begun and row.tone != "good"),

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from tests.unit.availability.server import ApiServer
 from upgrader.availability.prober import COLLECTION, OBJECT
 from upgrader.availability.prober_control import AvailabilityProbe
+from upgrader.availability.series_file import SERIES, SeriesWriter, read_series
 from upgrader.errors import UsageError
 from upgrader.model.availability import Availability
 
@@ -43,6 +45,27 @@ def test_it_counts_and_leaves_nothing_behind(api: ApiServer) -> None:
     assert api.requests[-1][0] == "DELETE"
     assert OBJECT not in api.objects
     assert probe.stop() == probe.snapshot() == seen
+
+
+def test_its_samples_have_every_request_once(api: ApiServer, tmp_path: Path) -> None:
+    """What is kept over time sums up to the counts at the end, those of the last second among them."""
+    enough = threading.Event()
+
+    def look(seen: Availability) -> None:
+        if seen.requests >= 12:
+            enough.set()
+
+    with (
+        SeriesWriter(tmp_path / SERIES) as writer,
+        AvailabilityProbe(api.kubeconfig, requests_per_second=50, on_change=look, keep=writer.append) as probe,
+    ):
+        until(enough)
+        seen = probe.stop()
+    found = read_series(tmp_path / SERIES)
+    assert sum(each.ok + each.failed for each in found.samples) == seen.requests
+    assert {"get", "write", "list"} <= {kind for each in found.samples for kind in each.kinds}
+    assert max(each.slowest_ms for each in found.samples) == seen.latency.longest
+    assert found.unreadable == 0 and writer.problem == ""
 
 
 def test_failures_carry_time_client_and_request(api: ApiServer) -> None:

@@ -1,6 +1,7 @@
 """`report.json`: a run's state for machines, and the JSON Schema of it (`docs/reference/report.schema.json`).
 
-It is made from the journal alone, so a run that crashed is reported as far as it is known.
+It is made from the journal, so a run that crashed is reported as far as it is known. What was measured over time is
+in a file of its own, of which it has the sums.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from upgrader.engine.state.run_state import GateState, RunState, StepState
+from upgrader.model.availability_series import SeriesSummary
 from upgrader.model.baseline import Baseline
 from upgrader.model.event import AvailabilityMeasured, ChangedSeverity, SkippedCheck, Warned
 from upgrader.model.json_schema import schema_of
@@ -132,13 +134,14 @@ class Report:
     warnings: tuple[Warned, ...]
     continuity: Continuity | NotKnown
     availability: AvailabilityMeasured | NotKnown
+    availability_series: SeriesSummary | NotKnown
     notes: tuple[ReportedNote, ...]
     notes_left_out: int
     unknown: tuple[str, ...]
 
     @classmethod
-    def of(cls, state: RunState) -> Report:
-        """The report of a state."""
+    def of(cls, state: RunState, series: SeriesSummary | None = None) -> Report:
+        """The report of a state, and of the series beside its journal."""
         return cls(
             format_version=FORMAT_VERSION,
             run=state.run,
@@ -172,15 +175,16 @@ class Report:
             warnings=state.warnings,
             continuity=_continuity(state.baseline),
             availability=state.availability or NotKnown(),
+            availability_series=series or NotKnown(),
             notes=tuple(ReportedNote(_iso(note.time), note.text) for note in state.notes),
             notes_left_out=state.notes_left_out,
             unknown=state.unknown,
         )
 
 
-def report_json(state: RunState) -> dict[str, Any]:
-    """The report as JSON values."""
-    return asdict(Report.of(state))
+def report_json(state: RunState, series: SeriesSummary | None = None) -> dict[str, Any]:
+    """The report as JSON values; `series` None: there is none, or it was not read (as for `history`)."""
+    return asdict(Report.of(state, series))
 
 
 def render() -> str:
@@ -202,6 +206,7 @@ def _schema() -> dict[str, Any]:
     schema = schema_of(Report)
     nothing = {"type": "object", "maxProperties": 0, "description": NotKnown.__doc__}
     schema["properties"]["availability"]["anyOf"][1] = nothing
+    schema["properties"]["availability_series"]["anyOf"][1] = nothing
     schema["properties"]["continuity"]["anyOf"][1] = nothing
     return schema
 
