@@ -11,7 +11,7 @@ import pytest
 
 from testkit import example_runs as runs
 from testkit.browser import Browser
-from testkit.example_runs import Story, nodes_story, state_of
+from testkit.example_runs import Story, nodes_story, series_of, state_of
 from upgrader.report.html import report_html
 
 PAGES: dict[str, Story] = {
@@ -25,6 +25,8 @@ PAGES: dict[str, Story] = {
 }
 FOR_AXE = {**PAGES, "nodes": nodes_story(20, fails=3)}
 """Fewer nodes: axe computes what is behind each word."""
+OUTAGES = {"recovered": (28.0, 77.0), "nodes": (5000.0, 5003.0)}
+"""When the API answered nothing, in seconds since the run began."""
 TAB, ENTER = 9, 13
 
 
@@ -38,7 +40,8 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 def page(folder: Path, name: str, pages: Mapping[str, Story] = PAGES) -> Path:
     """The page of an example run."""
     path = folder / f"{name}.html"
-    path.write_text(report_html(state_of(pages[name])), encoding="utf-8")
+    series = series_of(pages[name], failing=OUTAGES.get(name, (0.0, 0.0)))
+    path.write_text(report_html(state_of(pages[name]), series=series), encoding="utf-8")
     return path
 
 

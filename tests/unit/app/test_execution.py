@@ -16,10 +16,13 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
+from tests.unit.availability.server import ApiServer
+from upgrader.adapters.clock import SystemClock
 from upgrader.app import execution
-from upgrader.app.execution import execute_run
+from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.wiring import Session
+from upgrader.availability.series_file import SERIES, SeriesWriter
 from upgrader.engine.execution.runner import RunResult
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.state.run_state import RunState, StepState
@@ -34,7 +37,7 @@ from upgrader.model.settings import AvailabilitySettings, GatePolicy, ReleaseSet
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
-from upgrader.ports import Tools
+from upgrader.ports import Clock, Tools
 from upgrader.report import formats
 
 
@@ -119,6 +122,47 @@ class WebStep:
         raise AssertionError("nothing has failed")
 
 
+def finished_run(settings: Settings, kube: FakeKube, clock: Clock, context: str = "demo") -> FinishedRun:
+    """A run of one step, whose gate passes."""
+    folder = settings.folder
+    cluster = Cluster(folder, settings.kubeconfig, context, folder / "hosts.yml", ())
+    tools = Tools(FakeHelm(), kube, FakePlaybooks(), clock, FakeHosts())
+    opened = Session(settings, cluster, tools, kube, Fence(tools.hosts, (), clock))
+    web = RolloutGate(kube, WorkloadRef("Deployment", "apps", "web"))
+    step = PipelineStep(WebStep(), (), (GateRun(web, GatePolicy()),))
+    return execute_run(opened, FrontEnd(), Pipeline((step,)), kind=RunKind.ADOPT, held=None)
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["room", "disk full"])
+def test_run_keeps_what_clients_saw(
+    tmp_path: Path, api: ApiServer, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    """A run with a prober leaves samples of all its requests, and curves; where they can't be written, it succeeds
+    all the same, and the report says why it has none."""
+    kube = FakeKube()
+    kube.put(WORKLOADS["Deployment"], {"metadata": {"name": "web", "namespace": "apps"}}, "apps")
+    if full:
+
+        def no_room(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(SeriesWriter, "_write", no_room)
+    settings = replace(settings_in(tmp_path), availability=AvailabilitySettings(50.0))
+    finished = finished_run(settings, kube, SystemClock(), "test")
+    assert finished.error is None and finished.state.outcome == "succeeded"
+    assert finished.state.availability is not None
+    report = json.loads((finished.folder / "report.json").read_text())
+    page = (finished.folder / "report.html").read_text()
+    if full:
+        assert report["availability_series"] == {}
+        assert "There are no curves over time: the run&#39;s folder has no availability.jsonl." in page
+    else:
+        samples = report["availability_series"]
+        assert samples["requests"] - samples["unanswered"] == finished.state.availability.requests > 0
+        assert "Answered requests over time." in page
+        assert (finished.folder / SERIES).stat().st_mode & 0o777 == 0o600
+
+
 def test_run_is_told_to_whom_the_folder_names(tmp_path: Path) -> None:
     """From the first event to the outcome, through everything that a run is made of: metrics and Events are there."""
     metrics, kube, clock = tmp_path / "metrics", FakeKube(), FakeClock()
@@ -126,13 +170,7 @@ def test_run_is_told_to_whom_the_folder_names(tmp_path: Path) -> None:
     kube.raw_answers["/readyz"] = "ok"
     kube.put(WORKLOADS["Deployment"], {"metadata": {"name": "web", "namespace": "apps"}}, "apps")
     wanted = ObservabilitySettings("one", textfile_folder=metrics, object_events=True)
-    settings = settings_in(tmp_path, observability=wanted)
-    cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "demo", tmp_path / "hosts.yml", ())
-    tools = Tools(FakeHelm(), kube, FakePlaybooks(), clock, FakeHosts())
-    opened = Session(settings, cluster, tools, kube, Fence(tools.hosts, (), clock))
-    web = RolloutGate(kube, WorkloadRef("Deployment", "apps", "web"))
-    step = PipelineStep(WebStep(), (), (GateRun(web, GatePolicy()),))
-    finished = execute_run(opened, FrontEnd(), Pipeline((step,)), kind=RunKind.ADOPT, held=None)
+    finished = finished_run(settings_in(tmp_path, observability=wanted), kube, clock)
     assert finished.error is None and finished.state.outcome == "succeeded"
     (file,) = metrics.iterdir()
     assert 'kind="adopt",outcome="succeeded"} 1.0' in file.read_text()
