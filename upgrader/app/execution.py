@@ -46,6 +46,7 @@ from upgrader.model.event import (
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.plan import Plan
+from upgrader.model.plan_document import StepDocument
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
@@ -54,6 +55,7 @@ from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 from upgrader.report.formats import write_reports
+from upgrader.report.plan_diffs import DIFFS, keep_diffs
 from upgrader.templates.rendering import Templates
 
 __all__ = ["FinishedRun", "continue_run", "execute_run"]
@@ -133,7 +135,10 @@ def execute_run(
     watched = compare or plan is not None
     compares = _continuity(session, removed_by_plan(plan) if plan else (), health_before) if watched else None
     job = _Job(folder, pipeline, watched, None, lambda runner, steps: runner.run(steps, began), compares, left)
-    result, state = _reported(session, front_end, job, Journal(folder / JOURNAL, clock), held)
+    journal = Journal(folder / JOURNAL, clock)
+    if plan:
+        keep_diffs(folder / DIFFS, [StepDocument.of(step, None) for step in plan.every_step])
+    result, state = _reported(session, front_end, job, journal, held)
     return FinishedRun(state, folder, _error(result, state, session.settings))
 
 

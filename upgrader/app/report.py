@@ -17,6 +17,7 @@ from upgrader.errors import ConfigError, UsageError
 from upgrader.model.availability_series import AvailabilitySeries
 from upgrader.report.comparison import Comparison, compared
 from upgrader.report.formats import FILES, Format, report_text, write_reports
+from upgrader.report.plan_diffs import DIFFS, PlanDiffs, read_diffs
 from upgrader.report.redacted import redacted
 from upgrader.templates.rendering import Templates
 
@@ -37,10 +38,13 @@ class RunToReport:
         """Its report in one form; with `redact` without names of hosts and people, and without addresses."""
         state = self._redacted() if redact else self.run.state
         own = Templates.of_user(os.environ)
-        series = read_series(self.run.folder / SERIES)
+        series, diffs = read_series(self.run.folder / SERIES), read_diffs(self.run.folder / DIFFS)
         if self.run.place:
             series = AvailabilitySeries(problem=f"{SERIES} is on the machine that ran it")
-        return report_text(state, form, running=self.running, redacted=redact, templates=own, series=series)
+            diffs = PlanDiffs(problem=f"{DIFFS} is on the machine that ran it")
+        return report_text(
+            state, form, running=self.running, redacted=redact, templates=own, series=series, diffs=diffs
+        )
 
     def write(self) -> Path:
         """Make the files in the run's folder again; returns the page's path."""

@@ -16,6 +16,7 @@ from upgrader.model.availability_series import NO_SERIES, AvailabilitySeries
 from upgrader.report.html import report_html
 from upgrader.report.junit import report_junit
 from upgrader.report.markdown import report_markdown
+from upgrader.report.plan_diffs import DIFFS, NO_DIFFS, PlanDiffs, read_diffs
 from upgrader.templates.rendering import BUILT_IN, Templates
 
 __all__ = ["FILES", "Format", "report_text", "write_reports"]
@@ -40,16 +41,25 @@ def report_text(
     templates: Templates = BUILT_IN,
     problem: str = "",
     series: AvailabilitySeries = NO_SERIES,
+    diffs: PlanDiffs = NO_DIFFS,
 ) -> str:
     """The report of a run in one form. `running`: a process works on it now. `redacted`: as `redacted.py` made it.
 
-    `series` is what was measured over time, which has no names. Raises ConfigError for a template of the user's that
-    can't be rendered; `problem` tells of one on the page.
+    `series` is what was measured over time, which has no names. `diffs` are in the page alone, and not where names are
+    replaced, as they are full of names that have no form of their own.
+
+    Raises ConfigError for a template of the user's that can't be rendered; `problem` tells of one on the page.
     """
     forms: dict[Format, Callable[[], str]] = {
         "json": lambda: json.dumps(report_json(state, series.summary()), indent=2) + "\n",
         "html": lambda: report_html(
-            state, running=running, redacted=redacted, templates=templates, problem=problem, series=series
+            state,
+            running=running,
+            redacted=redacted,
+            templates=templates,
+            problem=problem,
+            series=series,
+            diffs=NO_DIFFS if redacted else diffs,
         ),
         "junit": lambda: report_junit(state, running=running, templates=templates),
         "markdown": lambda: report_markdown(state, running=running),
@@ -66,13 +76,13 @@ def write_reports(
     A template of the user's that can't be rendered costs no report: the page is made without it, and says so. Raises
     JournalError where the disk refuses one; the run's outcome is in its message.
     """
-    series = read_series(folder / SERIES)
+    series, diffs = read_series(folder / SERIES), read_diffs(folder / DIFFS)
     for form, name in FILES.items():
         path = folder / name
         try:
-            text = report_text(state, form, running=running, templates=templates, series=series)
+            text = report_text(state, form, running=running, templates=templates, series=series, diffs=diffs)
         except ConfigError as error:
-            text = report_text(state, form, running=running, problem=error.message, series=series)
+            text = report_text(state, form, running=running, problem=error.message, series=series, diffs=diffs)
         content = text.encode()
         try:
             write_atomic(path, content)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from upgrader import __version__
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.availability_series import NO_SERIES, AvailabilitySeries
+from upgrader.report.plan_diffs import NO_DIFFS, PlanDiffs
 from upgrader.report.view import view_of
 from upgrader.templates.rendering import BUILT_IN, Templates
 
@@ -23,9 +24,11 @@ def report_html(
     templates: Templates = BUILT_IN,
     problem: str = "",
     series: AvailabilitySeries = NO_SERIES,
+    diffs: PlanDiffs = NO_DIFFS,
 ) -> str:
     """The page of a run. `running`: a process works on it now. `redacted`: names were replaced (`redacted.py`).
-    `problem`: why it isn't made with a template of the user's. `series`: what its curves are drawn from.
+    `problem`: why it isn't made with a template of the user's. `series`: what its curves are drawn from. `diffs`:
+    what the run was to change.
     """
     style, source = templates.stylesheet("report/report.css")
     return templates.render(
@@ -36,4 +39,5 @@ def report_html(
         version=__version__,
         redacted=redacted,
         problem=problem,
+        diffs=diffs,
     )

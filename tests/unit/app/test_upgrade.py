@@ -44,6 +44,7 @@ from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Setti
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, Recovery, Tools
 from upgrader.preflight.skipping import Skips
+from upgrader.report.plan_diffs import DIFFS, read_diffs
 from upgrader.trial import step
 from upgrader.trial.pod import LABELS
 from upgrader.trial.programs import PlannedProgram
@@ -101,6 +102,7 @@ def test_upgrade_in_any_thread(world: World, tmp_path: Path) -> None:
     assert (finished.error, finished.state.outcome) == (None, "succeeded")
     assert [step.phase for step in finished.state.steps] == ["passed"] * 3
     assert json.loads((finished.folder / "report.json").read_text())["target"] == str(TO)
+    assert [item.step for item in read_diffs(finished.folder / DIFFS).steps] == ["a", "b", "c"], "what it was to change"
     assert set(world.deployed) == {"a", "b", "c"} and all("new" in text for text in world.deployed.values())
     lease = world.kube.get(LEASES, NAME, NAMESPACE)
     assert lease is not None and not lease["spec"].get("holderIdentity")
