@@ -414,7 +414,7 @@ def series_of(
         if any(left < second < ended for left, ended in pauses):
             continue
         failed = 10 if failing[0] <= second < failing[1] else 0
-        slowest = 0.0 if failed else 12.0 + (second * 37 % 50) + (second * 11 % 17 == 0) * 400
+        slowest = 0.0 if failed else 12.0 + (second * 37 % 50) + (second * 11 % 17 == 0) * 30
         kinds = {"get": Kind(4, 0, 8.0), "write": Kind(3, 0, slowest), "list": Kind(3, 0, 9.0)}
         if failed:
             kinds = {"get": Kind(0, 4, 0.0), "write": Kind(0, 3, 0.0), "list": Kind(0, 3, 0.0)}
