@@ -72,7 +72,8 @@ def called(pair: Pair, guard: GuardProcess, webhooks: Sequence[Any], kind: str =
         "apiVersion": found.api_version,
         "kind": f"{kind}WebhookConfiguration",
         "metadata": {"name": name, "labels": labels},
-        "webhooks": [{**each, "clientConfig": {"url": guard.url(PATH)}} for each in webhooks],
+        # The chart's three seconds are for clusters; where they are over on a busy machine, nothing was asked.
+        "webhooks": [{**each, "timeoutSeconds": 30, "clientConfig": {"url": guard.url(PATH)}} for each in webhooks],
     }
     pair.kube.create(found, manifest)
     try:
@@ -248,7 +249,8 @@ def test_of_two_zones_at_once_one_is_allowed_whoever_is_killed(
         if allowed:
             (first,) = allowed
             second = next(name for name in group.names if name != first)
-            assert f"the downscale of {first} from 3 to 1 replicas, not seen yet" in asked(other, second, 3, 1)
+            # Not seen yet; or the killed one held the lock, as it was asked once more.
+            assert f" downscale of {first} from 3 to 1 replicas" in asked(other, second, 3, 1)
 
 
 def test_pods_that_a_killed_replica_has_told_stay(pair: Pair, service: PodService, tmp_path: Path) -> None:
