@@ -12,7 +12,6 @@ import pytest
 from testkit.etcd_images import OTHER_ETCD
 from testkit.etcd_members import NAMES, Etcd, new_members
 from testkit.fakes.hosts import FakeHosts
-from testkit.fakes.kube import FakeKube
 from upgrader.adapters.clock import SystemClock
 from upgrader.errors import StepFailed
 from upgrader.etcd.on_hosts import EtcdOnHosts
@@ -88,7 +87,7 @@ class Cluster:
         members = tuple(EtcdChange(name, kubelet.image_now) for name, kubelet in self.kubelets.items())
         planned = PlannedEtcd(EtcdSettings(image, version, 60.0), members, 3)
         hosts = [Host(name, "") for name in NAMES]
-        return EtcdStep(planned, EtcdOnHosts(self.hosts), hosts, SystemClock(), FakeKube(), lambda: "")
+        return EtcdStep(planned, EtcdOnHosts(self.hosts), hosts, SystemClock(), lambda name, image: "", lambda: "")
 
     def versions(self) -> set[str]:
         """What the members report."""

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from testkit.api_load import ApiLoad
 from testkit.etcd_images import OTHER_ETCD, import_images, other_etcd
-from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.lab_cluster import OLD, LabCluster
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.model.workload import Pod
 from upgrader.ports import Kind
 
 _PODS = Kind("v1", "pods")
@@ -38,12 +39,13 @@ def test_another_patch_and_back(cluster: LabCluster, tmp_path: Path) -> None:
     assert back.exit_code == 0, back
     assert (seen.failed, seen.lost_writes) == (0, 0), seen
     assert _unpinned(cluster) == before and _runs(cluster) == IMAGE_VERSIONS["etcd"].partition("-")[0]
-    until("the API to show the image that runs", lambda: _shown(cluster) == [first], timeout_seconds=60)
+    assert _shown(cluster) == [(first, True)]
 
 
-def _shown(cluster: LabCluster) -> list[str]:
+def _shown(cluster: LabCluster) -> list[tuple[str, bool]]:
+    """The image of etcd's pod as the API has it, and whether it is Ready."""
     pods = cluster.kube.list(_PODS, "kube-system", labels="component=etcd")
-    return [str(pod["spec"]["containers"][0]["image"]) for pod in pods]
+    return [(str(pod["spec"]["containers"][0]["image"]), Pod.parse(pod).ready) for pod in pods]
 
 
 def _unpinned(cluster: LabCluster) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from upgrader.engine.history.named_changes import check_named_members
 from upgrader.engine.state.run_state import StepState
+from upgrader.etcd.mirror_pod import MirrorPods
 from upgrader.etcd.on_hosts import EtcdOnHosts
 from upgrader.etcd.step import EtcdInspector, EtcdStep
 from upgrader.gates.release_gates import GateCatalog
@@ -57,7 +58,8 @@ class EtcdBuilder:
     def _step(self, planned: PlannedEtcd) -> PipelineStep:
         tools = self.tools
         etcd, controllers = EtcdOnHosts(tools.hosts), self.cluster.controllers
-        step = EtcdStep(planned, etcd, controllers, tools.clock, tools.kube, self._unwell)
+        show = MirrorPods(tools.kube, tools.clock).show
+        step = EtcdStep(planned, etcd, controllers, tools.clock, show, self._unwell)
         inspector = EtcdInspector(step)
         gates, undo_gates = self.gates.of_cluster(), self.gates.of_controllers()
         # What undoes it needs no API, and may be what brings the API back.

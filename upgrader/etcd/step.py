@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from upgrader.errors import ApiError, HostError, HostUnreachable, Inhibited, RollbackFailed, StepFailed
+from upgrader.errors import HostError, HostUnreachable, Inhibited, RollbackFailed, StepFailed
 from upgrader.etcd.on_hosts import Changed, EtcdOnHosts, MemberNow
 from upgrader.etcd.rules import cannot_go_back, next_member, not_settled, revision_of, successor
 from upgrader.model.cluster import Host
@@ -14,14 +13,13 @@ from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.host_facts import EtcdServer
 from upgrader.model.release import EtcdBefore, RestorePoint
 from upgrader.pipeline import Inspection
-from upgrader.ports import Clock, Kind, Kube
+from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry, wait_until
 
 __all__ = ["EtcdInspector", "EtcdStep"]
 
 Note = Callable[[str], None]
 
-_PODS = Kind("v1", "pods")
 _POLL_SECONDS = 1.0
 _REMEDY = "Look at etcd's members: upgrader check; and on that controller: crictl logs of etcd."
 
@@ -35,7 +33,8 @@ class EtcdStep:
     hosts: Sequence[Host]
     """All controllers: a majority is counted of all members, those that have the image already, too."""
     clock: Clock
-    kube: Kube
+    show: Callable[[str, str], str]
+    """Have the API show that the member on a node runs an image; "", or what it does not show."""
     unwell: Callable[[], str]
     """What on the controllers isn't well now; "" where all is."""
 
@@ -91,7 +90,7 @@ class EtcdStep:
             if changed.wrong:
                 raise _failed(name, old, changed)
             note(f"{name}: etcd {settings.version} is healthy")
-            self._show(name)
+            self._show(name, settings.image, note)
             members = self.look()
 
     def undo(self, point: RestorePoint, note: Note) -> None:
@@ -120,7 +119,7 @@ class EtcdStep:
                     remedy=_REMEDY,
                 )
             note(f"{chosen.name}: etcd runs {changed.image} again")
-            self._show(chosen.name)
+            self._show(chosen.name, changed.image, note)
             members = self.look()
 
     def _stays(self, members: Sequence[MemberNow], point: RestorePoint, note: Note) -> bool:
@@ -166,13 +165,10 @@ class EtcdStep:
         """
         wait_until(self.clock, self.unwell, seconds=self.planned.settings.ready_seconds, interval_seconds=_POLL_SECONDS)
 
-    def _show(self, name: str) -> None:
-        """Have the kubelet write the mirror pod anew, which shows the image before as long as the pod keeps its UID.
-
-        It is only shown: where that fails, nothing else is wrong.
-        """
-        with suppress(ApiError):
-            self.kube.delete(_PODS, f"etcd-{name}", "kube-system")
+    def _show(self, name: str, image: str, note: Note) -> None:
+        """It is only shown: where that fails, nothing else is wrong. But the next run's checks read it."""
+        if missing := self.show(name, image):
+            note(f"{name}: etcd runs {image}, which the API does not show: {missing}")
 
     def _put_back_unhealthy(self, members: Sequence[MemberNow], changed: Collection[str], note: Note) -> None:
         """Those that an interrupted run left with an image that doesn't work."""

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from testkit.api_servers import api_servers
-from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import OLD
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.ports import Kind
@@ -46,11 +45,3 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         roles = {role: servers.kubeconfig(account) for role, account in accounts.items()}
         yield Pair(kube, servers.kubeconfig(), servers.kubeconfig(ACCOUNT), servers.etcd_url, roles)
-
-
-@pytest.fixture(scope="package")
-def guard(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardProcess]:
-    """A replica that is ready."""
-    with guard_process(tmp_path_factory.mktemp("replica"), pair.kubeconfig) as process:
-        process.wait_ready()
-        yield process

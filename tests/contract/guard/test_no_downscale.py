@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,16 @@ PROTECTED = {"grafana.com/no-downscale": "true"}
 PATH = "/admission/no-downscale"
 
 each_way = pytest.mark.parametrize("subresource", ["", "scale"])
+
+
+@pytest.fixture(scope="module")
+def guard(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardProcess]:
+    """A replica that is ready; not for other modules, whose replicas have other certificates: each gives its own
+    authority to all webhooks.
+    """
+    with guard_process(tmp_path_factory.mktemp("replica"), pair.kubeconfig) as process:
+        process.wait_ready()
+        yield process
 
 
 def wait_injected(pair: Pair, name: str) -> None:

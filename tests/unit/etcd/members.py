@@ -9,7 +9,6 @@ from typing import Any
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
-from testkit.fakes.kube import FakeKube
 from upgrader.etcd.on_hosts import EtcdOnHosts
 from upgrader.etcd.step import EtcdStep
 from upgrader.model.cluster import Host
@@ -96,7 +95,10 @@ class Controllers:
     lost_after: str = ""
     """The connection to this controller breaks once it has been told to change."""
     hosts: FakeHosts = field(default_factory=FakeHosts)
-    kube: FakeKube = field(default_factory=FakeKube)
+    unseen: str = ""
+    """Why the API shows no member's new image."""
+    shown: list[str] = field(default_factory=list)
+    """Which members the API was to show, and their images."""
 
     def __post_init__(self) -> None:
         self.images = dict.fromkeys(self.names, OLD) | self.images
@@ -108,7 +110,11 @@ class Controllers:
         members = tuple(EtcdChange(name, known[name]) for name in self.names if known[name] != image)
         hosts = tuple(Host(name, "") for name in (*self.names, *sorted(self.external)))
         planned, etcd = PlannedEtcd(settings(image), members, 3), EtcdOnHosts(self.hosts)
-        return EtcdStep(planned, etcd, hosts, FakeClock(), self.kube, self._unwell)
+        return EtcdStep(planned, etcd, hosts, FakeClock(), self._show, self._unwell)
+
+    def _show(self, name: str, image: str) -> str:
+        self.shown.append(f"{name} {image}")
+        return self.unseen
 
     def _unwell(self) -> str:
         self.unwell = max(0, self.unwell - 1)

@@ -36,6 +36,18 @@ def test_a_single_member() -> None:
     assert changed(controllers) == ["1 change new"]
 
 
+def test_the_api_shows_what_each_member_runs() -> None:
+    """Forward and back; where it does not, the step has done its work all the same, and says so."""
+    controllers, notes = Controllers(("controller-1",)), list[str]()
+    point = captured(controllers)
+    controllers.step().apply(notes.append)
+    controllers.unseen = "the pod etcd-controller-1 is not Ready"
+    controllers.step(before={"controller-1": OLD}).undo(point, notes.append)
+    assert controllers.shown == [f"controller-1 {NEW}", f"controller-1 {OLD}"]
+    assert notes[-1] == f"controller-1: etcd runs {OLD}, which the API does not show: {controllers.unseen}"
+    assert len(notes) == 4
+
+
 def test_the_control_plane_gets_time_to_come_back() -> None:
     """What lost its lease meanwhile ends, and is started again: no gate is to see that, but for ever isn't waited."""
     controllers = Controllers(("controller-1",), unwell=30)

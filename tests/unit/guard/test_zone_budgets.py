@@ -139,12 +139,31 @@ def test_an_invalid_budget_denies_with_its_name() -> None:
     run(test)
 
 
-def test_a_budget_that_is_deleted_meanwhile_denies_nothing() -> None:
-    """The cache has it still."""
+def test_a_budget_that_is_deleted_meanwhile_denies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was listed, and is gone as the pod is to be reserved."""
+
+    async def test(world: World) -> None:
+        listed = world.api.page
+
+        async def page(*arguments: Any, **more: Any) -> Any:
+            found = await listed(*arguments, **more)
+            world.api.objects.pop(ZONE_BUDGETS.path("shop", "db"), None)
+            return found
+
+        monkeypatch.setattr(world.api, "page", page)
+        assert (await world.budgets.evict(review("a-0"))).allowed
+
+    run(test)
+
+
+def test_a_budget_counts_from_when_it_is_there() -> None:
+    """Also for an eviction that follows it before any watch has told of it."""
 
     async def test(world: World) -> None:
         del world.api.objects[ZONE_BUDGETS.path("shop", "db")]
-        assert (await world.budgets.evict(review("a-0"))).allowed
+        await world.see()
+        world.put_budget(maxUnavailable=0)
+        assert not (await world.budgets.evict(review("a-0"))).allowed
 
     run(test)
 
@@ -164,7 +183,9 @@ def test_what_is_not_known_is_an_error(error: Exception) -> None:
 
 
 def test_without_the_kind_there_are_no_budgets() -> None:
-    """Which is known, so that guard is ready; once the kind is there nobody is let through before it is listed."""
+    """Which is known, so that guard is ready; once the kind is there its budgets count, and guard isn't ready before
+    they are listed.
+    """
 
     async def whole() -> None:
         world = World()
@@ -173,8 +194,7 @@ def test_without_the_kind_there_are_no_budgets() -> None:
         del world.api.objects[VERSION.path()]
         assert (await world.budgets.evict(review("a-0"))).allowed and cache.why_not_ready() == ""
         world.install()
-        with pytest.raises(ApiAway, match="not listed yet"):
-            await world.budgets.evict(review("a-0"))
+        assert (await world.budgets.evict(review("a-0"))).allowed and world.reserved()
         assert "not listed yet" in cache.why_not_ready()
         running = asyncio.ensure_future(world.budgets.run())
         async with asyncio.timeout(5):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from upgrader.guard.core.zone_budget import InvalidBudget, ZoneBudget, read
-from upgrader.guard.guard_errors import ApiAway, ApiRefused
+from upgrader.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles.zone_budget_books import ZONE_BUDGETS
 from upgrader.guard.runtime.api_client import Api
@@ -36,13 +36,17 @@ class ZoneBudgetCache:
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     async def of(self, namespace: str) -> tuple[ZoneBudget | InvalidBudget, ...]:
-        """A namespace's budgets; raises ApiAway while nobody knows them, ApiRefused."""
-        informer = self.informers[namespace]
-        if informer.synced.is_set():
-            return tuple(map(read, informer.objects.values()))
-        if not await self._look():
+        """A namespace's budgets as the API has them now; raises ApiAway, ApiRefused.
+
+        Not as they were last heard of: who applies a budget and drains a node at once counts on it.
+        """
+        if not self._installed.is_set() and not await self._look():
             return ()
-        raise ApiAway(f"{informer.name} are not listed yet")
+        try:
+            found, _, _ = await self._api.page(ZONE_BUDGETS, namespace, {}, limit=0)
+        except NotFound:  # the kind was removed
+            return ()
+        return tuple(map(read, found))
 
     def objects(self) -> list[Object]:
         """All that are known."""
