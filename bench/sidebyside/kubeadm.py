@@ -10,25 +10,18 @@ from typing import Any
 import yaml
 
 from bench.recovery.measure import Site
+from testkit.kubeadm import upgrade_command
 from testkit.pushed_changes import BAD_FLAG
 from upgrader.ports import Kind
 
-__all__ = ["PROGRAM", "announced", "put_manifest_back", "upgrade_first", "upgrade_others", "want_bad_flag"]
-
-PROGRAM = "/opt/kubeadm-target"
-"""Where the target version's kubeadm is on the controllers."""
+__all__ = ["announced", "put_manifest_back", "upgrade_first", "upgrade_others", "want_bad_flag"]
 
 _CONFIG_MAPS = Kind("v1", "configmaps")
-# The checks that the lab ignores (a node has no kernel of its own) and the lab's patches, as when the cluster was made;
-# etcd's version stays, as in every other way.
-_OPTIONS = (
-    "--etcd-upgrade=false --patches /etc/lab/patches --ignore-preflight-errors=SystemVerification,Swap,NumCPU,Mem"
-)
 
 
 def upgrade_first(site: Site, target: str, mark: Callable[[str], None], *, timeout_seconds: float = 900.0) -> int:
     """`kubeadm upgrade apply` on the first controller: its exit code, 124 if it was ended at the timeout."""
-    command = f"timeout {timeout_seconds:.0f} {PROGRAM} upgrade apply {target} --yes {_OPTIONS}"
+    command = upgrade_command("apply", target, "--yes", timeout_seconds=timeout_seconds)
     return _follow([*site.lab.ssh("controller-1"), command], mark)
 
 
@@ -36,7 +29,7 @@ def upgrade_others(site: Site, others: Sequence[str], mark: Callable[[str], None
     """`kubeadm upgrade node` on each other controller in turn; the first exit code that isn't 0, or 0."""
     for name in others:
         mark(name)
-        code = _follow([*site.lab.ssh(name), f"timeout 900 {PROGRAM} upgrade node {_OPTIONS}"], mark)
+        code = _follow([*site.lab.ssh(name), upgrade_command("node")], mark)
         if code:
             return code
     return 0

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.recovery.measure import Site
-from bench.sidebyside.kubeadm import PROGRAM
 from testkit import pushed_changes
+from testkit.kubeadm import bring
 from testkit.lab_cluster import OLD, TARGET
 from upgrader.errors import UsageError
 from upgrader.lab import Lab
-from upgrader.lab.binaries import kubernetes
-from upgrader.lab.progress_port import Silent
 from upgrader.lab.snapshot import require_snapshot
 
 __all__ = ["ADOPTED", "DAEMONSET", "KUBEADM", "SHARED_PORT", "controllers", "make_lab", "start_from"]
@@ -32,11 +29,7 @@ class _Stage:
 def make_lab(site: Site, count: int) -> None:
     """A new lab with that many controllers in its first stage: kubeadm's cluster, and the target's kubeadm."""
     site.cluster.lab("up", "--kubernetes", OLD, "--controllers", str(count))
-    program = kubernetes(TARGET, Silent()) / "kubeadm"
-    for name in controllers(site):
-        with program.open("rb") as content:
-            store = f"cat > {PROGRAM} && chmod 755 {PROGRAM}"
-            subprocess.run([*site.lab.ssh(name), store], stdin=content, check=True, timeout=120)
+    bring(site.lab, TARGET)
     site.cluster.lab("save", KUBEADM)
     _wait_after_boot(site)
 

@@ -64,6 +64,20 @@ def consists_of(cluster: LabCluster, *controllers: str) -> None:
     assert labelled == set(controllers)
 
 
+def ready(cluster: LabCluster, node: str) -> bool:
+    """Whether its kubelet says so."""
+    found = cluster.kube.get(_NODES, node) or {"status": {}}
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in found["status"].get("conditions") or ())
+
+
+def reboot(cluster: LabCluster, node: str) -> None:
+    """Cut its power, let the others notice, and switch it on."""
+    cluster.lab("crash", node)
+    until(f"{node} to be not Ready", lambda: not ready(cluster, node), timeout_seconds=120)
+    cluster.lab("boot", node)
+    until(f"{node} to be Ready", lambda: ready(cluster, node), timeout_seconds=120)
+
+
 def test_controllers_leave_and_join_under_load(cluster: LabCluster) -> None:
     """One is removed, killed on the way and continued; it joins again by kubeadm, is adopted, killed on the way and
     continued; and the next run upgrades it with the others.
@@ -97,16 +111,34 @@ def test_controllers_leave_and_join_under_load(cluster: LabCluster) -> None:
     cluster.wait_healthy(TARGET)
 
 
+def test_power_cut_on_the_way(cluster: LabCluster) -> None:
+    """The controller that leaves, and joins again, loses its power in the middle of either: the same command completes
+    it.
+    """
+    leaving = CONTROLLERS[2]
+    kill_at(cluster, "forget-checkpoints: started", "controllers", "remove", leaving, "--yes")
+    reboot(cluster, leaving)
+    ended = cluster.upgrader("controllers", "remove", leaving, "--yes")
+    assert ended.exit_code == 0, ended
+    consists_of(cluster, *CONTROLLERS[:2])
+    line = remove_from_inventory(cluster, leaving)
+
+    cluster.lab("join", leaving)
+    add_to_inventory(cluster, leaving, line)
+    kill_at(cluster, "retire kube-apiserver: applied", "adopt", "--new-controllers", "--yes")
+    reboot(cluster, leaving)
+    until("the control plane", lambda: not cluster.unready(), timeout_seconds=240)
+    ended = cluster.upgrader("adopt", "--new-controllers", "--yes")
+    assert ended.exit_code == 0, ended
+    consists_of(cluster, *CONTROLLERS)
+    cluster.wait_healthy(TARGET)
+
+
 def test_dead_controller_is_removed(cluster: LabCluster) -> None:
     """Its power is cut: the others remove its member, its node and its replicas; without --dead nothing is removed."""
     dead = CONTROLLERS[1]
     cluster.lab("crash", dead)
-
-    def lost() -> bool:
-        node = cluster.kube.get(_NODES, dead) or {"status": {}}
-        return any(each["type"] == "Ready" and each["status"] != "True" for each in node["status"]["conditions"])
-
-    until("its node to be not Ready", lost, timeout_seconds=120)
+    until("its node to be not Ready", lambda: not ready(cluster, dead), timeout_seconds=120)
     asked = cluster.upgrader("controllers", "remove", dead, "--yes")
     assert asked.exit_code == 3 and "--dead" in asked.stderr, asked
     ended, seen = loaded(cluster, "controllers", "remove", dead, "--dead", "--yes")
