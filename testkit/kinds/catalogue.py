@@ -22,6 +22,7 @@ Proof = Callable[[LabCluster], None]
 
 _SECRETS = ApiKind("v1", "secrets")
 _CONFIG_MAPS = ApiKind("v1", "configmaps")
+_PODS = ApiKind("v1", "pods")
 _ETCDCTL = (
     "etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/kubernetes/pki/etcd/ca.crt "
     "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt --key=/etc/kubernetes/pki/etcd/healthcheck-client.key"
@@ -121,6 +122,19 @@ def _answers(address: str, port: int) -> bool:
     return True
 
 
+def has_no_ipv4(cluster: LabCluster) -> None:
+    """Every address that the API knows is IPv6: of nodes, pods and Services, and kube-apiserver's own; so is its URL."""
+    kube = cluster.kube
+    nodes = kube.list(ApiKind("v1", "nodes", namespaced=False))
+    found = [each["address"] for node in nodes for each in node["status"]["addresses"] if each["type"] == "InternalIP"]
+    found += [each for item in kube.list(ApiKind("v1", "services")) for each in item["spec"].get("clusterIPs") or ()]
+    found += [each["ip"] for pod in kube.list(_PODS) for each in pod["status"].get("podIPs") or ()]
+    slices = kube.list(ApiKind("discovery.k8s.io/v1", "endpointslices"))
+    found += [each for item in slices for end in item.get("endpoints") or () for each in end["addresses"]]
+    assert found and {ip_address(each).version for each in found if each != "None"} == {6}, found
+    assert "server: https://[" in (cluster.folder / "kubeconfig").read_text()
+
+
 def has_debian_13(cluster: LabCluster) -> None:
     """The node reports it, with the containerd that it has; and it is no surprise to the checks."""
     (node,) = cluster.kube.list(ApiKind("v1", "nodes", namespaced=False))
@@ -157,9 +171,6 @@ def _is_given_once(cluster: LabCluster) -> bool:
     controllers = [node.name for node in lab.placement.nodes if node.role == "controller"]
     said = [lab.run(name, asked) for name in controllers]
     return all("healthy" in each for each in said) and sum(address in each for each in said) == 1
-
-
-_PODS = ApiKind("v1", "pods")
 
 
 def flannel_connects_the_pods(cluster: LabCluster) -> None:
@@ -212,6 +223,7 @@ KINDS = (
     Kind("plain"),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
     Kind("dual-stack", ("--dual-stack",)),
+    Kind("ipv6-only", ("--ipv6", "--workers", "1"), proofs=(has_no_ipv4,)),
     Kind("keepalived", ("--vip",), check_script, (answers_the_check_script,)),
     Kind("keepalived-three", ("--vip", "--controllers", "3"), proofs=(has_the_virtual_ip_once,)),
     Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),

@@ -50,6 +50,7 @@ def lab() -> None:
 @click.option("--ssh-address", is_flag=True, help="SSH at addresses that Kubernetes doesn't know.")
 @click.option("--vip", is_flag=True, help="Clients use a second address of a controller; keepalived moves it.")
 @click.option("--dual-stack", is_flag=True, help="IPv6 as well, for nodes, pods and Services.")
+@click.option("--ipv6", is_flag=True, help="IPv6 alone, for nodes, pods and Services; SSH has IPv4.")
 @click.option("--hardened", is_flag=True, help="Audit log, encryption at rest and flags as benchmarks ask for.")
 @click.option("--external-etcd", is_flag=True, help="etcd as a service on a node of its own.")
 @click.option("--host-names", is_flag=True, help="Host names that aren't the nodes' names.")

@@ -5,7 +5,8 @@ they have any of their own, 10.N.2.0/24, Services 10.N.16.0/20, pods 10.N.128.0/
 machine has the prefix `uplab<index>`.
 
 With two IP families it also has fd00:7570:N::/48 (N in hexadecimal): the first /64 for nodes, whose last number is that
-of their other address, 1::/112 for Services, 100::/56 for pods.
+of their other address, 1::/112 for Services, 100::/56 for pods. With IPv6 alone the cluster has these, and SSH the
+IPv4 addresses.
 """
 
 from __future__ import annotations
@@ -85,6 +86,9 @@ class LabSpec:
     """
     dual_stack: bool = False
     """Nodes, pods and Services have IPv6 addresses as well."""
+    ipv6: bool = False
+    """Nodes, pods and Services have IPv6 addresses alone; sshd listens on an IPv4 address that Kubernetes doesn't know.
+    """
     hardened: bool = False
     """The control plane has the flags, files and volumes that security benchmarks ask for (`hardening.py`)."""
 
@@ -126,6 +130,12 @@ class LabSpec:
         if not 1024 <= self.port <= 29999 or self.port in _TAKEN_PORTS:
             taken = ", ".join(map(str, _TAKEN_PORTS))
             raise UsageError(f"port {self.port} of the API is not from 1024 to 29999, or is another one's ({taken})")
+        others = [self.dual_stack, self.vip, self.ssh_address, self.external_etcd, self.ingress, self.flannel]
+        if self.ipv6 and (self.controllers > 1 or any(others)):
+            raise UsageError(
+                "--ipv6 goes with one controller, and not with --dual-stack, --vip, --ssh-address, --external-etcd, "
+                "--ingress or --flannel"
+            )
         if self.hardened and int(self.kubernetes.split(".")[1]) < 34:
             raise UsageError(
                 f"--hardened needs Kubernetes v1.34 or later, for its authentication file, not {self.kubernetes}"
@@ -177,7 +187,7 @@ class Placement:
 
     @property
     def gateway(self) -> str:
-        """The machine's own address on the lab's bridge."""
+        """The machine's own IPv4 address on the lab's bridge."""
         return f"10.{128 + self.index}.0.1"
 
     @property
@@ -188,7 +198,7 @@ class Placement:
     @property
     def cluster_dns(self) -> str:
         """Address of the Service kube-dns (kubeadm's choice: the tenth of the Service subnet)."""
-        return f"10.{128 + self.index}.16.10"
+        return f"{self._ipv6}:1::a" if self.spec.ipv6 else f"10.{128 + self.index}.16.10"
 
     @property
     def pod_subnets(self) -> tuple[str, ...]:
@@ -202,13 +212,15 @@ class Placement:
 
     def node_addresses(self, node: Node) -> tuple[str, ...]:
         """A node's addresses in the cluster, one for each IP family."""
-        return self._families(node.address, f"{self._ipv6}::{node.address.rpartition('.')[2]}")
+        return self._families(node.address, f"{self._ipv6}::{re.split('[.:]', node.address)[-1]}")
 
     @property
     def _ipv6(self) -> str:
         return f"fd00:7570:{128 + self.index:x}"
 
     def _families(self, ipv4: str, ipv6: str) -> tuple[str, ...]:
+        if self.spec.ipv6:
+            return (ipv6,)
         return (ipv4, ipv6) if self.spec.dual_stack else (ipv4,)
 
     @property
@@ -223,11 +235,12 @@ class Placement:
             "registry": 1 if self.spec.registry else 0,
         }
         ssh_network = 2 if self.spec.ssh_address else 0
+        network = f"{self._ipv6}::" if self.spec.ipv6 else f"10.{128 + self.index}.0."
         return tuple(
             Node(
                 name=f"{_ROLES[role][0]}-{number + 1}",
                 role=role,
-                address=f"10.{128 + self.index}.0.{_ROLES[role][1] + number}",
+                address=f"{network}{_ROLES[role][1] + number}",
                 ssh_address=f"10.{128 + self.index}.{ssh_network}.{_ROLES[role][1] + number}",
                 machine=f"{self.prefix}-{role[0]}{number + 1}",
                 host_name=f"host-{role[0]}{number + 1}" if self.spec.host_names else f"{_ROLES[role][0]}-{number + 1}",
@@ -252,11 +265,14 @@ class Placement:
     @property
     def endpoint(self) -> str:
         """URL of the API server for those that don't know the name."""
-        return f"https://{self.endpoint_address}:{self.spec.port}"
+        address = f"[{self.endpoint_address}]" if self.spec.ipv6 else self.endpoint_address
+        return f"https://{address}:{self.spec.port}"
 
     @property
     def ssh_gateway(self) -> str:
         """The machine's own address among the SSH addresses; "" where the nodes have none of their own."""
+        if self.spec.ipv6:
+            return self.gateway
         return f"10.{128 + self.index}.2.1" if self.spec.ssh_address else ""
 
     def addresses(self, node: Node) -> tuple[str, ...]:
