@@ -123,7 +123,7 @@ def _answers(address: str, port: int) -> bool:
 
 
 def has_no_ipv4(cluster: LabCluster) -> None:
-    """Every address that the API knows is IPv6: of nodes, pods and Services, and kube-apiserver's own; so is its URL."""
+    """Every address that the API knows is IPv6: of nodes, pods, Services, kube-apiserver; so is the URL."""
     kube = cluster.kube
     nodes = kube.list(ApiKind("v1", "nodes", namespaced=False))
     found = [each["address"] for node in nodes for each in node["status"]["addresses"] if each["type"] == "InternalIP"]
