@@ -14,8 +14,9 @@ from typing import Any
 import bcrypt
 import yaml
 
-from testkit.bare_machine import BareMachine, Step
+from testkit.bare_machine import BareMachine
 from testkit.certificates import Authority
+from testkit.console_page import Step
 from upgrader.adapters.helm import find_helm
 from upgrader.lab.private_registry import registry_program
 from upgrader.lab.progress_port import Silent

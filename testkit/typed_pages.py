@@ -8,16 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from testkit.bare_machine import Step, console_block, differences
 from testkit.command import REPOSITORY
+from testkit.console_page import Step, console_block, differences, one_after_another, printed
 from testkit.lab_cluster import LabCluster
 from upgrader.adapters.helm import find_helm
 from upgrader.lab import Lab
 from upgrader.lab.binaries import kubectl
 
 __all__ = ["TypedPage"]
-
-_MARK = "\x1eSTEP"
 
 
 class TypedPage:
@@ -57,12 +55,8 @@ class TypedPage:
         assert not (wrong := differences(expected, seen)), wrong
 
     def _typed(self, commands: list[str], seconds: float) -> list[Step]:
-        script: list[str] = []
-        for command in commands:
-            script += [f"echo {shlex.quote(_MARK)}", f"eval {shlex.quote(command)}"]
-            script += ['code=$?; [ $code = 0 ] || echo "(exit code $code)"']
         done = subprocess.run(
-            ["bash", "-c", "\n".join(script)],
+            ["bash", "-c", "\n".join(one_after_another(commands))],
             cwd=self._folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -72,6 +66,4 @@ class TypedPage:
             timeout=seconds,
             check=False,
         )
-        _, *outputs = done.stdout.split(f"{_MARK}\n")
-        assert len(outputs) == len(commands), done.stdout
-        return [Step(command, tuple(text.splitlines())) for command, text in zip(commands, outputs, strict=True)]
+        return printed(commands, done.stdout)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testkit.bare_machine import BareMachine, console_block, differences
+from testkit.bare_machine import BareMachine
+from testkit.console_page import console_block, differences
 from upgrader.adapters.helm import find_helm
 from upgrader.lab.private_registry import registry_program
 from upgrader.lab.progress_port import Silent

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testkit.bare_machine import BareMachine, console_block, differences
+from testkit.bare_machine import BareMachine
 from testkit.command import upgrader
+from testkit.console_page import console_block, differences
 from testkit.kinds.catalogue import only_through_the_bastion
 from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 from testkit.operators_network import operators_address, operators_network

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from testkit.bare_machine import Step, console_block, differences
 from testkit.command import REPOSITORY, upgrader
+from testkit.console_page import Step, console_block, differences
 from testkit.terminal import COLUMNS, PROMPT, on_terminal
 
 PAGE = Path(__file__).parents[2] / "docs/tutorial.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testkit.bare_machine import Step, differences
+from testkit.console_page import Step, differences
 
 
 @pytest.mark.parametrize(
