@@ -91,10 +91,12 @@ class OneWay:
             return upgrade_tests_to_run(upgrade_specs(self._suite), left_out()["upgrade_tests"], asked.focus)
         command = [str(self._built.e2e), "--list-conformance-tests"]
         listed = subprocess.run(command, cwd=self._built.folder, capture_output=True, text=True, check=True).stdout
+        left = left_out()
         return choose(
             conformance_specs(listed),
-            left_out()["images"],
+            left["images"],
             kubelet=oldest_kubelet(self._cluster),
+            reasons=left["specs"],
             focus=asked.focus,
             during=self._way == "during",
             oldest=asked.start,

@@ -74,7 +74,14 @@ def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
 
 def _wrapped(words: str, begin: str = "- ") -> list[str]:
     """An entry of a list, in lines as long as those of other pages."""
-    return textwrap.wrap(words, 120, initial_indent=begin, subsequent_indent="  ", break_long_words=False)
+    return textwrap.wrap(
+        words,
+        120,
+        initial_indent=begin,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,  # a line that ends within a regular expression reads as a space there
+    )
 
 
 def _run(command: Mapping[str, Any]) -> str:
@@ -156,6 +163,6 @@ kubeadm made and `upgrader` never touched. The command writes this page, and `co
 [Contributing](../CONTRIBUTING.md#kubernetes-own-tests) has its options.
 
 The lab has no registry to pull from. Its images of agnhost, nginx and busybox are made of upstream's program and of
-Debian's packages; a spec that needs another image is left out by its name. *Not run* are specs that nobody asked for,
+Debian's packages; a spec that needs something else is left out by its name. *Not run* are specs that nobody asked for,
 because the command was given a part, or for which its time was too short.
 """

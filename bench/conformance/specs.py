@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -50,7 +51,7 @@ def conformance_specs(text: str) -> tuple[Spec, ...]:
 
 
 def left_out() -> Mapping[str, Mapping[str, str]]:
-    """What the lab can't run: `images` (spec → the image that it needs), `upgrade_tests` (test → the reason).
+    """What the lab can't run: `images` (spec → the image that it needs), `specs` and `upgrade_tests` (→ the reason).
 
     `remarks` (spec → the cause) is what was found out about failures; they count as failures all the same.
     """
@@ -77,12 +78,14 @@ def choose(
     needs: Mapping[str, str],
     *,
     kubelet: str,
+    reasons: Mapping[str, str] = MappingProxyType({}),
     focus: str = "",
     during: bool = False,
     oldest: str = "",
 ) -> Chosen:
     """What to run of the specs whose name has a match of `focus`, on nodes whose oldest kubelet is that one.
 
+    Left out are those in `needs` (spec → the image that the lab lacks) and in `reasons` (spec → what else it lacks).
     With `during`, while the control plane is changed from a version `oldest` on: without specs that must have the
     cluster for themselves, or disturb it, and without those of a younger minor than that.
     """
@@ -92,6 +95,8 @@ def choose(
         mark = next((mark for mark in _NOT_DURING if mark in spec.name), "")
         if spec.name in needs:
             left[spec.name] = f"needs the image {needs[spec.name]}, which the lab doesn't have"
+        elif spec.name in reasons:
+            left[spec.name] = reasons[spec.name]
         elif (minimum := _MINIMUM.search(spec.name)) and _number(minimum[1]) > _number(kubelet):
             left[spec.name] = f"needs kubelets of v{minimum[1]}, and `upgrader run` has left these at {kubelet}"
         elif during and mark:

@@ -86,6 +86,15 @@ def test_during_a_run_specs_that_need_the_cluster_for_themselves_are_left_out() 
     assert "since v1.37, and the run begins at v1.36.3" in chosen.left_out[NEW]
 
 
+def test_a_spec_that_the_lab_cannot_run_is_left_out_in_every_way() -> None:
+    """For the reason that was found out, and not as one that nobody asked for."""
+    reasons = {PODS: "needs a registry to pull from, which the lab doesn't have"}
+    for during in (False, True):
+        chosen = choose(SPECS, {}, kubelet="v1.36.3", reasons=reasons, during=during, oldest="v1.36.3")
+        assert PODS not in chosen.run and chosen.left_out[PODS] == reasons[PODS]
+        assert chosen.not_asked_for == 0
+
+
 @pytest.mark.parametrize(("kubelet", "run"), [("v1.36.3", False), ("v1.37.1", True), ("v1.40.0", True)])
 def test_a_spec_of_a_newer_kubelet_is_left_out_where_kubelets_were_not_upgraded(kubelet: str, run: bool) -> None:
     """A run leaves kubelets alone unless it is told to: what only a new one can do says nothing of the run."""
@@ -178,6 +187,13 @@ def test_what_is_left_out_lacks_an_image_that_is_not_made_here() -> None:
     for name, image in left_out()["images"].items():
         assert "[Conformance]" in name
         assert image.rpartition(":")[0].rpartition("/")[2] not in (*KINDS, "pause")
+
+
+def test_reasons_and_causes_are_those_of_conformance_specs() -> None:
+    """A name with a mistake in it would leave nothing out, and explain nothing."""
+    known = left_out()
+    assert all("[Conformance]" in name for name in (*known["specs"], *known["remarks"]))
+    assert all(why.startswith("needs ") for why in known["specs"].values())
 
 
 def test_an_upgrade_test_is_left_out_by_its_whole_name() -> None:
@@ -302,6 +318,14 @@ def test_the_page_says_which_specs_met_the_run() -> None:
     assert "2 × `upgrader run`, 84 s (median), exit code 0, 4" in text
     assert "1 × `upgrader rollback`, 30 s (median), exit code 0" in text
     assert "checks had refused it 2 times" in text
+
+
+def test_a_focus_is_shown_as_it_was_asked_for() -> None:
+    """No line ends within a regular expression: there, its end would read as a space."""
+    focus = f"sig-(cli|{'api-machinery|' * 12}node)"
+    record = {**_record("1", result(PODS))}
+    record["commands"] = [{**record["commands"][0], "focus": focus}]
+    assert f"`{focus}`" in page({"v1.37.1": {"after": record}}, {})
 
 
 def _service(**more: Any) -> dict[str, Any]:
