@@ -103,11 +103,10 @@ def _busybox(progress: LabProgress) -> tuple[Path, ...]:
     program = package_files("busybox-static", ["bin/busybox"], progress) / "bin" / "busybox"
     listed = subprocess.run([str(program), "--list"], capture_output=True, text=True, check=True)
     links = {f"/bin/{applet}": "busybox" for applet in listed.stdout.split() if applet not in ("busybox", "sh")}
-    # Debian's busybox is older than upstream's: its shell drops variables of names like `data-1`.
     shell = package_files("bash-static", ["bin/bash-static"], progress) / "bin" / "bash-static"
     return (
         _files("busybox", _HERE / "rootfs" / "busybox"),
-        layer_of_files(f"busybox-{content_hash([program, shell])}", {"/bin/busybox": program, "/bin/sh": shell}),
+        layer_of_files(f"busybox-bash-{content_hash([program, shell])}", {"/bin/busybox": program, "/bin/bash": shell}),
         layer_of_links(links),
     )
 
