@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 
 import pytest
-import yaml
 
 from testkit.api_load import ApiLoad
+from testkit.cluster_ca import operator_renewed, trust_shown
 from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, LabCluster
 from testkit.labs import lent_or_new
@@ -67,12 +66,12 @@ def test_later_phases(cluster: LabCluster, cut: bool) -> None:
     cluster.wait_until_settled(OLD)
     _to_its_end(cluster, "trust")
     for phase, moments in LATER.items():
-        _renewed(cluster)
+        operator_renewed(cluster, cluster.folder / "kubeconfig", "cluster", "user")
         if cut:
             _cut(cluster, phase, moments)
         else:
             _killed(cluster, phase, moments)
-    assert json.loads(cluster.upgrader("certs", "rotate-ca", "show", "-o", "json").stdout)["stage"] == "none"
+    assert trust_shown(cluster)["stage"] == "none"
     cluster.wait_until_settled(OLD)
 
 
@@ -95,22 +94,10 @@ def _cut(cluster: LabCluster, phase: str, moments: Sequence[str]) -> None:
     _to_its_end(cluster, phase)
 
 
-def _renewed(cluster: LabCluster) -> None:
-    """The operator has the CAs and the certificate of admin.conf."""
-    file = cluster.folder / "kubeconfig"
-    document = yaml.safe_load(file.read_text())
-    admin = yaml.safe_load(cluster.on_controller("cat", "/etc/kubernetes/admin.conf"))
-    for section in ("cluster", "user"):
-        mine, theirs = document[f"{section}s"][0][section], admin[f"{section}s"][0][section]
-        mine |= {key: value for key, value in theirs.items() if key.endswith("-data")}
-    file.write_text(yaml.safe_dump(document))
-
-
 def _to_its_end(cluster: LabCluster, phase: str) -> None:
     ended = cluster.upgrader("certs", "rotate-ca", phase, "--yes", "--take-over", timeout_seconds=900)
     assert ended.exit_code == 0, ended
 
 
 def _trusted(cluster: LabCluster) -> bool:
-    shown = json.loads(cluster.upgrader("certs", "rotate-ca", "show", "-o", "json").stdout)
-    return bool(shown["trusted_everywhere"])
+    return bool(trust_shown(cluster)["trusted_everywhere"])
