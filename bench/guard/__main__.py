@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.guard.measures import deletions, quota, ready_to_deletion, webhook
 from bench.guard.page import Reached, page
+from bench.guard.programs import Guard
 from bench.guard.site import Site, site
 from testkit.command import REPOSITORY
 
@@ -28,7 +29,7 @@ def main() -> int:
         "ready": lambda on: ready_to_deletion(on, options.rolls),
     }
     found: list[Reached] = []
-    with tempfile.TemporaryDirectory() as folder, site(Path(folder)) as on:
+    with tempfile.TemporaryDirectory() as folder, site(Path(folder), Guard()) as on:
         for name in options.only or measures:
             print(f"{name} …", file=sys.stderr)
             found += measures[name](on)

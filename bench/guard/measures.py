@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import time
 from contextlib import ExitStack
 from itertools import pairwise
 from statistics import median
@@ -12,21 +13,22 @@ from typing import Any
 
 from bench.guard.asking import Said, at_once, at_rate, deletion, downscale, p99
 from bench.guard.page import Reached
-from bench.guard.site import PODS, PROTECTORS, SETS, Site, becomes
-from testkit.guard_process import GuardProcess
+from bench.guard.programs import ADMISSION, AGGREGATOR, PROTECTOR, ROLLER, Replica
+from bench.guard.sets import Sets
+from bench.guard.site import PROTECTORS, Site, becomes
 
 __all__ = ["deletions", "quota", "ready_to_deletion", "webhook"]
 
-_CELL = ("-protector.cells=one",)
 _PATH = "/protector/one"
-_AGGREGATOR = ("-roles=aggregator", "-protector.cell=one")
+_WATCH_SECONDS = 5.0
+"""Until what was written is known everywhere, where nothing says so."""
 
 
 def webhook(site: Site, rate: float, seconds: float) -> list[Reached]:
     """What needs no reservation."""
     load = os.getloadavg()[0]
     reviews = [downscale(number) for number in range(round(rate * seconds))]
-    with site.guard("webhook") as guard:
+    with site.started("webhook", ADMISSION) as guard:
         url = guard.url("/admission/no-downscale")
         asyncio.run(at_rate(url, reviews[: round(rate)], rate))  # connections are made, and code is warm
         said = asyncio.run(at_rate(url, reviews, rate))
@@ -44,7 +46,7 @@ def deletions(site: Site, rate: float, seconds: float, protectors: int) -> list[
     pods = [site.pods(name, each_has) for name in names]
     for name in names:
         site.protector(name, name, 1)
-    with site.guard("aggregator", *_AGGREGATOR), site.guard("deletions", *_CELL) as guard:
+    with site.started("aggregator", AGGREGATOR), site.started("deletions", PROTECTOR) as guard:
         site.wait_counted(names, each_has)
         load = os.getloadavg()[0]
         reviews = [deletion(pods[number % protectors][number // protectors]) for number in range(asked)]
@@ -66,15 +68,15 @@ def quota(site: Site, pods: int, most: int, rounds: int, seed: int) -> list[Reac
     one, reviews = made[0], [deletion(each) for each in made]
     over, allowed, unanswered = [], [], 0
     with ExitStack() as stack:
-        stack.enter_context(site.guard("counts", *_AGGREGATOR))
-        stays = stack.enter_context(site.guard("stays", *_CELL))
+        stack.enter_context(site.started("counts", AGGREGATOR))
+        stays = stack.enter_context(site.started("stays", PROTECTOR))
         for number in range(rounds):
             name = f"many-{number}"
             site.protector(name, "many", pods - most)
             site.wait_counted([name], pods)
-            with site.guard(f"killed-{number}", *_CELL) as killed:
+            with site.started(f"killed-{number}", PROTECTOR) as killed:
                 for guard in (stays, killed):
-                    _wait_known(guard, deletion(one, dry_run=True))
+                    _wait_known(site, guard, deletion(one, dry_run=True))
                 after = chance.randrange(2 * most)
                 urls = [guard.url(_PATH) for guard in (stays, killed)]
                 said = asyncio.run(at_once(urls, reviews, _kill_after(killed, after)))
@@ -91,19 +93,19 @@ def quota(site: Site, pods: int, most: int, rounds: int, seed: int) -> list[Reac
 def ready_to_deletion(site: Site, rolls: int) -> list[Reached]:
     """A group of six sets is rolled so many times."""
     load, seconds = os.getloadavg()[0], []
-    names = [f"zone-{letter}" for letter in "abcdef"]
-    for name in names:
-        _make_set(site, name)
-    with site.guard("rolls", "-roles=rollout", "-kubernetes.namespace=shop"):
+    sets = Sets(site, "zones", "abcdef")
+    sets.create()
+    with site.started("rolls", ROLLER):
         for number in range(rolls):
-            for name in names:
-                _revision(site, name, f"v{number + 2}")
-            _wait_gone(site, names[0])
-            for name, following in pairwise(names):
-                _pod_of(site, name)
-                seconds.append(_wait_gone(site, following))
-            _pod_of(site, names[-1])
-            _wait_current(site, names, f"v{number + 2}")
+            sets.template(f"v{number + 2}")
+            sets.wait_gone(sets.names[0])
+            for name, following in pairwise(sets.names):
+                ready = sets.refill(name)
+                sets.wait_gone(following)
+                seconds.append(time.monotonic() - ready)
+            sets.refill(sets.names[-1])
+            sets.wait_current(f"v{number + 2}")
+    sets.remove()
     how = f"{len(seconds)} times; median {median(seconds):.2f} s"
     return [Reached("ready", max(seconds), how, load)]
 
@@ -112,16 +114,16 @@ def _p50(said: list[Said]) -> float:
     return 1000 * median(each.seconds for each in said)
 
 
-def _metric(guard: GuardProcess, name: str) -> float:
+def _metric(guard: Replica, name: str) -> float:
     lines = guard.get("/metrics")[1].splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
-def _tries(guard: GuardProcess) -> float:
+def _tries(guard: Replica) -> float:
     return _metric(guard, "retrybatch_execute_batch_size_count")
 
 
-def _kill_after(guard: GuardProcess, answers: int) -> Any:
+def _kill_after(guard: Replica, answers: int) -> Any:
     def heard(before: int) -> None:
         if before == answers:
             guard.kill()
@@ -129,8 +131,11 @@ def _kill_after(guard: GuardProcess, answers: int) -> Any:
     return heard
 
 
-def _wait_known(guard: GuardProcess, review: bytes) -> None:
+def _wait_known(site: Site, guard: Replica, review: bytes) -> None:
     """Each replica learns of a new protector by its watch, and lets everything go until then."""
+    if not site.programs.dry_runs_are_free:
+        time.sleep(_WATCH_SECONDS)
+        return
     name = 'webhook_request_count{cause="DeletePod",cell="one",status="NewDisruption"}'
 
     def asks() -> bool:
@@ -145,48 +150,3 @@ def _written(protector: Any) -> int:
     cells = (protector.get("status") or {}).get("cells") or ()
     buckets = [each for cell in cells for each in (cell.get("admissionHistory") or {}).get("buckets") or ()]
     return sum(int(each.get("counter") or 1) for each in buckets)
-
-
-def _make_set(site: Site, name: str) -> None:
-    labels = {"app": name, "rollout-group": "zones"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
-    spec = {
-        "replicas": 1,
-        "serviceName": name,
-        "selector": {"matchLabels": {"app": name}},
-        "updateStrategy": {"type": "OnDelete"},
-        "template": template,
-    }
-    meta = {"name": name, "labels": labels}
-    site.kube.create(SETS, {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}, "shop")
-    _status(site, name, updateRevision="v1", currentRevision="v1")
-    _pod_of(site, name)
-
-
-def _pod_of(site: Site, name: str) -> None:
-    found: Any = site.kube.get(SETS, name, "shop")
-    labels = {**found["metadata"]["labels"], "controller-revision-hash": found["status"]["updateRevision"]}
-    site.pod(f"{name}-0", labels, owner=found)
-
-
-def _revision(site: Site, name: str, revision: str) -> None:
-    site.kube.patch(SETS, name, {"metadata": {"annotations": {"template": revision}}}, "shop")
-    _status(site, name, updateRevision=revision)
-
-
-def _status(site: Site, name: str, **changes: Any) -> None:
-    found: Any = site.kube.get(SETS, name, "shop")
-    status = {"observedGeneration": found["metadata"]["generation"], "replicas": 1, "readyReplicas": 1, **changes}
-    site.kube.patch(SETS, name, {"status": status}, "shop", subresource="status")
-
-
-def _wait_gone(site: Site, name: str) -> float:
-    return becomes(f"the pod of {name} to be deleted", lambda: site.kube.get(PODS, f"{name}-0", "shop") is None)
-
-
-def _wait_current(site: Site, names: list[str], revision: str) -> None:
-    def current() -> bool:
-        found: Any = site.kube.list(SETS, "shop")
-        return {each["status"]["currentRevision"] for each in found if each["metadata"]["name"] in names} == {revision}
-
-    becomes(f"{revision} to be current", current)

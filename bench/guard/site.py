@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from typing import Any
 
 import yaml
 
+from bench.guard.programs import Programs, Replica
 from testkit.api_servers import api_servers
 from testkit.command import REPOSITORY
-from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import OLD, until
 from upgrader.adapters.helm import find_helm
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.ports import Kind
 
-__all__ = ["PODS", "PROTECTORS", "SETS", "Site", "becomes", "site"]
+__all__ = ["PODS", "PROTECTORS", "SETS", "Site", "becomes", "chart_definitions", "chart_objects", "site"]
 
 PODS = Kind("v1", "pods")
 SETS = Kind("apps/v1", "statefulsets")
@@ -31,6 +31,7 @@ PROTECTORS = Kind("podseidon.kubewharf.io/v1alpha1", "podprotectors")
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 _DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 _THREADS = 4
+_CHART = REPOSITORY / "charts" / "guard"
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,12 @@ class Site:
     kube: KubeAdapter
     kubeconfig: Path
     folder: Path
+    programs: Programs
 
     @contextmanager
-    def guard(self, name: str, *flags: str) -> Iterator[GuardProcess]:
-        """A replica that is ready, until the end of the block."""
-        with guard_process(self.folder / name, self.kubeconfig, *flags) as process:
+    def started(self, name: str, role: str) -> Iterator[Replica]:
+        """A replica in this role that is ready, until the end of the block. Its log is by that name."""
+        with self.programs.started(self.folder / name, self.kubeconfig, role) as process:
             becomes(f"{name} to be ready", lambda: process.get("/ready")[0] == 200, seconds=180)
             yield process
 
@@ -53,28 +55,30 @@ class Site:
         with ThreadPoolExecutor(_THREADS) as threads:
             return list(threads.map(lambda number: self.pod(f"{app}-{number}", {"app": app}), range(count)))
 
-    def pod(self, name: str, labels: dict[str, str], *, owner: Any = None) -> Any:
-        """A new one that is Ready, as it is then."""
+    def pod(self, name: str, labels: dict[str, str], *, owner: Any = None, ready: bool = True) -> Any:
+        """A new one, as it is then. `ready`: so is it, or else it only runs."""
         meta: dict[str, Any] = {"name": name, "labels": labels}
         if owner is not None:
             known = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner["metadata"]["name"]}
             meta["ownerReferences"] = [{**known, "uid": owner["metadata"]["uid"], "controller": True}]
         spec = {"containers": [{"name": "x", "image": "x"}], "terminationGracePeriodSeconds": 0}
         self.kube.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, "shop")
-        return self._make_ready(name)
+        return self._runs(name, ready=ready)
 
-    def _make_ready(self, name: str) -> Any:
+    def _runs(self, name: str, *, ready: bool) -> Any:
         """As the kubelet does."""
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        state = {"status": "True", "lastTransitionTime": at}
-        conditions = [{**state, "type": kind} for kind in ("PodScheduled", "Ready")]
+        states = {"PodScheduled": True, "Ready": ready}
+        conditions = [{"type": kind, "status": str(so), "lastTransitionTime": at} for kind, so in states.items()]
         return self.kube.patch(
             PODS, name, {"status": {"phase": "Running", "conditions": conditions}}, "shop", subresource="status"
         )
 
-    def protector(self, name: str, app: str, least: int) -> None:
-        """One of the pods with the label `app`."""
-        spec = {"minAvailable": least, "selector": {"matchLabels": {"app": app}}}
+    def protector(self, name: str, app: str, least: int, **config: int) -> None:
+        """One of the pods with the label `app`. `config`: of its `admissionHistoryConfig`."""
+        spec: dict[str, Any] = {"minAvailable": least, "selector": {"matchLabels": {"app": app}}}
+        if config:
+            spec["admissionHistoryConfig"] = config
         manifest = {"apiVersion": PROTECTORS.api_version, "kind": "PodProtector", "metadata": {"name": name}}
         self.kube.create(PROTECTORS, {**manifest, "spec": spec}, "shop")
 
@@ -95,20 +99,29 @@ def becomes(what: str, holds: Callable[[], bool], *, seconds: float = 60) -> flo
 
 
 @contextmanager
-def site(folder: Path) -> Iterator[Site]:
-    """With the namespaces `ops`, where guard is, and `shop`, and PodProtectors; until the end of the block."""
+def site(folder: Path, programs: Programs, definitions: Sequence[Any] = ()) -> Iterator[Site]:
+    """With the namespaces `ops` and `shop`, and PodProtectors; until the end of the block.
+
+    `definitions`: the CustomResourceDefinitions, unless they are the chart's of PodProtectors.
+    """
     with api_servers(folder) as servers, servers.serving(OLD) as kube:
         for name in ("ops", "shop"):
             kube.create(_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        kube.create(_DEFINITIONS, _definition())
+        for each in definitions or chart_definitions({"protector": {"enabled": True}}):
+            kube.create(_DEFINITIONS, each)
         becomes("PodProtectors to be served", lambda: kube.list(PROTECTORS, "shop") == ())
         time.sleep(1)  # what was just defined may be unknown to the next request
-        yield Site(kube, servers.kubeconfig(), folder)
+        yield Site(kube, servers.kubeconfig(), folder, programs)
 
 
-def _definition() -> Any:
-    command = [str(find_helm()), "template", "guard", str(REPOSITORY / "charts" / "guard"), "--namespace=ops"]
-    values = json.dumps({"image": {"repository": "x"}, "protector": {"enabled": True}})
-    done = subprocess.run([*command, "--values=-"], input=values, capture_output=True, text=True, check=True)
-    found = [each for each in yaml.safe_load_all(done.stdout) if each]
-    return next(each for each in found if each["kind"] == "CustomResourceDefinition")
+def chart_objects(values: Mapping[str, Any], chart: Path = _CHART) -> list[Any]:
+    """What Helm makes of guard's chart, or another, with these values, for the namespace `ops`."""
+    command = [str(find_helm()), "template", chart.name, str(chart), "--namespace=ops", "--include-crds", "--values=-"]
+    given = json.dumps({"image": {"repository": "x"}, **values})
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def chart_definitions(values: Mapping[str, Any]) -> list[Any]:
+    """The CustomResourceDefinitions of guard's chart with these values."""
+    return [each for each in chart_objects(values) if each["kind"] == "CustomResourceDefinition"]

@@ -7,6 +7,10 @@ import json
 import pytest
 
 from bench.guard.asking import Said, deletion, downscale, p99
+from bench.guard.originals.__main__ import TABLES
+from bench.guard.originals.api import said
+from bench.guard.originals.page import Compared
+from bench.guard.originals.page import page as comparison
 from bench.guard.page import LIMITS, Reached, page
 from tests.unit.bench.tables import row
 
@@ -44,3 +48,24 @@ def test_what_is_asked_is_what_an_api_server_asks() -> None:
     assert (asked["operation"], asked["name"], asked["oldObject"], asked["dryRun"]) == ("DELETE", "web-0", pod, True)
     labels = [json.loads(downscale(number))["request"]["object"]["metadata"]["labels"] for number in range(2)]
     assert [bool(each) for each in labels] == [False, True]
+
+
+def test_each_case_is_a_row_with_what_either_side_did() -> None:
+    """One that wasn't run, or failed on one side, is told as such; versions and days are on the page."""
+    seen = {"order": Compared("a → b → c", "", "2026-11-26"), "lag": Compared("409", "a|b", "2026-11-27")}
+    text = comparison(TABLES, seen, {"rollout-operator": "v0.38.1", "podseidon": "v0.2.2"})
+    cases = {case.key: case.what for _, cases in TABLES.values() for case in cases}
+    assert f"| {cases['order']} | a → b → c | not run yet |" in text
+    assert f"| {cases['lag']} | 409 | a\\|b |" in text
+    assert f"| {cases['restart']} | not run yet | not run yet |" in text
+    assert all(each in text for each in ("v0.38.1", "v0.2.2", "2026-11-26 and 2026-11-27"))
+    assert len(cases) == sum(len(found) for _, found in TABLES.values()), "each has a key of its own"
+
+
+def test_what_a_webhook_denied_is_told_in_its_own_words() -> None:
+    """Without what the API server says before it; what isn't a Status is told as it is."""
+    denied = {"message": 'admission webhook "x.y" denied the request: 1 pod not ready in db-a'}
+    assert said(429, json.dumps(denied).encode()) == "429: 1 pod not ready in db-a"
+    assert said(409, b'{"message": "conflict"}') == "409: conflict"
+    assert said(503, b"no server") == "503: no server"
+    assert said(201, b"{}") == ""

@@ -1,0 +1,180 @@
+"""The originals, built from their repositories, and their own manifests."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import urllib3
+import yaml
+
+from bench.guard.programs import ADMISSION, AGGREGATOR, GENERATOR, PROTECTOR, ROLLER, Replica
+from upgrader.lab.golang import go_command
+from upgrader.lab.progress_port import Silent
+
+__all__ = ["Certificate", "Originals", "Upstream", "build", "certificate"]
+
+_BUILD_SECONDS = 3000.0
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Of 127.0.0.1, signed by itself (PEM files)."""
+
+    certificate: Path
+    key: Path
+
+    def flags(self) -> tuple[str, ...]:
+        """Of guard and rollout-operator, to use it instead of one of their own."""
+        files = (f"-server-tls.cert-file={self.certificate}", f"-server-tls.key-file={self.key}")
+        return ("-server-tls.self-signed-cert.enabled=false", "-webhooks.update-ca-bundle=false", *files)
+
+
+def certificate(folder: Path) -> Certificate:
+    """A new one."""
+    made = Certificate(folder / "tls.crt", folder / "tls.key")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(made.key), "-out", str(made.certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return made
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Checkouts of the two repositories, and the folder of the programs that are built from them."""
+
+    rollout_operator: Path
+    podseidon: Path
+    programs: Path
+
+
+def build(upstream: Upstream) -> None:
+    """The programs that aren't there yet. Raises RuntimeError with Go's words."""
+    upstream.programs.mkdir(parents=True, exist_ok=True)
+    wanted = {"rollout-operator": (upstream.rollout_operator, "./cmd/rollout-operator")}
+    wanted |= {f"podseidon-{each}": (upstream.podseidon, f"./{each}") for each in (*_PODSEIDON.values(), "webhook")}
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    for name, (source, package) in wanted.items():
+        target = upstream.programs / name
+        if target.exists():
+            continue
+        command = [str(go_command(Silent())), "build", "-buildvcs=false", "-o", str(target), package]
+        done = subprocess.run(
+            command, cwd=source, env=environment, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{name} can't be built in {source}: {done.stderr[-2000:]}")
+
+
+_PODSEIDON = {AGGREGATOR: "aggregator", GENERATOR: "generator"}
+
+
+class _Process:
+    """One of them, with ports of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, tls_port: int, ready: str) -> None:
+        self._process, self._port, self._tls_port, self._ready = process, port, tls_port, ready
+
+    def url(self, path: str) -> str:
+        """See Replica."""
+        return f"https://127.0.0.1:{self._tls_port}{path}"
+
+    def get(self, path: str) -> tuple[int, str]:
+        """See Replica. `/ready` is whatever says so."""
+        url = self._ready if path == "/ready" else f"http://127.0.0.1:{self._port}{path}"
+        try:
+            answer = urllib3.request("GET", url, retries=False)
+        except urllib3.exceptions.HTTPError:
+            return 0, ""
+        return answer.status, answer.data.decode()
+
+    def kill(self) -> None:
+        """See Replica."""
+        self._process.kill()
+        self._process.wait()
+
+
+@dataclass(frozen=True)
+class Originals:
+    """Programs: rollout-operator answers `/admission/…` and rolls, podseidon does the rest.
+
+    Neither is held up by how often it may ask the API server, which both limit to 5 requests a second unless told
+    otherwise.
+    """
+
+    upstream: Upstream
+    tls: Certificate
+    dry_runs_are_free: bool = False
+
+    @contextmanager
+    def started(self, folder: Path, kubeconfig: Path, role: str) -> Iterator[Replica]:
+        """See Programs."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if role in (ADMISSION, ROLLER):
+            with self._rollout_operator(folder, kubeconfig) as process:
+                yield process
+        else:
+            with self._podseidon(folder, kubeconfig, role) as process:
+                yield process
+
+    @contextmanager
+    def _rollout_operator(self, folder: Path, kubeconfig: Path) -> Iterator[Replica]:
+        port, tls_port = _free_port(), _free_port()
+        server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+        command = [
+            str(self.upstream.programs / "rollout-operator"),
+            *("-kubernetes.namespace=shop", f"-kubernetes.api-url={server}", f"-kubernetes.config-file={kubeconfig}"),
+            *(f"-server.port={port}", f"-server-tls.port={tls_port}", "-server-tls.enabled=true"),
+            *("-kubernetes.client-qps=0", *self.tls.flags()),
+        ]
+        with _run(command, folder / "log") as process:
+            yield _Process(process, port, tls_port, f"http://127.0.0.1:{port}/ready")
+
+    @contextmanager
+    def _podseidon(self, folder: Path, kubeconfig: Path, role: str) -> Iterator[Replica]:
+        port, tls_port, health = _free_port(), _free_port(), _free_port()
+        name = _PODSEIDON.get(role, "webhook")
+        flags: Mapping[str, tuple[str, ...]] = {
+            PROTECTOR: (
+                *("--webhook-enable=false", "--webhook-https-enable=true", "--webhook-https-bind-addr=127.0.0.1"),
+                *(f"--webhook-https-port={tls_port}", f"--webhook-https-cert-file={self.tls.certificate}"),
+                *(f"--webhook-https-key-file={self.tls.key}", "--webhook-path-prefix=/protector"),
+            ),
+            AGGREGATOR: (
+                *("--aggregator-cell-id=one", f"--worker-kube-config={kubeconfig}", "--worker-kube-qps=10000"),
+                *("--worker-kube-burst=10000", "--aggregator-leader-elector-enable=false"),
+            ),
+            GENERATOR: (
+                "--deployment-plugin-protection-selector=podseidon.kubewharf.io/protect=true",
+                "--generator-leader-elector-enable=false",
+            ),
+        }
+        command = [
+            str(self.upstream.programs / f"podseidon-{name}"),
+            *(f"--core-kube-config={kubeconfig}", "--core-kube-qps=10000", "--core-kube-burst=10000"),
+            *("--metrics-bind-addr=127.0.0.1", f"--metrics-port={port}", "--pprof-enable=false"),
+            *("--healthz-bind-addr=127.0.0.1", f"--healthz-port={health}", *flags[role]),
+        ]
+        with _run(command, folder / "log") as process:
+            yield _Process(process, port, tls_port, f"http://127.0.0.1:{health}/healthz")
+
+
+@contextmanager
+def _run(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
