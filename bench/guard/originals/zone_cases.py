@@ -7,8 +7,8 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from itertools import pairwise
+from contextlib import ExitStack, contextmanager
+from itertools import groupby, pairwise
 from typing import Any
 
 import urllib3
@@ -27,7 +27,7 @@ _BUDGETS = Kind("rollout-operator.grafana.com/v1", "zoneawarepoddisruptionbudget
 _EVICTION = "/admission/pod-eviction"
 _PATIENCE = 20.0
 """How long something may take until it counts as "not at all", in seconds."""
-_ROUNDS = 20
+_ROUNDS = 10
 _KNOWN_SECONDS = 3.0
 """Until a new budget, or a new webhook, is known to who has to know it: neither of the two says so."""
 
@@ -48,7 +48,6 @@ def _budget(side: Side, sets: Sets, **spec: Any) -> Iterator[None]:
     manifest = {"apiVersion": _BUDGETS.api_version, "kind": "ZoneAwarePodDisruptionBudget", "metadata": meta}
     selector = {"matchLabels": {"rollout-group": sets.group}}
     side.site.kube.create(_BUDGETS, {**manifest, "spec": {"selector": selector, **spec}}, "shop")
-    time.sleep(_KNOWN_SECONDS)
     try:
         yield
     finally:
@@ -124,12 +123,12 @@ def _no_downscale(side: Side) -> str:
         taken = {"metadata": {"labels": {"grafana.com/no-downscale": None}}, "spec": {"replicas": 1}}
         answers["the label taken off in the same request"] = side.api.ask("PATCH", path, taken)
         answers["another one"] = side.api.scaled(free, 1)
-    return _listed(answers)
+    return _listed({name: answer.replace(f"{sets.group}-", "") for name, answer in answers.items()})
 
 
 def _budget_of_one(side: Side) -> str:
     answers = {}
-    with _sets(side, "ab", 2) as sets, _evictions(side), _budget(side, sets, maxUnavailable=1):
+    with _sets(side, "ab", 2) as sets, _budget(side, sets, maxUnavailable=1), _evictions(side):
         a, b = sets.names
         for pod in (f"{a}-0", f"{a}-1", f"{b}-0"):
             answers[pod.removeprefix(f"{sets.group}-")] = side.api.evicted(pod).replace(f"{sets.group}-", "")
@@ -139,35 +138,37 @@ def _budget_of_one(side: Side) -> str:
 
 
 def _dry_run_of_an_eviction(side: Side) -> str:
-    with _sets(side, "ab") as sets, _evictions(side), _budget(side, sets, maxUnavailable=1):
+    with _sets(side, "ab") as sets, _budget(side, sets, maxUnavailable=1), _evictions(side):
         a, b = sets.names
         answers = {"a-0, dry run": side.api.evicted(f"{a}-0", dry_run=True), "b-0": side.api.evicted(f"{b}-0")}
     return _listed({name: answer.replace(f"{sets.group}-", "") for name, answer in answers.items()})
 
 
-def _both(replicas: tuple[Replica, Replica], sets: Sets) -> bool:
+def _both(side: Side, replicas: tuple[Replica, Replica], sets: Sets) -> bool:
     """Whether two evictions at the same time, of two zones, are both allowed."""
     with ThreadPoolExecutor(2) as threads:
         asked = zip(replicas, sets.names, strict=True)
-        answers = list(threads.map(lambda each: _asked(each[0], f"{each[1]}-0"), asked))
+        answers = list(threads.map(lambda each: _asked(side, each[0], f"{each[1]}-0"), asked))
     return answers == ["", ""]
 
 
 def _race(side: Side) -> str:
-    both = 0
     with side.site.started("race", ADMISSION) as replica:
-        for _ in range(_ROUNDS):
-            with _sets(side, "ab") as sets, _budget(side, sets, maxUnavailable=1):
-                both += _both((replica, replica), sets)
-    return f"both allowed {both} times of {_ROUNDS}"
+        return _raced(side, (replica, replica))
 
 
 def _race_of_two(side: Side) -> str:
-    both = 0
     with side.site.started("race-a", ADMISSION) as one, side.site.started("race-b", ADMISSION) as other:
-        for _ in range(_ROUNDS):
-            with _sets(side, "ab") as sets, _budget(side, sets, maxUnavailable=1):
-                both += _both((one, other), sets)
+        return _raced(side, (one, other))
+
+
+def _raced(side: Side, replicas: tuple[Replica, Replica]) -> str:
+    with ExitStack() as stack:
+        groups = [stack.enter_context(_sets(side, "ab")) for _ in range(_ROUNDS)]
+        for sets in groups:
+            stack.enter_context(_budget(side, sets, maxUnavailable=1))
+        time.sleep(_KNOWN_SECONDS)
+        both = sum(_both(side, replicas, sets) for sets in groups)
     return f"both allowed {both} times of {_ROUNDS}"
 
 
@@ -175,18 +176,19 @@ def _restart(side: Side) -> str:
     with _sets(side, "ab") as sets, _budget(side, sets, maxUnavailable=1):
         a, b = sets.names
         with side.site.started("before", ADMISSION) as replica:
-            first = _asked(replica, f"{a}-0")
+            time.sleep(_KNOWN_SECONDS)
+            first = _asked(side, replica, f"{a}-0")
             replica.kill()
         with side.site.started("after", ADMISSION) as replica:
             time.sleep(_KNOWN_SECONDS)
-            second = _asked(replica, f"{b}-0").replace(f"{sets.group}-", "")
+            second = _asked(side, replica, f"{b}-0").replace(f"{sets.group}-", "")
     return _listed({"a-0": first, "after the restart, b-0": second})
 
 
 def _invalid_budget(side: Side) -> str:
     answers = {}
     wrong = {"podNamePartitionRegex": "(a)(b)"}  # which of the two groups it means isn't said
-    with _sets(side, "ab") as sets, _evictions(side), _budget(side, sets, maxUnavailable=1, **wrong):
+    with _sets(side, "ab") as sets, _budget(side, sets, maxUnavailable=1, **wrong), _evictions(side):
         for zone, name in zip("ab", sets.names, strict=True):
             answers[f"{zone}-0"] = side.api.evicted(f"{name}-0").replace(f"{sets.group}-", "")
     return _listed(answers)
@@ -223,7 +225,7 @@ def _prepare_annotation(side: Side) -> str:
     return answer.replace(f"{sets.group}-", "") or "allowed, nobody was told"
 
 
-def _asked(replica: Replica, pod: str) -> str:
+def _asked(side: Side, replica: Replica, pod: str) -> str:
     """What a replica itself says to an eviction: as Api.ask."""
     request = {
         "uid": str(uuid.uuid4()),
@@ -241,7 +243,7 @@ def _asked(replica: Replica, pod: str) -> str:
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     headers = {"Content-Type": "application/json"}
-    with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=30) as pool:
+    with urllib3.PoolManager(ca_certs=str(side.tls.certificate), retries=False, timeout=30) as pool:
         answer = pool.request("POST", replica.url(_EVICTION), body=json.dumps(review), headers=headers)
     if answer.status != 200:
         return said(answer.status, answer.data)
@@ -250,7 +252,9 @@ def _asked(replica: Replica, pod: str) -> str:
 
 
 def _listed(answers: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {answer or 'allowed'}" for name, answer in answers.items())
+    """Those that follow each other and are answered alike are put together."""
+    grouped = groupby(answers.items(), key=lambda each: each[1])
+    return "; ".join(f"{', '.join(name for name, _ in each)}: {answer or 'allowed'}" for answer, each in grouped)
 
 
 ZONE_CASES = (
