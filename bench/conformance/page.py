@@ -26,6 +26,7 @@ WAYS = {
 }
 """Name → title and explanation."""
 _PASSED = "passed"
+_SAID_CHARACTERS = 160
 
 
 def page(known: Mapping[str, Mapping[str, Record]], remarks: Mapping[str, str]) -> str:
@@ -139,14 +140,14 @@ def _list(title: str, items: Mapping[str, str], *, folded: bool = True) -> list[
 
 
 def _why(spec: Mapping[str, Any], remark: str) -> str:
-    words = f"{spec['why']}. {_first_line(spec)}".rstrip(" .")
+    words = f"{spec['why']}. {_begin_of_message(spec)}".rstrip(" .")
     return f"{words}. **Cause:** {remark}." if remark else f"{words}."
 
 
-def _first_line(spec: Mapping[str, Any]) -> str:
-    """Without what Markdown or HTML would take for its own."""
-    line = next(iter(str(spec.get("message", "")).splitlines()), "")[:160]
-    return f"It says: {line.replace('<', '&lt;').replace('|', '&#124;')}" if line else ""
+def _begin_of_message(spec: Mapping[str, Any]) -> str:
+    """In one line: what was expected, and what there was, are lines of their own. Without Markdown's or HTML's own."""
+    words = " ".join(str(spec.get("message", "")).split())[:_SAID_CHARACTERS].rstrip()
+    return f"It says: {words.replace('<', '&lt;').replace('|', '&#124;')}" if words else ""
 
 
 def _number(version: str) -> tuple[int, ...]:

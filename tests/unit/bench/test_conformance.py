@@ -297,7 +297,7 @@ def test_the_page_counts_what_passed_failed_and_was_not_run() -> None:
         "1",
         "10",
     ]
-    assert f"- `{TAINTS}`:\n  not explained. It says: it did &lt;not> work. **Cause:** The chart." in text
+    assert f"- `{TAINTS}`:\n  not explained. It says: it did &lt;not> work in detail. **Cause:** The chart." in text
     assert "Left out: needs the image x (1)" in text and f"- `{FRIEND}`" in text
     assert "2026-01-02 12:00, 2 cores, 2 min: from v1.36.3" in text
 
