@@ -9,7 +9,7 @@ from pathlib import Path
 from upgrader.app.wiring import open_kube
 from upgrader.engine.execution.approval import approve
 
-__all__ = ["approve_step"]
+__all__ = ["approve_step", "own_name"]
 
 _SECONDS = 10.0
 
@@ -17,4 +17,9 @@ _SECONDS = 10.0
 def approve_step(folder: Path, step: str, reason: str) -> str:
     """Approve of it in this user's name; returns the run. Raises UsageError where no run waits for this step."""
     with open_kube(folder, _SECONDS) as kube:
-        return approve(kube, step, f"{getpass.getuser()}@{socket.gethostname()}", reason)
+        return approve(kube, step, own_name(), reason)
+
+
+def own_name() -> str:
+    """Who approves, for the journal: this user, at this machine."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from upgrader.app.approval import own_name
 from upgrader.app.execution import FinishedRun, continue_run
 from upgrader.app.existing_run import ExistingRun, existing_run
 from upgrader.app.front_end import FrontEnd
@@ -17,15 +18,17 @@ from upgrader.bundle.reading import Bundle
 from upgrader.engine.execution.next_action import Action, End, next_action
 from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.engine.state.event_fold import follow
-from upgrader.engine.state.run_state import RunState
+from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
 from upgrader.model.api_lifecycle import Minor, parse_minor
 from upgrader.model.event import RunResumed
 from upgrader.model.own_steps import BAKE
 from upgrader.model.plan import Plan
+from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.steps.import_images import ImportImagesStep
+from upgrader.steps.undone_by_hand import undone_by_hand
 
 __all__ = ["ResumableRun", "ResumedRun", "resumable_run"]
 
@@ -66,6 +69,8 @@ class ResumableRun:
     """The run's state as it will be once it is resumed."""
     bundle: Bundle | None = None
     """Where images come from, where they are still to be imported."""
+    done: str = ""
+    """The step whose changes were taken back by hand; "": none."""
 
     @property
     def goal(self) -> KubernetesVersion | None:
@@ -80,22 +85,31 @@ class ResumableRun:
         """
         session = self.run.session.at(self.resumed.target) if self.resumed.target else self.run.session
         pipeline, plan = _pipeline(session, self.resumed, self.bundle, accept_changes=accept_changes)
+        if self.done:
+            pipeline = undone_by_hand(pipeline, self.done, own_name())
         return ResumedRun(replace(self.run, session=session), self.why, pipeline, plan, next_action(self.resumed))
 
 
 @contextmanager
-def resumable_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_over: bool) -> Iterator[ResumableRun]:
-    """Lock the cluster and find the run. Raises UsageError where nothing is left to do."""
+def resumable_run(
+    folder: Path, name: str | None, front_end: FrontEnd, *, take_over: bool, done: str = ""
+) -> Iterator[ResumableRun]:
+    """Lock the cluster and find the run. `done` is a step whose changes were taken back by hand.
+
+    Raises UsageError where nothing is left to do, or where `done` is no playbook whose rollback has failed.
+    """
     with existing_run(folder, name, front_end, take_over=take_over) as run:
         why = RunResumed(run.state.run, lock_holder())
         resumed = follow(run.state, why, run.session.tools.clock.now())
         _refuse_over(run.state, resumed)
+        if done:
+            _refuse_done(run.state, done)
         imports = resumed.step(ImportImagesStep.NAME)
         if ImportImagesStep.NAME in resumed.planned and (imports is None or imports.phase == "applying"):
             with run.session.bundle() as bundle:
-                yield ResumableRun(run, why, resumed, bundle)
+                yield ResumableRun(run, why, resumed, bundle, done)
         else:
-            yield ResumableRun(run, why, resumed)
+            yield ResumableRun(run, why, resumed, done=done)
 
 
 def _refuse_over(state: RunState, resumed: RunState) -> None:
@@ -109,6 +123,28 @@ def _refuse_over(state: RunState, resumed: RunState) -> None:
         f"there is nothing to resume: run {state.run} has ended ({state.outcome})",
         remedy=f"{back}{on}",
     )
+
+
+def _refuse_done(state: RunState, done: str) -> None:
+    """A person's word counts only for what upgrader has tried to undo and could not: a playbook."""
+    stuck = [step.name for step in state.steps if step.phase == "undo-failed" and _is_playbook(step)]
+    if done in stuck:
+        return
+    step = state.step(done)
+    why = "it has no such step, or hasn't begun it"
+    if step is not None:
+        why = "its rollback has not failed"
+        if not _is_playbook(step):
+            why = "it isn't a playbook, and upgrader knows how to undo it: it tries again, whatever state it finds"
+    remedy = f"`--done` is for a playbook whose rollback has failed: {', '.join(stuck)}." if stuck else ""
+    raise UsageError(
+        f"step {done} of run {state.run} can't be called done: {why}",
+        remedy=remedy or "Resume without `--done`.",
+    )
+
+
+def _is_playbook(step: StepState) -> bool:
+    return step.restore_point is not None and replace(step.restore_point, playbook="", begun=0) == RestorePoint()
 
 
 def _pipeline(

@@ -19,11 +19,18 @@ __all__ = ["resume"]
     is_flag=True,
     help="Continue although charts, values or playbooks have changed since the run began; use them as they are now.",
 )
+@click.option(
+    "--done",
+    metavar="STEP",
+    default="",
+    help="You have taken back by hand what this playbook changed, which could not be rolled back: nothing is run for "
+    "it, its gates are checked, and the rollback goes on with the steps before it.",
+)
 @YES
 @TAKE_OVER
 @EVENTS
 @click.pass_obj
-def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take_over: bool) -> None:
+def resume(folder: Path, name: str | None, accept_changes: bool, done: str, yes: bool, take_over: bool) -> None:
     """Resume a run that was interrupted, or failed, in the direction that it was going: upgrade or rollback.
 
     The journal is found in this folder, in the cluster, or on its controllers. An interrupted step is inspected first:
@@ -35,4 +42,4 @@ def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take
     Exit codes: as for `upgrader run`; 2 also when there is nothing to resume, or the run's inputs have changed, 5 also
     when the release that the run was changing was changed outside of it.
     """
-    resume_now(folder, name, accept_changes=accept_changes, yes=yes, take_over=take_over)
+    resume_now(folder, name, accept_changes=accept_changes, yes=yes, take_over=take_over, done=done)

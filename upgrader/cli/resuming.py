@@ -19,17 +19,19 @@ __all__ = ["resume_now"]
 
 
 def resume_now(
-    folder: Path, name: str | None, *, accept_changes: bool, yes: bool, take_over: bool
+    folder: Path, name: str | None, *, accept_changes: bool, yes: bool, take_over: bool, done: str = ""
 ) -> KubernetesVersion | None:
     """Resume a run (None: the newest upgrade), and all hops after it. Returns the version that it was on the way to.
 
+    `done` is a step whose changes were taken back by hand; "": none.
+
     Raises the error of its outcome, and UsageError where there is nothing to resume or its inputs have changed.
     """
-    with resumable_run(folder, name, FRONT_END, take_over=take_over) as found:
+    with resumable_run(folder, name, FRONT_END, take_over=take_over, done=done) as found:
         print_run(found.run.state)
         asked, wanted = found.goal, found.run.session.settings.target
         resumed = found.prepare(accept_changes=accept_changes)
-        say(f"Next: {_describe(resumed.next)}")
+        say(f"Next: {_describe(resumed.next, done)}")
         if asked is not None and wanted < asked:
             say(
                 f"Then on to {asked}, as the run was started, though the folder asks for {wanted}. Stop it with Ctrl-C "
@@ -51,7 +53,7 @@ def resume_now(
     return asked or found.run.state.target
 
 
-def _describe(action: Action) -> str:
+def _describe(action: Action, done: str) -> str:
     match action:
         case Begin():
             return f"begin {action.step}"
@@ -59,6 +61,8 @@ def _describe(action: Action) -> str:
             return f"inspect {action.step}, which was interrupted, and complete it"
         case CheckGates():
             return f"check the gates of {action.step}"
+        case Undo() if action.step == done:
+            return f"nothing is run for {done}, as you say that its changes were taken back; its gates are checked"
         case Undo():
             return f"roll back: undo {action.step}"
         case End():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,10 +52,19 @@ class PlaybookStep:
         if self.undo_playbook is None:
             raise RollbackFailed(
                 f"upgrader.yaml names no playbook that undoes {self.playbook.name}",
-                remedy=f"Write one, name it in upgrader.yaml as `undo` of the step {self.name}; then: upgrader resume",
+                remedy=f"Write one, name it in upgrader.yaml as `undo` of the step {self.name}; then: upgrader resume\n"
+                + self._by_hand(),
             )
         note(f"ansible-playbook {self.undo_playbook.name}")
-        self._run(self.undo_playbook)
+        try:
+            self._run(self.undo_playbook)
+        except PlaybookError as error:
+            raise RollbackFailed(
+                error.message, remedy="\n".join(filter(None, [error.remedy, self._by_hand()]))
+            ) from error
+
+    def _by_hand(self) -> str:
+        return f"Or take its changes back by hand; then: upgrader resume --done {shlex.quote(self.name)}"
 
     def _run(self, playbook: Path) -> None:
         self.playbooks.run(

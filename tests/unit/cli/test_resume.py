@@ -36,18 +36,21 @@ from upgrader.model.event import (
     StepEnded,
     StepInput,
     StepStarted,
+    UndoEnded,
+    UndoStarted,
 )
 from upgrader.model.observed import Observed
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import ReleaseSettings, Settings
+from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.pipeline import Pipeline
 from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, wanted_steps
 from upgrader.ports import Tools
+from upgrader.steps.undone_by_hand import UndoneByHandStep
 
 OLDER, NEWER = "20260101T000000-v1.37.1", "20260102T000000-v1.37.1"
 POINT = RestorePoint("a", "kube-system", 1)
@@ -70,6 +73,9 @@ class Site:
     inputs: tuple[StepInput, ...] = ()
     goal: KubernetesVersion | None = None
     bake_seconds: float = 0.0
+    playbooks: tuple[str, ...] = ()
+    """Which of the steps are playbooks."""
+    pipelines: list[Pipeline] = field(default_factory=list)
 
     def run(self, name: str, *events: Event, kind: RunKind = RunKind.UPGRADE) -> None:
         """A run of this folder."""
@@ -99,7 +105,9 @@ class Site:
         """What the commands need from a session."""
         host = Host("controller-1", "10.0.0.2")
         steps = tuple(
-            ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, self.values))
+            PlaybookSettings(name, Path(f"/plays/{name}.yml"))
+            if name in self.playbooks
+            else ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, self.values))
             for name in self.names
         )
         tools = Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock, self.world.hosts)
@@ -162,6 +170,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         plan: object,
         held: object,
     ) -> FinishedRun:
+        site.pipelines.append(pipeline)
         site.done.append((tuple(item.step.name for item in pipeline.steps), why))
         return FinishedRun(RunState(), folder)
 
@@ -247,6 +256,60 @@ def test_run_that_goes_back_needs_only_its_journal_and_the_steps_names(site: Sit
     site.names, site.values = ("c", "a"), "edited since"
     assert site.invoke("resume", "--yes").exit_code == 0
     assert site.done[0][0] == ("a",)
+
+
+_STUCK = (
+    BEGUN,
+    StepApplied("a", 1.0),
+    StepEnded("a", "passed", 2.0),
+    StepStarted("b", "ansible-playbook b.yml", RestorePoint()),
+    StepEnded("b", "failed", 1.0, "disk full"),
+    UndoStarted("b", "nothing"),
+    UndoEnded("b", False, 1.0, "upgrader.yaml names no playbook that undoes b.yml"),
+    RunEnded(OLDER, "failed", 5.0),
+)
+"""A run that stands still, as its playbook has no undo."""
+
+
+def test_playbook_that_was_taken_back_by_hand(site: Site) -> None:
+    """`--done` says plainly that nothing is run for it; then the steps before it are rolled back."""
+    site.playbooks = ("b",)
+    site.run(OLDER, *_STUCK)
+    output = site.invoke("resume", "--done", "b", answer="n\n")
+    assert "nothing is run for b, as you say that its changes were taken back; its gates are checked" in output.stderr
+    assert site.done == []
+    assert site.invoke("resume", "--done", "b", "--yes").exit_code == 0
+    taken_back, before = site.pipelines[0].steps
+    assert isinstance(taken_back.step, UndoneByHandStep) and taken_back.undo_gates
+    assert before.step.name == "a" and not isinstance(before.step, UndoneByHandStep)
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [("a", "it isn't a playbook"), ("c", "no such step, or hasn't begun it"), ("nope", "no such step")],
+)
+def test_nothing_else_is_called_done(site: Site, step: str, why: str) -> None:
+    """A person's word counts for the playbook that upgrader could not undo, and the error names that one."""
+    site.playbooks = ("b",)
+    site.run(OLDER, *_STUCK)
+    refused = site.refused("resume", "--done", step, "--yes")
+    assert why in refused.message and refused.remedy.endswith("whose rollback has failed: b.")
+
+
+def test_undo_is_tried_before_it_is_called_done(site: Site) -> None:
+    """A playbook that failed, and whose rollback hasn't been tried, is not for a person yet."""
+    site.playbooks = ("b",)
+    site.run(OLDER, *_STUCK[:5])
+    refused = site.refused("resume", "--done", "b", "--yes")
+    assert "its rollback has not failed" in refused.message and refused.remedy == "Resume without `--done`."
+
+
+def test_release_is_never_called_done(site: Site) -> None:
+    """Helm's records say what a release is, and its rollback can be repeated from any state."""
+    failed = (StepEnded("a", "failed", 1.0, "bad flag"), UndoStarted("a", "revision 1"))
+    site.run(OLDER, BEGUN, *failed, UndoEnded("a", False, 1.0, "no quorum"), RunEnded(OLDER, "failed", 5.0))
+    refused = site.refused("resume", "--done", "a", "--yes")
+    assert "it isn't a playbook" in refused.message and refused.remedy == "Resume without `--done`."
 
 
 _FOREIGN = {

@@ -50,7 +50,16 @@ def test_playbook_without_a_way_back_says_so() -> None:
     with pytest.raises(RollbackFailed, match=r"names no playbook that undoes tune\.yml") as caught:
         step(playbooks).undo(RestorePoint(playbook="/tmp/evil.yml"), quiet)
     assert "`undo` of the step tune" in caught.value.remedy
+    assert "by hand; then: upgrader resume --done tune" in caught.value.remedy
     assert playbooks.ran == []
+
+
+def test_undo_that_fails_names_the_way_by_hand() -> None:
+    """An undo playbook that a host refuses is told with Ansible's message, and with what a person can do instead."""
+    playbooks = FakePlaybooks({"untune.yml": PlaybookError("controller-1: disk full")})
+    with pytest.raises(RollbackFailed, match="disk full") as caught:
+        step(playbooks, Path("/p/untune.yml")).undo(RestorePoint(playbook="untune.yml"), quiet)
+    assert "upgrader resume --done tune" in caught.value.remedy
 
 
 @pytest.mark.parametrize("undo", [None, Path("/p/untune.yml")])
