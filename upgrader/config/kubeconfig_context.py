@@ -134,9 +134,19 @@ def check_context(kubeconfig: Path, wanted: str) -> str:
     if wanted and current != wanted:
         raise UsageError(
             f"{shown(kubeconfig)} points at context '{current}', but this cluster's is '{wanted}'",
-            remedy=f"kubectl config use-context {wanted} --kubeconfig {shown(kubeconfig)}",
+            remedy=_right_context(document, kubeconfig, wanted),
         )
     return current
+
+
+def _right_context(document: Document, kubeconfig: Path, wanted: str) -> str:
+    contexts = _entries(document, "contexts")
+    if wanted in contexts:
+        return f"kubectl config use-context {wanted} --kubeconfig {shown(kubeconfig)}"
+    return (
+        f"It has no context of that name: it has {', '.join(contexts) or 'none'}. Correct `cluster.context` in "
+        "upgrader.yaml, or take the kubeconfig of that cluster."
+    )
 
 
 def server_addresses(kubeconfig: Path, context: str) -> tuple[str, ...]:

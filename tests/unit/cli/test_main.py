@@ -38,6 +38,7 @@ def test_interrupted_work_is_not_said_to_have_changed_nothing(
     assert ended(interrupted, monkeypatch) == 130
     output = capsys.readouterr().err
     assert "upgrader resume" in output and "nothing more was changed" not in output
+    assert "Helm that was at work goes on by itself" in output
     monkeypatch.setattr(click.termui, "visible_prompt_func", lambda *_: "n")
     assert ended(declined, monkeypatch) == 130
     assert "nothing more was changed" in capsys.readouterr().err

@@ -31,10 +31,18 @@ def test_the_current_context_is_taken(kubeconfig: Path, wanted: str) -> None:
 
 
 def test_another_context_is_refused_with_both_names(kubeconfig: Path) -> None:
-    """The message names both contexts, and the remedy is the command that repairs it."""
+    """The message names both contexts, and the remedy is the command that repairs it, if there is one."""
     with pytest.raises(UsageError, match="points at context 'demo', but this cluster's is 'production'") as caught:
         check_context(kubeconfig, "production")
+    assert caught.value.remedy.startswith("It has no context of that name: it has none.")
+    with kubeconfig.open("a") as file:
+        file.write("contexts: [{name: demo, context: {}}, {name: production, context: {}}]\n")
+    with pytest.raises(UsageError) as caught:
+        check_context(kubeconfig, "production")
     assert "kubectl config use-context production" in caught.value.remedy
+    with pytest.raises(UsageError) as caught:
+        check_context(kubeconfig, "prod")
+    assert "it has demo, production. Correct `cluster.context` in upgrader.yaml" in caught.value.remedy
 
 
 def test_a_missing_kubeconfig_is_refused(tmp_path: Path) -> None:

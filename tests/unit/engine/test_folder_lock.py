@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from upgrader.engine.locks.folder_lock import folder_holder, folder_lock
-from upgrader.errors import Locked
+from upgrader.errors import Locked, UsageError
 
 
 class ReleasingClock(FakeClock):
@@ -35,6 +36,21 @@ def test_second_run_is_turned_away(tmp_path: Path) -> None:
         assert caught.value.exit_code == 6
     with folder_lock(tmp_path, "ben", FakeClock()):
         pass
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EROFS, "Read-only file system"), PermissionError(13, "Permission denied")]
+)
+def test_folder_that_can_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    """A read-only folder is an error that says so, and that a copy of the folder does; not a traceback."""
+
+    def refuse(*_: object, **__: object) -> int:
+        raise error
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(UsageError, match=str(error.strerror)) as caught, folder_lock(tmp_path, "anna", FakeClock()):
+        pass
+    assert f"cp -a {tmp_path} COPY" in caught.value.remedy
 
 
 def test_holder_is_known_while_it_holds(tmp_path: Path) -> None:

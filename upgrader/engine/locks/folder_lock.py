@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from upgrader.errors import Locked
+from upgrader.errors import Locked, UsageError
 from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry
 
@@ -31,10 +31,11 @@ class FolderHolder:
 
 @contextmanager
 def folder_lock(folder: Path, holder: str, clock: Clock) -> Iterator[None]:
-    """Hold `runs/.lock` of a cluster folder; raises Locked, naming who holds it. The kernel frees it on any exit."""
-    path = _path(folder)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Hold `runs/.lock` of a cluster folder. The kernel frees it on any exit.
+
+    Raises Locked, naming who holds it, and UsageError where the folder can't be written.
+    """
+    file = _opened(folder)
     try:
         try:
             # `folder_holder` holds the lock for a moment, which must not fail a run.
@@ -50,6 +51,19 @@ def folder_lock(folder: Path, holder: str, clock: Clock) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+def _opened(folder: Path) -> int:
+    path = _path(folder)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(
+            f"{path.parent} can't be written: {error.strerror}",
+            remedy="Each run keeps its lock and its journal there. Use a copy of the cluster folder that this user can "
+            f"write, for `recover` as well: cp -a {folder} COPY; then the same command with -C COPY",
+        ) from error
 
 
 def folder_holder(folder: Path) -> FolderHolder | None:
