@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
 from upgrader.errors import RollbackFailed, UsageError
+from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Cluster
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.pipeline import RecoverTools, recover_pipeline, recovered
+from upgrader.recover.steps.release_recovery import NAMESPACE, RELEASE
 
 __all__ = ["ProposedRecovery", "propose_recovery"]
 
@@ -44,6 +47,21 @@ class ProposedRecovery:
     def needed(self) -> bool:
         """Whether there is anything to recover."""
         return not self.seen.healthy or bool(self.missing)
+
+    def check_installed(self) -> None:
+        """Raises RollbackFailed, with what to do, where all that is missing is the release of kube-apiserver."""
+        if not self.seen.healthy or self.tools.helm.history(RELEASE, NAMESPACE):
+            return
+        kube = self.tools.kube
+        version = str(json.loads(kube.raw("/version")).get("gitVersion", "VERSION"))
+        own = kube.list(PODS, NAMESPACE, labels="component=kube-apiserver,tier=control-plane")
+        raise RollbackFailed(
+            f"release {RELEASE} is not installed: there is nothing that a recovery could roll back. The API answers, "
+            + ("from kubeadm's own static pods" if own else "from its standby pod"),
+            remedy="upgrader adopt"
+            if own
+            else f"Install it again, at the version that runs: upgrader run --to {version}",
+        )
 
     def check_possible(self) -> None:
         """Raises RollbackFailed, with what to do, where manual action is required first."""

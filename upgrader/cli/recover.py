@@ -38,6 +38,7 @@ def recover(folder: Path, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> N
         if not proposed.needed:
             click.echo("Nothing to recover: the API answers, and the cluster is healthy.", err=True)
             return
+        proposed.check_installed()
         if proposed.missing:
             say(f"The API answers, but: {proposed.missing}")
         if not proposed.seen.blocked:

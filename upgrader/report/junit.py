@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from upgrader.engine.state.run_state import GateState, RunState, StepState
+from upgrader.model.first_words import first_words
 from upgrader.model.run_kind import describe_run
 from upgrader.report.headline import headline
 from upgrader.report.status import gate_status, step_status
@@ -102,7 +103,7 @@ def _change(step: StepState) -> Case:
     if step.phase == "waiting":
         return Case(name, "skipped", message="not begun")
     if step.reason:
-        return Case(name, "failure", seconds, _first_line(step.reason), _with_remedy(step.reason, step.remedy))
+        return Case(name, "failure", seconds, first_words(step.reason), _with_remedy(step.reason, step.remedy))
     if step.phase in ("applying", "gating") or (step.phase == "undoing" and not step.seconds):
         text = step_status(step)[1]
         return Case(name, "error", seconds, text, _with_remedy(step.note or text, ""))
@@ -114,7 +115,7 @@ def _gate(gate: GateState, step: StepState) -> Case:
     if gate.outcome == "passed":
         return Case(name, "passed", gate.seconds)
     text = _with_remedy("\n".join((gate.reason, *gate.details)), gate.remedy)
-    message = f"{gate_status(gate.outcome)[1]}: {_first_line(gate.reason)}"
+    message = f"{gate_status(gate.outcome)[1]}: {first_words(gate.reason)}"
     decided = gate.outcome in ("pending", "broken") and bool(step.reason or step.undo_reason)
     if decided or gate.outcome == "broken":
         return Case(name, "failure", gate.seconds, message, text)
@@ -129,7 +130,7 @@ def _rollback(step: StepState) -> tuple[Case, ...]:
             return (Case("rollback", "passed", step.undo_seconds),)
         case "undo-failed":
             text = _with_remedy(step.undo_reason, step.undo_remedy)
-            return (Case("rollback", "failure", step.undo_seconds, _first_line(step.undo_reason), text),)
+            return (Case("rollback", "failure", step.undo_seconds, first_words(step.undo_reason), text),)
         case "undoing":
             return (Case("rollback", "error", step.undo_seconds, step_status(step)[1], step.note),)
         case _:
@@ -138,7 +139,3 @@ def _rollback(step: StepState) -> tuple[Case, ...]:
 
 def _with_remedy(text: str, remedy: str) -> str:
     return f"{text}\n\nRemedy: {remedy}" if remedy else text
-
-
-def _first_line(text: str) -> str:
-    return text.splitlines()[0] if text.strip() else ""

@@ -14,6 +14,7 @@ from rich.text import Text
 from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.history.run_status import Status
 from upgrader.engine.state.run_state import RunState, StepState
+from upgrader.model.first_words import first_words
 from upgrader.ui.as_typed import program
 from upgrader.ui.live_display import MARKS
 from upgrader.ui.summary import outcome_of, step_row
@@ -34,7 +35,7 @@ def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: Tex
     for run in runs:
         mark, text, style = ("▸", "is running", "cyan") if running and run is runs[-1] else _outcome(run)
         reason = _problem(run) or run.state.reason
-        why = reason.splitlines()[0] if reason else _stopped_at(run.state)
+        why = first_words(reason) if reason else _stopped_at(run.state)
         if run.place:
             why = f"{why} (its journal is in {run.place})".lstrip()
         seconds = duration(run.seconds) if run.seconds else ""

@@ -111,6 +111,29 @@ def test_dry_run_says_what_would_be_done(site: Site) -> None:
     assert list(site.folder.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("labels", "says", "remedy"),
+    [
+        ({"component": "kube-apiserver", "tier": "control-plane"}, "kubeadm's own static pods", "upgrader adopt"),
+        ({"app": "kube-apiserver"}, "its standby pod", "upgrader run --to v1.36.3"),
+    ],
+    ids=["never adopted", "uninstalled"],
+)
+@pytest.mark.parametrize("arguments", [("--dry-run",), ("--yes",)])
+def test_release_that_is_not_installed(
+    site: Site, labels: dict[str, str], says: str, remedy: str, arguments: tuple[str, ...]
+) -> None:
+    """Nothing is offered that can't be done: the error comes first, and the remedy has the version that runs."""
+    site.kube.unavailable = False
+    site.healthy()
+    site.helm = FakeHelm()
+    site.kube.raw_answers["/version"] = '{"gitVersion": "v1.36.3"}'
+    add_pod(site.kube, "kube-apiserver-controller-1", running(), labels=labels, host_ip="10.0.0.1")
+    error = site.invoke(*arguments).exception
+    assert isinstance(error, RollbackFailed) and says in error.message and remedy in error.remedy
+    assert "not installed" in error.message and site.ran == []
+
+
 def test_it_asks_before_it_starts(site: Site) -> None:
     """Without a yes nothing is run."""
     assert site.invoke(answer="n\n").exit_code == 1

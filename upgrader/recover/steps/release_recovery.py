@@ -22,7 +22,7 @@ from upgrader.recover.steps.pod_content import contradictions, pod_content
 from upgrader.recover.steps.revision_match import Checkpoint, Rendered, matching, rendered
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["ReleaseRecoveryStep"]
+__all__ = ["NAMESPACE", "RELEASE", "ReleaseRecoveryStep"]
 
 RELEASE, NAMESPACE = "kube-apiserver", "kube-system"
 
