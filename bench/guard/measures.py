@@ -8,12 +8,13 @@ import random
 import time
 from contextlib import ExitStack
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench.guard.asking import Said, at_once, at_rate, deletion, downscale, p99
 from bench.guard.page import Reached
-from bench.guard.programs import ADMISSION, AGGREGATOR, PROTECTOR, ROLLER, Replica
+from bench.guard.programs import ADMISSION, PROTECTOR, ROLLER, Replica
 from bench.guard.sets import Sets
 from bench.guard.site import PROTECTORS, Site, becomes
 
@@ -31,10 +32,13 @@ def webhook(site: Site, rate: float, seconds: float) -> list[Reached]:
     with site.started("webhook", ADMISSION) as guard:
         url = guard.url("/admission/no-downscale")
         asyncio.run(at_rate(url, reviews[: round(rate)], rate))  # connections are made, and code is warm
+        before = _cpu_seconds(guard)
         said = asyncio.run(at_rate(url, reviews, rate))
+        cpu = _cpu_seconds(guard) - before
     wrong = len(said) - sum(each.status == 200 for each in said)
     right = sum(each.allowed for each in said) == (len(said) + 1) // 2
     how = f"{rate:g}/s for {seconds:g} s; p50 {_p50(said):.1f} ms; {wrong} failed{'' if right else '; WRONG ANSWERS'}"
+    how += f"; {1000 * cpu / len(said):.2f} ms of CPU each"
     return [Reached("webhook", p99(said), how, load)]
 
 
@@ -46,18 +50,18 @@ def deletions(site: Site, rate: float, seconds: float, protectors: int) -> list[
     pods = [site.pods(name, each_has) for name in names]
     for name in names:
         site.protector(name, name, 1)
-    with site.started("aggregator", AGGREGATOR), site.started("deletions", PROTECTOR) as guard:
+    with site.counting(), site.started("deletions", PROTECTOR) as guard:
         site.wait_counted(names, each_has)
         load = os.getloadavg()[0]
         reviews = [deletion(pods[number % protectors][number // protectors]) for number in range(asked)]
-        before = _tries(guard)
+        before, cpu_before = _tries(guard), _cpu_seconds(guard)
         said = asyncio.run(at_rate(guard.url(_PATH), reviews, rate))
-        writes = (_tries(guard) - before) / asked
+        writes, cpu = (_tries(guard) - before) / asked, _cpu_seconds(guard) - cpu_before
     for name in names:
         site.kube.delete(PROTECTORS, name, "shop")
     allowed, failed = sum(each.allowed for each in said), sum(each.status != 200 for each in said)
     how = f"{rate:g}/s for {seconds:g} s on {protectors}; p50 {_p50(said):.1f} ms; "
-    how += f"{allowed} of {asked} allowed, {failed} failed"
+    how += f"{allowed} of {asked} allowed, {failed} failed; {1000 * cpu / asked:.2f} ms of CPU each"
     return [Reached("deletion", p99(said), how, load), Reached("writes", writes, "of the same", load)]
 
 
@@ -68,7 +72,7 @@ def quota(site: Site, pods: int, most: int, rounds: int, seed: int) -> list[Reac
     one, reviews = made[0], [deletion(each) for each in made]
     over, allowed, unanswered = [], [], 0
     with ExitStack() as stack:
-        stack.enter_context(site.started("counts", AGGREGATOR))
+        stack.enter_context(site.counting())
         stays = stack.enter_context(site.started("stays", PROTECTOR))
         for number in range(rounds):
             name = f"many-{number}"
@@ -117,6 +121,12 @@ def _p50(said: list[Said]) -> float:
 def _metric(guard: Replica, name: str) -> float:
     lines = guard.get("/metrics")[1].splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+def _cpu_seconds(guard: Replica) -> float:
+    """What the process has had of a processor, so far: it suffers less from a busy machine than times do."""
+    ticks = Path(f"/proc/{guard.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def _tries(guard: Replica) -> float:

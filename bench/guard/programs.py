@@ -35,6 +35,10 @@ _GUARD = {
 class Replica(Protocol):
     """A process that runs."""
 
+    @property
+    def pid(self) -> int:
+        """To measure it by."""
+
     def url(self, path: str) -> str:
         """Of a webhook; over TLS."""
 
@@ -52,6 +56,10 @@ class Programs(Protocol):
     def dry_runs_are_free(self) -> bool:
         """Whether a deletion's dry run reserves nothing."""
 
+    @property
+    def counts(self) -> bool:
+        """Whether it has an aggregator, or else pods' counts are written for it."""
+
     def started(self, folder: Path, kubeconfig: Path, role: str) -> AbstractContextManager[Replica]:
         """A replica, which may not be ready yet; killed at the end of the block, if it lives still.
 
@@ -65,6 +73,7 @@ class Guard:
 
     flags: tuple[str, ...] = ()
     """Further ones, in each role."""
+    counts: bool = True
     dry_runs_are_free: bool = True
 
     @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.guard.originals.case import Case
 from bench.guard.originals.measured import MEASURES
 from bench.guard.originals.page import Compared, page
-from bench.guard.originals.programs import Upstream, build, certificate
+from bench.guard.originals.programs import Upstream, certificate
 from bench.guard.originals.protector_cases import PROTECTOR_CASES
 from bench.guard.originals.side import Side, guards, originals
 from bench.guard.originals.zone_cases import ZONE_CASES
@@ -31,7 +31,7 @@ TABLES = {
     "Deletions": ("Podseidon", PROTECTOR_CASES),
     "Times": ("original", MEASURES),
 }
-_FAILED = (AssertionError, LookupError, UpgraderError, TimeoutError, OSError)
+_FAILED = (AssertionError, LookupError, UpgraderError, TimeoutError, OSError, RuntimeError)
 
 
 def main() -> int:
@@ -41,8 +41,8 @@ def main() -> int:
         "rollout-operator": options.rollout_operator_version or _version(options.rollout_operator),
         "podseidon": options.podseidon_version or _version(options.podseidon),
     }
+    options.programs.mkdir(parents=True, exist_ok=True)
     upstream = Upstream(options.rollout_operator.resolve(), options.podseidon.resolve(), options.programs.resolve())
-    build(upstream)
     results: Path = options.out / "benchmarks" / "guard-originals.json"
     seen = _earlier(results) if options.only else {}
     failed = 0

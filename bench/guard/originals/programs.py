@@ -13,11 +13,11 @@ from pathlib import Path
 import urllib3
 import yaml
 
-from bench.guard.programs import ADMISSION, AGGREGATOR, GENERATOR, PROTECTOR, ROLLER, Replica
+from bench.guard.programs import ADMISSION, GENERATOR, PROTECTOR, ROLLER, Replica
 from upgrader.lab.golang import go_command
 from upgrader.lab.progress_port import Silent
 
-__all__ = ["Certificate", "Originals", "Upstream", "build", "certificate"]
+__all__ = ["Certificate", "Originals", "Upstream", "certificate"]
 
 _BUILD_SECONDS = 3000.0
 
@@ -53,25 +53,24 @@ class Upstream:
     programs: Path
 
 
-def build(upstream: Upstream) -> None:
-    """The programs that aren't there yet. Raises RuntimeError with Go's words."""
-    upstream.programs.mkdir(parents=True, exist_ok=True)
-    wanted = {"rollout-operator": (upstream.rollout_operator, "./cmd/rollout-operator")}
-    wanted |= {f"podseidon-{each}": (upstream.podseidon, f"./{each}") for each in (*_PODSEIDON.values(), "webhook")}
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
-    for name, (source, package) in wanted.items():
-        target = upstream.programs / name
-        if target.exists():
-            continue
-        command = [str(go_command(Silent())), "build", "-buildvcs=false", "-o", str(target), package]
-        done = subprocess.run(
-            command, cwd=source, env=environment, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"{name} can't be built in {source}: {done.stderr[-2000:]}")
+def _program(upstream: Upstream, name: str) -> Path:
+    """One of them, built where it isn't there yet. Raises RuntimeError with Go's words.
 
-
-_PODSEIDON = {AGGREGATOR: "aggregator", GENERATOR: "generator"}
+    Podseidon's aggregator isn't among them: it needs a fork of client-go.
+    """
+    target = upstream.programs / name
+    if target.exists():
+        return target
+    part = name.removeprefix("podseidon-")
+    source = upstream.podseidon / part if part != name else upstream.rollout_operator / "cmd" / name
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    command = [str(go_command(Silent())), "build", "-buildvcs=false", "-o", str(target), "."]
+    done = subprocess.run(
+        command, cwd=source, env=environment, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{name} can't be built in {source}: {done.stderr[-2000:]}")
+    return target
 
 
 class _Process:
@@ -79,6 +78,11 @@ class _Process:
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, tls_port: int, ready: str) -> None:
         self._process, self._port, self._tls_port, self._ready = process, port, tls_port, ready
+
+    @property
+    def pid(self) -> int:
+        """See Replica."""
+        return self._process.pid
 
     def url(self, path: str) -> str:
         """See Replica."""
@@ -101,7 +105,7 @@ class _Process:
 
 @dataclass(frozen=True)
 class Originals:
-    """Programs: rollout-operator answers `/admission/…` and rolls, podseidon does the rest.
+    """Programs: rollout-operator answers `/admission/…` and rolls, podseidon the rest, but without its aggregator.
 
     Neither is held up by how often it may ask the API server, which both limit to 5 requests a second unless told
     otherwise.
@@ -109,6 +113,7 @@ class Originals:
 
     upstream: Upstream
     tls: Certificate
+    counts: bool = False
     dry_runs_are_free: bool = False
 
     @contextmanager
@@ -127,7 +132,7 @@ class Originals:
         port, tls_port = _free_port(), _free_port()
         server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
         command = [
-            str(self.upstream.programs / "rollout-operator"),
+            str(_program(self.upstream, "rollout-operator")),
             *("-kubernetes.namespace=shop", f"-kubernetes.api-url={server}", f"-kubernetes.config-file={kubeconfig}"),
             *(f"-server.port={port}", f"-server-tls.port={tls_port}", "-server-tls.enabled=true"),
             *("-kubernetes.client-qps=0", *self.tls.flags()),
@@ -138,16 +143,12 @@ class Originals:
     @contextmanager
     def _podseidon(self, folder: Path, kubeconfig: Path, role: str) -> Iterator[Replica]:
         port, tls_port, health = _free_port(), _free_port(), _free_port()
-        name = _PODSEIDON.get(role, "webhook")
+        name = "generator" if role == GENERATOR else "webhook"
         flags: Mapping[str, tuple[str, ...]] = {
             PROTECTOR: (
                 *("--webhook-enable=false", "--webhook-https-enable=true", "--webhook-https-bind-addr=127.0.0.1"),
                 *(f"--webhook-https-port={tls_port}", f"--webhook-https-cert-file={self.tls.certificate}"),
                 *(f"--webhook-https-key-file={self.tls.key}", "--webhook-path-prefix=/protector"),
-            ),
-            AGGREGATOR: (
-                *("--aggregator-cell-id=one", f"--worker-kube-config={kubeconfig}", "--worker-kube-qps=10000"),
-                *("--worker-kube-burst=10000", "--aggregator-leader-elector-enable=false"),
             ),
             GENERATOR: (
                 "--deployment-plugin-protection-selector=podseidon.kubewharf.io/protect=true",
@@ -155,7 +156,7 @@ class Originals:
             ),
         }
         command = [
-            str(self.upstream.programs / f"podseidon-{name}"),
+            str(_program(self.upstream, f"podseidon-{name}")),
             *(f"--core-kube-config={kubeconfig}", "--core-kube-qps=10000", "--core-kube-burst=10000"),
             *("--metrics-bind-addr=127.0.0.1", f"--metrics-port={port}", "--pprof-enable=false"),
             *("--healthz-bind-addr=127.0.0.1", f"--healthz-port={health}", *flags[role]),

@@ -12,7 +12,7 @@ from typing import Any
 from bench.guard.measures import quota
 from bench.guard.originals.case import Case
 from bench.guard.originals.side import Side
-from bench.guard.programs import AGGREGATOR, GENERATOR, PROTECTOR
+from bench.guard.programs import GENERATOR, PROTECTOR
 from bench.guard.site import PODS, PROTECTORS, becomes
 from upgrader.ports import Kind
 
@@ -20,20 +20,19 @@ __all__ = ["PROTECTOR_CASES"]
 
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
 _KNOWN_SECONDS = 3.0
-_QUOTA_ROUNDS = 10
+_QUOTA_ROUNDS = 5
 
 
 @contextmanager
 def _app(side: Side, pods: int, least: int, **config: int) -> Iterator[str]:
-    """A protector that knows its pods, which are Ready; its name. An aggregator counts, and webhooks are asked."""
+    """A protector that has its pods counted, which are Ready; its name. Webhooks are asked."""
     name = f"web-{uuid.uuid4().hex[:4]}"
     side.site.pods(name, pods)
     side.site.protector(name, name, least, **config)
-    with side.site.started("counts", AGGREGATOR), side.site.started("answers", PROTECTOR) as replica:
-        side.site.wait_counted([name], pods)
-        with side.asked(replica, "/protector"):
-            time.sleep(_KNOWN_SECONDS)
-            yield name
+    side.site.wait_counted([name], pods)
+    with side.site.started("answers", PROTECTOR) as replica, side.asked(replica, "/protector"):
+        time.sleep(_KNOWN_SECONDS)
+        yield name
     side.site.kube.delete(PROTECTORS, name, "shop")
     for pod in side.site.kube.list(PODS, "shop", labels=f"app={name}"):
         side.site.kube.delete(PODS, pod["metadata"]["name"], "shop")
@@ -50,9 +49,11 @@ def _words(name: str, answers: list[str]) -> str:
 
 
 def _deletions(side: Side) -> str:
-    with _app(side, 7, 5, aggregationRateMillis=1000) as name:
+    with _app(side, 7, 5) as name:
         answers = [side.api.deleted(f"{name}-{number}") for number in range(3)]
-        time.sleep(4)
+        left = _left(side, name)
+        side.site.wait_counted([name], left)
+        time.sleep(_KNOWN_SECONDS)
         later = side.api.deleted(f"{name}-3")
         return f"{_words(name, answers)}; once it is counted: {_words(name, [later])}; {_left(side, name)} left"
 
@@ -77,26 +78,14 @@ def _dry_runs(side: Side) -> str:
 
 
 def _lag(side: Side) -> str:
-    with _app(side, 5, 1, maxConcurrentLag=1, aggregationRateMillis=5000) as name:
+    with _app(side, 5, 1, maxConcurrentLag=1) as name:
         return _words(name, [side.api.deleted(f"{name}-{number}") for number in range(2)])
 
 
 def _compaction(side: Side) -> str:
-    name = f"web-{uuid.uuid4().hex[:4]}"
-    side.site.pods(name, 20)
-    side.site.protector(name, name, 10, compactThreshold=2)
-    with side.site.started("counts", AGGREGATOR) as aggregator:
-        side.site.wait_counted([name], 20)
-        time.sleep(_KNOWN_SECONDS)
-        aggregator.kill()
-    with side.site.started("answers", PROTECTOR) as replica, side.asked(replica, "/protector"):
-        time.sleep(_KNOWN_SECONDS)
+    with _app(side, 20, 10, compactThreshold=2) as name:
         answers = [side.api.deleted(f"{name}-{number}") for number in range(20)]
-    left = _left(side, name)
-    side.site.kube.delete(PROTECTORS, name, "shop")
-    for pod in side.site.kube.list(PODS, "shop", labels=f"app={name}"):
-        side.site.kube.delete(PODS, pod["metadata"]["name"], "shop")
-    return f"{sum(not each for each in answers)} allowed, {left} left"
+        return f"{_words(name, answers)}; {_left(side, name)} left"
 
 
 def _at_once(side: Side) -> str:
@@ -130,7 +119,7 @@ def _recreate(side: Side) -> str:
 
 
 def _column(side: Side) -> str:
-    with _app(side, 5, 1, aggregationRateMillis=30000) as name:
+    with _app(side, 5, 1) as name:
         side.api.deleted(f"{name}-0")
         group = "/apis/podseidon.kubewharf.io/v1alpha1/namespaces/shop/podprotectors"
         row = side.api.table(f"{group}/{name}")
@@ -158,7 +147,7 @@ PROTECTOR_CASES = (
     Case("evictions", "7 pods, minimum 5: all are evicted, as by a drain", _evictions),
     Case("dry-runs", "7 pods, minimum 5: three dry runs, then three deletions", _dry_runs),
     Case("lag", '`maxConcurrentLag: 1`: two deletions ("… MaxConcurrentLag")', _lag),
-    Case("compaction", "20 pods, minimum 10, `compactThreshold: 2`, nobody counts: 20 deletions", _compaction),
+    Case("compaction", "20 pods, minimum 10, `compactThreshold: 2`: 20 deletions", _compaction),
     Case("at-once", "200 deletions at once, quota 10, of two replicas, one of which is killed", _at_once),
     Case("recreate", "a Deployment of 4 with the strategy `Recreate`", _recreate),
     Case("column", "`kubectl get podprotectors`: 5 pods, one deletion that is reserved", _column),

@@ -76,7 +76,7 @@ def _path(hook: Mapping[str, Any]) -> str:
 def guards(folder: Path, tls: Certificate) -> Iterator[Side]:
     """guard, by its chart."""
     found = [each for each in chart_objects(_VALUES) if each["kind"] in _KINDS]
-    with site(folder, Guard(tls.flags()), chart_definitions(_VALUES)) as made:
+    with site(folder, Guard(tls.flags(), counts=False), chart_definitions(_VALUES)) as made:
         yield Side("guard", made, Api(made.kubeconfig), tls, tuple(found))
 
 
