@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,9 +120,14 @@ def on_terminal(
     shown_as: str,
     timeout_seconds: float = 600.0,
     environment: Mapping[str, str] | None = None,
+    answers: Sequence[tuple[str, str | Callable[[], object]]] = (),
 ) -> Shown:
-    """Run a command on a terminal of its own to its end. Raises TimeoutError after that time; it is killed then."""
-    terminal = Terminal()
+    """Run a command on a terminal of its own to its end. Raises TimeoutError after that time; it is killed then.
+
+    `answers` are given one after the other: once the words stand on the terminal, the text is typed, or the function
+    called. "\\x03" is Ctrl-C, "\\x04" Ctrl-D, "\\r" Enter.
+    """
+    terminal, left = Terminal(), list(answers)
     terminal.write(f"{PROMPT}{shown_as}\n")
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
@@ -133,11 +138,14 @@ def on_terminal(
         stderr=theirs,
         env={**os.environ, **_ENVIRONMENT, **(environment or {})},
         start_new_session=True,
+        preexec_fn=_take_terminal if answers else None,  # noqa: PLW1509 (this process may have threads: see there)
     ) as process:
         os.close(theirs)
         try:
             for content in _read(ours, time.monotonic() + timeout_seconds, shown_as):
                 terminal.feed(content)
+                if left and left[0][0] in " ".join(terminal.lines):
+                    _answer(ours, left.pop(0)[1])
         except BaseException:
             process.kill()
             raise
@@ -145,6 +153,18 @@ def on_terminal(
             os.close(ours)
     terminal.write(PROMPT)
     return Shown(shown_as, process.returncode, terminal.lines)
+
+
+def _take_terminal() -> None:
+    """Make standard input the terminal of this session, whose Ctrl-C is a signal. Nothing here needs a lock."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _answer(file: int, answer: str | Callable[[], object]) -> None:
+    if isinstance(answer, str):
+        os.write(file, answer.encode())
+    else:
+        answer()
 
 
 def _read(file: int, deadline: float, what: str) -> Iterator[bytes]:

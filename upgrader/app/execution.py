@@ -23,7 +23,8 @@ from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.step_inputs import step_inputs
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
-from upgrader.engine.history.past_runs import newest_run, prune
+from upgrader.engine.history.past_runs import newest_run, past_runs, prune
+from upgrader.engine.history.step_times import usual_seconds
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
 from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.state.event_fold import fold
@@ -134,7 +135,10 @@ def execute_run(
     )
     watched = compare or plan is not None
     compares = _continuity(session, removed_by_plan(plan) if plan else (), health_before) if watched else None
-    job = _Job(folder, pipeline, watched, None, lambda runner, steps: runner.run(steps, began), compares, left)
+    expected = _expected_seconds(pipeline, runs) if plan else None
+    job = _Job(
+        folder, pipeline, watched, None, lambda runner, steps: runner.run(steps, began), compares, left, expected
+    )
     journal = Journal(folder / JOURNAL, clock)
     if plan:
         keep_diffs(folder / DIFFS, [StepDocument.of(step, None) for step in plan.every_step])
@@ -181,6 +185,13 @@ def _warnings(findings: Sequence[Finding]) -> tuple[Warned, ...]:
     return tuple(Warned(item.id, item.title, item.diagnosis[:1000], item.remedy) for item in found)[:_WARNINGS]
 
 
+def _expected_seconds(pipeline: Pipeline, runs: Path) -> float | None:
+    """The time that these steps took in earlier runs; None where one that changes something has none."""
+    usual = usual_seconds(run.state for run in past_runs(runs))
+    unknown = [item.step.name for item in pipeline.steps if item.changes and item.step.name not in usual]
+    return None if unknown else sum(usual.get(item.step.name, 0.0) for item in pipeline.steps)
+
+
 @dataclass(frozen=True)
 class _Job:
     """What the runner has to do; `earlier` is the run's state from other processes."""
@@ -195,6 +206,8 @@ class _Job:
     """What each step is compared with; only upgrades are."""
     webhooks_off: tuple[WebhookRef, ...]
     """Those of guard's that earlier processes may have left off."""
+    expected_seconds: float | None = None
+    """How long it probably takes; None: unknown."""
 
 
 def _continuity(session: Session, removed: Collection[str], health_before: HealthBefore | None) -> Continuity:
@@ -239,6 +252,8 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
     ):
         if job.earlier:
             display.catch_up(job.earlier)
+        if job.expected_seconds is not None:
+            display.expect(job.expected_seconds)
         probe = probe_of(session, display, series, must_answer=job.enforce_availability and job.earlier is None)
         groups = {item.step.name: item.groups for item in job.pipeline.steps}
         locks: list[Reporter] = [held.lock, GroupNotes(held.lock, groups)] if held else []
@@ -258,6 +273,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
             continuity=compares,
             before_end=lambda outcome: webhooks.remind() if outcome == "interrupted" else webhooks.switch_on(),
             folder=job.folder,
+            typed=display.approval,
         )
         pipeline = job.pipeline
         if probe and job.enforce_availability:
@@ -288,7 +304,8 @@ def _error(result: RunResult, state: RunState, settings: Settings) -> UpgraderEr
             return StepFailed(f"The run failed {what}.\n{result.reason}", remedy=remedy)
         case "failed":
             remedy = result.remedy or "Check the cluster before anything else."
-            again = "\nThen run `upgrader resume` to retry what failed." if upgrade else ""
+            said = not upgrade or "upgrader resume" in remedy
+            again = "" if said else "\nThen run `upgrader resume` to retry what failed."
             return RollbackFailed(result.reason, remedy=f"{remedy}{again}")
         case "interrupted":
             return Interrupted(result.reason, remedy=result.remedy if upgrade else "Run the same command again.")

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from upgrader.engine.state.run_state import RunState
-from upgrader.model.event import Event
+from upgrader.model.event import Event, StepApproved
 from upgrader.ports import Reporter
 
 __all__ = ["FrontEnd", "RunDisplay", "SilentDisplay"]
@@ -27,6 +27,17 @@ class RunDisplay(Reporter, Protocol):
         """Show what other processes did in this run before."""
         ...
 
+    def expect(self, seconds: float) -> None:
+        """Say how long the whole run probably takes."""
+        ...
+
+    def approval(self) -> StepApproved | None:
+        """What a person at this display has answered since the newest ApprovalRequested; it doesn't wait.
+
+        None: nothing yet, or nobody is asked here. Raises Interrupted where they said no.
+        """
+        ...
+
 
 class SilentDisplay:
     """Shows nothing: the journal and the report have everything."""
@@ -39,6 +50,11 @@ class SilentDisplay:
     ) -> None: ...
 
     def catch_up(self, state: RunState) -> None: ...
+
+    def expect(self, seconds: float) -> None: ...
+
+    def approval(self) -> StepApproved | None:
+        return None
 
     def emit(self, event: Event) -> None: ...
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import click
 
+from upgrader.app.approval import own_name
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd, RunDisplay
 from upgrader.cli.completing import complete_run
 from upgrader.cli.events_option import EVENTS, event_stream
 from upgrader.cli.notices import say
 from upgrader.config.duration import parse_duration
+from upgrader.errors import UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
@@ -47,7 +49,7 @@ def _notify(text: str) -> None:
 
 def _display() -> RunDisplay:
     """Programs that read the events get them alone: a picture on the same terminal would overwrite what they show."""
-    return event_stream() or choose_reporter(sys.stderr)
+    return event_stream() or choose_reporter(sys.stderr, sys.stdin, by=own_name())
 
 
 FRONT_END = FrontEnd(notify=_notify, display=_display)
@@ -124,9 +126,18 @@ def mention_needless(skips: Skips, findings: Sequence[Finding]) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless `yes`; ends the command when the answer is no."""
-    if not yes:
+    """Ask, unless `yes`; ends the command when the answer is no. Raises UsageError where nobody can answer."""
+    if yes:
+        return
+    try:
         click.confirm(question, abort=True, err=True)
+    except click.Abort as stopped:
+        if not isinstance(stopped.__context__, EOFError):
+            raise
+        raise UsageError(
+            f"nobody has answered {question!r}: standard input has ended",
+            remedy="Where nobody can answer, as in a job, say so before: --yes.",
+        ) from None
 
 
 def conclude(finished: FinishedRun) -> None:

@@ -51,6 +51,12 @@ class EventStream:
     def catch_up(self, state: RunState) -> None:
         """Nothing to write: other processes reported what they did."""
 
+    def expect(self, seconds: float) -> None:
+        """Nothing to write: it is no event of the run."""
+
+    def approval(self) -> None:
+        """None: a program reads here, and nobody is asked."""
+
     def emit(self, event: Event) -> None:
         """Write the event, unless it repeats what was written a moment ago."""
         if not self._repeats.skip(event):

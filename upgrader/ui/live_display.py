@@ -19,9 +19,11 @@ from rich.text import Text
 
 from upgrader.engine.state.event_fold import follow, switched
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.model.event import Event, GateChecked, Note, WebhookSwitched
+from upgrader.model.event import ApprovalRequested, Event, GateChecked, Note, StepApproved, WebhookSwitched
+from upgrader.model.first_words import first_words
 from upgrader.model.outcome import StepPhase, VerdictKind
 from upgrader.model.run_kind import RunKind
+from upgrader.ui.approval_question import ApprovalQuestion
 from upgrader.ui.availability import availability_line
 from upgrader.ui.terminal import duration, printable_text
 
@@ -45,6 +47,9 @@ _VERDICTS = {
 }
 
 _DETAIL_LINES = 2
+"""How many lines of a reason are shown, however small the screen is."""
+_OTHER_LINES = 8
+"""Beside steps and details: the head, what clients see, and empty lines."""
 _NAME_CHARACTERS = 32
 """What of a step's name is shown at most: what is said of the step needs room, too."""
 _BEADS = 10
@@ -63,19 +68,35 @@ class ConsoleReporter:
     """A Reporter on a terminal, redrawn a few times a second while the context is open."""
 
     def __init__(
-        self, console: Console, monotonic: Callable[[], float] = time.monotonic, recording: Recording | None = None
+        self,
+        console: Console,
+        monotonic: Callable[[], float] = time.monotonic,
+        recording: Recording | None = None,
+        question: ApprovalQuestion | None = None,
     ) -> None:
-        """With a `recording`, `monotonic` has its seconds, and all that is shown is marked as one."""
+        """With a `recording`, `monotonic` has its seconds, and all that is shown is marked as one.
+
+        `question` asks for approvals on the same terminal; None: nobody is asked.
+        """
         self._console = console
         self._monotonic = monotonic
         self._recording = recording
+        self._question = question
         self._began = recording.began if recording else datetime.now(UTC) - timedelta(seconds=monotonic())
         self._lock = threading.RLock()  # a signal handler may run while it is held
         self._state = RunState()
         self._noted = ""
+        self._expected_seconds: float | None = None
         self._spinner = Spinner("dots", style="cyan")
-        self._live = Live(
-            console=console, get_renderable=self._draw, refresh_per_second=8, transient=True, redirect_stdout=False
+        self._live = self._picture()
+
+    def _picture(self) -> Live:
+        return Live(
+            console=self._console,
+            get_renderable=self._draw,
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=False,
         )
 
     def __enter__(self) -> Self:
@@ -85,6 +106,8 @@ class ConsoleReporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._question is not None:
+            self._question.withdraw()
         # A normal end is followed by the report; after an exception, and of a recording, the last picture stays.
         self._live.transient = kind is None and self._recording is None
         self._live.stop()
@@ -102,12 +125,40 @@ class ConsoleReporter:
             is_new = bool(text) and text != self._noted
             if text:
                 self._noted = text
+        question = self._question
         if is_new:
             recorded = "recorded: " if self._recording else ""
-            self._console.print(Text(f"  {recorded}{text}", style="dim"))
+            behind = "\n" if question and question.open else ""
+            self._console.print(Text(f"{behind}  {recorded}{text}", style="dim"))
+        if question is not None:
+            self._ask(question, event)
+            if is_new:
+                question.repeat()
+
+    def expect(self, seconds: float) -> None:
+        """Shown beside how long the run has taken so far."""
+        self._expected_seconds = seconds
+
+    def approval(self) -> StepApproved | None:
+        """What was answered to the question, which stands below the last picture."""
+        return self._question.answer() if self._question is not None else None
+
+    def _ask(self, question: ApprovalQuestion, event: Event) -> None:
+        """Whoever types can't do that on a picture that is redrawn: it stands still until there is an answer."""
+        if isinstance(event, ApprovalRequested):
+            self._live.transient = False
+            self._live.stop()
+            waits = f"  {event.step} waits for an approval, for {duration(event.seconds)}"
+            self._console.print(Text(f"{waits}; or, from anywhere: upgrader approve {event.step} --reason TEXT"))
+            question.ask(event.step)
+        elif isinstance(event, StepApproved):
+            question.withdraw()
+            self._console.print(Text(f"  {event.step}: approved by {event.by}: {event.reason}", style="dim"))
+            self._live = self._picture()
+            self._live.start(refresh=True)
 
     def _draw(self) -> RenderableType:
-        picture = draw(self._state, self._now(), self._spinner)
+        picture = draw(self._state, self._now(), self._spinner, self._expected_seconds)
         if self._recording is None:
             return picture
         return Group(Text(f" {self._recording.mark} ", style="reverse", no_wrap=True, overflow="ellipsis"), picture)
@@ -128,16 +179,20 @@ def _told(event: Event) -> str:
             return ""
 
 
-def draw(state: RunState, now: datetime, spinner: RenderableType) -> RenderableType:
-    """One picture of the run at `now`."""
+def draw(
+    state: RunState, now: datetime, spinner: RenderableType, expected_seconds: float | None = None
+) -> RenderableType:
+    """One picture of the run at `now`. `expected_seconds` is how long all of it probably takes; None: unknown."""
     if not state.run:
         return Text("")
-    rows: list[RenderableType] = [_head(state, now)]
+    rows: list[RenderableType] = [_head(state, now, expected_seconds)]
     steps = state.all_steps
     width = min(max((len(step.name) for step in steps), default=0), _NAME_CHARACTERS)
+    details = {step.name: _detail(step) for step in steps}
+    taken = len(steps) + sum(map(len, details.values())) + _OTHER_LINES
     for step in steps:
         rows.append(_line(step, now, width, spinner))
-        rows.extend(_detail(step))
+        rows += [Padding(_AtMost(line, taken), (0, 0, 0, 6), expand=False) for line in details[step.name]]
     if state.availability is not None:
         rows += [Text(""), Padding(availability_line(state.availability), (0, 0, 0, 1), expand=False)]
     # The last line is empty, not padded: a `^C` that the terminal echoes would wrap, and shift the next picture.
@@ -154,11 +209,13 @@ def _row(*cells: tuple[RenderableType, int | None]) -> Table:
     return table
 
 
-def _head(state: RunState, now: datetime) -> RenderableType:
+def _head(state: RunState, now: datetime, expected_seconds: float | None) -> RenderableType:
     verb, goal = (" Upgrade to ", str(state.target)) if state.kind is RunKind.UPGRADE else (" ", str(state.kind))
     title = Text.assemble((verb, "bold"), (goal, "bold cyan"), (f"  {state.run}", "dim"))
     elapsed = duration(_seconds_since(state.active_since, now))
-    return Padding(_row((title, None), (Text(elapsed, style="dim"), 12)), (0, 0, 1, 0))
+    if expected_seconds is not None and not state.rolling_back:
+        elapsed += f" of about {duration(expected_seconds)}"
+    return Padding(_row((title, None), (Text(elapsed, style="dim"), max(12, len(elapsed)))), (0, 0, 1, 0))
 
 
 def _line(step: StepState, now: datetime, width: int, spinner: RenderableType) -> RenderableType:
@@ -190,7 +247,7 @@ def _seconds_since(then: datetime | None, now: datetime) -> float:
     return max(0.0, (now - then).total_seconds()) if then else 0.0
 
 
-def _detail(step: StepState) -> list[RenderableType]:
+def _detail(step: StepState) -> list[Text]:
     """What an active step waits for, or why a finished one failed."""
     lines: list[Text] = []
     reason = step.undo_reason if step.phase == "undo-failed" else step.reason if step.phase == "failed" else ""
@@ -199,24 +256,26 @@ def _detail(step: StepState) -> list[RenderableType]:
     elif step.active and step.note:
         lines.append(Text(step.note, style="dim"))
     elif reason:
-        lines.append(Text(reason.splitlines()[0], style="red"))
-    return [Padding(_AtMost(line, _DETAIL_LINES), (0, 0, 0, 6), expand=False) for line in lines]
+        lines.append(Text(first_words(reason), style="red"))
+    return lines
 
 
 @dataclass(frozen=True)
 class _AtMost:
-    """Text of a few lines at most, so that a long reason doesn't push the steps off the screen."""
+    """Text of as many lines as the screen has room for, so that a long reason doesn't push the steps off it."""
 
     text: Text
-    lines: int
+    taken: int
+    """How many lines the picture has if this text has one."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = max(_DETAIL_LINES, 1 + options.max_height - self.taken)
         wrapped = printable_text(self.text).wrap(console, options.max_width)
-        if len(wrapped) > self.lines:
-            last = wrapped[self.lines - 1]
+        if len(wrapped) > lines:
+            last = wrapped[lines - 1]
             last.truncate(options.max_width - 1)
             last.append("…")
-        yield from wrapped[: self.lines]
+        yield from wrapped[:lines]
 
 
 def _gate(check: GateChecked) -> list[Text]:

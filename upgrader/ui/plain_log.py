@@ -74,11 +74,20 @@ class PlainReporter:
     def catch_up(self, state: RunState) -> None:
         """Nothing to write: other processes reported what they did."""
 
+    def expect(self, seconds: float) -> None:
+        """One line."""
+        self._write(f"about {duration(seconds)}, going by earlier runs")
+
+    def approval(self) -> None:
+        """None: whoever reads a log can't be asked."""
+
     def emit(self, event: Event) -> None:
         """Write the event, unless it repeats what was written a moment ago."""
         if self._repeats.skip(event):
             return
-        text = printable(_line(event))
+        self._write(printable(_line(event)))
+
+    def _write(self, text: str) -> None:
         stamp = self._now().strftime("%H:%M:%SZ")
         first, *rest = text.splitlines() or [""]
         lines = [f"{stamp}  {first}", *(f"{'':11}{line}" for line in rest)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from upgrader.app.front_end import RunDisplay
+from upgrader.ui.approval_question import ApprovalQuestion
 from upgrader.ui.live_display import ConsoleReporter
 from upgrader.ui.plain_log import PlainReporter
 from upgrader.ui.terminal import console, is_interactive
@@ -12,6 +13,18 @@ from upgrader.ui.terminal import console, is_interactive
 __all__ = ["choose_reporter"]
 
 
-def choose_reporter(stream: TextIO) -> RunDisplay:
-    """A live display for a terminal, plain lines for everything else; use it as a context manager."""
-    return ConsoleReporter(console(stream)) if is_interactive(stream) else PlainReporter(stream)
+def choose_reporter(stream: TextIO, answers: TextIO | None = None, *, by: str = "") -> RunDisplay:
+    """A live display for a terminal, plain lines for everything else; use it as a context manager.
+
+    Where `answers` is a terminal, too, the live display asks there for approvals, which are given in the name `by`.
+    """
+    if not is_interactive(stream):
+        return PlainReporter(stream)
+    if answers is None or not answers.isatty():
+        return ConsoleReporter(console(stream))
+
+    def prompt(text: str) -> None:
+        stream.write(text)
+        stream.flush()
+
+    return ConsoleReporter(console(stream), question=ApprovalQuestion(answers, prompt, by))

@@ -24,12 +24,14 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.wiring import Session
 from upgrader.availability.series_file import SERIES, SeriesWriter
 from upgrader.engine.execution.runner import RunResult
+from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import JournalError
 from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster
+from upgrader.model.event import RunStarted, StepApplied, StepEnded, StepStarted
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
@@ -39,6 +41,7 @@ from upgrader.model.workload import WorkloadRef
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Tools
 from upgrader.report import formats
+from upgrader.steps.verify import VerifyStep
 
 
 def session(folder: Path) -> Any:
@@ -102,6 +105,25 @@ def settings_in(folder: Path, *pipeline: ReleaseSettings, **more: Any) -> Settin
 
 TARGET = KubernetesVersion(1, 37, 1)
 CHANGED = StepState("kube-apiserver", "undone")
+
+
+def test_expected_time_is_that_of_earlier_runs(tmp_path: Path) -> None:
+    """All steps that change something have to have a time; those whose gates alone are checked need none."""
+    home = tmp_path / "20260101T000000-v1.37.1"
+    home.mkdir()
+    journal = Journal(home / "journal.jsonl", FakeClock())
+    for event in (
+        RunStarted(home.name, RunKind.UPGRADE, ("web",), "", TARGET, TARGET),
+        StepStarted("web", "change", RestorePoint("web", "apps", 1)),
+        StepApplied("web", 40.0),
+        StepEnded("web", "passed", 65.0),
+    ):
+        journal.emit(event)
+    journal.close()
+    web = PipelineStep(WebStep(), (), ())
+    other = PipelineStep(VerifyStep("other"), (), (), changes=False)
+    assert execution._expected_seconds(Pipeline((web, other)), tmp_path) == 65.0
+    assert execution._expected_seconds(Pipeline((web, replace(other, changes=True))), tmp_path) is None
 
 
 class WebStep:

@@ -35,10 +35,12 @@ def looked(verdict: Verdict, consecutive: int = 0) -> GateChecked:
     return GateChecked("kube-apiserver", "deployment/kube-apiserver", verdict, consecutive, 3, 95.0)
 
 
-def text(*renderables: RenderableType, width: int = 80) -> str:
-    """What a terminal of that width would show, without colours and trailing spaces."""
+def text(*renderables: RenderableType, width: int = 80, height: int = 25) -> str:
+    """What a terminal of that size would show, without colours and trailing spaces."""
     out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=True, color_system=None, legacy_windows=False)
+    console = Console(
+        file=out, width=width, height=height, force_terminal=True, color_system=None, legacy_windows=False
+    )
     for renderable in renderables:
         console.print(renderable)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

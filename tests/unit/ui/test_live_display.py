@@ -6,6 +6,7 @@ import io
 import threading
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from rich.console import Console
 from rich.text import Text
 
@@ -102,12 +103,27 @@ def test_the_counts_of_the_probe_are_shown() -> None:
     )
 
 
-def test_long_reasons_take_two_lines() -> None:
-    """A long reason takes two lines at most, and must not push the steps off the screen."""
-    shown = picture(*APPLIED, looked(pending("word " * 100)), width=60)
-    assert max(map(len, shown.splitlines())) <= 60
-    assert "…" in shown
-    assert len(shown.splitlines()) == len(picture(*APPLIED, looked(pending("x")), width=60).splitlines()) + 1
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("height", [12, 24])
+def test_long_reasons_take_what_room_there_is(height: int, width: int) -> None:
+    """Two lines on a small screen, all of it on one of 80×24; it never pushes the steps off the screen."""
+    reason = (
+        "container kube-apiserver of pod kube-apiserver-7c9d: Failed to pull image: " + "registry answers 429 " * 12
+    )
+    run = state(*APPLIED, looked(pending(f"{reason} the end")), AvailabilityMeasured(1234, 0, 2, 140.2))
+    shown = text(draw(run, START, Text("*")), width=width, height=height).splitlines()
+    assert max(map(len, shown)) <= width and len(shown) <= height
+    whole = "the end" in " ".join(" ".join(shown).split())
+    assert whole == (height == 24) and ("…" in "".join(shown)) == (height == 12)
+
+
+def test_time_that_is_expected() -> None:
+    """Beside the time so far, at 80 columns, until the run goes back: then it says nothing."""
+    run = state(*BEGIN)
+    head = text(draw(run, START + timedelta(seconds=30), Text("*"), 125.0)).splitlines()[1]
+    assert "20260101T000000-v1.37.1" in head and head.endswith("30 s of about 2 min 05 s") and len(head) <= 80
+    back = state(*APPLIED, StepEnded("kube-apiserver", "failed", 1.0, "no"))
+    assert "about" not in text(draw(back, START, Text("*"), 125.0))
 
 
 def test_a_note_is_shown_with_the_step_and_kept_above() -> None:

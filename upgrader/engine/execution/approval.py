@@ -1,4 +1,5 @@
-"""Waits for a person to approve of a step: the question is in a ConfigMap of the cluster, the answer there or a file.
+"""Waits for a person to approve of a step: the question is in a ConfigMap of the cluster, the answer there, in a file,
+or typed on the run's terminal.
 
 An object of its own, as the run writes its Lease and its Secrets anew all the time; in the cluster, as whoever
 approves is not at the machine that runs it. Who may change it may approve: RBAC decides, and the API's audit log has
@@ -22,6 +23,8 @@ __all__ = ["NAME", "NAMESPACE", "approve", "await_approval"]
 NAMESPACE, NAME = "kube-system", "upgrader-approval"
 _APPROVED, _BY, _REASON = (f"upgrader.io/{name}" for name in ("approved", "approved-by", "approved-because"))
 _POLL_SECONDS = 2.0
+_LOOKS = 20
+"""How often what is typed is looked at while the API is asked once."""
 _MOST_CHARACTERS = 1000
 
 
@@ -35,10 +38,12 @@ def await_approval(
     emit: Callable[[Event], None],
     stop: StopRequest,
     folder: Path | None = None,
+    typed: Callable[[], StepApproved | None] | None = None,
 ) -> StepApproved:
     """Ask for an approval of this step, and return it. An API that doesn't answer approves of nothing.
 
-    In the run's `folder`, a file `approve-STEP` with `NAME: WHY` is one; None: there is no folder.
+    In the run's `folder`, a file `approve-STEP` with `NAME: WHY` is one; None: there is no folder. `typed` gives the
+    one of whoever is at the run's terminal, and raises Interrupted where they say no; None: nobody is.
 
     Raises Interrupted after so many seconds without one, and where the run was asked to stop.
     """
@@ -63,10 +68,26 @@ def await_approval(
                     remedy="Steps before it are healthy, and it has not begun. `upgrader resume` asks again; `upgrader "
                     "rollback` undoes what was done.",
                 )
-            clock.sleep(_POLL_SECONDS)
+            approval = _pause(clock, stop, typed)
+            if approval is not None:
+                return approval
     finally:
         with suppress(ApiError):
             kube.delete(CONFIG_MAPS, NAME, NAMESPACE)
+
+
+def _pause(clock: Clock, stop: StopRequest, typed: Callable[[], StepApproved | None] | None) -> StepApproved | None:
+    """Until the API is asked again. Whoever types an answer doesn't wait for that."""
+    if typed is None:
+        clock.sleep(_POLL_SECONDS)
+        return None
+    for _ in range(_LOOKS):
+        stop.check(safe=True)
+        approval = typed()
+        if approval is not None:
+            return approval
+        clock.sleep(_POLL_SECONDS / _LOOKS)
+    return None
 
 
 def approve(kube: Kube, step: str, by: str, reason: str) -> str:

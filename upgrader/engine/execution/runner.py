@@ -32,6 +32,7 @@ from upgrader.model.event import (
     RunResumed,
     RunStarted,
     StepApplied,
+    StepApproved,
     StepEnded,
     StepInspected,
     StepStarted,
@@ -76,12 +77,14 @@ class Runner:
         continuity: Continuity | None = None,
         before_end: Callable[[RunOutcome], None] = lambda _: None,
         folder: Path | None = None,
+        typed: Callable[[], StepApproved | None] | None = None,
     ) -> None:
         """`patience_seconds`: how long the API may be unreachable before `recovery` restores it; infinity: never.
 
         `continuity` is that of the pipeline's gates; None where nothing is compared. `before_end` is called when
         nothing is left to do, or the run is interrupted, before that is recorded; it raises no UpgraderError.
-        `folder` is the run's, in which a file may approve of a step.
+        `folder` is the run's, in which a file may approve of a step; `typed` is what was answered on its terminal: see
+        `await_approval`.
         """
         self._kube = kube
         self._clock = clock
@@ -91,6 +94,7 @@ class Runner:
         self._continuity = continuity
         self._before_end = before_end
         self._folder = folder
+        self._typed = typed
         self._lifeline = ApiLifeline(
             kube=kube,
             clock=clock,
@@ -179,6 +183,7 @@ class Runner:
                 emit=self._emit,
                 stop=self._stop,
                 folder=self._folder,
+                typed=self._typed,
             )
             self._emit(approval)
 

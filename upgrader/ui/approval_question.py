@@ -1,0 +1,110 @@
+"""The question on a run's terminal whether a step may begin, and why. It never waits: the run also looks elsewhere."""
+
+from __future__ import annotations
+
+import os
+import select
+import termios
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TextIO
+
+from upgrader.errors import Interrupted
+from upgrader.model.event import StepApproved
+
+__all__ = ["ApprovalQuestion"]
+
+_MOST_BYTES = 4096
+"""A terminal gives no longer line."""
+_MOST_CHARACTERS = 1000
+
+
+@dataclass
+class ApprovalQuestion:
+    """Asks on `terminal`, which is read line by line, and writes with `prompt` what stands before the answer.
+
+    `by` is whose name goes into the journal.
+    """
+
+    terminal: TextIO
+    prompt: Callable[[str], None]
+    by: str
+    _step: str = ""
+    _yes: bool | None = None
+
+    def ask(self, step: str) -> None:
+        """Ask. What was typed before is no answer, as nobody could have read the question."""
+        termios.tcflush(self.terminal.fileno(), termios.TCIFLUSH)
+        self._step, self._yes = step, None
+        self._prompt()
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer is still waited for."""
+        return bool(self._step)
+
+    def repeat(self) -> None:
+        """Ask again, below what was written meanwhile."""
+        if self.open:
+            self._prompt()
+
+    def withdraw(self) -> None:
+        """Expect no answer any more. What was half typed is not left to the shell."""
+        if self.open:
+            self._step = ""
+            self.prompt("\n")
+            with suppress(termios.error):  # the terminal was closed
+                termios.tcflush(self.terminal.fileno(), termios.TCIFLUSH)
+
+    def answer(self) -> StepApproved | None:
+        """The approval, if it was typed since. Raises Interrupted where this person said no."""
+        while self.open and (line := self._line()) is not None:
+            if not line:
+                self._step = ""
+                self.prompt(
+                    "\n(end of input: no answer can be given here any more; the run waits for `upgrader approve`)\n"
+                )
+                return None
+            text = " ".join(line.split())[:_MOST_CHARACTERS]
+            if self._yes is None:
+                self._yes = {"y": True, "yes": True, "n": False, "no": False}.get(text.lower())
+            elif text:
+                return self._decided(self._step, text)
+            self._prompt()
+        return None
+
+    def _decided(self, step: str, reason: str) -> StepApproved:
+        self._step = ""
+        if self._yes:
+            return StepApproved(step, self.by, reason)
+        raise Interrupted(
+            f"{self.by} did not approve of the step {step}: {reason}",
+            remedy="Steps before it are healthy, and it has not begun. `upgrader resume` asks again; `upgrader "
+            "rollback` undoes what was done.",
+        )
+
+    def _prompt(self) -> None:
+        if self._yes is None:
+            self.prompt(f"Approve of {self._step}? [y/n]: ")
+        else:
+            self.prompt("Why? (for the journal): " if self._yes else "Why not? (for the journal): ")
+
+    def _line(self) -> str | None:
+        """What was typed; None: nothing yet, "": nobody can type any more."""
+        file = self.terminal.fileno()
+        readable, _, _ = select.select([file], [], [], 0)
+        if not readable or _in_background(file):
+            return None
+        try:
+            return os.read(file, _MOST_BYTES).decode(errors="replace")
+        except OSError:  # EIO: the terminal was closed
+            return ""
+
+
+def _in_background(file: int) -> bool:
+    """Whether a shell has put this process behind another one: reading would stop it, in the middle of its run."""
+    try:
+        return os.tcgetpgrp(file) != os.getpgrp()
+    except OSError:  # no shell's terminal
+        return False
