@@ -10,7 +10,7 @@ import yaml
 
 from upgrader.engine.journal.atomic import write_atomic
 
-__all__ = ["changed_values", "missing_gitignore", "write_values"]
+__all__ = ["changed_values", "kept_as", "missing_gitignore", "write_values"]
 
 _GITIGNORE = """\
 # Written by `upgrader adopt`; yours to edit. Values may hold secrets that kubeadm's flags had: check before you commit.
@@ -43,8 +43,13 @@ def write_values(file: Path, text: str) -> None:
     """Write a file for its owner only, as flags may hold secrets; what was there before is kept beside it."""
     file.parent.mkdir(exist_ok=True)
     if file.exists():
-        file.replace(file.with_suffix(".yaml.before-adopt"))
+        file.replace(kept_as(file))
     write_atomic(file, text.encode())
+
+
+def kept_as(file: Path) -> Path:
+    """Where what is in a file is kept when `write_values` replaces it."""
+    return file.with_suffix(".yaml.before-adopt")
 
 
 class _Dumper(yaml.SafeDumper):

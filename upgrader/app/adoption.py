@@ -35,8 +35,10 @@ from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 from upgrader.preflight.refusal import refusal
 
-__all__ = ["Adoption", "ProposedAdoption", "adoption", "propose_undo"]
+__all__ = ["ADOPTED", "NOT_ADOPTED", "Adoption", "ProposedAdoption", "adoption", "is_adopted", "propose_undo"]
 
+ADOPTED = "Nothing to do: this control plane is adopted, and its releases are as the values say."
+NOT_ADOPTED = f"Nothing to undo: no release of {', '.join(BUILT_IN_CHARTS)} is installed, so this is kubeadm's own."
 _BEFORE_ADOPTION = (
     "access",
     "hosts",
@@ -62,6 +64,8 @@ class ProposedAdoption:
     front_end: FrontEnd
     held: HeldLock
     health_before: HealthBefore | None = None
+    needless: str = ""
+    """Why nothing is left to do; "" where something is."""
 
     def check_allowed(self) -> None:
         """Raises Inhibited where a check forbids it."""
@@ -121,7 +125,15 @@ class Adoption:
             cluster, tools, builder = session.cluster, session.tools, session.builder.since(health_before)
             charts = builder.forward(session.plan(observed), adopting(cluster, tools, observed.server))
             pipeline = adopt_pipeline(charts, self.facts, cluster, tools, observed.server, builder.gates.of_cluster())
-            yield ProposedAdoption(pipeline, findings, RunKind.ADOPT, session, self.front_end, held, health_before)
+            needless = ADOPTED if is_adopted(self.facts, charts) else ""
+            yield ProposedAdoption(
+                pipeline, findings, RunKind.ADOPT, session, self.front_end, held, health_before, needless
+            )
+
+
+def is_adopted(facts: KubeadmFacts, charts: Pipeline) -> bool:
+    """Whether every static pod was retired, and the releases are as their charts and values say."""
+    return not any(each.active for each in facts.controllers) and not any(item.changes for item in charts.steps)
 
 
 @contextmanager
@@ -162,9 +174,12 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
             if session.tools.kube.get(Kind("apps/v1", f"{gate.kind}s"), gate.name, gate.namespace)
         )
         version = session.observe().server
+        helm = session.tools.helm
+        installed = any(helm.history(release, "kube-system") for release in BUILT_IN_CHARTS)
         _check_originals(session)
         pipeline = undo_pipeline(session.cluster, session.tools, version, gates.of_controllers(), addons)
-        yield ProposedAdoption(pipeline, (), RunKind.ADOPT_UNDO, session, front_end, held)
+        needless = "" if installed else NOT_ADOPTED
+        yield ProposedAdoption(pipeline, (), RunKind.ADOPT_UNDO, session, front_end, held, needless=needless)
 
 
 def _check_originals(session: Session) -> None:

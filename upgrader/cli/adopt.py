@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from upgrader.adopt.derive import about_source_addresses
-from upgrader.adopt.values_files import write_values
+from upgrader.adopt.values_files import kept_as, write_values
 from upgrader.app.adoption import Adoption, adoption, propose_undo
 from upgrader.app.new_controllers import FoundControllers, found_controllers
 from upgrader.app.values_edit import write_edited
@@ -52,12 +52,16 @@ def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
                 say(line)
         changed = found.changed_files()
         for file in changed:
-            say(f"Will write {file.relative_to(folder)}")
+            kept = f"; what is there now is kept as {kept_as(file).name}" if file.exists() else ""
+            say(f"Will write {file.relative_to(folder)}{kept}")
         if changed:
             confirm("Write these files?", yes=yes)
         for file, text in changed.items():
             write_values(file, text)
         with found.propose(take_over=take_over) as proposed:
+            if proposed.needless:
+                say(proposed.needless)
+                return
             print_steps(proposed.pipeline, proposed.findings)
             proposed.check_allowed()
             confirm("Start?", yes=yes)
@@ -95,6 +99,9 @@ def _about_new(found: FoundControllers) -> Iterator[str]:
 
 def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:
     with propose_undo(folder, FRONT_END, take_over=take_over) as proposed:
+        if proposed.needless:
+            say(proposed.needless)
+            return
         print_steps(proposed.pipeline)
         confirm("Start?", yes=yes)
         conclude(proposed.execute())
