@@ -182,13 +182,19 @@ class ServiceError(UpgraderError):
 
 
 class PlaybookError(UpgraderError):
-    """A playbook failed; the message names the hosts and tasks, `hosts` has what failed on each of them."""
+    """A playbook failed; the message names the hosts and tasks, `hosts` has what failed on each of them.
+
+    `begun`: whether a task may have been begun on any host; False where Ansible ended before that, by itself.
+    """
 
     exit_code = 5
 
-    def __init__(self, message: str, *, remedy: str = "", hosts: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self, message: str, *, remedy: str = "", hosts: Mapping[str, str] = MappingProxyType({}), begun: bool = True
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.hosts = hosts
+        self.begun = begun
 
 
 class JournalError(UpgraderError):

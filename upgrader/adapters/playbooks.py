@@ -43,7 +43,7 @@ class AnsiblePlaybooks:
         for path in (playbook, inventory):
             # ansible-runner takes a path that doesn't exist for the inventory's content.
             if not path.exists():
-                raise PlaybookError(f"{path}: no such file", remedy="Check the path in upgrader.yaml.")
+                raise PlaybookError(f"{path}: no such file", remedy="Check the path in upgrader.yaml.", begun=False)
         events = _Events()
         with tempfile.TemporaryDirectory(prefix="upgrader-ansible-") as folder:
             ending = _Ending(cancelled, time.monotonic() + timeout_seconds, Path(folder) / _PID)
@@ -95,10 +95,13 @@ class _Events:
     stats: dict[str, dict[str, int]] = field(default_factory=dict)
     processed: frozenset[str] = frozenset()
     """The hosts that a play was run on."""
+    begun: bool = False
+    """Whether a task was begun on any host, reached or not."""
 
     def take(self, event: dict[str, Any]) -> bool:
         """Called by ansible-runner for every event; False: ansible-runner need not store it."""
         kind, data = event.get("event", ""), event.get("event_data", {})
+        self.begun = self.begun or kind.startswith("runner_")
         if kind in ("runner_on_failed", "runner_on_unreachable"):
             self.failures[data["host"]] = f"task '{data.get('task', '?')}': {_message(data.get('res') or {})}"
         elif kind == "runner_on_ok" and (data.get("res") or {}).get("changed"):
@@ -128,11 +131,14 @@ def _result(
         lines = [f"playbook {playbook.name} failed on {len(failed)} of the hosts:"]
         raise PlaybookError("\n".join([*lines, *(f"  {host}: {why}" for host, why in failed.items())]), hosts=failed)
     if status != "successful":
-        raise PlaybookError(f"playbook {playbook.name} could not be run ({status}):\n" + "\n".join(output))
+        raise PlaybookError(
+            f"playbook {playbook.name} could not be run ({status}):\n" + "\n".join(output), begun=events.begun
+        )
     if not events.processed:
         raise PlaybookError(
             f"playbook {playbook.name} did nothing: it has no task for any host of the inventory",
             remedy="Correct `hosts` in the playbook, or the groups of the inventory; or remove the step.",
+            begun=events.begun,
         )
     tasks = {host: tuple(names) for host, names in sorted(events.changes.items())}
     return PlaybookResult(changed=events.stats.get("changed", {}), failed={}, tasks=tasks)

@@ -41,13 +41,21 @@ class PlaybookStep:
     def apply(self, note: Callable[[str], None]) -> None:
         note(self.summary())
         try:
-            self.markers.begin()
-            self._run(self.playbook)
+            before = self.markers.begin()
+            try:
+                self._run(self.playbook)
+            except PlaybookError as error:
+                if not error.begun:
+                    self.markers.withdraw(before)
+                raise
             self.markers.complete()
         except (HostError, PlaybookError) as error:
             raise StepFailed(error.message, remedy=error.remedy) from error
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        if self._was_refused(point):
+            note(f"{self.playbook.name} was not begun on any host: there is nothing to undo")
+            return
         # Never the one that the restore point names: it came with a journal, and would run on this machine.
         if self.undo_playbook is None:
             raise RollbackFailed(
@@ -62,6 +70,13 @@ class PlaybookStep:
             raise RollbackFailed(
                 error.message, remedy="\n".join(filter(None, [error.remedy, self._by_hand()]))
             ) from error
+
+    def _was_refused(self, point: RestorePoint) -> bool:
+        """By the markers of the controllers; where one can't be read, it may have begun."""
+        try:
+            return self.markers.refused_since(point.begun)
+        except HostError:
+            return False
 
     def _by_hand(self) -> str:
         return f"Or take its changes back by hand; then: upgrader resume --done {shlex.quote(self.name)}"

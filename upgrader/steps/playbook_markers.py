@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.model.cluster import Host
@@ -29,6 +29,8 @@ class Marker:
     completed: int = 0
     digest: str = ""
     """Of the playbook's file, at its last start."""
+    refused: int = 0
+    """The number of the start, after the last one, that Ansible refused before any task; 0: none."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,26 @@ class PlaybookMarkers:
         """How often it was started: the highest number on any controller."""
         return max((marker.begun for marker in self._read()), default=0)
 
-    def begin(self) -> None:
-        """Record on every controller that it starts, before it does."""
-        number = self.begun() + 1
-        for host, marker in zip(self.controllers, self._read(), strict=True):
+    def begin(self) -> tuple[Marker, ...]:
+        """Record on every controller that it starts, before it does. Returns what `withdraw` takes."""
+        before = tuple(self._read())
+        number = max((marker.begun for marker in before), default=0) + 1
+        for host, marker in zip(self.controllers, before, strict=True):
             self._write(host, Marker(number, marker.completed, self._digest()))
+        return before
+
+    def withdraw(self, before: tuple[Marker, ...]) -> None:
+        """Record on every controller that Ansible refused it before any task."""
+        number = max((marker.begun for marker in before), default=0) + 1
+        for host, marker in zip(self.controllers, before, strict=True):
+            self._write(host, replace(marker, refused=number))
+
+    def refused_since(self, before: int) -> bool:
+        """Whether every controller records that the start after the first `before` ones was refused, and none since.
+
+        A controller without a marker proves nothing: it may have been set up anew.
+        """
+        return bool(self.controllers) and all(marker.begun <= before < marker.refused for marker in self._read())
 
     def complete(self) -> None:
         """Record on every controller that it completed."""
@@ -97,6 +114,7 @@ def read_marker(hosts: Hosts, host: Host, path: str) -> Marker:
     content = hosts.read(host, path)
     try:
         found = json.loads(content or b"{}")
-        return Marker(int(found.get("begun", 0)), int(found.get("completed", 0)), str(found.get("digest", "")))
+        numbers = {name: int(found.get(name, 0)) for name in ("begun", "completed", "refused")}
+        return Marker(**numbers, digest=str(found.get("digest", "")))
     except (ValueError, AttributeError, TypeError):
         return Marker()

@@ -71,6 +71,39 @@ def test_playbook_of_a_journal_is_never_run(undo: Path | None) -> None:
     assert [name for name, *_ in playbooks.ran] == ([undo.name] if undo else [])
 
 
+@pytest.mark.parametrize("undo", [None, Path("/p/untune.yml")])
+def test_playbook_that_no_host_has_begun_needs_no_way_back(undo: Path | None) -> None:
+    """Ansible refused it before any task: the step fails, and its rollback succeeds, with and without `undo`."""
+    playbooks = FakePlaybooks({"tune.yml": PlaybookError("tune.yml could not be run: no module cop", begun=False)})
+    tune, notes = step(playbooks, undo), list[str]()
+    point = tune.capture()
+    with pytest.raises(StepFailed, match="no module cop"):
+        tune.apply(quiet)
+    tune.undo(point, notes.append)
+    assert [name for name, *_ in playbooks.ran] == ["tune.yml"]
+    assert notes == ["tune.yml was not begun on any host: there is nothing to undo"]
+
+
+@pytest.mark.parametrize("what", ["down", "set up anew", "begun since"])
+def test_controller_that_does_not_say_so_is_no_proof(what: str) -> None:
+    """Where one controller doesn't say that it was refused, it may have been begun: nothing is called undone."""
+    hosts, refused = FakeHosts(), PlaybookError("no module cop", begun=False)
+    tune = PlaybookStep(
+        Path("/p/tune.yml"), Path("/hosts.yml"), FakePlaybooks({"tune.yml": refused}), 60.0, markers(hosts)
+    )
+    point = tune.capture()
+    with pytest.raises(StepFailed):
+        tune.apply(quiet)
+    if what == "down":
+        hosts.down.add("controller-2")
+    elif what == "set up anew":
+        del hosts.files["controller-2", "/etc/kubernetes/upgrader/playbooks/tune.json"]
+    else:
+        tune.markers.begin()
+    with pytest.raises(RollbackFailed, match="names no playbook"):
+        tune.undo(point, quiet)
+
+
 def test_failed_playbook_fails_the_step() -> None:
     """A host that fails makes the step fail, with Ansible's own message."""
     with pytest.raises(StepFailed, match="controller-1: install"):
