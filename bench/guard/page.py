@@ -25,7 +25,7 @@ class Reached:
     value: float
     how: str
     load_average: float
-    """Of the machine's last minute, before it began."""
+    """Of the machine's last minute, before it began or after it, whichever is more."""
 
     @property
     def enough(self) -> bool:

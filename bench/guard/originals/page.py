@@ -54,10 +54,10 @@ guard takes the manifests of two other projects. Here both sides meet the same c
 Each side has an etcd and a kube-apiserver of its own on one machine, without controllers and kubelets: pods are made,
 marked Ready and refilled by the test, alike for both. Each has its own CustomResourceDefinitions and its own webhook
 configurations (rollout-operator's `development/`, Podseidon's and guard's charts), in which only the address and the
-certificate are others. Both run as administrators. The originals' limit of 5 requests a second to the API server, which
-is their default, is taken away. Podseidon's aggregator needs a fork of Kubernetes' client library and isn't built: on
-both sides the test itself writes how many pods there are, as Podseidon's own test of `MaxConcurrentLag` does. Each case
-is run on the original and then, right after it, on guard.
+certificate are others. Both run as administrators and with their default flags (rollout-operator looks every 5 s), but
+that the originals' limit of 5 requests a second to the API server is taken away. Podseidon's aggregator needs a fork of
+Kubernetes' client library and isn't built: on both sides the test itself writes how many pods there are, as Podseidon's
+own test of `MaxConcurrentLag` does. Each case is run on the original and then, right after it, on guard.
 """
 
 _END = """What is in quotation marks is the name of the project's own test. Where rounds are counted, a race that

@@ -158,11 +158,11 @@ class Originals:
         command = [
             str(_program(self.upstream, f"podseidon-{name}")),
             *(f"--core-kube-config={kubeconfig}", "--core-kube-qps=10000", "--core-kube-burst=10000"),
-            *("--metrics-bind-addr=127.0.0.1", f"--metrics-port={port}", "--pprof-enable=false"),
+            *("--prometheus-http-bind-addr=127.0.0.1", f"--prometheus-http-port={port}", "--pprof-enable=false"),
             *("--healthz-bind-addr=127.0.0.1", f"--healthz-port={health}", *flags[role]),
         ]
         with _run(command, folder / "log") as process:
-            yield _Process(process, port, tls_port, f"http://127.0.0.1:{health}/healthz")
+            yield _Process(process, port, tls_port, f"http://127.0.0.1:{health}/readyz")
 
 
 @contextmanager

@@ -115,10 +115,10 @@ def _no_downscale(side: Side) -> str:
         label = {"metadata": {"labels": {"grafana.com/no-downscale": "true"}}}
         side.site.kube.patch(SETS, kept, label, "shop")
         time.sleep(_KNOWN_SECONDS)
-        answers["labelled, by object"] = side.api.scaled(kept, 1)
-        answers["by scale"] = side.api.scaled(kept, 1, subresource="scale")
-        answers["dry run"] = side.api.scaled(kept, 1, dry_run=True)
-        answers["to more"] = side.api.scaled(kept, 4)
+        answers["the labelled one by object"] = side.api.scaled(kept, 1)
+        answers["by `scale`"] = side.api.scaled(kept, 1, subresource="scale")
+        answers["on a dry run"] = side.api.scaled(kept, 1, dry_run=True)
+        answers["more of it"] = side.api.scaled(kept, 4)
         path = f"/apis/apps/v1/namespaces/shop/statefulsets/{kept}"
         taken = {"metadata": {"labels": {"grafana.com/no-downscale": None}}, "spec": {"replicas": 1}}
         answers["the label taken off in the same request"] = side.api.ask("PATCH", path, taken)
@@ -133,14 +133,14 @@ def _budget_of_one(side: Side) -> str:
         for pod in (f"{a}-0", f"{a}-1", f"{b}-0"):
             answers[pod.removeprefix(f"{sets.group}-")] = side.api.evicted(pod).replace(f"{sets.group}-", "")
         sets.refill(a)
-        answers["a-0 Ready again, b-0"] = side.api.evicted(f"{b}-0").replace(f"{sets.group}-", "")
+        answers["b-0 once a-0 is Ready again"] = side.api.evicted(f"{b}-0").replace(f"{sets.group}-", "")
     return _listed(answers)
 
 
 def _dry_run_of_an_eviction(side: Side) -> str:
     with _sets(side, "ab") as sets, _budget(side, sets, maxUnavailable=1), _evictions(side):
         a, b = sets.names
-        answers = {"a-0, dry run": side.api.evicted(f"{a}-0", dry_run=True), "b-0": side.api.evicted(f"{b}-0")}
+        answers = {"dry run of a-0": side.api.evicted(f"{a}-0", dry_run=True), "b-0": side.api.evicted(f"{b}-0")}
     return _listed({name: answer.replace(f"{sets.group}-", "") for name, answer in answers.items()})
 
 
@@ -182,7 +182,7 @@ def _restart(side: Side) -> str:
         with side.site.started("after", ADMISSION) as replica:
             time.sleep(_KNOWN_SECONDS)
             second = _asked(side, replica, f"{b}-0").replace(f"{sets.group}-", "")
-    return _listed({"a-0": first, "after the restart, b-0": second})
+    return _listed({"a-0": first, "b-0 after the restart": second})
 
 
 def _invalid_budget(side: Side) -> str:
