@@ -73,7 +73,7 @@ def _evictions(side: Side) -> str:
 def _dry_runs(side: Side) -> str:
     with _app(side, 7, 5) as name:
         dry = [side.api.deleted(f"{name}-{number}", dry_run=True) for number in range(3)]
-        answers = [side.api.deleted(f"{name}-{number}") for number in range(3)]
+        answers = [side.api.deleted(f"{name}-{number}") for number in range(3, 6)]
         return f"dry: {_words(name, dry)}; then: {_words(name, answers)}"
 
 
@@ -145,7 +145,7 @@ PROTECTOR_CASES = (
     Case("deletions", '7 pods, minimum 5: three deletions ("allows normal … and rejects extra")', _deletions),
     Case("collection", '7 pods, minimum 5: DeleteCollection ("rejects bulk deletions")', _collection),
     Case("evictions", "7 pods, minimum 5: all are evicted, as by a drain", _evictions),
-    Case("dry-runs", "7 pods, minimum 5: three dry runs, then three deletions", _dry_runs),
+    Case("dry-runs", "7 pods, minimum 5: dry runs of three deletions, then deletions of three others", _dry_runs),
     Case("lag", '`maxConcurrentLag: 1`: two deletions ("… MaxConcurrentLag")', _lag),
     Case("compaction", "20 pods, minimum 10, `compactThreshold: 2`: 20 deletions", _compaction),
     Case("at-once", "200 deletions at once, quota 10, of two replicas, one of which is killed", _at_once),
