@@ -63,6 +63,7 @@ own test of `MaxConcurrentLag` does. Each case is run on the original and then, 
 _END = """What is in quotation marks is the name of the project's own test. Where rounds are counted, a race that
 wasn't lost in them can still be lost. rollout-operator is meant to run as one replica, which its own manifest does: the
 case of two shows what a second one would do. Podseidon's chart asks about deletions alone, and an eviction is none.
+Times under load need a machine that does nothing else; where it was busy, they are left out.
 
 Seen on {dates}, by:
 
