@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.unit.adopt.conftest import facts
+from tests.unit.adopt.kubeadm_cluster import facts
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 
 __all__ = ["FLAGS", "kubeadm_facts", "kubeadm_pod", "volume"]

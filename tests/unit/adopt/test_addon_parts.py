@@ -13,7 +13,7 @@ import yaml
 
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
-from tests.unit.adopt.conftest import facts
+from tests.unit.adopt.kubeadm_cluster import facts
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.addon_parts import addon_values, check_addon, left_alone
 from upgrader.adopt.derive import derive_values

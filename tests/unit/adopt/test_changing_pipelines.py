@@ -12,7 +12,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
-from tests.unit.adopt.conftest import FLAGS, static_pod
+from tests.unit.adopt.kubeadm_cluster import FLAGS, static_pod
 from upgrader.adopt.etcd_membership import MemberToRemove
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.growing import GrowStep

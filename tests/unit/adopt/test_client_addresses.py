@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
-from tests.unit.adopt.conftest import table
+from tests.unit.adopt.kubeadm_cluster import table
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.adopt.listeners import parse_listeners
 from upgrader.adopt.node_addresses import node_address

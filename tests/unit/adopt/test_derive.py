@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.adopt.conftest import facts, static_pod
+from tests.unit.adopt.kubeadm_cluster import facts, static_pod
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import about_source_addresses, derive_values
 from upgrader.adopt.facts import COMPONENTS, ControllerFacts

@@ -10,7 +10,7 @@ import yaml
 
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
-from tests.unit.adopt.conftest import FLAGS, static_pod
+from tests.unit.adopt.kubeadm_cluster import FLAGS, static_pod
 from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.joined import (
     check_listed,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.adopt.conftest import facts
+from tests.unit.adopt.kubeadm_cluster import facts
 from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import Derived, derive_values

@@ -13,7 +13,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
-from tests.unit.adopt.conftest import facts, static_pod, table
+from tests.unit.adopt.kubeadm_cluster import facts, static_pod, table
 from upgrader.adopt.facts import ADOPTED, MANIFESTS
 from upgrader.adopt.manifest_step import REMOVED, PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.pipelines import needs_port_sharing

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit.adopt.conftest import facts, static_pod
+from tests.unit.adopt.kubeadm_cluster import facts, static_pod
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.app.adoption import ADOPTED, NOT_ADOPTED, is_adopted
 from upgrader.cli import adopt
