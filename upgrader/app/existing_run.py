@@ -17,6 +17,11 @@ from upgrader.model.run_kind import RunKind
 
 __all__ = ["ExistingRun", "existing_run"]
 
+_SEARCH_AGAIN = (
+    "Make what is named above reachable, or run this on the machine that the run was started on. If the API is down: "
+    "`upgrader recover --dry-run`"
+)
+
 
 @dataclass(frozen=True)
 class ExistingRun:
@@ -63,10 +68,18 @@ def _notify(front_end: FrontEnd, problems: tuple[str, ...]) -> None:
 def _choose(found: DiscoveredRuns, name: str | None) -> DiscoveredRun:
     if name is None:
         upgrades = [run for run in found.runs if run.state.is_upgrade]
+        if not upgrades and found.problems:
+            raise UsageError(
+                "no upgrade was found, but not every place could be searched: there may be one", remedy=_SEARCH_AGAIN
+            )
         if not upgrades:
             raise UsageError("this cluster has no upgrade yet", remedy="Start one with: upgrader run")
         return upgrades[-1]
     run = found.get(name)
+    if run is None and found.problems:
+        raise UsageError(
+            f"run {name} was not found, but not every place could be searched: it may be there", remedy=_SEARCH_AGAIN
+        )
     if run is None:
         raise UsageError(f"there is no run {name}", remedy="`upgrader history` lists all runs.")
     if not run.state.run:

@@ -70,6 +70,8 @@ class Site:
     """Pipelines that would be continued: their steps, and why."""
     api_away: bool = False
     taken_over: LockTakenOver | None = None
+    unsearched: tuple[str, ...] = ()
+    """Places whose runs can't be known, and why."""
     inputs: tuple[StepInput, ...] = ()
     goal: KubernetesVersion | None = None
     bake_seconds: float = 0.0
@@ -111,13 +113,14 @@ class Site:
             for name in self.names
         )
         tools = Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock, self.world.hosts)
-        folder = self.folder
+        folder, unsearched = self.folder, self.unsearched
 
         class FakeSession(SimpleNamespace):
             settings: Settings
 
             def find_runs(self) -> DiscoveredRuns:
-                return find_runs((LocalJournals(folder / "runs"),))
+                found = find_runs((LocalJournals(folder / "runs"),))
+                return replace(found, problems=(*found.problems, *unsearched))
 
             def at(self, target: KubernetesVersion) -> Any:
                 self.settings = replace(self.settings, target=target)
@@ -428,6 +431,16 @@ def test_adoption_since_is_no_run_to_take_back(site: Site) -> None:
 def test_nothing_has_run_yet(site: Site) -> None:
     """A cluster without upgrades has nothing to resume."""
     assert "no upgrade yet" in site.refused("resume").message
+
+
+@pytest.mark.parametrize("command", ["resume", "rollback"])
+@pytest.mark.parametrize("named", [(), ("--run", OLDER)])
+def test_unsearched_places_may_have_the_run(site: Site, command: str, named: tuple[str, ...]) -> None:
+    """Where the cluster can't be asked for runs, nobody is told that there is none, nor to start a new one."""
+    site.unsearched = ("the cluster could not be searched for runs: Connection refused",)
+    error = site.refused(command, *named)
+    assert "not every place could be searched" in error.message
+    assert "upgrader recover --dry-run" in error.remedy and "upgrader run" not in error.remedy
 
 
 def test_rollback_shows_its_steps_and_asks(site: Site) -> None:
