@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from upgrader.config.refused_chart import with_files
 from upgrader.config.strange_folder import NotOpened
@@ -30,12 +31,12 @@ def check_charts(context: FolderContext, rendered: dict[str, str]) -> Iterator[F
             yield as_finding(error)
         except ChartRefused as error:
             file = context.values_file(spec.name)
-            yield _refused(spec, with_files(error, spec.name, spec.chart, file), shown(file) if file else "FILE")
+            yield _refused(spec, with_files(error, spec.name, spec.chart, file), file)
         except UpgraderError as error:
-            yield _refused(spec, error)
+            yield _refused(spec, error, context.values_file(spec.name))
 
 
-def _refused(spec: ReleaseSpec, error: UpgraderError, values: str = "FILE") -> Finding:
+def _refused(spec: ReleaseSpec, error: UpgraderError, file: Path | None) -> Finding:
     if _NOT_THERE in error.message:
         return Finding(
             "charts.dependency",
@@ -49,5 +50,10 @@ def _refused(spec: ReleaseSpec, error: UpgraderError, values: str = "FILE") -> F
         "error",
         f"release {spec.name}: {shown(spec.chart)} doesn't render with its values",
         error.message,
-        f"Look at it with: helm template {spec.name} {shown(spec.chart)} --values {values}",
+        f"Look at it with: helm template {spec.name} {shown(spec.chart)}{_values(file)}",
     )
+
+
+def _values(file: Path | None) -> str:
+    """Helm's option for a release's values; nothing where it has none, or a file that isn't there."""
+    return f" --values {shown(file)}" if file is not None and file.is_file() else ""

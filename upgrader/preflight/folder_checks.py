@@ -45,7 +45,7 @@ def check_folder(context: FolderContext) -> FolderReport:
     severities = context.reading.settings.severities if context.reading.settings else {}
     findings = tuple(with_policy((item for item in answers if isinstance(item, Finding)), severities))
     open_questions = (item for item in answers if isinstance(item, NotAsked))
-    families = (NotAsked(family, _NEEDS_CLUSTER) for family, _ in CHECKS if family not in _ANSWERED)
+    families = (NotAsked(family, _NEEDS_CLUSTER) for family in dict(CHECKS) if family not in _ANSWERED)
     return FolderReport(findings, (*open_questions, *_IN_PART, *families))
 
 

@@ -92,7 +92,21 @@ def test_what_needs_the_cluster_is_not_passed(at: Path) -> None:
     reasons = {item["check"]: item["reason"] for item in seen["not_asked"]}
     assert {"version", "access", "hosts", "webhooks", "memory", "certificates"} <= set(reasons)
     assert reasons["access"] == "needs the cluster"
+    unasked = [item["check"] for item in seen["not_asked"] if item["reason"] == reasons["access"]]
+    assert len(unasked) == len(set(unasked))  # families with several checks are named once
     assert {"playbooks", "inventory", "kubeconfig"} <= set(reasons)
+
+
+def test_remedy_names_only_files_that_are_there(at: Path) -> None:
+    """`helm template` of a release without a file of values is shown so that it can be typed as it is."""
+    (at / "upgrader.yaml").write_text(PIPELINE.replace("    values: web.yaml\n", ""))
+    (at / "web/templates/all.yaml").write_text('{{ fail "no size" }}')
+    (remedy,) = (item["remedy"] for item in found(at)["findings"])
+    assert remedy.startswith("Look at it with: helm template web ") and "--values" not in remedy
+    (at / "values").mkdir()
+    (at / "values/web.yaml").write_text("size: small\n")
+    (remedy,) = (item["remedy"] for item in found(at)["findings"])
+    assert remedy.endswith("--values " + str(at / "values/web.yaml"))
 
 
 def test_all_problems_are_reported_at_once(at: Path, monkeypatch: pytest.MonkeyPatch) -> None:
