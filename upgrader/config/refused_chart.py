@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from upgrader.config.yaml_document import Document, KeyPath, read_mapping, shown
 from upgrader.errors import ChartRefused, ConfigError
@@ -16,11 +19,14 @@ _PROBLEM = re.compile(r"\s*- (?:at '(?P<at>[^']*)': )?(?P<why>.*)")
 _ADDITIONAL = re.compile(r"additional propert(?:y|ies) (?P<names>'.*') not allowed")
 _TEMPLATE = re.compile(r"(?<![\w/.-])[\w.-]+/((?:charts/[\w.-]+/)*templates/[\w./-]+)")
 
+_LONGEST, _MANY, _SHOWN = 100, 1000, 5
+"""Whoever wrote the chart decides how many keys are compared, and how long they are: no more than these."""
+
 
 def with_files(error: ChartRefused, release: str, chart: Path, values_file: Path | None) -> ChartRefused:
     """The same, with `FILE:LINE` of each value that the chart's schema refuses, and of the template that failed."""
     given = values_file if values_file is not None and values_file.is_file() else None
-    refused = tuple(_refused_values(error.message, given)) if given is not None else ()
+    refused = tuple(_refused_values(error.message, given, chart)) if given is not None else ()
     remedy = error.remedy.replace(" --values FILE", f" --values {shown(given)}" if given is not None else "")
     if refused:
         told = "\n".join(refused)
@@ -42,7 +48,7 @@ def _in_folder(text: str, chart: Path) -> str:
     return _TEMPLATE.sub(named, text)
 
 
-def _refused_values(text: str, values_file: Path) -> Iterator[str]:
+def _refused_values(text: str, values_file: Path, chart: Path) -> Iterator[str]:
     """`values/web.yaml:3: 'replicas': got string, want integer`; nothing where Helm speaks of something else."""
     _, known, problems = text.partition("values don't meet the specifications of the schema(s)")
     if not known:
@@ -57,7 +63,8 @@ def _refused_values(text: str, values_file: Path) -> Iterator[str]:
         if header is not None:
             of = header[1]
         elif problem is not None:
-            found.append(_placed(document, of, problem["at"] or "", problem["why"]))
+            number, what = _placed(document, of, problem["at"] or "", problem["why"])
+            found.append((number, what + _meant(chart, of, problem["at"] or "", problem["why"])))
     for number, what in sorted(found):  # Helm has them in any order
         yield f"{shown(values_file)}:{number}: {what}"
 
@@ -73,6 +80,25 @@ def _placed(document: Document, chart: str, pointer: str, why: str) -> tuple[int
         where = (chart, *where)
     key = ".".join(map(str, where))
     return document.line(where), f"'{key}': {why}" if key and extra is None else why
+
+
+def _meant(chart: Path, of: str, pointer: str, why: str) -> str:
+    """Which keys may have been meant by those that the schema doesn't have; "" where no other is near."""
+    extra = _ADDITIONAL.fullmatch(why)
+    folder = chart / "charts" / of
+    given = (folder if folder.is_dir() else chart) / "values.schema.json"
+    if extra is None or not given.is_file():  # a packed chart, say
+        return ""
+    try:
+        schema: Any = json.loads(given.read_bytes())
+        for part in pointer.split("/")[1:]:
+            schema = schema["properties"][str(_part(part))]
+        known = [str(key) for key in schema["properties"] if len(key) <= _LONGEST][:_MANY]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""  # `$ref` and its like: nothing is guessed
+    names = [name.strip("'") for name in extra["names"].split(", ", _MANY) if len(name) <= _LONGEST][:_SHOWN]
+    near = [key for name in names for key in get_close_matches(name, known, n=1)]
+    return "; did you mean " + " and ".join(f"'{key}'" for key in near) + "?" if near else ""
 
 
 def _part(text: str) -> str | int:

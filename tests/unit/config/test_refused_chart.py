@@ -48,6 +48,39 @@ def test_a_refused_value_has_its_line(folder: Path, helm: str, line: str) -> Non
     assert error.remedy == "See: helm template web charts/web --values values.yaml"
 
 
+@pytest.mark.parametrize(
+    ("helm", "meant"),
+    [
+        ("web:\n- at '': additional properties 'replica' not allowed", "; did you mean 'replicas'?"),
+        ("web:\n- at '/image': additional properties 'tga' not allowed", "; did you mean 'tag'?"),
+        (
+            "web:\n- at '': additional properties 'imag', 'replica' not allowed",
+            "; did you mean 'image' and 'replicas'?",
+        ),
+        ("web:\n- at '': additional properties 'nothing' not allowed", "not allowed"),
+        ("web:\n- at '/elsewhere/0': additional properties 'tga' not allowed", "not allowed"),
+        ("cache:\n- at '': additional properties 'syze' not allowed", "; did you mean 'size'?"),
+    ],
+    ids=["key", "nested", "several", "none is near", "not in the schema", "subchart"],
+)
+def test_the_nearest_key_is_named(folder: Path, helm: str, meant: str) -> None:
+    """Of a key that the schema doesn't have, it is the one that may have been meant."""
+    properties = '{"replicas": {}, "image": {"properties": {"tag": {}}}}'
+    (folder / "charts/web/values.schema.json").write_text('{"properties": ' + properties + "}")
+    (folder / "charts/web/charts/cache").mkdir(parents=True)
+    (folder / "charts/web/charts/cache/values.schema.json").write_text('{"properties": {"size": {}}}')
+    assert said(folder, SCHEMA + helm).message.endswith(meant)
+
+
+@pytest.mark.parametrize("schema", [None, "{", "[]", '{"properties": {"image": {"$ref": "#/definitions/image"}}}'])
+def test_schema_that_does_not_say_what_was_meant(folder: Path, schema: str | None) -> None:
+    """What Helm says is quoted then, without a guess."""
+    if schema is not None:
+        (folder / "charts/web/values.schema.json").write_text(schema)
+    error = said(folder, SCHEMA + "web:\n- at '/image': additional properties 'tga' not allowed")
+    assert error.message.endswith("not allowed")
+
+
 def test_problems_come_in_the_order_of_the_file(folder: Path) -> None:
     """Helm has them in any order."""
     error = said(folder, SCHEMA + "web:\n- at '/cache': no\n- at '/replicas': no\n")
