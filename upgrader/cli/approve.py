@@ -25,7 +25,6 @@ def approve(folder: Path, step: str, reason: str) -> None:
     The run may be on any machine: the approval is written to the ConfigMap kube-system/upgrader-approval, with this
     user's name and the reason. Whoever may change that may approve.
 
-    \b
     Exit codes: 0 approved, 2 no run waits for this step, 5 the API refused it or did not answer.
     """
     if not reason.strip():

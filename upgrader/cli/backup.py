@@ -24,7 +24,6 @@ def backup(context: click.Context) -> None:
     each controller's /etc/kubernetes it is streamed into one file, which only the owner of a key in backup.recipients
     can read. Nothing is ever in plain text on this machine. Works without an API.
 
-    \b
     Exit codes: 0 taken, 2 wrong usage or files, 3 or 5 a controller could not be reached or failed, 6 another run
     holds the lock.
     """
@@ -45,7 +44,6 @@ def backup(context: click.Context) -> None:
 def verify(folder: Path, file: Path, identity: Path, on_controller: bool) -> None:
     """Decrypt a backup, and compare every hash in it. Changes nothing, and needs no cluster.
 
-    \b
     Exit codes: 0 intact, 2 damaged, or the identity does not fit.
     """
     opened = open_backup(file, identity)

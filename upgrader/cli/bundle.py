@@ -43,7 +43,6 @@ def create(folder: Path, path: Path, target: KubernetesVersion | None, archives:
     Images come from --archives; those that are in none of them are copied from their registries with `skopeo`, for
     this machine's architecture. No cluster is asked.
 
-    \b
     Exit codes: 0 done, 2 wrong usage or files, or an image can't be had.
     """
     _show(create_bundle(folder, path, target, archives))
@@ -56,7 +55,6 @@ def verify(path: Path) -> None:
 
     The checksums find what was damaged. Who made the bundle is told by the SHA-256 of the file itself: compare it.
 
-    \b
     Exit codes: 0 intact, 2 not intact, or no bundle.
     """
     _show(verify_bundle(path))

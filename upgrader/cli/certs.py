@@ -37,7 +37,6 @@ def show(folder: Path, output: Output) -> None:
     Reads /etc/kubernetes over SSH, kubeconfigs included, and the kubelet's own certificate; keys never leave the
     controllers. Changes nothing, and works without an API.
 
-    \b
     Exit codes: 0 all are shown, also those that have ended; 2 wrong usage or files; 3 or 5 a controller could not be
     reached, or a file could not be read: what could be is shown.
     """
@@ -69,7 +68,6 @@ def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_ove
     only at their start, are rolled out then; so they are where an earlier renewal has left that undone. If it is
     interrupted, run it again. CAs are not renewed.
 
-    \b
     Exit codes: 0 done (or nothing to renew), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """

@@ -15,7 +15,8 @@ def completion(context: click.Context, shell: str) -> None:
     """Print the completion script of a shell (bash 4.4 or later, zsh, fish).
 
     \b
-    bash:  upgrader completion bash > ~/.local/share/bash-completion/completions/upgrader
+    bash:  upgrader completion bash \\
+             > ~/.local/share/bash-completion/completions/upgrader
     zsh:   upgrader completion zsh > "${fpath[1]}/_upgrader"
     fish:  upgrader completion fish > ~/.config/fish/completions/upgrader.fish
 

@@ -27,7 +27,6 @@ def finalize(folder: Path, yes: bool, take_over: bool) -> None:
     that fails is rolled back, then the earlier ones. If it is interrupted, run it again. Afterwards the run that began
     the emulation can't be rolled back: objects may be stored as only the new minor reads them.
 
-    \b
     Exit codes: 0 done (or nothing to finalize), 2 wrong usage or files, 3 blocked by a check, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """

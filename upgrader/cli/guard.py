@@ -28,7 +28,6 @@ def off(folder: Path, webhooks: tuple[str, ...]) -> None:
     WEBHOOK is the name of a webhook, or of a configuration with several. guard itself goes on. What each selected is
     kept in an annotation of its configuration, for `upgrader guard on`. A webhook that is off already stays as it is.
 
-    \b
     Exit codes: 0 they are off, 2 there is no such webhook, 5 the API refused it or did not answer.
     """
     told = _Told("off")
@@ -47,7 +46,6 @@ def on(folder: Path, webhooks: tuple[str, ...]) -> None:
     configuration that exists only for that: one that doesn't answer stays off, and so do those that were switched off
     before it.
 
-    \b
     Exit codes: 0 they are on, 2 there is no such webhook, 3 one doesn't answer, 5 the API refused it or did not answer.
     """
     told = _Told("on")
@@ -66,7 +64,6 @@ def forget(folder: Path, cell: str) -> None:
     other cells would be allowed because of them. If its aggregator runs and reaches the PodProtectors, it counts them
     again: stop it first (`kubectl -n NAMESPACE scale deployment guard-aggregator --replicas=0`).
 
-    \b
     Exit codes: 0 it is forgotten, 2 no PodProtector has such a cell, 3 guard's generator hasn't done it within a
     minute, 5 the API refused it or did not answer.
     """

@@ -41,7 +41,6 @@ def push(folder: Path, registry: str, release: Path) -> None:
 
     Prints REPOSITORY@DIGEST of each. What is in DIR is pushed; only the pod-checkpointer's image has to be there.
 
-    \b
     Exit codes: 0 done, 2 wrong usage or files, or the registry refuses it.
     """
     if not _REGISTRY.fullmatch(registry):

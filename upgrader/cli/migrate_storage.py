@@ -26,7 +26,6 @@ def migrate_storage(folder: Path, yes: bool, take_over: bool) -> None:
     version remains in the definition's status.storedVersions. If it is interrupted, run it again. Afterwards, an
     earlier upgrade from another minor can't be rolled back.
 
-    \b
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked, 5 manual action required (what was not migrated is named),
     6 another run holds the lock, 130 interrupted.
     """

@@ -29,7 +29,6 @@ def recover(folder: Path, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> N
     serves, rolls its Helm release back to the revision that this one was made of, and waits until the standby pod is no
     longer needed. If it is interrupted, run it again. It never changes etcd's data.
 
-    \b
     Exit codes: 0 healthy, 2 wrong usage or files, 5 manual action required, 6 another run holds the lock, 130
     interrupted.
     """

@@ -34,7 +34,6 @@ def replay(folder: Path, run: str, speed: float) -> None:
     it is a recording. No pause is longer than 2 s. Ctrl-C ends it. Without a terminal, its lines are printed at once.
     Nothing is done, and no cluster is asked.
 
-    \b
     Exit codes: 0 shown, 2 no such run, or a file that can't be replayed.
     """
     found = recorded_run(folder, run)

@@ -29,7 +29,6 @@ def restore(folder: Path, file: Path, identity: Path, other_cluster: bool, yes: 
     the API is away for about a minute. The old data stays on the controllers. If it is interrupted, run it again. Works
     without an API, and without etcd's data.
 
-    \b
     Exit codes: 0 restored and healthy, 2 wrong usage or files, a damaged backup, or another cluster's, 3 a controller
     could not be reached, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """

@@ -38,7 +38,6 @@ def resume(folder: Path, name: str | None, accept_changes: bool, done: str, yes:
     gates, and the upgrade with the minor versions that are left. In a failed run, an incomplete rollback is tried
     again; with `policy.onFailure: stop`, the failed step is.
 
-    \b
     Exit codes: as for `upgrader run`; 2 also when there is nothing to resume, or the run's inputs have changed, 5 also
     when the release that the run was changing was changed outside of it.
     """

@@ -29,7 +29,6 @@ def rollback(folder: Path, name: str | None, to: str, yes: bool, take_over: bool
     The restore point of each step was recorded before it began, so values that were edited since don't matter; but
     upgrader.yaml must still name the step. What the run's own rollback could not undo is tried again.
 
-    \b
     Exit codes: 0 rolled back (or nothing to roll back), 2 wrong usage or files, 3 kubelets are too new, 5 manual
     action required, 6 another run holds the lock, 130 interrupted (`upgrader resume` continues).
     """

@@ -51,7 +51,6 @@ def rotate_ca() -> None:
 def show(folder: Path, output: Output) -> None:
     """Show how far a rotation is, which CAs each node trusts, file by file, and which one signs. Changes nothing.
 
-    \b
     Exit codes: 0 shown, 2 wrong usage or files, 3 CAs that no rotation leaves so, 3 or 5 a node could not be asked.
     """
     found = show_cas(folder)
@@ -74,7 +73,6 @@ def trust(folder: Path, yes: bool, take_over: bool) -> None:
     pods of kube-controller-manager, kube-scheduler, kube-proxy and CoreDNS are rolled out. If it is interrupted, run it
     again.
 
-    \b
     Exit codes: 0 done (or nothing to do), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
@@ -93,7 +91,6 @@ def sign(folder: Path, yes: bool, take_over: bool) -> None:
     admin.conf, and kube-controller-manager signs with the new CA. Then each kubelet gets a certificate of it, and is
     restarted. Every client has to trust the new CA before: see `trust`. If it is interrupted, run it again.
 
-    \b
     Exit codes: 0 done (or nothing to do), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
@@ -111,7 +108,6 @@ def finish(folder: Path, yes: bool, take_over: bool) -> None:
     Clients with a certificate of the old CA are locked out, so renew your own kubeconfig before: see `sign`. If it is
     interrupted, run it again.
 
-    \b
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another
     run holds the lock, 130 interrupted.
     """
@@ -128,7 +124,6 @@ def cancel(folder: Path, yes: bool, take_over: bool) -> None:
 
     Only before `sign`. If it is interrupted, run it again.
 
-    \b
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another
     run holds the lock, 130 interrupted.
     """

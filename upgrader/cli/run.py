@@ -85,7 +85,6 @@ def run(
     With --resume, an upgrade whose process ended in its middle, on this machine or another, is continued as `upgrader
     resume` does. One that failed is not: somebody has to look first.
 
-    \b
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
