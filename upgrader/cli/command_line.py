@@ -134,6 +134,7 @@ def confirm(question: str, *, yes: bool) -> None:
     except click.Abort as stopped:
         if not isinstance(stopped.__context__, EOFError):
             raise
+        click.echo(err=True)  # the error isn't a part of the question
         raise UsageError(
             f"nobody has answered {question!r}: standard input has ended",
             remedy="Where nobody can answer, as in a job, say so before: --yes.",

@@ -28,6 +28,7 @@ _REMEDIES = {
     "validatingwebhookconfigurations,mutatingwebhookconfigurations",
     "PodSecurity": "Lower the namespace's level: kubectl label --overwrite namespace {namespace} "
     "pod-security.kubernetes.io/enforce=privileged",
+    'namespaces "': "Create it before the run: kubectl create namespace {namespace}",
     "quota": "Raise the quota: kubectl -n {namespace} describe resourcequotas",
 }
 """By a word of the API's message."""

@@ -64,8 +64,10 @@ def test_what_is_replaced_is_announced(found: Any, tmp_path: Path) -> None:
 
 def test_nobody_to_ask(found: Any, tmp_path: Path) -> None:
     """In a job without --yes, the error is a wrong command line that names it, not an interrupted run."""
-    error = upgrader(tmp_path).exception
+    ended = upgrader(tmp_path)
+    error = ended.exception
     assert isinstance(error, UsageError) and error.exit_code == 2
+    assert ended.stderr.endswith("[y/N]: \n")  # the error is a line of its own
     assert "standard input has ended" in error.message and "--yes" in error.remedy
 
 

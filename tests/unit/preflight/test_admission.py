@@ -55,6 +55,7 @@ def test_pods_that_are_admitted(world: World, monkeypatch: pytest.MonkeyPatch) -
         ('failed calling webhook "deny.example.com": connection refused', "Repair the webhook's backend"),
         ('pods "web" is forbidden: violates PodSecurity "restricted:latest"', "kubectl label --overwrite namespace"),
         ('pods "web" is forbidden: exceeded quota: few', "describe resourcequotas"),
+        ('namespaces "kube-system" not found', "kubectl create namespace kube-system"),
         ("the name is bad", "Change the values of release kubernetes"),
     ],
 )
