@@ -65,16 +65,19 @@ def test_kubeconfig_and_context_of_the_command_line(tmp_path: Path, monkeypatch:
 def _helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
     """Of a command and all below it: how it is typed, and its help."""
     yield context.command_path, command.get_help(context)
-    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
-        below = command.get_command(context, name)
-        assert below is not None
-        yield from _helps(below, click.Context(below, info_name=name, parent=context))
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from _helps(below, click.Context(below, info_name=name, parent=context))
 
 
 def test_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """No line of any command's help is broken by the terminal."""
     monkeypatch.setenv("COLUMNS", "80")
-    helps = dict(_helps(entry.cli, click.Context(entry.cli, info_name="upgrader")))
+    # With its settings, as commands keep the options of the first help that they were asked for.
+    context = click.Context(entry.cli, info_name="upgrader", **entry.cli.context_settings)
+    helps = dict(_helps(entry.cli, context))
     assert "Exit codes: 0 done" in helps["upgrader run"]
     wide = {name: [line for line in text.splitlines() if len(line) > 80] for name, text in helps.items()}
     assert {name: lines for name, lines in wide.items() if lines} == {}
