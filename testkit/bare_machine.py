@@ -43,7 +43,7 @@ class BareMachine:
 
         `mounted` is path there → path here, read-only; `before` is run first, and what it prints is not kept.
         """
-        script = [f"{{ {before or ':'}; }} >/dev/null 2>&1", "cd /root"]
+        script = ["{", before or ":", "} >/dev/null 2>&1", "cd /root"]
         script += one_after_another(commands)
         script.append("kill $(jobs -p) 2>/dev/null")
         (self.root / "root/steps").write_text("\n".join(script) + "\n")

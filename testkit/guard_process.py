@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -42,6 +44,21 @@ class GuardProcess:
     def url(self, path: str) -> str:
         """Of a webhook."""
         return f"https://127.0.0.1:{self._started()['tls_port']}{path}"
+
+    def post(self, path: str, body: Any) -> tuple[int, str]:
+        """(status, text) of a webhook, whatever its certificate is; status 0: nobody answers, and the text says why."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        port = self._started()["tls_port"]
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
+        try:
+            connection.request("POST", path, json.dumps(body))
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            return 0, str(error)
+        finally:
+            connection.close()
 
     def wait_ready(self) -> float:
         """Until /ready is 200; how long that took. Raises TimeoutError, RuntimeError with its output where it ended."""

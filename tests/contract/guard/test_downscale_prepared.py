@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import ssl
 import subprocess
 import time
 import uuid
@@ -13,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -142,19 +139,9 @@ def asked(guard: GuardProcess, name: str, before: int, after: int) -> str:
         "oldObject": {"spec": {"replicas": before}},
     }
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    url, context = urlsplit(guard.url(PATH)), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(url.netloc, timeout=30, context=context)
-    try:
-        connection.request("POST", url.path, json.dumps(body))
-        answer = connection.getresponse()
-        text = answer.read().decode()
-    except (OSError, http.client.HTTPException) as error:
-        return f"nobody answers: {error}"
-    finally:
-        connection.close()
-    if answer.status != 200:
-        return f"HTTP {answer.status}: {text}"
+    status, text = guard.post(PATH, body)
+    if status != 200:
+        return f"HTTP {status}: {text}" if status else f"nobody answers: {text}"
     said = json.loads(text)["response"]
     return "" if said["allowed"] else str(said["status"]["message"])
 

@@ -10,7 +10,6 @@ import json
 import subprocess
 import time
 import uuid
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 
 from testkit.api_servers import api_servers
 from testkit.guard_process import GuardProcess, guard_process
@@ -394,13 +392,8 @@ def review(found: Any) -> dict[str, Any]:
 
 def asked_directly(guard: GuardProcess, cell: str, found: Any) -> tuple[int, bool]:
     """(HTTP's status, whether it is allowed) of a deletion; status 0: nobody answers."""
-    with urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=20) as pool, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            answer = pool.request("POST", guard.url(f"/protector/{cell}"), body=json.dumps(review(found)))
-        except urllib3.exceptions.HTTPError:
-            return 0, False
-    return answer.status, answer.status == 200 and json.loads(answer.data)["response"]["allowed"]
+    status, text = guard.post(f"/protector/{cell}", review(found))
+    return status, status == 200 and json.loads(text)["response"]["allowed"]
 
 
 def test_two_replicas_of_which_one_is_killed_never_allow_one_too_many(

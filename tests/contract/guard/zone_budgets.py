@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import http.client
 import json
-import ssl
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -13,7 +11,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
@@ -141,26 +138,11 @@ def asked(guard: GuardProcess, pod: str, *, dry_run: bool = False) -> tuple[int,
 
     -1: it doesn't answer.
     """
-    url, body = urlsplit(guard.url("/admission/pod-eviction")), json.dumps(review(pod, dry_run=dry_run))
-    connection = http.client.HTTPSConnection(url.netloc, timeout=30, context=_any_certificate())
-    try:
-        connection.request("POST", url.path, body)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-    except (OSError, http.client.HTTPException):
-        return -1, ""
-    finally:
-        connection.close()
-    if answer.status != 200:
-        return answer.status, text
+    status, text = guard.post("/admission/pod-eviction", review(pod, dry_run=dry_run))
+    if status != 200:
+        return status or -1, text
     response = json.loads(text)["response"]
     return (0, "") if response["allowed"] else (response["status"]["code"], response["status"]["message"])
-
-
-def _any_certificate() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def evicted(kube: KubeAdapter, pod: str, *, dry_run: bool = False) -> str:
