@@ -74,11 +74,15 @@ def _exit(name: str, container: Container, serves: bool) -> Finding:
     return Finding("apiserver.exits", "error", title, detail, remedy)
 
 
+_OF_ITS_POD = re.compile(r"kube-apiserver(?!-client)")
+"""Not `kubernetes.io/kube-apiserver-client-kubelet`: whose certificate it asks for at an API that is away."""
+
+
 def _absent(name: str, facts: HostFacts, recent: list[Container]) -> Finding:
     """Nothing deeper was found, and nothing crashed."""
     running = next((c for c in recent if c.name == "kube-apiserver" and c.state == "running"), None)
     answer = facts.api.said if isinstance(facts.api, Endpoint) else facts.api.why
-    complaints = [line for line in facts.complaints if "kube-apiserver" in line]
+    complaints = [line for line in facts.complaints if _OF_ITS_POD.search(line)]
     if running is not None:
         age = facts.taken - (running.started or running.created)
         which = "the standby pod of kube-apiserver" if running.standby else "kube-apiserver"
