@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from pathlib import Path
 
+from upgrader.app.locking import own_name
 from upgrader.app.wiring import open_kube
 from upgrader.engine.execution.approval import approve
 
-__all__ = ["approve_step", "own_name"]
+__all__ = ["approve_step"]
 
 _SECONDS = 10.0
 
@@ -18,8 +17,3 @@ def approve_step(folder: Path, step: str, reason: str) -> str:
     """Approve of it in this user's name; returns the run. Raises UsageError where no run waits for this step."""
     with open_kube(folder, _SECONDS) as kube:
         return approve(kube, step, own_name(), reason)
-
-
-def own_name() -> str:
-    """Who approves, for the journal: this user, at this machine."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"

@@ -22,7 +22,7 @@ from upgrader.engine.locks.folder_lock import folder_lock, lock_identity
 from upgrader.engine.locks.heartbeat import kept_alive
 from upgrader.engine.locks.lease_object import LEASE_SECONDS, Holder
 
-__all__ = ["HeldLock", "cluster_lock", "lock_holder", "locked_folder"]
+__all__ = ["HeldLock", "cluster_lock", "lock_holder", "locked_folder", "own_name"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,14 @@ class HeldLock:
     stop: StopRequest
 
 
+def own_name() -> str:
+    """This user, at this machine: for locks, and for the journal of who approved or resumed."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
 def lock_holder() -> str:
     """This process, as its locks name it."""
-    return f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
+    return f"{own_name()} (process {os.getpid()})"
 
 
 def locked_folder(folder: Path) -> AbstractContextManager[None]:

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from upgrader.app.approval import own_name
 from upgrader.app.execution import FinishedRun, continue_run
 from upgrader.app.existing_run import ExistingRun, existing_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.hops import hops_left, skips_of
-from upgrader.app.locking import lock_holder
+from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import Session
 from upgrader.bundle.reading import Bundle
 from upgrader.engine.execution.next_action import Action, End, next_action

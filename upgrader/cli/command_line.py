@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.approval import own_name
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd, RunDisplay
+from upgrader.app.locking import own_name
 from upgrader.cli.completing import complete_run
 from upgrader.cli.events_option import EVENTS, event_stream
 from upgrader.cli.notices import say

@@ -62,8 +62,7 @@ _WITHOUT_FOLDER = ("completion", "explain", "lab")
 _DECLINED = "Aborted: nothing more was changed."
 _INTERRUPTED = (
     "Interrupted. If a run was in progress, `upgrader status` shows how far it got, and `upgrader resume` continues "
-    "it. "
-    "A Helm that was at work goes on by itself, until it is done or has rolled back."
+    "it. A Helm that was at work goes on by itself, until it is done or has rolled back."
 )
 
 

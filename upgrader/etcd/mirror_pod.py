@@ -27,16 +27,23 @@ class MirrorPods:
     clock: Clock
 
     def show(self, node: str, image: str) -> str:
-        """Wait until the pod on a node has this image and is Ready, as `check` wants it; "", or what is missing."""
+        """Wait until the pod on a node has this image and is Ready, as `check` wants it; "", or what is missing.
+
+        It is deleted once: where a webhook gives it another image, it would be so each time.
+        """
+        deleted = ""
 
         def missing() -> str:
+            nonlocal deleted
             found = self.kube.get(_PODS, f"etcd-{node}", "kube-system")
             if found is None:
                 return f"the kubelet has not written the pod etcd-{node} again"
             if found["metadata"].get("deletionTimestamp"):
                 return f"the pod etcd-{node} is being deleted"
             if image not in (container.get("image") for container in found["spec"]["containers"]):
-                self.kube.delete(_PODS, f"etcd-{node}", "kube-system")
+                if deleted in ("", found["metadata"]["uid"]):
+                    deleted = found["metadata"]["uid"]
+                    self.kube.delete(_PODS, f"etcd-{node}", "kube-system")
                 return f"the pod etcd-{node} does not show the image {image}"
             return "" if Pod.parse(found).ready else f"the pod etcd-{node} is not Ready"
 

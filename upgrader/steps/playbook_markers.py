@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,19 +43,19 @@ class PlaybookMarkers:
 
     def begun(self) -> int:
         """How often it was started: the highest number on any controller."""
-        return max((marker.begun for marker in self._read()), default=0)
+        return _begun(self._read())
 
     def begin(self) -> tuple[Marker, ...]:
         """Record on every controller that it starts, before it does. Returns what `withdraw` takes."""
         before = tuple(self._read())
-        number = max((marker.begun for marker in before), default=0) + 1
+        number = _begun(before) + 1
         for host, marker in zip(self.controllers, before, strict=True):
             self._write(host, Marker(number, marker.completed, self._digest()))
         return before
 
     def withdraw(self, before: tuple[Marker, ...]) -> None:
         """Record on every controller that Ansible refused it before any task."""
-        number = max((marker.begun for marker in before), default=0) + 1
+        number = _begun(before) + 1
         for host, marker in zip(self.controllers, before, strict=True):
             self._write(host, replace(marker, refused=number))
 
@@ -107,6 +107,10 @@ class PlaybookInspector:
         if point is not None and self.markers.completed_since(point.begun):
             return Inspection(True, f"playbook {name} had finished")
         return Inspection(False, f"playbook {name} had not finished: it is run again")
+
+
+def _begun(markers: Iterable[Marker]) -> int:
+    return max((marker.begun for marker in markers), default=0)
 
 
 def read_marker(hosts: Hosts, host: Host, path: str) -> Marker:

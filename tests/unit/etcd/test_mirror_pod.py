@@ -52,6 +52,15 @@ def test_an_api_that_does_not_answer_yet_is_asked_again() -> None:
     assert MirrorPods(kube, clock).show("a1", NEW) == "" and clock.monotonic() == 30
 
 
+def test_a_pod_whose_image_a_webhook_changes_is_deleted_once() -> None:
+    """The kubelet writes it again, and so would it each time: the pod that is there then stays."""
+    kube = FakeKube()
+    kube.put(PODS, pod(OLD))
+    clock = Kubelet((3, lambda: kube.put(PODS, pod("mirror.corp/etcd:3"))))
+    assert MirrorPods(kube, clock).show("a1", NEW) == f"the pod etcd-a1 does not show the image {NEW}"
+    assert kube.get(PODS, "etcd-a1", "kube-system") is not None
+
+
 def test_what_the_api_never_shows_is_said_at_the_deadline() -> None:
     """No pod, one that is not Ready, one that is being deleted: each by its name."""
     kube, clock = FakeKube(), FakeClock()
