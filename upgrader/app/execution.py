@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
@@ -23,8 +24,7 @@ from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.step_inputs import step_inputs
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
-from upgrader.engine.history.past_runs import newest_run, past_runs, prune
-from upgrader.engine.history.step_times import usual_seconds
+from upgrader.engine.history.past_runs import newest_run, prune
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
 from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.state.event_fold import fold
@@ -88,6 +88,7 @@ def execute_run(
     skips: Skips = NO_SKIPS,
     goal: KubernetesVersion | None = None,
     compare: bool = False,
+    usual_seconds: Mapping[str, float] = MappingProxyType({}),
     held: HeldLock | None,
 ) -> FinishedRun:
     """Run a pipeline to its end. `on_failure` None means policy's.
@@ -97,7 +98,8 @@ def execute_run(
     plan that is to `compare`. `health_before` is recorded for whoever resumes it, and of the `findings` those that the
     operator overruled, for whoever asks why the run was started; and of the `skips` those that only a step of the run
     could find, for whoever resumes it. `goal` is the version that this run is on the way to, for whoever goes on.
-    `held` is the cluster's lock; None only for what must work without the API.
+    `usual_seconds` is how long steps took in earlier runs, by their names. `held` is the cluster's lock; None only for
+    what must work without the API.
     """
     settings, clock = session.settings, session.tools.clock
     target = plan.target if plan else None
@@ -135,7 +137,7 @@ def execute_run(
     )
     watched = compare or plan is not None
     compares = _continuity(session, removed_by_plan(plan) if plan else (), health_before) if watched else None
-    expected = _expected_seconds(pipeline, runs) if plan else None
+    expected = _expected_seconds(pipeline, usual_seconds) if plan else None
     job = _Job(
         folder, pipeline, watched, None, lambda runner, steps: runner.run(steps, began), compares, left, expected
     )
@@ -185,9 +187,8 @@ def _warnings(findings: Sequence[Finding]) -> tuple[Warned, ...]:
     return tuple(Warned(item.id, item.title, item.diagnosis[:1000], item.remedy) for item in found)[:_WARNINGS]
 
 
-def _expected_seconds(pipeline: Pipeline, runs: Path) -> float | None:
+def _expected_seconds(pipeline: Pipeline, usual: Mapping[str, float]) -> float | None:
     """The time that these steps took in earlier runs; None where one that changes something has none."""
-    usual = usual_seconds(run.state for run in past_runs(runs))
     unknown = [item.step.name for item in pipeline.steps if item.changes and item.step.name not in usual]
     return None if unknown else sum(usual.get(item.step.name, 0.0) for item in pipeline.steps)
 

@@ -122,6 +122,7 @@ class ProposedUpgrade:
             findings=self.checked.all_findings,
             skips=self.skips,
             goal=self.checked.goal,
+            usual_seconds=self.checked.usual_seconds,
             held=self.held,
         )
 

@@ -24,6 +24,8 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.wiring import Session
 from upgrader.availability.series_file import SERIES, SeriesWriter
 from upgrader.engine.execution.runner import RunResult
+from upgrader.engine.history.past_runs import past_runs
+from upgrader.engine.history.step_times import usual_seconds
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.state.run_state import RunState, StepState
@@ -122,8 +124,9 @@ def test_expected_time_is_that_of_earlier_runs(tmp_path: Path) -> None:
     journal.close()
     web = PipelineStep(WebStep(), (), ())
     other = PipelineStep(VerifyStep("other"), (), (), changes=False)
-    assert execution._expected_seconds(Pipeline((web, other)), tmp_path) == 65.0
-    assert execution._expected_seconds(Pipeline((web, replace(other, changes=True))), tmp_path) is None
+    usual = usual_seconds(run.state for run in past_runs(tmp_path))
+    assert execution._expected_seconds(Pipeline((web, other)), usual) == 65.0
+    assert execution._expected_seconds(Pipeline((web, replace(other, changes=True))), usual) is None
 
 
 class WebStep:
