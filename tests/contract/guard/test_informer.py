@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +28,32 @@ EVENTS = Resource("v1", "events")
 def asked(pair: Pair, test: Callable[[Api], Awaitable[None]]) -> None:
     """Run it with a client of the real API."""
 
+    finished(by_kubeconfig(pair.kubeconfig), test)
+
+
+def finished(connection: Connection, test: Callable[[Api], Awaitable[None]]) -> None:
+    """Run it with a client of this connection; all of its sockets are closed in the end.
+
+    A watch that is cancelled ends its TLS session with the server, for which aiohttp doesn't wait.
+    """
+
     async def run() -> None:
-        async with asyncio.timeout(30), Api(by_kubeconfig(pair.kubeconfig)) as api:
-            await test(api)
+        before = open_sockets()
+        async with asyncio.timeout(30):
+            async with Api(connection) as api:
+                await test(api)
+            await until_so(lambda: open_sockets() <= before)
 
     asyncio.run(run())
+
+
+def open_sockets() -> set[str]:
+    """This process's, as the kernel names them."""
+    links = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the folder itself, which was read
+            links.add(str(descriptor.readlink()))
+    return {link for link in links if link.startswith("socket:")}
 
 
 def config_map(name: str, **labels: str) -> dict[str, Any]:
@@ -108,11 +131,10 @@ def test_a_token_that_is_refused_is_read_again(pair: Pair) -> None:
     tokens = iter(["replaced by now", right.token, *["nobody's"] * 9])
     connection = Connection(by_kubeconfig(pair.kubeconfig).url, lambda: Credentials(right.context, next(tokens)))
 
-    async def run() -> None:
-        async with Api(connection) as api:
-            assert await api.get(CONFIG_MAPS, "nobody", "shop") is None
-            connection.credentials(anew=True)
-            with pytest.raises(ApiRefused, match="401"):
-                await api.get(CONFIG_MAPS, "nobody", "shop")
+    async def test(api: Api) -> None:
+        assert await api.get(CONFIG_MAPS, "nobody", "shop") is None
+        connection.credentials(anew=True)
+        with pytest.raises(ApiRefused, match="401"):
+            await api.get(CONFIG_MAPS, "nobody", "shop")
 
-    asyncio.run(run())
+    finished(connection, test)
