@@ -12,7 +12,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 from threading import Thread
 from types import TracebackType
 from typing import Any, Self
@@ -53,8 +53,10 @@ class SeriesWriter:
     ) -> None:
         if self._thread is None:
             return
-        with suppress(Full):
-            self._waiting.put_nowait(None)
+        if self._waiting.full():  # for a disk that hangs: one batch gives way, so that the thread ends with the hang
+            with suppress(Empty):
+                self._waiting.get_nowait()
+        self._waiting.put_nowait(None)
         self._thread.join(_CLOSE_SECONDS)
         if self._thread.is_alive():
             self.problem = "the disk does not answer"

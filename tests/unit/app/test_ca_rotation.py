@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -242,6 +243,10 @@ class Place:
                 write_edited(file, text)
             with found.propose(take_over=True) as proposed:
                 return proposed.execute() if proposed.changes else None
+
+    def forget_runs(self) -> None:
+        """Each command reads the journals of all runs; dozens of them say no more than one."""
+        shutil.rmtree(self.folder / "runs", ignore_errors=True)
 
     def operator(self, client: str, *trusted: str) -> None:
         """Give the operator a kubeconfig with a client's certificate, issued by the CA of this PEM."""
@@ -551,6 +556,7 @@ def test_killed_at_every_moment_and_run_again(place: Place, phase: Phase, monkey
     monkeypatch.setattr(os, "fsync", lambda _: None)  # dozens of runs, and none loses its power
     cancel = phase is Phase.CANCEL
     for at in range(60):
+        place.forget_runs()
         if cancel:
             place.phase()
         place.world.clock.sleep(60)
@@ -679,6 +685,7 @@ def test_later_phase_killed_at_every_moment_and_run_again(
     place.settings = replace(place.settings, gates=GatePolicy(consecutive=1))
     monkeypatch.setattr(os, "fsync", lambda _: None)  # dozens of runs, and none loses its power
     for at in range(60):
+        place.forget_runs()
         new = place.signed() if phase is Phase.FINISH else place.trusted()
         fate = Fate(at)
         place.hosts.instant = fate.instant

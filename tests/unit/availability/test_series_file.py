@@ -109,7 +109,8 @@ def test_it_has_a_limit(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_hangs_holds_nobody_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples wait for it up to a limit, beyond which they are dropped: the prober's counts are never late for it."""
+    """Samples wait for it up to a limit, beyond which they are dropped: the prober's counts are never late for it. Its
+    thread ends as soon as the disk answers."""
     monkeypatch.setattr(series_file, "_WAITING", 2)
     monkeypatch.setattr(series_file, "_CLOSE_SECONDS", 0.0)
     path = tmp_path / SERIES
@@ -124,6 +125,10 @@ def test_a_disk_that_hangs_holds_nobody_back(tmp_path: Path, monkeypatch: pytest
         assert writer.problem == "the disk was too slow for some samples"
     assert writer.problem == "the disk does not answer"
     released.set()
+    for thread in threading.enumerate():
+        if thread.name == SERIES:
+            thread.join(30)
+            assert not thread.is_alive()
     os.close(reader)
 
 
