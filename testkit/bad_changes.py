@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from testkit.api_load import ApiLoad
 from testkit.lab_cluster import OLD, LabCluster
 
-__all__ = ["BAD_CHANGES", "BadChange", "assert_rolled_back"]
+__all__ = ["BAD_CHANGES", "BadChange", "assert_rolled_back", "rolled_back"]
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,24 @@ BAD_CHANGES = {
 }
 
 
-def assert_rolled_back(cluster: LabCluster, change: BadChange) -> None:
-    """Exit 4 in bounded time: the old revision, a healthy cluster, no failed request, and the cause in the message.
-
-    What is told beforehand is skipped.
-    """
+@contextmanager
+def rolled_back(cluster: LabCluster) -> Iterator[None]:
+    """What the block runs goes back: no request fails, and the cluster has what it had, and is healthy."""
     before = cluster.manifests()
-    cluster.change_values(change.release, change.values)
     with ApiLoad(cluster.folder / "kubeconfig") as load:
-        ended = cluster.run(skip=change.told)
+        yield
         seen = load.stop()
-
-    assert ended.exit_code == 4, ended
-    assert [cause for cause in change.causes if cause not in ended.stderr] == [], ended
-    assert ended.seconds < 240
     assert seen.failed == 0, seen
     cluster.wait_healthy(OLD)
     assert cluster.manifests() == before
     assert cluster.report()["outcome"] == "rolled-back"
+
+
+def assert_rolled_back(cluster: LabCluster, change: BadChange) -> None:
+    """Exit 4 in bounded time, and the cause in the message. What is told beforehand is skipped."""
+    with rolled_back(cluster):
+        cluster.change_values(change.release, change.values)
+        ended = cluster.run(skip=change.told)
+    assert ended.exit_code == 4, ended
+    assert [cause for cause in change.causes if cause not in ended.stderr] == [], ended
+    assert ended.seconds < 240

@@ -12,12 +12,14 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from testkit.bad_changes import BAD_CHANGES
+from testkit.bad_changes import BAD_CHANGES, rolled_back
 from testkit.lab_cluster import TARGET, LabCluster
 from testkit.terminal import Shown, upgrader_on_terminal
 from upgrader.config.yaml_document import shown
 from upgrader.ports import Kind
 
+PODS = Kind("v1", "pods")
+PULLERS = "app.kubernetes.io/name=upgrader-image-puller"
 WEBHOOKS = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
 
 
@@ -39,22 +41,31 @@ def assert_seen(screen: Shown, exit_code: int, *words: str) -> None:
 
 
 def test_value_that_kube_apiserver_dies_of(cluster: LabCluster) -> None:
-    """Rolled back: the pod, its last words, the file of the values, and the command to run again."""
+    """Rolled back, without a failed request, although a check was skipped that told it: the pod, its last words, the
+    file of the values, and the command to run again.
+    """
     change = BAD_CHANGES["dies at start"]
-    cluster.change_values(change.release, change.values)
     skip = ("--skip", change.told, "--reason", "a test")
-    screen = looks(cluster.folder, "run", "--to", TARGET, "--yes", *skip)
+    with rolled_back(cluster):
+        cluster.change_values(change.release, change.values)
+        screen = looks(cluster.folder, "run", "--to", TARGET, "--yes", *skip)
     run_again = f"upgrader -C {cluster.folder} run --to {TARGET}"
     values = shown(cluster.folder / "values/kube-apiserver.yaml")
     assert_seen(screen, 4, "kube-apiserver", *change.causes, values, run_again)
 
 
 def test_image_that_can_not_be_pulled(cluster: LabCluster) -> None:
-    """Before anything changes: the image, the node, why, and the command to run again."""
-    cluster.change_values("kube-apiserver", {"image": {"tag": "v1.37.1-none"}})
+    """The run ends before its first change, and leaves no pod: image, node, why, and the command to run again."""
+    before = cluster.releases()
+    change = BAD_CHANGES["no such image"]
+    cluster.change_values(change.release, change.values)
+    cluster.change_settings({"images": {"deadline": "20s"}})
     screen = looks(cluster.folder, "run", "--to", TARGET, "--yes")
     again = f"upgrader -C {cluster.folder} run --to {TARGET}"
-    assert_seen(screen, 4, "controller-1 can't pull", "v1.37.1-none", "ImagePull", again)
+    assert_seen(screen, 4, "controller-1 can't pull", *change.causes, again)
+    assert cluster.releases() == before
+    assert [step["name"] for step in cluster.report()["steps"] if step["outcome"] != "waiting"] == ["images"]
+    assert not cluster.kube.list(PODS, labels=PULLERS)
 
 
 def test_webhook_without_a_backend(cluster: LabCluster) -> None:

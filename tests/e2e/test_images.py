@@ -1,4 +1,7 @@
-"""Images are on the nodes before anything changes: pulled by kubelets, or imported from a bundle."""
+"""Images are on the nodes before anything changes: imported from a bundle.
+
+One that can't be pulled is in test_first_screens.py.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from testkit.bad_changes import BAD_CHANGES
 from testkit.lab_cluster import OLD, LabCluster
 from upgrader.adapters.hosts import SshHosts
 from upgrader.config.inventory import load_hosts
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
-from upgrader.ports import Kind
 
-_PODS = Kind("v1", "pods")
-_PULLERS = "app.kubernetes.io/name=upgrader-image-puller"
 _CTR = ("ctr", "-n", "k8s.io", "images")
 _IMAGE = f"upgrader.test/bundled:{secrets.token_hex(3)}"
 """Of its own for each run of the tests: a node's list of images is up to 10 s old."""
@@ -34,21 +33,6 @@ spec:
       tolerations: [{{operator: Exists}}]
       containers: [{{name: main, image: "{_IMAGE}"}}]
 """
-
-
-def test_image_that_can_not_be_pulled_changes_nothing(cluster: LabCluster) -> None:
-    """The run ends before its first change, with the node, the image and the kubelet's words; no pod is left."""
-    before = cluster.releases()
-    bad = BAD_CHANGES["no such image"]
-    cluster.change_values(bad.release, bad.values)
-    cluster.change_settings({"images": {"deadline": "20s"}})
-    ended = cluster.run()
-    assert ended.exit_code == 4, ended
-    assert "before it changed anything" in ended.stderr, ended
-    assert [cause for cause in bad.causes if cause not in ended.stderr] == [], ended
-    assert cluster.releases() == before
-    assert [step["name"] for step in cluster.report()["steps"] if step["outcome"] != "waiting"] == ["images"]
-    assert not cluster.kube.list(_PODS, labels=_PULLERS)
 
 
 @pytest.fixture
