@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from upgrader.guard.core.admission import AdmissionRequest, Answer, NotAnAdmissi
 from upgrader.guard.core.protector import Tuning
 from upgrader.guard.guard_errors import ApiAway, Conflict
 from upgrader.guard.roles.pods_of_cell import PODS
-from upgrader.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
+from upgrader.guard.roles.protector_cache import POD_PROTECTORS, NewestProtectors, ProtectorCache
 from upgrader.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
 from upgrader.guard.runtime.metrics import Metrics
 from upgrader.guard.runtime.protector_metrics import ProtectorMetrics
@@ -44,7 +45,7 @@ class World:
         self.api, self.metrics = FakeApi(), Metrics()
         counts = ProtectorMetrics(self.metrics)
         self.cache = ProtectorCache(self.api, [], Tuning())
-        writer = ProtectorWriter(self.api, Tuning(), counts)
+        writer = ProtectorWriter(self.api, Tuning(), counts, NewestProtectors(self.cache))
         self.webhook = CellWebhook("a", self.api, self.cache, writer, counts, 5.0)
 
     async def begin(self, *objects: dict[str, Any]) -> None:
@@ -232,3 +233,32 @@ def test_a_protector_that_cannot_be_read_protects_nothing() -> None:
         assert (await world.ask(deletion("x"))).allowed and "status" not in stored(world.api)
 
     run(test)
+
+
+def test_a_deletion_costs_one_read_and_one_write() -> None:
+    """Of its pod, and of its protector: neither what the watch shows is read again, nor what was just written and isn't
+    shown yet; what another has written is, once.
+    """
+
+    async def test(world: World) -> None:
+        await world.begin(protector(1, cells={"a": counted(6)}), *map(pod, "uvwxyz"))
+        asked = [call for name in "xy" for call in await calls(world, name)]
+        assert asked == ["get pods", "replace podprotectors"] * 2
+
+        await see(world.cache)
+        assert await calls(world, "z") == ["get pods", "replace podprotectors"]
+
+        world.api.put(POD_PROTECTORS, stored(world.api), "shop")  # an aggregator has counted, say
+        again = ["get pods", "replace podprotectors", "get podprotectors", "replace podprotectors"]
+        assert await calls(world, "u") == again
+        assert await calls(world, "v") == ["get pods", "replace podprotectors"]
+        assert uids(world.api, "a") == [f"uid-{name}" for name in "xyzuv"]
+
+    run(test)
+
+
+async def calls(world: World, name: str) -> list[str]:
+    """What a deletion asked the API for, by verb and kind; it was allowed."""
+    world.api.calls.clear()
+    assert (await world.ask(deletion(name, f"of-{name}"))).allowed
+    return [re.sub(r" .*/(pods|podprotectors)/.*", r" \1", call) for call in world.api.calls]

@@ -11,7 +11,7 @@ from upgrader.guard.commands.flags import Settings
 from upgrader.guard.roles.admission_server import Decide
 from upgrader.guard.roles.aggregator import Aggregator
 from upgrader.guard.roles.generator import Generator
-from upgrader.guard.roles.protector_cache import ProtectorCache
+from upgrader.guard.roles.protector_cache import NewestProtectors, ProtectorCache
 from upgrader.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.connection import by_kubeconfig
@@ -55,7 +55,8 @@ async def protector_parts(
     cache = ProtectorCache(core, own.namespaces, own.defaults)
     parts.informers += cache.informers
     if answers:
-        writer, seconds = ProtectorWriter(core, own.defaults, counted), settings.timeout_seconds * _SHARE
+        writer = ProtectorWriter(core, own.defaults, counted, NewestProtectors(cache))
+        seconds = settings.timeout_seconds * _SHARE
         for cell, kubeconfig in own.cells.items():
             webhook = CellWebhook(cell, await api_of(kubeconfig), cache, writer, counted, seconds)
             parts.paths[f"{own.prefix}/{cell}"] = webhook

@@ -1,8 +1,11 @@
 """Reserves what is allowed in the status of the budget that allows it, before anybody is told.
 
-Each process writes a budget by one task at a time: it reads the object, answers all requests that wait by then, and
-replaces the status with the resourceVersion that it has read. What arrives meanwhile shares the next write. Whoever
-else writes at the same time gets a conflict, or we do: then everything is read and judged again, 100 to 200 ms later.
+Each process writes a budget by one task at a time: it takes the object, answers all requests that wait by then, and
+replaces the status with the resourceVersion that it has. What arrives meanwhile shares the next write. Whoever else
+writes at the same time gets a conflict, or we do: then everything is read and judged again, 100 to 200 ms later.
+
+The object may be one that this process remembers: a write shows that it was the newest. It is read where it wasn't, and
+where there would be nothing to write.
 
 A write whose answer is lost may have happened. It is judged again on what is there: a request that finds its own
 reservation takes no second place, and the resourceVersion keeps a write that is late from undoing a newer one. Nobody
@@ -25,7 +28,7 @@ from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.informer import Key
 from upgrader.guard.runtime.resource import Object, Resource
 
-__all__ = ["Books", "Judge", "LedgerWriter", "all_agree"]
+__all__ = ["Books", "Judge", "LedgerWriter", "Memory", "all_agree"]
 
 _TRY_SECONDS = 5.0
 """Until a try is given up whose call doesn't return: what waits behind it has deadlines."""
@@ -59,9 +62,39 @@ class Books(Protocol[B]):
         """
         ...
 
+    def tried(self, requests: Sequence[Request]) -> None:
+        """These are judged; what that reserves is written next, which may fail, so that they are tried again."""
+        ...
+
     def given_back(self, book: B, request: Request) -> B:
         """The book without what this request reserved."""
         ...
+
+
+class Memory(Protocol):
+    """The newest of each budget that this process knows, which may be older than the API's."""
+
+    def newest(self, budget: Key) -> Object | None:
+        """None where it isn't known."""
+        ...
+
+    def wrote(self, budget: Key, item: Object) -> None:
+        """What the API has made of a write of this process."""
+        ...
+
+    def outdated(self, budget: Key) -> None:
+        """The API has a newer one than `newest` said."""
+        ...
+
+
+class _NoMemory:
+    """Each budget is read for each write."""
+
+    def newest(self, budget: Key) -> None: ...
+
+    def wrote(self, budget: Key, item: Object) -> None: ...
+
+    def outdated(self, budget: Key) -> None: ...
 
 
 @dataclass(eq=False)
@@ -81,11 +114,13 @@ class LedgerWriter(Generic[B]):
         self,
         api: Api,
         books: Books[B],
+        memory: Memory | None = None,
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._api, self._books, self._clock, self._sleep = api, books, clock, sleep
+        self._memory: Memory = memory or _NoMemory()
         self._waiting: dict[Key, list[_Waiting[B]]] = {}
         self._working: dict[Key, asyncio.Task[None]] = {}
 
@@ -151,11 +186,19 @@ class LedgerWriter(Generic[B]):
         return list(left)
 
     async def _write(self, budget: Key, waiting: Sequence[_Waiting[B]]) -> None:
-        namespace, name = budget
-        resource = self._books.resource
-        item = await self._api.get(resource, name, namespace)
-        if item is None:
-            raise NotFound(f"there is no {resource.plural} {namespace}/{name}", 404)
+        remembered = self._memory.newest(budget)
+        if remembered is not None:
+            try:
+                if await self._write_to(remembered, budget, waiting, only_if_written=True):
+                    return
+            except Conflict:
+                self._memory.outdated(budget)
+        await self._write_to(await self._read(budget), budget, waiting)
+
+    async def _write_to(
+        self, item: Object, budget: Key, waiting: Sequence[_Waiting[B]], *, only_if_written: bool = False
+    ) -> bool:
+        """Judge by this object, write what that reserves, and answer; `only_if_written`: or do nothing, and say so."""
         now, requests = self._clock(), [each.request for each in waiting if each.request is not None]
         judge = await self._books.judge_of(item, requests, now) if requests else None
         before = book = self._books.book_of(item)
@@ -169,13 +212,24 @@ class LedgerWriter(Generic[B]):
             elif each.request is not None and judge is not None:
                 (judged,), book = admit(book, [each.request], now, judge)
             answers.append((each, judged))
+        if book == before and only_if_written:
+            return False
+        self._books.tried(requests)
         if book != before:
-            await self._replace(item, book, namespace)
+            self._memory.wrote(budget, await self._replace(item, book, budget[0]))
         for each, judged in answers:
             if not each.done.done():
                 each.done.set_result(judged)
+        return True
 
-    async def _replace(self, item: Object, book: B, namespace: str) -> None:
+    async def _read(self, budget: Key) -> Object:
+        namespace, name = budget
+        item = await self._api.get(self._books.resource, name, namespace)
+        if item is None:
+            raise NotFound(f"there is no {self._books.resource.plural} {namespace}/{name}", 404)
+        return item
+
+    async def _replace(self, item: Object, book: B, namespace: str) -> Object:
         books, resource = self._books, self._books.resource
         changed, name = {**item, "status": books.status_of(item, book)}, str(item["metadata"]["name"])
         what = f"{resource.plural} {namespace}/{name}"
@@ -190,9 +244,12 @@ class LedgerWriter(Generic[B]):
                 raise
             # The object is there: one that can't be written isn't one that is gone, which refuses nothing.
             raise ApiRefused(f"{what} has no status that can be written: {another}", 404) from None
-        if books.status_of(written, books.book_of(written)) != books.status_of(written, book):
+        if written.get("status") != changed["status"] and (
+            books.status_of(written, books.book_of(written)) != books.status_of(written, book)
+        ):
             # Fields that a schema doesn't know are dropped without an error: nothing would be reserved, ever.
             raise ApiRefused(f"the API server doesn't keep what is reserved in the status of {what}: {another}", 422)
+        return written
 
 
 async def all_agree(asked: Sequence[tuple[LedgerWriter[Any], Key, Request]], seconds: float) -> tuple[Judgement, ...]:

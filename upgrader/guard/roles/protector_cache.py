@@ -14,7 +14,7 @@ from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.informer import Informer, Key
 from upgrader.guard.runtime.resource import Object, Resource
 
-__all__ = ["POD_PROTECTORS", "Held", "ProtectorCache"]
+__all__ = ["POD_PROTECTORS", "Held", "NewestProtectors", "ProtectorCache"]
 
 POD_PROTECTORS = Resource("podseidon.kubewharf.io/v1alpha1", "podprotectors")
 
@@ -79,6 +79,41 @@ class ProtectorCache:
             del self._held[key[0]]
         for changed in self._listeners:
             changed(key)
+
+
+class NewestProtectors:
+    """The newest of each that this process knows: what its watch shows, or what it has written and isn't shown yet.
+
+    A `Memory`: without it, each of several writes in a row either reads the object first, or meets itself.
+    """
+
+    def __init__(self, cache: ProtectorCache) -> None:
+        self._cache = cache
+        self._written: dict[Key, Object] = {}
+        cache.tell(self._shown)
+
+    def newest(self, budget: Key) -> Object | None:
+        """None where the watch doesn't know it."""
+        held = self._cache.get(budget)
+        return None if held is None else self._written.get(budget, held.item)
+
+    def wrote(self, budget: Key, item: Object) -> None:
+        """What the API has made of a write of this process."""
+        self._written[budget] = item
+        self._shown(budget)  # the watch may have been faster than the write's answer
+
+    def outdated(self, budget: Key) -> None:
+        """Others have written since; the watch will show it."""
+        self._written.pop(budget, None)
+
+    def _shown(self, budget: Key) -> None:
+        mine, held = self._written.get(budget), self._cache.get(budget)
+        if mine is not None and (held is None or _version(held.item) == _version(mine)):
+            del self._written[budget]
+
+
+def _version(item: Object) -> str:
+    return str(item["metadata"].get("resourceVersion", ""))
 
 
 def _kept(item: dict[str, Any]) -> Object:

@@ -20,7 +20,7 @@ from upgrader.guard.core.protector import (
 from upgrader.guard.core.protector_object import read, status
 from upgrader.guard.core.workloads import Pod, pod
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, NotFound
-from upgrader.guard.roles.ledger_writer import Judge, LedgerWriter, all_agree
+from upgrader.guard.roles.ledger_writer import Judge, LedgerWriter, Memory, all_agree
 from upgrader.guard.roles.pods_of_cell import PODS
 from upgrader.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
 from upgrader.guard.runtime.api_client import Api
@@ -32,7 +32,7 @@ __all__ = ["CellWebhook", "ProtectorWriter", "unknown_cell"]
 
 
 class _Books:
-    """A PodProtector is its own book. It is asked anew for each try of a write."""
+    """A PodProtector is its own book."""
 
     def __init__(self, defaults: Tuning, metrics: ProtectorMetrics) -> None:
         self._defaults, self._metrics = defaults, metrics
@@ -49,10 +49,13 @@ class _Books:
         return status(book, item.get("status"))
 
     async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[Protector]:
-        self._metrics.batch_size.observe(len(requests))
+        return lambda request, protector: judge(request, protector, now)
+
+    def tried(self, requests: Sequence[Request]) -> None:
+        if requests:
+            self._metrics.batch_size.observe(len(requests))
         for each in requests:
             self.tries[each.id] = self.tries.get(each.id, 0) + 1
-        return lambda request, protector: judge(request, protector, now)
 
     def given_back(self, book: Protector, request: Request) -> Protector:
         return book.give_back({request.id: request.pod.uid})
@@ -61,9 +64,9 @@ class _Books:
 class ProtectorWriter(LedgerWriter[Protector]):
     """Asks protectors, and writes down what they allow; one for a process."""
 
-    def __init__(self, core: Api, defaults: Tuning, metrics: ProtectorMetrics) -> None:
+    def __init__(self, core: Api, defaults: Tuning, metrics: ProtectorMetrics, newest: Memory | None = None) -> None:
         self._own, self._metrics = _Books(defaults, metrics), metrics
-        super().__init__(core, self._own)
+        super().__init__(core, self._own, newest)
 
     async def ask(self, budget: Key, request: Request, seconds: float) -> Judgement:
         """As all writers; a protector that is gone by now refuses nothing."""

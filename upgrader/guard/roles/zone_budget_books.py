@@ -64,6 +64,8 @@ class ZoneBudgetBooks:
 
         return judged
 
+    def tried(self, requests: Sequence[Request]) -> None: ...
+
     def given_back(self, book: Ledger, request: Request) -> Ledger:
         """All that it has reserved: a request is for one pod."""
         return book.give_back({request.id})
