@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,15 +52,26 @@ def _review(request: Any) -> bytes:
     return json.dumps({**whole, "request": {"uid": str(uuid.uuid4()), **request}}).encode()
 
 
-async def at_rate(url: str, reviews: Sequence[bytes], per_second: float) -> list[Said]:
-    """Each when it is due, whatever became of those before it."""
+async def at_rate(
+    url: str, reviews: Sequence[bytes], per_second: float, then: Callable[[int, Said], Awaitable[None]] | None = None
+) -> list[Said]:
+    """Each when it is due, whatever became of those before it. `then`: what follows an answer, by the review's number;
+    that takes no part of the answer's time.
+    """
+
+    async def ask(number: int, due: float) -> Said:
+        said = await _ask(session, url, reviews[number], due)
+        if then is not None:
+            await then(number, said)
+        return said
+
     async with _session() as session:
         begun = time.monotonic() + 0.1
         asking = []
-        for number, review in enumerate(reviews):
+        for number in range(len(reviews)):
             due = begun + number / per_second
             await asyncio.sleep(max(0.0, due - time.monotonic()))
-            asking.append(asyncio.ensure_future(_ask(session, url, review, due)))
+            asking.append(asyncio.ensure_future(ask(number, due)))
         return await asyncio.gather(*asking)
 
 

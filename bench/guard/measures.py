@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,9 @@ from bench.guard.page import Reached
 from bench.guard.programs import ADMISSION, PROTECTOR, ROLLER, Replica
 from bench.guard.sets import Sets
 from bench.guard.site import PROTECTORS, Site, becomes
+from upgrader.guard.runtime.api_client import Api
+from upgrader.guard.runtime.connection import by_kubeconfig
+from upgrader.guard.runtime.resource import Resource
 
 __all__ = ["deletions", "quota", "ready_to_deletion", "webhook"]
 
@@ -54,9 +58,9 @@ def deletions(site: Site, rate: float, seconds: float, protectors: int) -> list[
     with site.counting(), site.started("deletions", PROTECTOR) as guard:
         site.wait_counted(names, each_has)
         load = os.getloadavg()[0]
-        reviews = [deletion(pods[number % protectors][number // protectors]) for number in range(asked)]
+        going = [pods[number % protectors][number // protectors] for number in range(asked)]
         before, cpu_before = _tries(guard), _cpu_seconds(guard)
-        said = asyncio.run(at_rate(guard.url(_PATH), reviews, rate))
+        said = asyncio.run(_deleted(site, guard.url(_PATH), going, rate))
         answered = max(1, sum(each.status == 200 for each in said))
         writes, cpu = (_tries(guard) - before) / answered, _cpu_seconds(guard) - cpu_before
     for name in names:
@@ -114,6 +118,18 @@ def ready_to_deletion(site: Site, rolls: int) -> list[Reached]:
     sets.remove()
     how = f"{len(seconds)} times; median {median(seconds):.2f} s"
     return [Reached("ready", max(seconds), how, _busier(load))]
+
+
+async def _deleted(site: Site, url: str, pods: Sequence[Any], rate: float) -> list[Said]:
+    """A webhook's answers about these pods; what it allows is deleted, as the API server that asks would do."""
+    async with Api(by_kubeconfig(site.kubeconfig)) as api:
+
+        async def delete(number: int, said: Said) -> None:
+            meta = pods[number]["metadata"]
+            if said.allowed:
+                await api.delete(Resource("v1", "pods"), meta["name"], meta["namespace"], uid=meta["uid"])
+
+        return await at_rate(url, [deletion(each) for each in pods], rate, delete)
 
 
 def _p50(said: list[Said]) -> float:
