@@ -61,7 +61,7 @@ class CommandEnded:
     outcome: RunOutcome | None = None
     """How the run ended; null where none was begun."""
     error: ErrorForm | None = None
-    """Null for exit code 0."""
+    """Null for the exit codes 0 and 7."""
 
 
 def error_form(error: BaseException, where: str) -> ErrorForm:

@@ -32,6 +32,9 @@ def outcome_told(context: click.Context) -> Iterator[None]:
     """The last line of the stream, however the command ends."""
     try:
         yield
+    except click.exceptions.Exit as told:  # a code that answers what was asked, and no error
+        _end(context, told.exit_code, None)
+        raise
     except BaseException as error:
         _end(context, exit_code_of(error), error)
         raise

@@ -1,4 +1,4 @@
-"""The exit code that an exception ends the command with."""
+"""The exit codes of commands that end by themselves, and the one that an exception ends a command with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import click
 
 from upgrader.errors import UpgraderError
 
-__all__ = ["exit_code_of"]
+__all__ = ["CHANGES", "exit_code_of"]
+
+CHANGES = 7
+"""Of commands that only show what would be done: there is something to do."""
 
 
 def exit_code_of(error: BaseException) -> int:

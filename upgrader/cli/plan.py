@@ -11,6 +11,7 @@ import click
 from upgrader.app.offline_plan import OfflinePlan, plan_offline
 from upgrader.app.upgrade import plan_upgrade, save_plan
 from upgrader.cli.command_line import TARGET
+from upgrader.cli.exit_code import CHANGES
 from upgrader.errors import UsageError
 from upgrader.model.plan_document import PlanDocument
 from upgrader.model.version import KubernetesVersion
@@ -19,10 +20,7 @@ from upgrader.ui.plan import print_plan
 from upgrader.ui.plan_json import plan_json
 from upgrader.ui.plan_markdown import plan_markdown
 
-__all__ = ["CHANGES", "plan"]
-
-CHANGES = 7
-"""The exit code of `--detailed-exitcode` where there is something to do."""
+__all__ = ["plan"]
 
 Output = Literal["text", "json", "markdown"]
 

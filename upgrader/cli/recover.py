@@ -8,6 +8,7 @@ import click
 
 from upgrader.app.recovery import propose_recovery
 from upgrader.cli.command_line import EVENTS, FRONT_END, YES, conclude, confirm
+from upgrader.cli.exit_code import CHANGES
 from upgrader.cli.notices import say
 from upgrader.ui.as_typed import program
 from upgrader.ui.diagnosis import print_diagnosis
@@ -21,17 +22,18 @@ __all__ = ["recover"]
 @click.option("--dry-run", is_flag=True, help="Show what is wrong and what would be done; change nothing.")
 @YES
 @EVENTS
-@click.pass_obj
-def recover(folder: Path, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> None:
+@click.pass_context
+def recover(context: click.Context, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> None:
     """Restore an unreachable API server from the checkpoints on the controllers, and fix what took it down.
 
     Shows first what is wrong. Then it starts stopped units, starts the last-known-good kube-apiserver where none
     serves, rolls its Helm release back to the revision that this one was made of, and waits until the standby pod is no
     longer needed. If it is interrupted, run it again. It never changes etcd's data.
 
-    Exit codes: 0 healthy, 2 wrong usage or files, 5 manual action required, 6 another run holds the lock, 130
-    interrupted.
+    Exit codes: 0 healthy, 2 wrong usage or files, 5 manual action required, 6 another run holds the lock, 7 --dry-run
+    found something to recover, 130 interrupted.
     """
+    folder: Path = context.obj
     with propose_recovery(folder, hosts, FRONT_END, dry_run=dry_run) as proposed:
         print_diagnosis(proposed.seen)
         if not proposed.needed:
@@ -42,10 +44,9 @@ def recover(folder: Path, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> N
             say(f"The API answers, but: {proposed.missing}")
         if not proposed.seen.blocked:
             print_steps(proposed.pipeline)
-        if dry_run:
-            if not proposed.seen.blocked:
-                say(f"Next: {program(folder)} recover")
-            return
         proposed.check_possible()
+        if dry_run:
+            say(f"Next: {program(folder)} recover")
+            context.exit(CHANGES)
         confirm("Start?", yes=yes)
         conclude(proposed.execute())

@@ -57,9 +57,9 @@ EXIT_CODES = (
     ),
     ExitCode(
         7,
-        "`plan --detailed-exitcode`: a run would change something",
+        "`recover --dry-run`: there is something to recover; `plan --detailed-exitcode`: a run would change something",
         "unchanged",
-        "`upgrader run`, when it suits",
+        "`upgrader recover`; `upgrader run`, when it suits",
     ),
     ExitCode(
         130,

@@ -117,6 +117,18 @@ def test_failed_command_ends_with_its_error(monkeypatch: pytest.MonkeyPatch, cap
     assert "Remedy: Remove it." in err
 
 
+def test_code_that_answers_is_no_error(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """A command that says by 7 that there is something to do has a last line with that, and without an error."""
+
+    def answers(_self: Proposed) -> FinishedRun:
+        raise click.exceptions.Exit(7)
+
+    monkeypatch.setattr(Proposed, "execute", answers)
+    assert ended(monkeypatch, "-o", "json", "--yes") == 7
+    last = json.loads(capfd.readouterr().out.splitlines()[-1])["data"]
+    assert (last["exit_code"], last["error"]) == (7, None)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [

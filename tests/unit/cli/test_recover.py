@@ -103,9 +103,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def test_dry_run_says_what_would_be_done(site: Site) -> None:
-    """The diagnosis and the steps are shown; nothing is run, no question is asked, and no lock is left behind."""
+    """The diagnosis and the steps are shown; nothing is run, no question is asked, and no lock is left behind. A script
+    is told by 7 that there is something to recover.
+    """
     result = site.invoke("--dry-run")
-    assert result.exit_code == 0
+    assert result.exit_code == 7
     assert "controller-1: start kube-apiserver from its generation 4" in result.stderr
     assert site.ran == []
     assert list(site.folder.iterdir()) == []
@@ -148,11 +150,12 @@ def test_yes_asks_nobody(site: Site) -> None:
     assert (len(site.ran), site.locked) == (1, 0)
 
 
-def test_healthy_cluster(site: Site) -> None:
+@pytest.mark.parametrize("flag", ["--yes", "--dry-run"])
+def test_healthy_cluster(site: Site, flag: str) -> None:
     """Where all is healthy it reports that, and ends with 0."""
     site.kube.unavailable = False
     site.healthy()
-    result = site.invoke("--yes")
+    result = site.invoke(flag)
     assert result.exit_code == 0, result.output
     assert "Nothing to recover" in result.stderr
     assert site.ran == []
@@ -163,12 +166,13 @@ def test_api_that_answers_over_a_broken_release(site: Site) -> None:
     site.kube.unavailable = False
     site.healthy()
     site.helm.install("kube-apiserver", "", "failed")
+    assert site.invoke("--dry-run").exit_code == 7
     result = site.invoke("--yes")
     assert "The API answers, but: release kube-apiserver: revision 2 is failed" in result.stderr
     assert (len(site.ran), site.locked) == (1, 1)
 
 
-@pytest.mark.parametrize("flags", [(), ("--yes",)])
+@pytest.mark.parametrize("flags", [(), ("--yes",), ("--dry-run",)])
 def test_what_only_a_person_can_mend(site: Site, flags: tuple[str, ...]) -> None:
     """Where a recovery must not act, it shows why, asks nothing and does nothing; exit code 5."""
     site.seen = (controller(blocked="etcd has lost its data"),)

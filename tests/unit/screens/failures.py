@@ -328,7 +328,7 @@ FAILURES: Mapping[str, Failure] = {
         "`recover --dry-run` changes nothing. The cause is a flag that somebody gave kube-apiserver without "
         "`upgrader`.",
         _recover,
-        0,
+        7,
         ("controller-1: kube-apiserver",),
         ("exits with 1: Error: unknown flag: --nonsense",),
         ("upgrader -C my-cluster recover",),
