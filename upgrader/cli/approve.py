@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -10,16 +11,17 @@ from upgrader.app.approval import approve_step
 from upgrader.cli.command_line import EVENTS
 from upgrader.cli.completing import complete_planned_step
 from upgrader.cli.notices import say
+from upgrader.errors import UsageError
 
 __all__ = ["approve"]
 
 
 @click.command()
 @click.argument("step", shell_complete=complete_planned_step)
-@click.option("--reason", metavar="TEXT", required=True, help="Why, for the run's journal.")
+@click.option("--reason", metavar="TEXT", help="Why, for the run's journal (at a terminal: asked for).")
 @EVENTS
 @click.pass_obj
-def approve(folder: Path, step: str, reason: str) -> None:
+def approve(folder: Path, step: str, reason: str | None) -> None:
     """Approve of the step that a run of this cluster waits for (`approval` in upgrader.yaml).
 
     The run may be on any machine: the approval is written to the ConfigMap kube-system/upgrader-approval, with this
@@ -27,6 +29,22 @@ def approve(folder: Path, step: str, reason: str) -> None:
 
     Exit codes: 0 approved, 2 no run waits for this step, 5 the API refused it or did not answer.
     """
+    if reason is None:
+        reason = _asked_for(step)
     if not reason.strip():
         raise click.BadParameter("must not be empty", param_hint="--reason")
     say(f"Approved: run {approve_step(folder, step, reason)}, step {step}")
+
+
+def _asked_for(step: str) -> str:
+    """The reason, as it is typed. A job's open standard input would never answer."""
+    if not _at_a_terminal():
+        raise UsageError(
+            f"the approval of {step} lacks a reason, which the run's journal keeps beside who gave it",
+            remedy=f"Say why: `upgrader approve {step} --reason TEXT`",
+        )
+    return str(click.prompt(f"Why may {step} begin? (for the journal)", err=True))
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty()

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from testkit.fakes.kube import FakeKube
 from upgrader.app import approval
+from upgrader.cli import approve
 from upgrader.cli.main import cli
 from upgrader.engine.execution.approval import NAME, NAMESPACE
 from upgrader.errors import UsageError
@@ -32,8 +33,8 @@ def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
     return fake
 
 
-def upgrader(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["approve", *arguments], catch_exceptions=False)
+def upgrader(*arguments: str, answer: str = "") -> Result:
+    return CliRunner().invoke(cli, ["approve", *arguments], input=answer, catch_exceptions=False)
 
 
 def test_approve(kube: FakeKube) -> None:
@@ -47,10 +48,28 @@ def test_approve(kube: FakeKube) -> None:
     assert notes["upgrader.io/approved-because"] == "dashboards are green"
 
 
-@pytest.mark.parametrize("arguments", [["b"], ["b", "--reason", " "], ["--reason", "ok"]])
+@pytest.mark.parametrize("arguments", [["b", "--reason", " "], ["--reason", "ok"]])
 def test_step_and_reason_are_needed(kube: FakeKube, arguments: list[str]) -> None:
     """Nobody approves of a step that they didn't name, or without a word on why."""
     assert upgrader(*arguments).exit_code == 2
+    assert "annotations" not in (kube.get(CONFIG_MAPS, NAME, NAMESPACE) or {})["metadata"]
+
+
+def test_reason_is_asked_for_at_a_terminal(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever leaves it out is asked why, until they have said it."""
+    monkeypatch.setattr(approve, "_at_a_terminal", lambda: True)
+    result = upgrader("b", answer="\ndashboards are green\n")
+    assert result.exit_code == 0 and "Why may b begin?" in result.stderr
+    item = kube.get(CONFIG_MAPS, NAME, NAMESPACE)
+    assert item is not None
+    assert item["metadata"]["annotations"]["upgrader.io/approved-because"] == "dashboards are green"
+
+
+def test_job_without_a_reason(kube: FakeKube) -> None:
+    """Where nobody can be asked, the error has the command; whatever stands on standard input is no reason."""
+    with pytest.raises(UsageError, match="the approval of b lacks a reason") as caught:
+        upgrader("b", answer="y\n")
+    assert "upgrader approve b --reason" in caught.value.remedy
     assert "annotations" not in (kube.get(CONFIG_MAPS, NAME, NAMESPACE) or {})["metadata"]
 
 
