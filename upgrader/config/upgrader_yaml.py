@@ -151,7 +151,8 @@ class GatesSection(_Model):
     )
     deadline: Duration = Field(
         default=GatePolicy.deadline_seconds,
-        description="The time after which a gate that has not passed fails.",
+        description="The time after which a gate that has not passed fails "
+        "([all deadlines](../concepts.md#how-long-a-gate-may-wait)).",
         examples=["2m"],
     )
 
