@@ -350,6 +350,10 @@ class OwnMachine(Protocol):
         """The permissions of what the path leads to, such as 0o600; None where that can't be read."""
         ...
 
+    def ssh_refuses(self, key: Path) -> bool:
+        """Whether OpenSSH ignores this private key: it is this user's own, and others may open it."""
+        ...
+
 
 class Reporter(Protocol):
     """Receives the events of a run: a console, a log, a test."""

@@ -28,3 +28,6 @@ class FakeMachine:
 
     def mode(self, file: Path) -> int | None:
         return self.modes.get(file)
+
+    def ssh_refuses(self, key: Path) -> bool:
+        return bool(self.modes.get(key, 0) & 0o077)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,28 +12,42 @@ import pytest
 
 from testkit.certificates import Authority
 from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.hosts import SshHosts
+from upgrader.adapters.own_machine import ThisMachine
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.host_facts import Cgroups
 from upgrader.model.observed import Observed
 from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Hosts
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.ssh_access import check_hosts
+from upgrader.preflight.ssh_keys import check_key_files
 from upgrader.recover.facts.collect import examine
 
 VERSION = KubernetesVersion(1, 37, 1)
 YEAR = 365 * 24.0
 
 
-def ids(ssh: SshHosts, check: Check, host: Host) -> list[str]:
+def ids(ssh: Hosts, check: Check, host: Host) -> list[str]:
     """What a check finds of a controller."""
     cluster = Cluster(Path(), Path(), "", Path(), (host,))
     observed = Observed(VERSION, {}, {})
-    context = PreflightContext(FakeKube(), ssh, FakeHelm(), SystemClock(), cluster, VERSION, observed, 300.0)
+    context = PreflightContext(
+        FakeKube(),
+        ssh,
+        FakeHelm(),
+        SystemClock(),
+        cluster,
+        VERSION,
+        observed,
+        300.0,
+        ssh_refuses=ThisMachine().ssh_refuses,
+    )
     return [item.id for item in run_checks(context, [("family", check)])]
 
 
@@ -57,6 +72,20 @@ def test_controller_that_ssh_reaches_otherwise(ssh: SshHosts, machine: Host, log
     ssh.run(machine, ["usermod", "--shell", "/bin/false", login.user])
     with SshHosts() as anew:
         assert ids(anew, check_hosts, login) == ["hosts.command"]
+
+
+def test_key_that_ssh_ignores(tmp_path: Path) -> None:
+    """Found by its permissions, exactly where OpenSSH itself refuses the file."""
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    host = Host("controller-1", "10.0.0.2", key_file=key)
+    for mode in (0o600, 0o400, 0o700, 0o640, 0o604, 0o620):
+        key.chmod(mode)
+        asked = subprocess.run(["ssh-keygen", "-y", "-f", str(key)], capture_output=True, text=True, check=False)
+        found = ids(FakeHosts(), check_key_files, host)
+        assert found == (["ssh-keys.open"] if "UNPROTECTED PRIVATE KEY FILE" in asked.stderr else []), oct(mode)
+        assert bool(asked.returncode) == bool(found), asked.stderr
+    assert found
 
 
 def test_certificates_of_a_controller(ssh: SshHosts, machine: Host, tmp_path: Path) -> None:

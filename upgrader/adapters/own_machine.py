@@ -51,3 +51,11 @@ class ThisMachine:
             return stat.S_IMODE(file.stat().st_mode)
         except OSError:
             return None
+
+    def ssh_refuses(self, key: Path) -> bool:
+        try:
+            found = key.stat()
+        except OSError:
+            return False
+        # A key of somebody else, such as root's for a group of users, is theirs to guard (sshkey_perm_ok of OpenSSH).
+        return found.st_uid == os.getuid() and bool(found.st_mode & 0o077)

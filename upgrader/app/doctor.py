@@ -170,7 +170,7 @@ class Doctor:
         mode = self.machine.mode(file)
         if mode is None:
             return Symptom("ssh key", "error", f"{file} can't be read", "Correct ansible_ssh_private_key_file.")
-        if mode & _OTHERS:
+        if self.machine.ssh_refuses(file):
             return Symptom("ssh key", "error", f"others may read {file}: ssh refuses it", f"chmod 600 {file}")
         return Symptom("ssh key", "ok", str(file))
 

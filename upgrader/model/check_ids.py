@@ -42,6 +42,7 @@ SKIPPABLE = frozenset(
         "resources",
         "rollouts",
         "signing-requests",
+        "ssh-keys",
         "tokens",
         "webhooks",
     }
@@ -253,6 +254,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "rollouts.paused": "warning",
     "rollouts.under-way": "error",
     "signing-requests.pending": "warning",
+    "ssh-keys.open": "error",
     "tokens.long-lived": "info",
     "version.downgrade": "error",
     "version.emulating": "error",

@@ -48,6 +48,7 @@ from upgrader.preflight.rollouts import check_rollouts
 from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.severities import with_policy
 from upgrader.preflight.ssh_access import check_hosts
+from upgrader.preflight.ssh_keys import check_key_files
 from upgrader.preflight.version_skew import check_controller_kubelets, check_version
 from upgrader.preflight.webhooks import check_webhooks
 
@@ -60,6 +61,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("backup", check_backups),
     ("access", check_access),
     ("hosts", check_hosts),
+    ("ssh-keys", check_key_files),
     ("nodes", check_nodes),
     ("machines", check_machines),
     ("disks", check_disks),

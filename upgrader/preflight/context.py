@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableSet, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.etcd_client import EtcdClient
@@ -58,6 +59,8 @@ class PreflightContext:
     """Asks each controller over SSH for what only itself knows."""
     ask_etcd: Callable[[Host, EtcdClient], Mapping[str, str] | None] = _nobody
     """Asks etcd's servers from a controller: why each isn't healthy, "" for one that is. None: it lacks the files."""
+    ssh_refuses: Callable[[Path], bool] = lambda _: False
+    """Whether ssh ignores a private key of this machine, as others than its owner may open it."""
     takes_backups: bool = False
     """Whether a minor upgrade begins with a backup."""
     approvals: Mapping[str, float] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -31,3 +32,16 @@ def test_files_and_disk(tmp_path: Path) -> None:
     assert machine.mode(tmp_path / "link") == 0o640 and machine.mode(tmp_path / "nothing") is None
     free = machine.free_bytes(tmp_path / "not" / "yet")
     assert free is not None and free > 0
+
+
+def test_key_that_others_may_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As OpenSSH has it: whoever else may read, write or run this user's own file; not a file of somebody else."""
+    machine, key = ThisMachine(), tmp_path / "key"
+    key.write_text("")
+    refused = []
+    for mode in (0o600, 0o400, 0o700, 0o640, 0o620, 0o610, 0o604):
+        key.chmod(mode)
+        refused += [mode] if machine.ssh_refuses(key) else []
+    assert refused == [0o640, 0o620, 0o610, 0o604] and not machine.ssh_refuses(tmp_path / "nothing")
+    monkeypatch.setattr(os, "getuid", lambda: key.stat().st_uid + 1)
+    assert not machine.ssh_refuses(key)

@@ -148,6 +148,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "hosts.not-root",
         "hosts.unreachable",
     ),
+    "test_checks_of_hosts.py::test_key_that_ssh_ignores": ("ssh-keys.open",),
     "test_checks_of_node_upgrades.py::test_budgets_of_pods_that_a_drain_evicts": (
         "nodes.drain-blocked",
         "nodes.drain-waits",

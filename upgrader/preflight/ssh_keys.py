@@ -1,0 +1,45 @@
+"""The private keys of the inventory are such as OpenSSH takes: it ignores one that others than its owner may open."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
+from upgrader.model.plan import PlannedNodes, PlannedPlaybook
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_key_files"]
+
+
+def check_key_files(context: PreflightContext) -> Iterator[Finding]:
+    """Each key file of the machines and of their bastions. Upgrader itself takes any, so what only needs its own SSH
+    works, and Ansible fails in the middle of a run.
+    """
+    refuses = cache(context.ssh_refuses)
+    found: dict[Path, list[str]] = {}
+    for host in context.cluster.hosts:
+        for machine in (*host.jumps, host):
+            keys = [key for key in (machine.key_file, *machine.more_keys) if key is not None]
+            refused = [key for key in keys if refuses(key)]
+            for key in refused:
+                left = found.setdefault(key, [])
+                if len(refused) == len(keys) and host.name not in left:
+                    left.append(host.name)
+    for key, hosts in found.items():
+        needed = f"{first_few(hosts)}: no other key is left." if hosts else "Each machine has another key as well."
+        yield Finding(
+            "ssh-keys.open",
+            "error" if hosts and _runs_ansible(context) else "warning",
+            f"others than its owner may open {key}: ssh ignores such a private key",
+            f"Ansible logs in with ssh, which says UNPROTECTED PRIVATE KEY FILE. {needed}",
+            f"chmod 600 {shlex.quote(str(key))}",
+        )
+
+
+def _runs_ansible(context: PreflightContext) -> bool:
+    steps = context.plan.steps if context.plan else ()
+    return any(isinstance(step, PlannedPlaybook) or (isinstance(step, PlannedNodes) and step.nodes) for step in steps)
