@@ -24,7 +24,8 @@ be so for {forbidden}.
 Only a run's step `flags and files` finds `binaries`, and `check --try-binaries`: that needs short-lived pods.
 
 `check --offline` reads the cluster's folder alone: the sections Folder charts, Folder files and Helm client, the target
-itself, and what `removed-apis` finds in the planned releases. All other questions it lists as not asked.
+itself, what `removed-apis` finds in the planned releases, and, by names alone, whom `playbooks` are for. All other
+questions it lists as not asked.
 
 `--skip ID --reason TEXT` of `check` and `run` starts a run in spite of a finding; the run's journal records both.
 These families can be skipped: {skippable}. Without the others no run gets far, or none finds a way back.

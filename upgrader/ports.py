@@ -21,6 +21,7 @@ from upgrader.model.version import KubernetesVersion
 
 __all__ = [
     "Age",
+    "Ansible",
     "Clock",
     "CommandResult",
     "Helm",
@@ -31,6 +32,7 @@ __all__ = [
     "Kube",
     "KubeObject",
     "OwnMachine",
+    "Play",
     "PlaybookResult",
     "Playbooks",
     "Prometheus",
@@ -285,6 +287,14 @@ class PlaybookResult:
     """Host → the names of the tasks that changed something, or would in check mode, in their order."""
 
 
+@dataclass(frozen=True)
+class Play:
+    """A play of a playbook: whom its `hosts` name, and the machines of the inventory that these are."""
+
+    pattern: str
+    hosts: tuple[str, ...]
+
+
 class Playbooks(Protocol):
     """Ansible playbooks against the cluster's inventory."""
 
@@ -302,6 +312,19 @@ class Playbooks(Protocol):
         """Run a playbook to its end (`check`: in check mode). Raises PlaybookError when a host failed.
 
         `cancelled` is asked about once a second; when it is true, Ansible is ended with all its processes.
+        """
+        ...
+
+
+class Ansible(Playbooks, Protocol):
+    """The same, for what also reads playbooks before it runs them."""
+
+    def plays(
+        self, playbooks: Sequence[Path], *, inventory: Path, timeout_seconds: float
+    ) -> tuple[tuple[Play, ...], ...]:
+        """The plays of each playbook, read with its roles and static imports; nothing is run.
+
+        Raises PlaybookError for the first one that Ansible refuses.
         """
         ...
 
@@ -394,7 +417,7 @@ class Tools:
 
     helm: Helm
     kube: Kube
-    playbooks: Playbooks
+    playbooks: Ansible
     clock: Clock
     hosts: Hosts
     prometheus: Prometheus | None = None

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from upgrader.errors import PlaybookError
-from upgrader.ports import PlaybookResult
+from upgrader.ports import Play, PlaybookResult
 
 __all__ = ["FakePlaybooks"]
 
 
 @dataclass
 class FakePlaybooks:
-    """`ports.Playbooks` in memory."""
+    """`ports.Ansible` in memory."""
 
     errors: dict[str, PlaybookError] = field(default_factory=dict)
     """Playbook's file name → the error that it ends in."""
@@ -30,6 +30,22 @@ class FakePlaybooks:
     """Host → the tasks that each playbook changes there."""
     endless: bool = False
     """Whether a playbook ends only when it is cancelled."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Playbook's file name → why Ansible refuses to read it."""
+    patterns: dict[str, tuple[Play, ...]] = field(default_factory=dict)
+    """Playbook's file name → its plays; any other has one, for a controller."""
+    listings: list[tuple[str, ...]] = field(default_factory=list)
+    """The file names of each question for plays."""
+
+    def plays(
+        self, playbooks: Sequence[Path], *, inventory: Path, timeout_seconds: float
+    ) -> tuple[tuple[Play, ...], ...]:
+        self.listings.append(tuple(playbook.name for playbook in playbooks))
+        for playbook in playbooks:
+            if playbook.name in self.refused:
+                raise PlaybookError(self.refused[playbook.name], begun=False)
+        default = (Play("controllers", ("controller-1",)),)
+        return tuple(self.patterns.get(playbook.name, default) for playbook in playbooks)
 
     def run(
         self,

@@ -13,9 +13,20 @@ from pathlib import Path
 import pytest
 import yaml
 
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
 from testkit.lab_cluster import until
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.errors import PlaybookError
+from upgrader.model.cluster import Cluster
+from upgrader.model.observed import Observed
+from upgrader.model.plan import Plan, PlannedPlaybook
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.all_checks import run_checks
+from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.playbooks import check_plays
 
 
 @pytest.fixture
@@ -146,3 +157,42 @@ def _at_work(play: Path) -> list[str]:
         with suppress(OSError):  # it has ended
             lines.append(path.read_bytes())
     return [line.decode() for line in lines if b"ansible-playbook" in line and str(play).encode() in line]
+
+
+@pytest.mark.parametrize(
+    ("plays", "found"),
+    [
+        ([("one", "debug")], []),
+        ([("all:!two", "debug")], []),
+        ([("localhost", "debug")], []),
+        ([("three", "debug"), ("one", "debug")], ["playbooks.idle-play"]),
+        ([("three", "debug"), ("all:!all", "debug")], ["playbooks.no-machine"]),
+        ([("one", "debugg")], ["playbooks.refused"]),
+        ([], ["playbooks.refused"]),
+    ],
+)
+def test_playbooks_before_a_run(
+    tmp_path: Path, inventory: Path, plays: list[tuple[str, str]], found: list[str]
+) -> None:
+    """Found without running anything, and as Ansible's own --syntax-check has it."""
+    play = tmp_path / "play.yml"
+    tasks = [{"hosts": hosts, "tasks": [{"shell": f"touch {tmp_path}/ran"}, {module: {}}]} for hosts, module in plays]
+    play.write_text(yaml.safe_dump(tasks))
+    version = KubernetesVersion(1, 37, 1)
+    context = PreflightContext(
+        FakeKube(), FakeHosts(), FakeHelm(), FakeClock(), Cluster(tmp_path, Path(), "", inventory, ()), version,
+        Observed(version, {}, {}), 300.0, Plan(version, version, (PlannedPlaybook(play),)),
+        playbooks=AnsiblePlaybooks(),
+    )  # fmt: skip
+    findings = run_checks(context, [("playbooks", check_plays)])
+    assert [finding.id for finding in findings] == found
+    checked = subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), "--syntax-check", "-i", inventory, play],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert bool(checked.returncode) == (found == ["playbooks.refused"]), checked
+    assert not (tmp_path / "ran").exists()
+    if found == ["playbooks.refused"]:
+        assert findings[0].diagnosis.splitlines()[0] in " ".join(checked.stderr.split("\n"))

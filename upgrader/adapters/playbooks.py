@@ -8,14 +8,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from upgrader.adapters.playbook_listing import list_plays
 from upgrader.adapters.process_tree import end_tree
 from upgrader.errors import PlaybookError
-from upgrader.ports import PlaybookResult
+from upgrader.ports import Play, PlaybookResult
 
 __all__ = ["AnsiblePlaybooks"]
 
@@ -25,7 +26,22 @@ _KEEP_ALIVE = ("-o ServerAliveInterval=15", "-o ServerAliveCountMax=4")
 
 
 class AnsiblePlaybooks:
-    """`ports.Playbooks` with the ansible-playbook beside this Python, or else the one on PATH."""
+    """`ports.Ansible` with the ansible-playbook beside this Python, or else the one on PATH."""
+
+    def plays(
+        self, playbooks: Sequence[Path], *, inventory: Path, timeout_seconds: float
+    ) -> tuple[tuple[Play, ...], ...]:
+        for path in (*playbooks, inventory):
+            _refuse_missing(path)
+        with tempfile.TemporaryDirectory(prefix="upgrader-ansible-") as folder:
+            front = Path(folder) / "bin"
+            return list_plays(
+                playbooks,
+                inventory=inventory,
+                folder=Path(folder),
+                environment=_environment(front),
+                timeout_seconds=timeout_seconds,
+            )
 
     def run(
         self,
@@ -41,9 +57,7 @@ class AnsiblePlaybooks:
         import ansible_runner
 
         for path in (playbook, inventory):
-            # ansible-runner takes a path that doesn't exist for the inventory's content.
-            if not path.exists():
-                raise PlaybookError(f"{path}: no such file", remedy="Check the path in upgrader.yaml.", begun=False)
+            _refuse_missing(path)  # ansible-runner takes a path that doesn't exist for the inventory's content
         events = _Events()
         with tempfile.TemporaryDirectory(prefix="upgrader-ansible-") as folder:
             ending = _Ending(cancelled, time.monotonic() + timeout_seconds, Path(folder) / _PID)
@@ -64,6 +78,11 @@ class AnsiblePlaybooks:
             )
             status, output = ending.why or str(runner.status), _output(runner)
         return _result(playbook, status, events, output, timeout_seconds, limit)
+
+
+def _refuse_missing(path: Path) -> None:
+    if not path.exists():
+        raise PlaybookError(f"{path}: no such file", remedy="Check the path in upgrader.yaml.", begun=False)
 
 
 @dataclass

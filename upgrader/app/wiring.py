@@ -203,6 +203,7 @@ class Session:
             unreachable=self.memory.unreachable,
             examine=partial(examine_all, self.tools.hosts, self.cluster),
             ask_etcd=partial(ask_etcd, self.tools.hosts),
+            playbooks=self.tools.playbooks,
             ssh_refuses=own_machine().ssh_refuses,
             takes_backups=bool(self.settings.backup.recipients),
             pulls_images=self.settings.images.pull,

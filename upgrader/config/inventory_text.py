@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from upgrader.config.yaml_document import read_any, shown
 from upgrader.errors import ConfigError
 
-__all__ = ["group_has_hosts", "is_vault"]
+__all__ = ["YAML_SUFFIXES", "WrittenNames", "is_vault", "written_names"]
+
+YAML_SUFFIXES = (".yml", ".yaml", ".json")
+"""Of the inventories that are read here."""
 
 _VAULT = b"$ANSIBLE_VAULT;"
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_ALWAYS = frozenset({"localhost", "127.0.0.1", "ungrouped"})
+"""Names that are for somebody without being written down, or may be."""
 
 
 def is_vault(path: Path) -> bool:
@@ -20,23 +28,47 @@ def is_vault(path: Path) -> bool:
         return file.read(len(_VAULT)) == _VAULT
 
 
-def group_has_hosts(path: Path, group: str) -> bool:
-    """Whether a host is in a group, or in one of its children. Raises ConfigError for what is no YAML inventory."""
+@dataclass(frozen=True)
+class WrittenNames:
+    """The machines of an inventory, and those of its groups that have one, in themselves or in a child."""
+
+    machines: frozenset[str]
+    groups: frozenset[str]
+    counted: bool
+    """Whether each machine is written down; a range, such as web[01:50], is for Ansible to count."""
+
+    def nobody(self, pattern: str) -> bool:
+        """Whether a play's `hosts` are known to be nobody: plain names, with commas between them, none of which is a
+        machine's or such a group's. Any other pattern may be for somebody.
+        """
+        return self.counted and all(map(self._unknown, pattern.split(",")))
+
+    def _unknown(self, part: str) -> bool:
+        name = part.strip()
+        known = (self.machines, self.groups, _ALWAYS)
+        return bool(_NAME.fullmatch(name)) and not any(name in each for each in known)
+
+
+def written_names(path: Path) -> WrittenNames:
+    """Read a YAML inventory, once. Raises ConfigError for what is none."""
     found = read_any(path)
     if not isinstance(found, Mapping):
         raise ConfigError(f"{shown(path)}:1: expected groups of hosts, as `controllers: {{hosts: {{NAME: {{}}}}}}`")
-    members: dict[str, list[tuple[Any, tuple[str, ...]]]] = {}
+    machines: set[str] = set()
+    parents: dict[str, list[str]] = {}
+    waiting: list[str] = []
     for name, hosts, children in _members(path, found):
-        members.setdefault(name, []).append((hosts, children))
-    wanted, waiting = {group}, [group]
+        for child in children:
+            parents.setdefault(child, []).append(name)
+        if hosts:
+            waiting.append(name)
+            machines |= set(map(str, hosts)) if isinstance(hosts, Mapping) else {"["}
+    groups = {*waiting, *(["all"] if machines else [])}
     while waiting:
-        for hosts, children in members.get(waiting.pop(), ()):
-            if hosts:
-                return True
-            new = set(children) - wanted
-            wanted |= new
-            waiting += new
-    return False
+        new = set(parents.get(waiting.pop(), ())) - groups
+        groups |= new
+        waiting += new
+    return WrittenNames(frozenset(machines), frozenset(groups), not any("[" in name for name in machines))
 
 
 def _members(path: Path, groups: Mapping[str, Any]) -> Iterator[tuple[str, Any, tuple[str, ...]]]:

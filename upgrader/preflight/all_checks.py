@@ -38,6 +38,7 @@ from upgrader.preflight.networks import check_networks
 from upgrader.preflight.nodes import check_nodes
 from upgrader.preflight.os_support import check_os_support
 from upgrader.preflight.planned_etcd import check_planned_etcd
+from upgrader.preflight.playbooks import check_plays
 from upgrader.preflight.pod_addresses import check_pod_addresses
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.protectors import check_protectors
@@ -104,6 +105,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("metrics", check_metric_gates),
     ("rollouts", check_rollouts),
     ("protectors", check_protectors),
+    ("playbooks", check_plays),
     ("approvals", check_approvals),
 )
 

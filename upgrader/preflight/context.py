@@ -15,7 +15,7 @@ from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import MetricGateSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Clock, Helm, Hosts, Kind, Kube, KubeObject, Prometheus
+from upgrader.ports import Ansible, Clock, Helm, Hosts, Kind, Kube, KubeObject, Prometheus
 
 __all__ = ["COMPONENTS", "DAEMONSETS", "DEPLOYMENTS", "MIRROR", "NODES", "PODS", "SYSTEM", "PreflightContext"]
 
@@ -59,6 +59,8 @@ class PreflightContext:
     """Asks each controller over SSH for what only itself knows."""
     ask_etcd: Callable[[Host, EtcdClient], Mapping[str, str] | None] = _nobody
     """Asks etcd's servers from a controller: why each isn't healthy, "" for one that is. None: it lacks the files."""
+    playbooks: Ansible | None = None
+    """Reads the plan's playbooks; None: there are none."""
     ssh_refuses: Callable[[Path], bool] = lambda _: False
     """Whether ssh ignores a private key of this machine, as others than its owner may open it."""
     takes_backups: bool = False

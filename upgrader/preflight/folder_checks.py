@@ -20,7 +20,7 @@ from upgrader.preflight.version_skew import check_target
 __all__ = ["FolderReport", "check_folder"]
 
 _NEEDS_CLUSTER = "needs the cluster"
-_ANSWERED = ("helm", "removed-apis")
+_ANSWERED = ("helm", "playbooks", "removed-apis")
 """The families whose question the folder answers, if only in part."""
 _IN_PART = (
     NotAsked(

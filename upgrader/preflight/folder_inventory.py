@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.config.inventory import check_exists, check_static, no_controllers
-from upgrader.config.inventory_text import group_has_hosts, is_vault
+from upgrader.config.inventory_text import YAML_SUFFIXES, is_vault, written_names
 from upgrader.config.yaml_document import shown
 from upgrader.errors import ConfigError
 from upgrader.model.finding import Finding
@@ -13,8 +13,6 @@ from upgrader.preflight.folder_context import FolderContext, NotAsked
 from upgrader.preflight.folder_files import as_finding
 
 __all__ = ["check_inventory"]
-
-_YAML = (".yml", ".yaml", ".json")
 
 
 def check_inventory(context: FolderContext) -> Iterator[Finding | NotAsked]:
@@ -34,9 +32,9 @@ def check_inventory(context: FolderContext) -> Iterator[Finding | NotAsked]:
         check_static(path)
         if path.is_file() and is_vault(path):
             yield NotAsked("inventory", f"{name}: it is encrypted, and no vault is opened")
-        elif path.suffix not in _YAML:
+        elif path.suffix not in YAML_SUFFIXES:
             yield NotAsked("inventory", f"{name}: only Ansible reads what is no YAML file")
-        elif not group_has_hosts(path, "controllers"):
+        elif "controllers" not in written_names(path).groups:
             yield as_finding(no_controllers(path))
         else:
             yield NotAsked("inventory", f"{name}: its variables are not rendered, and no vault is opened")

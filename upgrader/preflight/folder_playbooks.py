@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from upgrader.config.inventory_text import is_vault
+from upgrader.config.inventory import check_static
+from upgrader.config.inventory_text import YAML_SUFFIXES, WrittenNames, is_vault, written_names
 from upgrader.config.yaml_document import read_any, shown
 from upgrader.errors import ConfigError
 from upgrader.model.finding import Finding
 from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.preflight.folder_context import FolderContext, NotAsked
 from upgrader.preflight.folder_files import as_finding
+from upgrader.preflight.playbooks import idle_plays
 
 __all__ = ["check_playbooks"]
 
@@ -23,32 +25,59 @@ def check_playbooks(context: FolderContext) -> Iterator[Finding | NotAsked]:
     """Each playbook of the pipeline, what undoes it, and those of surges; roles and files that these include are not
     looked for.
     """
-    found = list(dict.fromkeys(_named(context.reading.settings))) if context.reading.settings else []
-    for path in found:
+    names = _names(context)
+    found = dict(_named(context.reading.settings)) if context.reading.settings else {}
+    for path, of_a_step in found.items():
         try:
             if is_vault(path):
                 yield NotAsked("playbooks", f"{shown(path)}: it is encrypted, and no vault is opened")
             else:
-                _check_plays(path, read_any(path))
+                plays = _plays(path, read_any(path))
+                if names is not None and of_a_step:
+                    idle = [pattern for pattern in map(_pattern, plays) if pattern and names.nobody(pattern)]
+                    yield from idle_plays(path, idle, len(plays))
         except ConfigError as error:
             yield as_finding(error)
     if found:
         yield NotAsked("playbooks", "what their tasks, roles and included files do: Ansible is not started")
 
 
-def _named(settings: Settings) -> Iterator[Path]:
-    for step in settings.pipeline:
-        if isinstance(step, PlaybookSettings):
-            yield step.playbook
-            yield from (step.undo,) if step.undo else ()
+def _named(settings: Settings) -> Iterator[tuple[Path, bool]]:
+    """Each with whether it is a step's: a surge's may be for machines that it makes itself."""
     for pool in settings.nodes.pools if settings.nodes else ():
         if pool.surge is not None:
-            yield from (pool.surge.add, pool.surge.remove)
+            yield from ((pool.surge.add, False), (pool.surge.remove, False))
+    for step in settings.pipeline:
+        if isinstance(step, PlaybookSettings):
+            yield from ((path, True) for path in (step.playbook, step.undo) if path is not None)
 
 
-def _check_plays(path: Path, found: Any) -> None:
-    if not isinstance(found, list):
+def _plays(path: Path, found: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(found, list) or not found:
         raise ConfigError(f"{shown(path)}:1: a playbook is a list of plays")
     for number, play in enumerate(found, 1):
         if not isinstance(play, Mapping) or not any(key in play for key in _PLAYS):
             raise ConfigError(f"{shown(path)}: play {number} of it has no key 'hosts' or 'import_playbook'")
+    return found
+
+
+def _pattern(play: Mapping[str, Any]) -> str:
+    """Whom a play is for; "" where another playbook says it."""
+    hosts = play.get("hosts")
+    return ",".join(map(str, hosts)) if isinstance(hosts, list) else str(hosts or "")
+
+
+def _names(context: FolderContext) -> WrittenNames | None:
+    """Whom the inventory has; None where YAML alone doesn't tell. What is wrong with it is a finding of its own."""
+    settings = context.reading.settings
+    if settings is None or not context.reading.inventory_named or settings.dynamic_inventory:
+        return None
+    path = settings.inventory
+    try:
+        context.guard.check_tree(path)
+        check_static(path)
+        plain = path.suffix in YAML_SUFFIXES and path.is_file() and not is_vault(path)
+        names = written_names(path) if plain else None
+    except ConfigError:
+        return None
+    return names if names is not None and "controllers" in names.groups else None

@@ -148,6 +148,18 @@ def test_playbook_that_is_none_is_an_error(at: Path) -> None:
     assert "play 1 of it has no key 'hosts'" in titles[0] and "a playbook is a list of plays" in titles[1]
 
 
+def test_playbook_for_no_machine(at: Path) -> None:
+    """As far as names alone tell: an error where it is all of the playbook, a warning where it is a play of several."""
+    nobody = "- {hosts: [workers, load_balancers], tasks: []}\n"
+    (at / "checks.yml").write_text(nobody)
+    ((id_, severity, title),) = findings(at)
+    assert (id_, severity) == ("playbooks.no-machine", "error") and "checks.yml" in title
+    (at / "checks.yml").write_text(f"{nobody}- import_playbook: undo.yml\n")
+    assert [item[:2] for item in findings(at)] == [("playbooks.idle-play", "warning")]
+    (at / "hosts.yml").write_text(f"{INVENTORY}workers: {{hosts: {{b: {{}}}}}}\n")
+    assert findings(at) == []
+
+
 def test_playbooks_of_a_surge_are_read_as_those_of_the_pipeline(at: Path) -> None:
     """What would fail in the middle of a run is found before."""
     surge = "{nodes: 1, add: add.yml, remove: undo.yml}"

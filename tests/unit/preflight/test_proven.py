@@ -216,6 +216,11 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "os-support.not-known",
     ),
     "test_emulation.py::test_next_minor_while_another_one_is_emulated": ("version.emulating",),
+    "test_playbooks.py::test_playbooks_before_a_run": (
+        "playbooks.idle-play",
+        "playbooks.no-machine",
+        "playbooks.refused",
+    ),
     "test_prometheus.py::test_gates_before_a_run": ("metrics.outside", "metrics.unanswered"),
 }
 """A test in tests/contract, or of another folder of tests → the findings that it makes fire, and silent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from upgrader.engine.locks.fence import Fence, taken
 from upgrader.errors import PlaybookError
 from upgrader.model.cluster import Host
-from upgrader.ports import PlaybookResult, Playbooks
+from upgrader.ports import Ansible, Play, PlaybookResult
 
 __all__ = ["FencedPlaybooks"]
 
@@ -19,12 +19,17 @@ _WATCH_SECONDS = 2.0
 
 
 class FencedPlaybooks:
-    """`ports.Playbooks` behind a fence."""
+    """`ports.Ansible` behind a fence."""
 
-    def __init__(self, playbooks: Playbooks, fence: Fence, *, every_seconds: float = _WATCH_SECONDS) -> None:
+    def __init__(self, playbooks: Ansible, fence: Fence, *, every_seconds: float = _WATCH_SECONDS) -> None:
         self._playbooks = playbooks
         self._fence = fence
         self._every_seconds = every_seconds
+
+    def plays(
+        self, playbooks: Sequence[Path], *, inventory: Path, timeout_seconds: float
+    ) -> tuple[tuple[Play, ...], ...]:
+        return self._playbooks.plays(playbooks, inventory=inventory, timeout_seconds=timeout_seconds)
 
     def run(
         self,

@@ -1,0 +1,72 @@
+"""What is read from `ansible-playbook --list-hosts`; what it prints of real playbooks: tests/contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from upgrader.adapters.playbook_listing import list_plays
+from upgrader.errors import PlaybookError
+from upgrader.ports import Play
+
+LISTED = """
+playbook: /c/a.yml
+
+  play #1 (controllers,db): a name
+  of two lines\tTAGS: []
+    pattern: ['controllers', 'db']
+    hosts (2):
+      two
+      one
+
+  play #2 (workers): workers\tTAGS: []
+    pattern: ['workers']
+    hosts (0):
+
+playbook: /c/b.yml
+
+  play #1 (localhost): localhost\tTAGS: []
+    pattern: ['localhost']
+    hosts (1):
+      localhost
+"""
+
+
+def listed(folder: Path, script: str) -> tuple[tuple[Play, ...], ...]:
+    """What is read from an Ansible that does this."""
+    program = folder / "ansible-playbook"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    return list_plays(
+        [Path("/c/a.yml"), Path("/c/b.yml")],
+        inventory=Path("/c/hosts.yml"),
+        folder=folder,
+        environment={"PATH": str(folder)},
+        timeout_seconds=60.0,
+    )
+
+
+def test_plays_of_several_playbooks(tmp_path: Path) -> None:
+    """Each with its pattern and its machines, also where there are none."""
+    (tmp_path / "out").write_text(LISTED)
+    one, two = listed(tmp_path, "exec /bin/cat out")
+    assert one == (Play("controllers, db", ("one", "two")), Play("workers", ()))
+    assert two == (Play("localhost", ("localhost",)),)
+
+
+@pytest.mark.parametrize("mark", ["[ERROR]: ", "ERROR! "])
+def test_error_without_the_warnings(tmp_path: Path, mark: str) -> None:
+    """Ansible's own words, of either form, with the place; warnings before them say nothing of it."""
+    text = f"[WARNING]: Could not match\\n{mark}couldn't resolve 'cop'\\nOrigin: a.yml:1:31\\n\\n1 [cop]\\n"
+    with pytest.raises(PlaybookError) as caught:
+        listed(tmp_path, f'printf "{text}" >&2; exit 4')
+    assert caught.value.message == "couldn't resolve 'cop'\nOrigin: a.yml:1:31\n1 [cop]"
+
+
+def test_what_is_no_listing(tmp_path: Path) -> None:
+    """An Ansible that ends well without one, or that isn't there, has said nothing of the playbooks."""
+    with pytest.raises(PlaybookError):
+        listed(tmp_path, "exit 0")
+    with pytest.raises(PlaybookError, match="not installed"):
+        list_plays([], inventory=Path(), folder=tmp_path, environment={"PATH": "/nowhere"}, timeout_seconds=1.0)

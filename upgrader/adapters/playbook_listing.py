@@ -1,0 +1,76 @@
+"""What Ansible makes of playbooks before anything is run: their plays, with the machines that each is for."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from upgrader.errors import PlaybookError
+from upgrader.ports import Play
+
+__all__ = ["list_plays"]
+
+_TAIL_LINES = 15
+_ERROR = re.compile(r"^(?:\[ERROR\]: |ERROR! )", re.MULTILINE)
+_PLAYBOOK = "\nplaybook: "
+_PLAY = re.compile(
+    r"^    pattern: \[(?P<pattern>.*)\]\n    hosts \(\d+\):(?P<hosts>(?:\n      .*)*)",
+    re.MULTILINE,
+)
+
+
+def list_plays(
+    playbooks: Sequence[Path],
+    *,
+    inventory: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout_seconds: float,
+) -> tuple[tuple[Play, ...], ...]:
+    """The plays of each playbook, as `ansible-playbook --list-hosts` has them. All are read in one go: most of its time
+    is Ansible's start and the inventory.
+
+    `folder` is where Ansible is started: it would read an ansible.cfg there. Raises PlaybookError with Ansible's own
+    words for the first playbook that it refuses, as with `--syntax-check`.
+    """
+    program = shutil.which("ansible-playbook", path=environment["PATH"])
+    if program is None:
+        raise PlaybookError("ansible-playbook is not installed", remedy="upgrader doctor", begun=False)
+    named = [str(path.absolute()) for path in playbooks]
+    try:
+        done = subprocess.run(
+            [program, "--list-hosts", "--inventory", str(inventory.absolute()), *named],
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        text = f"ansible-playbook --list-hosts did not end within {timeout_seconds:.0f} s"
+        raise PlaybookError(text, begun=False) from error
+    except OSError as error:
+        raise PlaybookError(f"{program}: {error.strerror}", remedy="upgrader doctor", begun=False) from error
+    listed = done.stdout.split(_PLAYBOOK)[1:]
+    if done.returncode or len(listed) != len(named):
+        raise PlaybookError(_why(done.stderr) or f"ansible-playbook ended with {done.returncode}", begun=False)
+    return tuple(tuple(_plays(text)) for text in listed)
+
+
+def _plays(text: str) -> Iterator[Play]:
+    for found in _PLAY.finditer(text):
+        yield Play(found["pattern"].replace("'", ""), tuple(sorted(found["hosts"].split())))
+
+
+def _why(text: str) -> str:
+    """Ansible's error, without the warnings before it."""
+    found = _ERROR.search(text)
+    lines = [line.rstrip() for line in (text[found.end() :] if found else text).splitlines() if line.strip()]
+    return "\n".join(lines[:_TAIL_LINES])

@@ -1,0 +1,74 @@
+"""Ansible takes the playbooks of the pipeline, and those that undo them; and each is for a machine of the inventory."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from upgrader.errors import PlaybookError
+from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
+from upgrader.model.plan import PlannedPlaybook
+from upgrader.ports import Ansible, Play
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_plays", "idle_plays"]
+
+_SECONDS = 60.0
+
+
+def check_plays(context: PreflightContext) -> Iterator[Finding]:
+    """Each is read as by `ansible-playbook --syntax-check`, and none is run. Those of surges are left out: they get
+    variables that only a run has.
+    """
+    steps = [step for step in context.plan.steps if isinstance(step, PlannedPlaybook)] if context.plan else []
+    named = list(dict.fromkeys(path for step in steps for path in (step.playbook, step.undo) if path is not None))
+    if context.playbooks is None or not named:
+        return
+    inventory = context.cluster.inventory
+    for playbook, found in _read(context.playbooks, inventory, named).items():
+        if isinstance(found, PlaybookError):
+            command = ["ansible-playbook", "--syntax-check", "-i", str(inventory), str(playbook)]
+            yield Finding(
+                "playbooks.refused",
+                "error",
+                f"Ansible refuses the playbook {playbook}",
+                found.message,
+                found.remedy or f"Correct it, until this is silent: {shlex.join(command)}",
+            )
+        else:
+            yield from idle_plays(playbook, [play.pattern for play in found if not play.hosts], len(found))
+
+
+def idle_plays(playbook: Path, idle: Sequence[str], plays: int) -> Iterator[Finding]:
+    """What is found of a playbook of so many plays, of which those with the patterns `idle` match no machine."""
+    if idle and len(idle) == plays:
+        yield Finding(
+            "playbooks.no-machine",
+            "error",
+            f"the playbook {playbook} is for no machine of the inventory",
+            f"Ansible would do nothing, and the step would fail. `hosts`: {first_few(idle)}.",
+            "Correct `hosts` in the playbook, or the groups of the inventory; or remove the step.",
+        )
+    elif idle:
+        yield Finding(
+            "playbooks.idle-play",
+            "warning",
+            f"plays of the playbook {playbook} are for no machine of the inventory: {first_few(idle)}",
+            "Unless a play before them adds some (add_host, group_by), Ansible skips them, and the step passes.",
+            "If they are meant to do something: correct their `hosts`, or the groups of the inventory.",
+        )
+
+
+_Found = tuple[Play, ...] | PlaybookError
+
+
+def _read(playbooks: Ansible, inventory: Path, named: Sequence[Path]) -> Mapping[Path, _Found]:
+    """All in one go; one by one where one of them is refused, so that the others are read, too."""
+    try:
+        return dict(zip(named, playbooks.plays(named, inventory=inventory, timeout_seconds=_SECONDS), strict=True))
+    except PlaybookError as error:
+        if len(named) == 1:
+            return {named[0]: error}
+    return {path: found for each in named for path, found in _read(playbooks, inventory, [each]).items()}
