@@ -82,13 +82,20 @@ class Helm(Protocol):
         ...
 
     def upgrade(
-        self, spec: ReleaseSpec, *, timeout_seconds: float, watch: Callable[[], None], take_ownership: bool = False
+        self,
+        spec: ReleaseSpec,
+        *,
+        timeout_seconds: float,
+        watch: Callable[[], None],
+        take_ownership: bool = False,
+        description: str = "",
     ) -> Revision:
         """Install or upgrade atomically, and wait until every workload of the chart is ready.
 
         `watch` is called about once a second while Helm works. When it raises, Helm is stopped and that
         exception is what the caller sees. Raises HelmError when Helm fails; by then Helm may or may not have
-        rolled back: check `history`.
+        rolled back: check `history`. `description` is what the history says of the revision once it has worked; "" for
+        Helm's own words.
         """
         ...
 

@@ -45,7 +45,13 @@ class FakeHelm:
         return yaml.safe_dump(dict(spec.values)) if spec.values else ""
 
     def upgrade(
-        self, spec: ReleaseSpec, *, timeout_seconds: float, watch: Callable[[], None], take_ownership: bool = False
+        self,
+        spec: ReleaseSpec,
+        *,
+        timeout_seconds: float,
+        watch: Callable[[], None],
+        take_ownership: bool = False,
+        description: str = "",
     ) -> Revision:
         self.calls.append(f"upgrade {spec.name}")
         error = self.fail_upgrade.get(spec.name)
@@ -61,7 +67,7 @@ class FakeHelm:
             else:
                 self.releases.pop(spec.name)
             raise error
-        return self._add(spec.name, "deployed", self.render(spec))
+        return self._add(spec.name, "deployed", self.render(spec), description=description)
 
     def rollback(
         self,

@@ -54,6 +54,7 @@ _READ_PAUSE_SECONDS = 0.5
 _GRACE_SECONDS = 30.0
 """How much longer than its own timeout Helm may take before it is stopped."""
 _WATCH_SECONDS = 1.0
+_DESCRIPTION_CHARACTERS = 256
 
 _UNKNOWN_KIND = "unable to build kubernetes objects"
 
@@ -281,7 +282,13 @@ class HelmAdapter:
             ) from error
 
     def upgrade(
-        self, spec: ReleaseSpec, *, timeout_seconds: float, watch: Callable[[], None], take_ownership: bool = False
+        self,
+        spec: ReleaseSpec,
+        *,
+        timeout_seconds: float,
+        watch: Callable[[], None],
+        take_ownership: bool = False,
+        description: str = "",
     ) -> Revision:
         async def work() -> pyhelm3.ReleaseRevision:
             chart = await self._client.get_chart(spec.chart)
@@ -296,6 +303,7 @@ class HelmAdapter:
                 take_ownership=take_ownership,
                 force_conflicts=self._client.version.major >= 4,
                 create_namespace=False,
+                description=_plain(description) or None,
                 timeout=f"{timeout_seconds:.0f}s",
                 wait=True,
             )
@@ -364,6 +372,11 @@ def _learned(manifest: str) -> str:
     """The same manifest; the values of its Secrets are masked from now on."""
     KNOWN.learn(secrets_in(list(objects_in(manifest).values())))
     return manifest
+
+
+def _plain(text: str) -> str:
+    """As any locale can pass it to a program, and as long as Helm takes."""
+    return text.replace("→", "->").encode("ascii", "replace").decode()[:_DESCRIPTION_CHARACTERS]
 
 
 class _NotInstalled(HelmError):

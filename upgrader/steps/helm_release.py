@@ -71,6 +71,7 @@ class ChartStep:
                 timeout_seconds=self.timeout_seconds,
                 watch=watcher,
                 take_ownership=self.take_ownership,
+                description=f"upgrader: {self.change}",
             )
         except StepFailed:
             raise

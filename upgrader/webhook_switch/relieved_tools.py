@@ -108,10 +108,22 @@ class RelievedHelm:
         return self.helm.render(spec, target=target, offline=offline)
 
     def upgrade(
-        self, spec: ReleaseSpec, *, timeout_seconds: float, watch: Callable[[], None], take_ownership: bool = False
+        self,
+        spec: ReleaseSpec,
+        *,
+        timeout_seconds: float,
+        watch: Callable[[], None],
+        take_ownership: bool = False,
+        description: str = "",
     ) -> Revision:
         return self.webhooks.needed(
-            lambda: self.helm.upgrade(spec, timeout_seconds=timeout_seconds, watch=watch, take_ownership=take_ownership)
+            lambda: self.helm.upgrade(
+                spec,
+                timeout_seconds=timeout_seconds,
+                watch=watch,
+                take_ownership=take_ownership,
+                description=description,
+            )
         )
 
     def rollback(

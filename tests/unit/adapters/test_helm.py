@@ -118,6 +118,37 @@ def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) ->
     assert tries(asked) == 1
 
 
+def test_history_tells_whose_revision_it_is(tmp_path: Path) -> None:
+    """What is described is passed on in characters that any locale has, and no longer than Helm takes."""
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
+    info = {"status": "deployed", "last_deployed": "2026-01-01T00:00:00Z", "description": "as it was described"}
+    done = json.dumps({"name": "web", "namespace": "default", "version": 2, "info": info, "manifest": ""})
+    program = tmp_path / "helm"
+    program.write_text(
+        f"""#!/bin/sh
+case $1 in
+version) printf v4.0.0;;
+show) cat {tmp_path}/Chart.yaml;;
+upgrade) printf '%s\\n' "$@" > {tmp_path}/asked; echo '{done}';;
+esac
+"""
+    )
+    program.chmod(0o755)
+    adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
+    try:
+        made = adapter.upgrade(
+            ReleaseSpec("web", "default", tmp_path),
+            timeout_seconds=60,
+            watch=lambda: None,
+            description=f"upgrader: v1 → v2 {'x' * 300}",
+        )
+    finally:
+        adapter.close()
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked[asked.index("--description") + 1] == f"upgrader: v1 -> v2 {'x' * 300}"[:256]
+    assert (made.number, made.description) == (2, "as it was described")
+
+
 _STARTER = """
 import sys
 from pathlib import Path

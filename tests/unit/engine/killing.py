@@ -87,7 +87,13 @@ class WorldHelm(FakeHelm):
         return super().history(release, namespace)
 
     def upgrade(
-        self, spec: ReleaseSpec, *, timeout_seconds: float, watch: Callable[[], None], take_ownership: bool = False
+        self,
+        spec: ReleaseSpec,
+        *,
+        timeout_seconds: float,
+        watch: Callable[[], None],
+        take_ownership: bool = False,
+        description: str = "",
     ) -> Revision:
         name, text = spec.name, self.render(spec)
         newest = self.history(name, "")[-1:]

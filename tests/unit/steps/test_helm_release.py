@@ -46,11 +46,12 @@ def step(helm: FakeHelm, watch: Watch | None = None) -> ChartStep:
 
 
 def test_upgrade_and_undo(helm: FakeHelm) -> None:
-    """Undo restores what was deployed before, as a new revision."""
+    """Undo restores what was deployed before, as a new revision. Helm's history tells who made it, and how."""
     upgrade = step(helm)
     point = upgrade.capture()
     upgrade.apply(quiet)
     assert helm.manifest("app", "kube-system") == NEW
+    assert helm.history("app", "kube-system")[-1].description == "upgrader: v1 → v2"
     upgrade.undo(point, quiet)
     assert helm.manifest("app", "kube-system") == OLD
 
