@@ -28,7 +28,10 @@ def history(folder: Path, output: str, as_json: bool) -> None:
     known = known_runs(folder)
     if known.problem:
         say(f"The runs of other machines could not be read: {known.problem}")
+    running = known.status.state == "running"
     if as_json or output == "json":
-        click.echo(json.dumps([run.as_json() for run in known.runs], indent=2))
+        newest = known.runs[-1:]
+        listed = [run.as_json(running=running and run in newest) for run in known.runs]
+        click.echo(json.dumps(listed, indent=2))
     else:
-        print_history(known.runs, running=known.status.state == "running", stream=sys.stdout)
+        print_history(known.runs, running=running, stream=sys.stdout)

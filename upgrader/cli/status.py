@@ -25,7 +25,8 @@ def status(folder: Path, output: str, as_json: bool) -> None:
 
     The folder has all of that, so the cluster is not needed. Runs of other machines are read from the cluster, or,
     where the folder has no run and the API is unreachable, from the controllers' disks. Also shows whether the run can
-    be resumed, and who holds the cluster's lock, which may be another machine.
+    be resumed, and who holds the cluster's lock, which may be another machine. For programs, `-o json` has what a run
+    that is at work is doing (`now`), and `running` for its outcome.
     """
     found = known_runs(folder).status
     if as_json or output == "json":

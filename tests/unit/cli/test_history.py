@@ -128,6 +128,10 @@ def test_history_tells_a_run_at_work_from_one_that_was_cut_off(folder: Path) -> 
     with folder_lock(folder, "anna@laptop (process 7)", FakeClock()):
         a_run(folder, *BEGIN, name="20990101T000000-v1.37.1", clock=SystemClock())
         assert "is running" in upgrader(folder, "history").stdout
+        a_run(folder, *BEGIN, name="20990102T000000-v1.37.1", clock=SystemClock())
+        listed = json.loads(upgrader(folder, "history", "--json").stdout)
+        assert [run["outcome"] for run in listed] == ["interrupted", "running"]
+        assert json.loads(upgrader(folder, "status", "-o", "json").stdout)["now"]["step"] == "kube-apiserver"
     assert "was interrupted" in upgrader(folder, "history").stdout
 
 

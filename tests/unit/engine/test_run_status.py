@@ -54,6 +54,29 @@ def test_run_at_work(tmp_path: Path) -> None:
     assert status.run is not None and status.run.state.doing == "a: waiting for its gates"
 
 
+def test_programs_are_told_what_runs(tmp_path: Path) -> None:
+    """The step that is at work, its phase and since when; no outcome and no end are claimed of a run without one."""
+    journal(tmp_path, STARTED, STEP, StepApplied("a", 3.0))
+    told = status_of(BEFORE, newest_run(tmp_path)).as_json()
+    assert told["now"] == {
+        "doing": "a: waiting for its gates",
+        "step": "a",
+        "phase": "gating",
+        "since": told["run"]["timeline"][-1]["began"],
+    }
+    assert (told["run"]["outcome"], told["run"]["ended"], told["run"]["complete"]) == ("running", "", False)
+    cut_off = status_of(None, newest_run(tmp_path)).as_json()
+    assert cut_off["now"] is None
+    assert cut_off["run"]["outcome"] == "interrupted" and cut_off["run"]["ended"]
+
+
+def test_between_two_steps_none_is_named(tmp_path: Path) -> None:
+    """No step is called at work that isn't."""
+    journal(tmp_path, STARTED, STEP, StepApplied("a", 2.0), StepEnded("a", "passed", 3.0))
+    now = status_of(BEFORE, newest_run(tmp_path)).as_json()["now"]
+    assert (now["step"], now["phase"], now["since"]) == ("", "", "")
+
+
 def test_rollback_of_a_finished_run_is_at_work(tmp_path: Path) -> None:
     """A run that was over, and that the holder of the lock rolls back now, is running, and not interrupted."""
     clock = FakeClock()

@@ -53,10 +53,14 @@ class PastRun:
             return state.seconds
         return (state.updated - state.started).total_seconds()
 
-    def as_json(self) -> dict[str, Any]:
-        """Its report, with the fields that need no journal."""
+    def as_json(self, *, running: bool = False) -> dict[str, Any]:
+        """Its report, with the fields that need no journal. One that is `running` has no end, and `running` for its
+        outcome: its journal alone can't be told from that of a run which was cut off.
+        """
         known = {"run": self.name, "outcome": self.outcome, "seconds": self.seconds, "problem": self.problem}
         known["place"] = self.place
+        if running:
+            known |= {"outcome": "running", "ended": ""}
         return {**report_json(self.state), **known}
 
 

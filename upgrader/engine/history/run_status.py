@@ -43,7 +43,7 @@ class Status:
     def as_json(self) -> dict[str, Any]:
         """For machines; times are ISO 8601 in UTC."""
         holder = self.holder and {"holder": self.holder.holder, "since": _iso(self.holder.since)}
-        run = self.run and self.run.as_json()
+        run = self.run and self.run.as_json(running=self.state == "running")
         seen = self.cluster
         lock = {
             "holder": asdict(seen.holder) if seen and seen.holder else None,
@@ -51,7 +51,30 @@ class Status:
             "renewed": seen.renewed if seen else "",
             "problem": self.cluster_problem,
         }
-        return {"state": self.state, "holder": holder, "resumable": self.resumable, "run": run, "cluster_lock": lock}
+        return {
+            "state": self.state,
+            "holder": holder,
+            "resumable": self.resumable,
+            "now": self._now(),
+            "run": run,
+            "cluster_lock": lock,
+        }
+
+    def _now(self) -> dict[str, str] | None:
+        """What the run is doing, in words; with the step that is active, in which phase, and since when, "" where it is
+        between two. None: it isn't running.
+        """
+        if self.state != "running" or self.run is None:
+            return None
+        state = self.run.state
+        step = next((step for step in state.all_steps if step.active), None)
+        since = step.since if step else None
+        return {
+            "doing": state.doing,
+            "step": step.name if step else "",
+            "phase": step.phase if step else "",
+            "since": _iso(since) if since else "",
+        }
 
 
 def status_of(
