@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import socket
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     import paramiko
 
 __all__ = ["Connection", "connect", "dialled"]
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+"""Its thread logs an error with a traceback, beside what this module raises, and Python prints that by default."""
 
 _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 15

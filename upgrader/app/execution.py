@@ -29,7 +29,7 @@ from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
 from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import Interrupted, RollbackFailed, StepFailed, UpgraderError
+from upgrader.errors import Interrupted, RollbackFailed, StepFailed, UpgraderError, UsageError
 from upgrader.gates.bake_gate import baked_together
 from upgrader.gates.continuity.continuity import Continuity, removed_by_plan
 from upgrader.gates.shared_reads import SharedReads
@@ -110,7 +110,7 @@ def execute_run(
     left = before.state.webhooks_off if before else ()
     prune(runs, settings.keep_runs)
     folder = runs / name
-    folder.mkdir(mode=0o700, parents=True)
+    _make(folder)
     began = RunStarted(
         name,
         kind,
@@ -146,6 +146,16 @@ def execute_run(
         keep_diffs(folder / DIFFS, [StepDocument.of(step, None) for step in plan.every_step])
     result, state = _reported(session, front_end, job, journal, held)
     return FinishedRun(state, folder, _error(result, state, session.settings))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} can't be made: {error.strerror}; nothing was changed",
+            remedy=f"The run's journal would be there. See: df {folder.parent}",
+        ) from error
 
 
 def continue_run(

@@ -38,7 +38,7 @@ def recorded_run(folder: Path, name: str) -> RecordedRun:
     A last line without an end is ignored. Raises UsageError that names the line where anything else is wrong.
     """
     file = folder / "runs" / name / JOURNAL
-    if "/" in name or not file.is_file():
+    if "/" in name or not _is_file(file):
         file = Path(name)
     content = _content(file, name)
     events = tuple(_journal(content, file) if _is_journal(content) else _stream(content, file))
@@ -52,7 +52,7 @@ _REMEDY = "Give the name of a run (`upgrader history` lists them), a journal, or
 
 
 def _content(file: Path, name: str) -> bytes:
-    if not file.is_file():  # also not a pipe or a device, which may have no end
+    if not _is_file(file):  # also not a pipe or a device, which may have no end
         raise UsageError(f"there is no run {name} in this cluster folder, and no such file", remedy=_REMEDY)
     try:
         with file.open("rb") as opened:
@@ -62,6 +62,13 @@ def _content(file: Path, name: str) -> bytes:
     if len(content) > _MOST_BYTES:
         raise UsageError(f"{file} is larger than {_MOST_BYTES // 2**20} MiB: no run writes so much", remedy=_REMEDY)
     return content
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # in a folder of somebody else
+        raise UsageError(f"{path} can't be read: {error.strerror}", remedy="Ask as the user who may.") from error
 
 
 def _is_journal(content: bytes) -> bool:

@@ -95,6 +95,27 @@ def test_a_proxy_command_that_fails_is_unreachable(servers: Servers) -> None:
         hosts.run(servers("controller-1").host(proxy_command="false"), ["echo"])
 
 
+_CLOSED = """
+import socket, threading
+from upgrader.adapters.hosts import SshHosts
+from upgrader.errors import HostUnreachable
+from upgrader.model.cluster import Host
+server = socket.create_server(("127.0.0.1", 0))
+threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
+with SshHosts() as hosts:
+    try:
+        hosts.run(Host("controller-1", "127.0.0.1", port=server.getsockname()[1]), ["id"])
+    except HostUnreachable as error:
+        print(error.message)
+"""
+
+
+def test_machine_that_hangs_up_is_told_once() -> None:
+    """As the error of that machine: the library's thread prints no traceback of its own beside it."""
+    asked = subprocess.run([sys.executable, "-c", _CLOSED], capture_output=True, text=True, check=True)
+    assert "controller-1" in asked.stdout and asked.stderr == ""
+
+
 def test_the_host_key_may_have_another_name(servers: Servers, tmp_path: Path) -> None:
     """With HostKeyAlias known_hosts is searched for that name, and for no other."""
     machine = servers("controller-1")

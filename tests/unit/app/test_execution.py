@@ -29,7 +29,7 @@ from upgrader.engine.history.step_times import usual_seconds
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.errors import JournalError
+from upgrader.errors import JournalError, UsageError
 from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster
@@ -70,6 +70,18 @@ def test_what_ended_the_run_is_what_is_said(tmp_path: Path, monkeypatch: pytest.
     assert "upgrader resume" in caught.value.remedy
     reports = [json.loads(path.read_text())["outcome"] for path in tmp_path.glob("runs/*/report.json")]
     assert reports == ([] if full else ["interrupted"])
+
+
+def test_run_whose_folder_can_not_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk ends it before anything is changed, and not with a traceback."""
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", no_room)
+    with pytest.raises(UsageError, match="can't be made: No space left on device; nothing was changed") as caught:
+        execute_run(session(tmp_path), FrontEnd(), Pipeline(()), kind=RunKind.UPGRADE, held=None)
+    assert f"df {tmp_path / 'runs'}" in caught.value.remedy
 
 
 def test_run_that_changed_nothing_says_so() -> None:

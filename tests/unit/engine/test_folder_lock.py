@@ -53,6 +53,18 @@ def test_folder_that_can_not_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     assert f"cp -a {tmp_path} COPY" in caught.value.remedy
 
 
+def test_lock_that_can_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's folder isn't taken for one in which nothing runs, and gives no traceback."""
+
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(UsageError, match=r"runs/\.lock can't be read: Permission denied.*not known") as caught:
+        folder_holder(tmp_path)
+    assert "as the user who runs upgrader" in caught.value.remedy
+
+
 def test_holder_is_known_while_it_holds(tmp_path: Path) -> None:
     """The holder of a folder can be read before, while and after a process holds it."""
     assert folder_holder(tmp_path) is None

@@ -194,6 +194,17 @@ def test_what_is_no_recording(tmp_path: Path) -> None:
         assert "upgrader history" in error.value.remedy
 
 
+def test_run_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that this user may not open isn't taken for one without that run."""
+
+    def refuse(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(UsageError, match="can't be read: Permission denied"):
+        recorded_run(tmp_path, RUN)
+
+
 def test_every_example_can_be_replayed(tmp_path: Path) -> None:
     """Whatever a journal may hold is shown to its end."""
     for name in ("ROLLED_BACK", "RECOVERED", "STUCK"):

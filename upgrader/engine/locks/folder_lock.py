@@ -67,11 +67,17 @@ def _opened(folder: Path) -> int:
 
 
 def folder_holder(folder: Path) -> FolderHolder | None:
-    """Who holds a folder's lock now; None when it is free."""
+    """Who holds a folder's lock now; None when it is free. Raises UsageError where that can't be read."""
+    path = _path(folder)
     try:
-        file = os.open(_path(folder), os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be read: {error.strerror}; what runs here, and what has run, is not known",
+            remedy=f"Ask as the user who runs upgrader in this folder: {path.parent} is for its owner alone.",
+        ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
