@@ -27,7 +27,7 @@ __all__ = ["OfflinePlan", "OfflineStep", "plan_offline"]
 
 _UNKNOWN = (
     "what is installed, and so what a run would really change: `upgrader plan` compares with the cluster",
-    "whether a check would block the run",
+    "whether a check would block the run: `upgrader check --offline` tells what the folder alone can",
     "whether the cluster would accept the objects (admission, quotas, existing objects)",
 )
 """What can't be known without the cluster."""

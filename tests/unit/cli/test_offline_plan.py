@@ -69,7 +69,7 @@ def test_nothing_of_the_folder_is_run(tmp_path: Path) -> None:
     result = plan(at, "--offline")
     assert result.exit_code == 0, result.output
     assert "2 objects of" in result.output and "playbook" in result.output and "1 controllers" in result.output
-    assert "what is installed" in result.output
+    assert "what is installed" in result.output and "upgrader check --offline" in result.output
     (at / "hosts.yml").write_text(f"#!/bin/sh\ntouch {at}/ran\n")
     (at / "hosts.yml").chmod(0o700)
     assert isinstance(plan(at, "--offline").exception, ConfigError)
