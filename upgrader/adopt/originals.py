@@ -21,6 +21,7 @@ from upgrader.adopt.facts import at_version
 from upgrader.adopt.originals_check import SYSTEM, TAKEN_OVER, check_names, kind_of
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.cluster import Host
+from upgrader.model.object_purpose import DESCRIPTION
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
@@ -33,6 +34,7 @@ KEY = "originals.json"
 FILE = f"/etc/kubernetes/upgrader/{KEY}"
 """The copy on each controller."""
 
+_PURPOSE = "kubeadm's own objects, for `upgrader adopt --undo`, which removes this Secret. Also on each controller."
 _SECRETS = Kind("v1", "secrets")
 _ADOPTED = ("meta.helm.sh/release-name", "kubernetes")
 """The annotation that Helm gives to what the chart has taken over."""
@@ -71,7 +73,11 @@ class Originals:
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "upgrader.io/originals",
-            "metadata": {"name": STORE, "labels": {"app.kubernetes.io/managed-by": "upgrader"}},
+            "metadata": {
+                "name": STORE,
+                "labels": {"app.kubernetes.io/managed-by": "upgrader"},
+                "annotations": {DESCRIPTION: _PURPOSE},
+            },
             "data": {KEY: base64.b64encode(content).decode()},
         }
         self.kube.create(_SECRETS, secret, SYSTEM)

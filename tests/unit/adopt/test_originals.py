@@ -114,10 +114,12 @@ def test_originals_come_back_as_they_were(place: Place) -> None:
 
 
 def test_originals_are_kept_where_only_root_and_administrators_write(place: Place) -> None:
-    """In a Secret and in root's files, never in a ConfigMap; the undo removes them all."""
+    """In a Secret, which says what it is for, and in root's files, never in a ConfigMap; the undo removes them all."""
     SaveOriginalsStep(place.originals).apply(quiet)
     assert place.kube.get(CONFIG_MAPS, STORE, SYSTEM) is None
-    assert place.kube.get(SECRETS, STORE, SYSTEM) is not None
+    secret = place.kube.get(SECRETS, STORE, SYSTEM)
+    assert secret is not None
+    assert "upgrader adopt --undo" in secret["metadata"]["annotations"]["kubernetes.io/description"]
     assert {place.hosts.modes[host.name, FILE] for host in HOSTS} == {0o600}
     place.originals.forget()
     assert not place.originals.kept()

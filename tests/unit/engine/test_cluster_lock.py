@@ -67,6 +67,13 @@ def holder(kube: FakeKube) -> str:
     return lease.holder.identity if lease and lease.holder else ""
 
 
+def purpose(kube: FakeKube) -> str:
+    """What the Lease says of itself."""
+    found = kube.get(LEASES, NAME, NAMESPACE)
+    assert found is not None
+    return str(found["metadata"]["annotations"]["kubernetes.io/description"])
+
+
 @pytest.mark.parametrize(
     "wrong", [timedelta(), timedelta(days=1), timedelta(days=-1)], ids=["right", "ahead", "behind"]
 )
@@ -130,10 +137,12 @@ def test_forced_take_over() -> None:
 
 
 def test_released_lock_is_free_at_once() -> None:
-    """After a release, the next run neither waits nor takes over."""
+    """After a release, the next run neither waits nor takes over. The Lease says what it is for, held or free."""
     kube, clock = FakeKube(), Time()
-    assert take(kube, clock, ANNA).release()
-    assert holder(kube) == ""
+    anna = take(kube, clock, ANNA)
+    held = purpose(kube)
+    assert anna.release() and holder(kube) == ""
+    assert "lock of upgrader" in held and purpose(kube) == held
     ben = take(kube, clock, BEN)
     assert (clock.monotonic(), ben.taken_over) == (0, None)
 

@@ -67,6 +67,14 @@ def test_who_goes_on_replaces_what_was_left_behind(copies: JournalReplica, tmp_p
     assert copies.read(RUN) == resumed
 
 
+def test_secret_says_what_it_is_for(places: Places, tmp_path: Path) -> None:
+    """To whoever finds it in the cluster, and wonders whether it may be deleted."""
+    ClusterReplicas(places.kube).write(RUN, journal_of(tmp_path, RUN, STARTED))
+    found = places.kube.get(SECRETS, secret_name(RUN), "kube-system")
+    assert found is not None
+    assert "journal of a run of upgrader" in found["metadata"]["annotations"]["kubernetes.io/description"]
+
+
 def test_two_writers_of_one_secret(places: Places, tmp_path: Path) -> None:
     """Of two machines that work on one run at the same moment, the slower one is refused, whatever it had read."""
     begin = journal_of(tmp_path / "0", RUN, STARTED)

@@ -8,6 +8,7 @@ import zlib
 
 from upgrader.engine.history.journal_replicas import check_grown, sorted_runs
 from upgrader.errors import ApiError, JournalError
+from upgrader.model.object_purpose import DESCRIPTION
 from upgrader.ports import Kind, Kube, KubeObject
 
 __all__ = ["SECRETS", "SECRET_BYTES", "ClusterReplicas", "secret_name"]
@@ -19,6 +20,10 @@ SECRET_BYTES = 1_000_000
 _NAMESPACE = "kube-system"
 _LABEL = "upgrader.io/run"
 _KEY = "journal.jsonl.gz"
+_PURPOSE = (
+    "The journal of a run of upgrader, for `upgrader status`, `resume` and `rollback` on any machine. "
+    "`policy.keepRuns` in upgrader.yaml sets how many are kept."
+)
 _UNPACKED_BYTES = 64 * 2**20
 
 
@@ -79,6 +84,7 @@ class ClusterReplicas:
             "metadata": {
                 "name": secret_name(run),
                 "labels": {"app.kubernetes.io/managed-by": "upgrader", _LABEL: run},
+                "annotations": {DESCRIPTION: _PURPOSE},
                 **({"resourceVersion": version} if version else {}),
             },
             "data": {_KEY: base64.b64encode(packed).decode()},

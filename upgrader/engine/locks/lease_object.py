@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from upgrader.model.object_purpose import DESCRIPTION
 from upgrader.ports import Kind, KubeObject
 
 __all__ = ["GROUPS", "LEASES", "LEASE_SECONDS", "NAME", "NAMESPACE", "RUN", "Holder", "Lease", "manifest"]
@@ -22,6 +23,7 @@ GROUPS = "guard.upgrader.io/groups"
 """Annotation for guard: the groups of StatefulSets (`NAMESPACE/GROUP`, with commas between) that may roll now."""
 
 _DOING, _FOLDER = "upgrader.io/doing", "upgrader.io/folder-lock"
+_PURPOSE = "The lock of upgrader: who changes this cluster's control plane, in which run. Free while it has no holder."
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def manifest(
         "metadata": {
             "name": NAME,
             "namespace": NAMESPACE,
-            "annotations": {key: value for key, value in notes.items() if value},
+            "annotations": {DESCRIPTION: _PURPOSE, **{key: value for key, value in notes.items() if value}},
             **({"resourceVersion": version} if version else {}),
         },
         "spec": spec,
