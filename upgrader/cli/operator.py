@@ -9,6 +9,7 @@ from upgrader.app.upgrade import CheckedPlan
 from upgrader.app.wiring import system_clock
 from upgrader.cli.command_line import conclude, confirm, mention_needless
 from upgrader.cli.notices import say
+from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 from upgrader.ui.plan import print_plan
 from upgrader.ui.terminal import duration
@@ -24,6 +25,8 @@ class Operator:
     skips: Skips = NO_SKIPS
     pause_seconds: float = 0.0
     started: bool = False
+    reached: KubernetesVersion | None = None
+    """The target of the last hop that has succeeded."""
 
     def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
         """Show the plan; ask before the first hop, and before one that differs from what was shown of it."""
@@ -43,6 +46,7 @@ class Operator:
     def ended(self, finished: FinishedRun) -> None:
         """Print the run's report, and raise its error."""
         conclude(finished)
+        self.reached = finished.state.target
 
     def pause(self, checked: CheckedPlan) -> None:
         """Wait as long as was asked for."""

@@ -10,6 +10,7 @@ import click
 from upgrader.app.hops import run_hops
 from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
 from upgrader.app.upgrade import ProposedUpgrade, propose_upgrade
+from upgrader.app.wanted_version import left_behind
 from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, REASON, SKIP, TAKE_OVER, TARGET, YES
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
@@ -113,3 +114,5 @@ def run(
         )
 
     run_hops(propose, operator, max_hops)
+    if left := left_behind(folder, operator.reached):
+        say(left)

@@ -1,4 +1,4 @@
-"""`upgrader run --plan`: what is handed on to the run."""
+"""`upgrader run`: what is handed on to the run, and what is said at its end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from upgrader.app.execution import FinishedRun
 from upgrader.cli import run
 from upgrader.cli.main import cli
+from upgrader.cli.operator import Operator
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Inhibited
 from upgrader.model.version import KubernetesVersion
 
@@ -35,3 +38,19 @@ def test_saved_plan_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(run, "propose_upgrade", propose)
     CliRunner().invoke(cli, ["run", "--to", str(TO), *(["--plan", str(file)] if with_plan else [])])
     assert seen == [(TO, file if with_plan else None)]
+
+
+@pytest.mark.parametrize(("written", "told"), [("v1.36.3", True), ("v1.37.1", False), ("nonsense", False)])
+def test_older_version_in_the_file_is_mentioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, told: bool
+) -> None:
+    """Whoever ran with --to is told which line to change, before the next plan refuses it as a downgrade."""
+    (tmp_path / "upgrader.yaml").write_text(f"kubernetesVersion: {written}\n")
+
+    def hops(_propose: object, operator: Operator, _most: object) -> None:
+        operator.ended(FinishedRun(RunState(target=TO, outcome="succeeded"), tmp_path))
+
+    monkeypatch.setattr(run, "run_hops", hops)
+    result = CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO)], catch_exceptions=False)
+    said = " ".join(result.stderr.split())
+    assert ("upgrader.yaml still has kubernetesVersion v1.36.3. Set it to v1.37.1" in said) is told

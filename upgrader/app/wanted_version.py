@@ -1,0 +1,28 @@
+"""The version that a cluster folder asks for, whatever a run was told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from upgrader.config.load import load_settings
+from upgrader.errors import UpgraderError
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["left_behind"]
+
+
+def left_behind(folder: Path, reached: KubernetesVersion | None) -> str:
+    """What to say where the folder asks for an older version than a run has reached; "" where it doesn't, or where it
+    can't be read any more.
+    """
+    try:
+        wanted = load_settings(folder, os.environ).target
+    except UpgraderError:
+        return ""
+    if reached is None or wanted >= reached:
+        return ""
+    return (
+        f"upgrader.yaml still has kubernetesVersion {wanted}. Set it to {reached}: without --to, `upgrader plan` and "
+        "`upgrader run` go by it, and refuse an older version."
+    )
