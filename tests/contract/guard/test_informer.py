@@ -16,7 +16,7 @@ from upgrader.guard.guard_errors import ApiRefused, Conflict, VersionGone
 from upgrader.guard.runtime import informer as module
 from upgrader.guard.runtime.api_client import JSON_PATCH, Api
 from upgrader.guard.runtime.connection import Connection, Credentials, by_kubeconfig
-from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.informer import Informer, whole
 from upgrader.guard.runtime.resource import Resource
 from upgrader.lab.binaries import Binaries
 from upgrader.lab.progress_port import Silent
@@ -74,7 +74,7 @@ def test_it_knows_what_the_server_has(pair: Pair, monkeypatch: pytest.MonkeyPatc
     async def test(api: Api) -> None:
         for number in range(10):
             await api.create(CONFIG_MAPS, config_map(f"page-{number}", test="pages"), "shop")
-        informer = Informer(api, CONFIG_MAPS, "shop", labels="test=pages")
+        informer = Informer(api, CONFIG_MAPS, "shop", keep=whole, labels="test=pages")
         task = asyncio.create_task(informer.run())
         await informer.synced.wait()
         assert len(informer.objects) == 10 and informer.silent_seconds() < 10

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.connection import Connection, Credentials
-from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.informer import Informer, whole
 from upgrader.guard.runtime.resource import Resource
 
 PODS = Resource("v1", "pods")
@@ -42,7 +42,7 @@ def test_watches_of_many_namespaces_keep_nothing_else_waiting() -> None:
             return watch
 
         async with client(answer) as api, asyncio.timeout(30):
-            informers = [Informer(api, PODS, f"shop-{number}") for number in range(120)]
+            informers = [Informer(api, PODS, f"shop-{number}", keep=whole) for number in range(120)]
             following = [asyncio.ensure_future(each.run()) for each in informers]
             try:
                 for each in informers:

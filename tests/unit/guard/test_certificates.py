@@ -19,7 +19,7 @@ from upgrader.guard.runtime.certificate_bundle import Bundle, Wanted, renewed
 from upgrader.guard.runtime.certificate_keeper import CertificateKeeper, FileKeeper
 from upgrader.guard.runtime.certificate_secret import CertificateSecret
 from upgrader.guard.runtime.http_servers import ServedCertificate
-from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.informer import Informer, whole
 from upgrader.guard.runtime.resource import Resource
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -181,7 +181,7 @@ class Injected:
         self.api, self.seconds = FakeApi(), 0.0
         for each in found:
             self.api.put(VALIDATING, each)
-        self.informer = Informer(self.api, VALIDATING)
+        self.informer = Informer(self.api, VALIDATING, keep=whole)
         self.injection = Injection(self.api, {"ValidatingWebhook": self.informer}, lambda: self.seconds)
 
     async def see(self) -> None:

@@ -12,7 +12,7 @@ from tests.unit.guard.fake_api import FakeApi
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, VersionGone
 from upgrader.guard.runtime import informer as module
 from upgrader.guard.runtime.backoff import Backoff
-from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.informer import Informer, whole
 from upgrader.guard.runtime.resource import Object, Resource
 
 PODS = Resource("v1", "pods")
@@ -35,7 +35,8 @@ class Following:
     def __init__(self, api: FakeApi, **more: Any) -> None:
         self.seconds = 0.0
         self.told: list[tuple[str, str]] = []
-        self.informer = Informer(api, PODS, "shop", backoff=Backoff(0.001, 0.001), clock=self._now, **more)
+        keep = more.pop("keep", whole)
+        self.informer = Informer(api, PODS, "shop", keep=keep, backoff=Backoff(0.001, 0.001), clock=self._now, **more)
         self.informer.tell(self._hear)
 
     def names(self) -> list[str]:
@@ -45,9 +46,9 @@ class Following:
         self.seconds += 10  # no watch is short
         return self.seconds
 
-    def _hear(self, before: Object | None, after: Object | None) -> None:
-        kind = "added" if before is None else "deleted" if after is None else "changed"
-        self.told.append((kind, (after or before or {})["metadata"]["name"]))
+    def _hear(self, before: Any, after: Any) -> None:
+        kind, found = "added" if before is None else "deleted" if after is None else "changed", after or before
+        self.told.append((kind, found if isinstance(found, str) else found["metadata"]["name"]))
 
 
 def follow(test: Callable[[FakeApi, Following], Awaitable[None]], **more: Any) -> None:
@@ -177,7 +178,7 @@ def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_loop() -> None:
                 waited.append(super().next_seconds())
                 return 0
 
-        informer = Informer(api, PODS, backoff=Counting(), clock=lambda: 1.0)
+        informer = Informer(api, PODS, keep=whole, backoff=Counting(), clock=lambda: 1.0)
         task = asyncio.create_task(informer.run())
         for _ in range(3):
             api.events.put_nowait(None)
@@ -191,19 +192,27 @@ def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_loop() -> None:
 
 
 def test_only_what_a_role_needs_is_kept() -> None:
-    """`keep` makes the cache small; who comes late hears of all that is there."""
+    """`keep` makes the cache small, in whatever form: changes are told by the versions that the API had. Who comes
+    late hears of all that is there.
+    """
 
-    def name_only(found: dict[str, Any]) -> Object:
-        meta = found["metadata"]
-        return {"metadata": {name: meta[name] for name in ("namespace", "name", "resourceVersion")}}
+    def name_only(found: dict[str, Any]) -> str:
+        return str(found["metadata"]["name"])
 
     async def test(api: FakeApi, following: Following) -> None:
         await following.informer.synced.wait()
-        assert all("labels" not in found["metadata"] for found in following.informer.objects.values())
-        late: list[Object | None] = []
+        assert sorted(following.informer.objects.values()) == ["a", "b", "c"]
+        late: list[Any] = []
         following.informer.tell(lambda before, after: late.append(after))
         assert len(late) == 3
         assert following.informer.name == "pods in shop"
+        api.events.put_nowait(event("MODIFIED", pod("a", 7)))
+        api.events.put_nowait(event("DELETED", pod("b", 8)))
+        await drained(api)
+        assert following.told[3:] == [("changed", "a"), ("deleted", "b")]
+        following.told.clear()
+        await following.informer._list()  # of what the server has, a and b are other versions by now, and c isn't
+        assert sorted(following.told) == [("added", "b"), ("changed", "a")]
 
     follow(test, keep=name_only)
 
@@ -212,6 +221,6 @@ def test_nothing_is_known_before_the_first_list() -> None:
     """It is infinitely long ago that the server was heard of."""
 
     async def run() -> None:
-        assert Informer(FakeApi(), PODS).silent_seconds() == float("inf")
+        assert Informer(FakeApi(), PODS, keep=whole).silent_seconds() == float("inf")
 
     asyncio.run(run())

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 from upgrader.guard.commands.flags import Settings
 from upgrader.guard.commands.ingress_role import ingress_role
@@ -31,10 +32,11 @@ from upgrader.guard.runtime.certificate_keeper import CertificateKeeper, FileKee
 from upgrader.guard.runtime.certificate_secret import CertificateSecret
 from upgrader.guard.runtime.connection import Connection
 from upgrader.guard.runtime.http_servers import ServedCertificate, listening
-from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.informer import Informer, whole
 from upgrader.guard.runtime.leadership import Leadership
 from upgrader.guard.runtime.metrics import Metrics
 from upgrader.guard.runtime.pod_calls import PodCalls
+from upgrader.guard.runtime.resource import Object
 from upgrader.guard.runtime.status_server import Question, status_app
 
 __all__ = ["serve"]
@@ -53,7 +55,7 @@ class _Parts:
     running: list[Awaitable[None]] = field(default_factory=list)
     questions: dict[str, Question] = field(default_factory=dict)
 
-    def follow(self, informer: Informer) -> None:
+    def follow(self, informer: Informer[Any]) -> None:
         """A cache that has to be there."""
         self.running.append(informer.run())
         self.questions[f"cache of {informer.name}"] = lambda: "" if informer.synced.is_set() else "not listed yet"
@@ -175,7 +177,7 @@ def _certificates(api: Api, settings: Settings, namespace: str, metrics: Metrics
         parts.running.append(FileKeeper(*settings.certificate_files, served).run())
         return served
     labels = labels_of(dict.fromkeys((*settings.namespaces, namespace)))
-    informers = {kind: Informer(api, found, labels=labels) for kind, found in CONFIGURATIONS.items()}
+    informers = {kind: Informer(api, found, keep=whole, labels=labels) for kind, found in CONFIGURATIONS.items()}
     injection = Injection(api, informers) if settings.inject else None
     short = settings.dns_name.removesuffix(".svc")
     names = tuple(dict.fromkeys((settings.dns_name, short)))
@@ -190,7 +192,7 @@ def _certificates(api: Api, settings: Settings, namespace: str, metrics: Metrics
     return served
 
 
-def _policies(informers: dict[str, Informer]) -> dict[tuple[str, str], str]:
+def _policies(informers: dict[str, Informer[Object]]) -> dict[tuple[str, str], str]:
     return {
         (kind, webhook["name"]): webhook.get("failurePolicy", "Fail")
         for kind, informer in informers.items()

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from upgrader.guard.commands.flags import Settings
 from upgrader.guard.roles.admission_server import Decide
@@ -31,7 +32,7 @@ class ProtectorParts:
     """What answers, by path; what has to be known before anything is ready; what runs."""
 
     paths: dict[str, Decide] = field(default_factory=dict)
-    informers: list[Informer] = field(default_factory=list)
+    informers: list[Informer[Any]] = field(default_factory=list)
     running: list[Awaitable[None]] = field(default_factory=list)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from upgrader.guard.core.times import seconds_of
 
-__all__ = ["Pod", "StatefulSet", "natural", "not_ready", "pod", "stateful_set"]
+__all__ = ["REVISION_LABEL", "Pod", "StatefulSet", "natural", "not_ready", "pod", "stateful_set"]
 
 REVISION_LABEL = "controller-revision-hash"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod. `ready_since`: seconds since the epoch, None while its condition Ready isn't True, and infinity while the
     condition doesn't say since when: then it hasn't been Ready for any time.
@@ -57,7 +57,7 @@ class Pod:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StatefulSet:
     """A StatefulSet: `replicas` of its spec, what its status counts, and the two revisions."""
 

@@ -85,8 +85,9 @@ class Aggregator:
                 async with asyncio.TaskGroup() as group:
                     for each in pods.informers:
                         group.create_task(each.run())
-                    for informer in (*pods.informers, *self._protectors.informers):
-                        await informer.synced.wait()
+                    listed = [each.synced for each in pods.informers]
+                    for synced in (*listed, *(each.synced for each in self._protectors.informers)):
+                        await synced.wait()
                     for held in self._protectors:
                         self._queue.add((held.protector.namespace, held.protector.name))
                     room = asyncio.Semaphore(_AT_ONCE)

@@ -35,7 +35,9 @@ _HOLDER = "guard-downscales"
 class Downscales:
     """Of the groups that somebody looks at; used by the replica that leads, alone."""
 
-    def __init__(self, api: Api, locks: GroupLocks, leases: Informer, calls: PodCalls, cluster_domain: str) -> None:
+    def __init__(
+        self, api: Api, locks: GroupLocks, leases: Informer[Object], calls: PodCalls, cluster_domain: str
+    ) -> None:
         """`leases`: those of all groups."""
         self._api, self._locks, self.leases = api, locks, leases
         self._calls, self._cluster_domain = calls, cluster_domain

@@ -29,7 +29,7 @@ from upgrader.guard.logs import LOG
 from upgrader.guard.roles.run_lease import LEASES
 from upgrader.guard.roles.workload_cache import Group
 from upgrader.guard.runtime.api_client import Api
-from upgrader.guard.runtime.informer import Informer, Key
+from upgrader.guard.runtime.informer import Informer, Key, whole
 from upgrader.guard.runtime.resource import Object
 
 __all__ = ["GroupLocks", "Held", "leases_of_groups"]
@@ -155,6 +155,6 @@ class GroupLocks:
         raise GroupLocked("others write its Lease all the time")
 
 
-def leases_of_groups(api: Api, namespace: str) -> Informer:
+def leases_of_groups(api: Api, namespace: str) -> Informer[Object]:
     """A cache of them."""
-    return Informer(api, LEASES, namespace, labels=f"{LABEL}=group")
+    return Informer(api, LEASES, namespace, keep=whole, labels=f"{LABEL}=group")

@@ -69,7 +69,7 @@ class IngressCluster:
         self._nodes.tell(self._node_changed)
 
     @property
-    def informers(self) -> list[Informer]:
+    def informers(self) -> list[Informer[Object]]:
         """All of them."""
         own = (*self.ingresses.values(), *self._deployments.values(), *self._checkers.values())
         return [*own, self._nodes]

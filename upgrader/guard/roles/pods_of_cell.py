@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from upgrader.guard.core.workloads import Pod, pod
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.informer import Informer
-from upgrader.guard.runtime.resource import Object, Resource
+from upgrader.guard.runtime.resource import Resource
 
 __all__ = ["PODS", "PodsOfCell"]
 
@@ -53,9 +54,7 @@ class PodsOfCell:
         """Up to when everything is known, in seconds since the epoch, by this machine's clock."""
         return self._now() - max(each.silent_seconds() for each in self.informers)
 
-    def _set(self, before: Object | None, after: Object | None) -> None:
-        old = pod(before) if before is not None else None
-        new = pod(after) if after is not None else None
+    def _set(self, old: Pod | None, new: Pod | None) -> None:
         found = new or old
         assert found is not None
         there = self._pods.setdefault(found.namespace, {})
@@ -72,15 +71,11 @@ class PodsOfCell:
         self._changed(old, new)
 
 
-def _kept(item: dict[str, Any]) -> Object:
+def _kept(item: dict[str, Any]) -> Pod:
     """What a protector counts by."""
     meta, status = item["metadata"], item.get("status") or {}
-    keys = ("namespace", "name", "uid", "resourceVersion", "labels", "deletionTimestamp")
-    ready = [c for c in status.get("conditions") or () if c.get("type") in ("Ready", "PodScheduled")]
-    return {
-        "metadata": {key: meta[key] for key in keys if key in meta},
-        "status": {
-            "phase": status.get("phase"),
-            "conditions": [{key: c.get(key) for key in ("type", "status", "lastTransitionTime")} for c in ready],
-        },
-    }
+    kept = {key: meta[key] for key in ("namespace", "name", "uid", "deletionTimestamp") if key in meta}
+    # Most pods have the same labels as others: each text is in memory once.
+    labels = {sys.intern(key): sys.intern(value) for key, value in (meta.get("labels") or {}).items()}
+    known = {key: status.get(key) for key in ("phase", "conditions")}
+    return pod({"metadata": {**kept, "labels": labels}, "status": known})

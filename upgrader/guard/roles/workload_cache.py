@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from upgrader.guard.core.rollout import GROUP_LABEL
-from upgrader.guard.core.workloads import Pod, StatefulSet, pod, stateful_set
+from upgrader.guard.core.workloads import REVISION_LABEL, Pod, StatefulSet, pod, stateful_set
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.informer import Informer
-from upgrader.guard.runtime.resource import Object, Resource
+from upgrader.guard.runtime.resource import Resource
 
 __all__ = ["PODS", "STATEFUL_SETS", "Group", "WorkloadCache"]
 
@@ -17,6 +20,8 @@ STATEFUL_SETS = Resource("apps/v1", "statefulsets")
 PODS = Resource("v1", "pods")
 Group = tuple[str, str]
 """Namespace, and the label's value."""
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class WorkloadCache:
@@ -25,12 +30,13 @@ class WorkloadCache:
     def __init__(self, api: Api, namespace: str, changed: Callable[[Group], None]) -> None:
         self._changed = changed
         self._sets: dict[str, StatefulSet] = {}
+        self._groups: dict[Group, dict[str, StatefulSet]] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
-        sets = Informer(api, STATEFUL_SETS, namespace, labels=GROUP_LABEL, keep=_kept_set)
+        sets = Informer(api, STATEFUL_SETS, namespace, keep=_kept_set, labels=GROUP_LABEL)
         pods = Informer(api, PODS, namespace, keep=_kept_pod)
         sets.tell(self._set_changed)
         pods.tell(self._pod_changed)
-        self.informers = (sets, pods)
+        self.informers: tuple[Informer[Any], ...] = (sets, pods)
 
     @property
     def synced(self) -> bool:
@@ -39,34 +45,35 @@ class WorkloadCache:
 
     def groups(self) -> set[Group]:
         """All that there are."""
-        return {_group(each) for each in self._sets.values()}
+        return set(self._groups)
 
     def of(self, group: Group) -> tuple[list[StatefulSet], list[Pod]]:
         """A group's sets, and their pods."""
-        sets = [each for each in self._sets.values() if _group(each) == group]
+        sets = list(self._groups.get(group, {}).values())
         return sets, [found for each in sets for found in self._pods.get(each.uid, {}).values()]
 
-    def _set_changed(self, before: Object | None, after: Object | None) -> None:
-        for item in filter(None, (before, after)):
-            found = stateful_set(item)
-            if item is after:
-                self._sets[found.uid] = found
-            elif after is None or after["metadata"]["uid"] != found.uid:
-                self._sets.pop(found.uid, None)
+    def _set_changed(self, before: StatefulSet | None, after: StatefulSet | None) -> None:
+        if before is not None:
+            self._sets.pop(before.uid, None)
+            its = self._groups.get(_group(before), {})
+            its.pop(before.uid, None)
+            if not its:
+                self._groups.pop(_group(before), None)
+        if after is not None:
+            self._sets[after.uid] = after
+            self._groups.setdefault(_group(after), {})[after.uid] = after
+        for found in filter(None, (before, after)):
             self._changed(_group(found))
 
-    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        for item in filter(None, (before, after)):
-            found = pod(item)
-            if found.owner_kind != "StatefulSet":
-                continue
-            owned = self._pods.setdefault(found.owner_uid, {})
-            if item is after:
-                owned[found.uid] = found
-            elif after is None or after["metadata"]["uid"] != found.uid:
-                owned.pop(found.uid, None)
-                if not owned:
-                    del self._pods[found.owner_uid]
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None and before.owner_uid in self._pods:
+            owned = self._pods[before.owner_uid]
+            owned.pop(before.uid, None)
+            if not owned:
+                del self._pods[before.owner_uid]
+        if after is not None and after.owner_kind == "StatefulSet":
+            self._pods.setdefault(after.owner_uid, {})[after.uid] = after
+        for found in filter(None, (before, after)):
             if owner := self._sets.get(found.owner_uid):
                 self._changed(_group(owner))
 
@@ -75,29 +82,24 @@ def _group(found: StatefulSet) -> Group:
     return found.namespace, found.labels.get(GROUP_LABEL, "")
 
 
-_META = ("namespace", "name", "uid", "resourceVersion", "generation", "labels", "annotations", "deletionTimestamp")
+def _kept_set(item: dict[str, Any]) -> StatefulSet:
+    """Without its template, and without the copy of it that `kubectl apply` leaves."""
+    found = stateful_set(item)
+    return replace(found, annotations={key: text for key, text in found.annotations.items() if key != _APPLIED})
 
 
-def _kept_set(item: dict[str, Any]) -> Object:
-    """Without its template."""
-    spec = {key: value for key, value in item["spec"].items() if key not in ("template", "volumeClaimTemplates")}
-    return {"metadata": _part(item["metadata"], _META), "spec": spec, "status": item.get("status") or {}}
-
-
-def _kept_pod(item: dict[str, Any]) -> Object:
-    """Whose it is, and whether it is ready."""
-    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
-    return {
-        "metadata": {**_part(meta, _META[:-2]), **_part(meta, ("ownerReferences", "deletionTimestamp"))},
-        "spec": _part(spec, ("nodeName",)),
-        "status": {
-            "phase": status.get("phase"),
-            "podIP": status.get("podIP"),
-            "conditions": [c for c in status.get("conditions") or () if c.get("type") in ("Ready", "PodScheduled")],
-            "containerStatuses": [{"ready": c.get("ready")} for c in status.get("containerStatuses") or ()],
-        },
-    }
-
-
-def _part(of: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: of[key] for key in keys if key in of}
+def _kept_pod(item: dict[str, Any]) -> Pod:
+    """Whose it is, of which revision, and whether it is ready. What it shares with others is in memory once."""
+    found = pod(item)
+    labels = {REVISION_LABEL: sys.intern(found.revision)} if found.revision else _NOTHING
+    return replace(
+        found,
+        namespace=sys.intern(found.namespace),
+        labels=labels,
+        annotations=_NOTHING,
+        owner_kind=sys.intern(found.owner_kind),
+        owner_name=sys.intern(found.owner_name),
+        owner_uid=sys.intern(found.owner_uid),
+        node=sys.intern(found.node),
+        phase=sys.intern(found.phase),
+    )

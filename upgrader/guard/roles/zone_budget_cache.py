@@ -10,7 +10,7 @@ from upgrader.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles.zone_budget_books import ZONE_BUDGETS
 from upgrader.guard.runtime.api_client import Api
-from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.informer import Informer, whole
 from upgrader.guard.runtime.resource import Object, Resource
 
 __all__ = ["ZoneBudgetCache"]
@@ -24,7 +24,7 @@ class ZoneBudgetCache:
 
     def __init__(self, api: Api, namespaces: Sequence[str]) -> None:
         self._api = api
-        self.informers = {each: Informer(api, ZONE_BUDGETS, each) for each in namespaces}
+        self.informers = {each: Informer(api, ZONE_BUDGETS, each, keep=whole) for each in namespaces}
         self._installed = asyncio.Event()
         self._unknown = "not looked for yet"
 

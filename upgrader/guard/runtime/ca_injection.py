@@ -33,7 +33,7 @@ class Injection:
     """Writes what differs; doing it twice, or by two replicas, changes nothing more."""
 
     def __init__(
-        self, api: Api, informers: Mapping[str, Informer], clock: Callable[[], float] = time.monotonic
+        self, api: Api, informers: Mapping[str, Informer[Object]], clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`informers`: for each of CONFIGURATIONS, of those that `labels_of` selects."""
         self._api, self._informers, self._clock = api, informers, clock

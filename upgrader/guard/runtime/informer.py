@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, VersionGone
 from upgrader.guard.logs import LOG
@@ -14,7 +14,7 @@ from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.backoff import Backoff
 from upgrader.guard.runtime.resource import Object, Resource
 
-__all__ = ["Change", "Informer", "Key"]
+__all__ = ["Change", "Informer", "Key", "whole"]
 
 Key = tuple[str, str]
 """Namespace ("" where there is none) and name."""
@@ -24,18 +24,27 @@ _WATCH_SECONDS = 60
 _SHORT_SECONDS = 1.0
 
 
-class Change(Protocol):
+Kept = TypeVar("Kept")
+_Told = TypeVar("_Told", contravariant=True)
+
+
+class Change(Protocol[_Told]):
     """Is told of each change, in order; must not raise."""
 
-    def __call__(self, before: Object | None, after: Object | None, /) -> None:
+    def __call__(self, before: _Told | None, after: _Told | None, /) -> None:
         """None: there was none, or there is none any more."""
 
 
-class Informer:
+def whole(found: dict[str, Any]) -> Object:
+    """What is kept of an object of which everything may be needed."""
+    return found
+
+
+class Informer(Generic[Kept]):
     """All objects of a resource that match, as they were at most a moment ago.
 
-    `keep` makes of an object what is kept of it: a role that needs three fields of 20,000 pods doesn't keep the rest;
-    it must keep metadata.namespace, .name and .resourceVersion.
+    `keep` makes of an object what is kept of it: a role that needs ten values of 20,000 pods keeps these alone, in
+    whatever form it reads them.
     """
 
     def __init__(
@@ -44,24 +53,25 @@ class Informer:
         resource: Resource,
         namespace: str = "",
         *,
+        keep: Callable[[dict[str, Any]], Kept],
         labels: str = "",
         fields: str = "",
-        keep: Callable[[dict[str, Any]], Object] = lambda found: found,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._resource, self._namespace = api, resource, namespace
         self._query = {"labelSelector": labels, "fieldSelector": fields}
         self._keep, self._backoff, self._clock = keep, backoff or Backoff(), clock
-        self._objects: dict[Key, Object] = {}
-        self._listeners: list[Change] = []
+        self._objects: dict[Key, Kept] = {}
+        self._versions: dict[Key, str] = {}
+        self._listeners: list[Change[Kept]] = []
         self._version = ""
         self._contact: float | None = None
         self.synced = asyncio.Event()
         """Set once everything was listed for the first time."""
 
     @property
-    def objects(self) -> Mapping[Key, Object]:
+    def objects(self) -> Mapping[Key, Kept]:
         """What there is; the caller changes none of it."""
         return self._objects
 
@@ -77,7 +87,7 @@ class Informer:
         """
         return float("inf") if self._contact is None else self._clock() - self._contact
 
-    def tell(self, listener: Change) -> None:
+    def tell(self, listener: Change[Kept]) -> None:
         """Tell of each change from now on, and of what there is already."""
         self._listeners.append(listener)
         for found in self._objects.values():
@@ -109,20 +119,20 @@ class Informer:
         self._heard()
         gone = self._objects.keys() - found.keys()
         for key in gone:
-            self._set(key, None)
-        for key, item in found.items():
-            if key not in self._objects or _version(self._objects[key]) != _version(item):
-                self._set(key, item)
+            self._set(key, "", None)
+        for key, (its, item) in found.items():
+            if self._versions.get(key) != its:
+                self._set(key, its, item)
         self._version = version
         self.synced.set()
 
-    async def _all(self, limit: int) -> tuple[dict[Key, Object], str]:
-        found, token = dict[Key, Object](), ""
+    async def _all(self, limit: int) -> tuple[dict[Key, tuple[str, Kept]], str]:
+        found, token = dict[Key, tuple[str, Kept]](), ""
         while True:
             items, version, token = await self._api.page(
                 self._resource, self._namespace, self._query, limit=limit, token=token
             )
-            found |= {_key(item): self._keep(item) for item in items}
+            found |= {_key(item): (_version(item), self._keep(item)) for item in items}
             if not token:
                 return found, version
 
@@ -135,7 +145,7 @@ class Informer:
             self._heard()
             heard, item = True, event["object"]
             if event["type"] != "BOOKMARK":
-                self._set(_key(item), None if event["type"] == "DELETED" else self._keep(item))
+                self._set(_key(item), _version(item), None if event["type"] == "DELETED" else self._keep(item))
             self._version = _version(item)
         if not heard and self._clock() - begun < _SHORT_SECONDS:
             raise ApiAway(f"watch {self._resource.path(self._namespace)}: it ended at once")  # a server that stops
@@ -145,12 +155,13 @@ class Informer:
         self._contact = self._clock()
         self._backoff.reset()
 
-    def _set(self, key: Key, after: Object | None) -> None:
+    def _set(self, key: Key, version: str, after: Kept | None) -> None:
         before = self._objects.get(key)
         if after is None:
             self._objects.pop(key, None)
+            self._versions.pop(key, None)
         else:
-            self._objects[key] = after
+            self._objects[key], self._versions[key] = after, version
         for listener in self._listeners:
             listener(before, after)
 

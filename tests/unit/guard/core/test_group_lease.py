@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ def test_who_was_killed_while_pods_were_prepared_leaves_them_to_others() -> None
 def test_a_set_of_the_same_name_is_another_one() -> None:
     """What was noted of one that was deleted says nothing."""
     again = zone(A, generation=1)
-    other = (type(again)(**{**vars(again), "uid": "another"}), SETS_OF[1])
+    other = (replace(again, uid="another"), SETS_OF[1])
     assert unseen(OPENED, other, ()) == {}
     assert seen_sets(OPENED, other, (), (), ())[0].sets == {}
 
