@@ -96,7 +96,7 @@ bench-recovery: build ## Print how long the API is unreachable, by cause (REPEAT
 bench-checkpointer: build ## Print what the pod-checkpointer costs a controller on which nothing happens.
 	@$(BIN)/python -m bench.checkpointer
 
-bench-guard: build ## Measure how long guard makes others wait, on one etcd and API server; writes docs/benchmarks/guard.md (five minutes).
+bench-guard: build ## Measure how long guard makes others wait, on one etcd and API server; writes docs/benchmarks/guard.md (ten minutes).
 	@$(BIN)/python -m bench.guard
 
 bench-report: venv ## Print how long reports take, by the size of the journal.

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -102,19 +101,12 @@ def quota(site: Site, pods: int, most: int, rounds: int, seed: int) -> list[Reac
 
 def ready_to_deletion(site: Site, rolls: int) -> list[Reached]:
     """A group of six sets is rolled so many times."""
-    load, seconds = os.getloadavg()[0], []
+    load, seconds = os.getloadavg()[0], list[float]()
     sets = Sets(site, "zones", "abcdef")
     sets.create()
     with site.started("rolls", ROLLER):
         for number in range(rolls):
-            sets.template(f"v{number + 2}")
-            sets.wait_gone(sets.names[0])
-            for name, following in pairwise(sets.names):
-                ready = sets.refill(name)
-                sets.wait_gone(following)
-                seconds.append(time.monotonic() - ready)
-            sets.refill(sets.names[-1])
-            sets.wait_current(f"v{number + 2}")
+            seconds += sets.roll(f"v{number + 2}")
     sets.remove()
     how = f"{len(seconds)} times; median {median(seconds):.2f} s"
     return [Reached("ready", max(seconds), how, _busier(load))]

@@ -10,12 +10,14 @@ from typing import Protocol
 
 from testkit.guard_process import guard_process
 
-__all__ = ["ADMISSION", "AGGREGATOR", "GENERATOR", "PROTECTOR", "ROLLER", "Guard", "Programs", "Replica"]
+__all__ = ["ADMISSION", "AGGREGATOR", "CROWDED", "GENERATOR", "PROTECTOR", "ROLLER", "Guard", "Programs", "Replica"]
 
 ADMISSION = "admission"
 """Answers `/admission/…`."""
 ROLLER = "roller"
 """Rolls groups in `shop`."""
+CROWDED = "crowded"
+"""Both, and asks zone-aware budgets: as the chart runs it."""
 PROTECTOR = "protector"
 """Answers `/protector/one`."""
 AGGREGATOR = "aggregator"
@@ -26,6 +28,7 @@ GENERATOR = "generator"
 _GUARD = {
     ADMISSION: ("-roles=webhook", "-kubernetes.namespace=shop"),
     ROLLER: ("-roles=rollout", "-kubernetes.namespace=shop"),
+    CROWDED: ("-roles=rollout,webhook", "-kubernetes.namespace=shop"),
     PROTECTOR: ("-protector.cells=one",),
     AGGREGATOR: ("-roles=aggregator", "-protector.cell=one"),
     GENERATOR: ("-roles=generator",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from bench.guard.site import PODS, SETS, Site, becomes
@@ -41,6 +42,19 @@ class Sets:
         for name in self.names:
             self._site.kube.patch(SETS, name, {"metadata": {"annotations": {"template": revision}}}, "shop")
             self._status(name, self._ready(name), updateRevision=revision)
+
+    def roll(self, revision: str) -> list[float]:
+        """To a new template, by who rolls them; the seconds from each Ready to the next set's deletion."""
+        seconds = list[float]()
+        self.template(revision)
+        self.wait_gone(self.names[0])
+        for name, following in pairwise(self.names):
+            ready = self.refill(name)
+            self.wait_gone(following)
+            seconds.append(time.monotonic() - ready)
+        self.refill(self.names[-1])
+        self.wait_current(revision)
+        return seconds
 
     def refill(self, name: str, *, ready: bool = True) -> float:
         """The pods that a set lacks, of its newest revision; when the last one was written, by `time.monotonic`.

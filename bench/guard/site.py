@@ -23,15 +23,17 @@ from upgrader.adapters.helm import find_helm
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.ports import Kind
 
-__all__ = ["PODS", "PROTECTORS", "SETS", "Site", "becomes", "chart_definitions", "chart_objects", "site"]
+__all__ = ["BUDGETS", "PODS", "PROTECTORS", "SETS", "Site", "becomes", "chart_definitions", "chart_objects", "site"]
 
 PODS = Kind("v1", "pods")
 SETS = Kind("apps/v1", "statefulsets")
+BUDGETS = Kind("rollout-operator.grafana.com/v1", "zoneawarepoddisruptionbudgets")
 PROTECTORS = Kind("podseidon.kubewharf.io/v1alpha1", "podprotectors")
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 _DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 _THREADS = 4
 _CHART = REPOSITORY / "charts" / "guard"
+_KINDS = {"protector": {"enabled": True}, "zoneBudget": {"enabled": True, "namespaces": ["shop"]}}
 
 
 @dataclass(frozen=True)
@@ -124,14 +126,14 @@ def becomes(what: str, holds: Callable[[], bool], *, seconds: float = 60) -> flo
 
 @contextmanager
 def site(folder: Path, programs: Programs, definitions: Sequence[Any] = ()) -> Iterator[Site]:
-    """With the namespaces `ops` and `shop`, and PodProtectors; until the end of the block.
+    """With the namespaces `ops` and `shop`, PodProtectors and zone-aware budgets; until the end of the block.
 
-    `definitions`: the CustomResourceDefinitions, unless they are the chart's of PodProtectors.
+    `definitions`: the CustomResourceDefinitions, unless they are the chart's of these.
     """
     with api_servers(folder) as servers, servers.serving(OLD) as kube:
         for name in ("ops", "shop"):
             kube.create(_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for each in definitions or chart_definitions({"protector": {"enabled": True}}):
+        for each in definitions or chart_definitions(_KINDS):
             kube.create(_DEFINITIONS, each)
         becomes("PodProtectors to be served", lambda: kube.list(PROTECTORS, "shop") == ())
         time.sleep(1)  # what was just defined may be unknown to the next request

@@ -3,29 +3,63 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from bench.guard.asking import Said, deletion, downscale, p99
+from bench.guard.crowd import Crowd, manifests
 from bench.guard.originals.__main__ import TABLES
 from bench.guard.originals.api import said
 from bench.guard.originals.page import Compared
 from bench.guard.originals.page import page as comparison
-from bench.guard.page import LIMITS, Reached, page
+from bench.guard.page import LIMITS, Reached, Taken, known, page, written
 from tests.unit.bench.tables import row
+
+
+def taken(*found: Reached, cores: int = 2, date: str = "2026-11-25") -> dict[str, Taken]:
+    """As of one run."""
+    return {each.limit: Taken(each, date, cores) for each in found}
 
 
 def test_each_measure_is_a_row_with_its_limit_and_whether_it_is_kept() -> None:
     """Too slow is told as such, and what wasn't taken, too."""
     found = [Reached("webhook", 12.34, "500/s", 0.7), Reached("writes", 0.61, "of the same", 0.7)]
-    text = page(found, 2, "2026-11-25", "make bench-guard")
+    text = page(taken(*found, Reached("memory", 143.8, "2,000 sets", 0.7)), "make bench-guard")
     fast = row(text, LIMITS["webhook"].what)
     assert (fast["limit"], fast["reached"], fast["enough"], fast["how"]) == ("20 ms", "12.3 ms", "yes", "500/s")
     many = row(text, LIMITS["writes"].what)
     assert (many["limit"], many["reached"], many["enough"]) == ("0.50", "0.61", "**no**")
+    large = row(text, LIMITS["memory"].what)
+    assert (large["limit"], large["reached"], large["enough"]) == ("200 MiB", "144 MiB", "yes")
     assert row(text, LIMITS["ready"].what)["reached"] == "not measured yet"
-    assert "2026-11-25" in text and "busy" not in text
-    assert "busy" in page([Reached("quota", 0, "20 rounds", 7.0)], 2, "2026-11-25", "make bench-guard")
+    assert (fast["taken"], fast["machine"]) == ("2026-11-25", "2 cores, load average 0.7") and "busy" not in text
+    assert "busy" in page(taken(Reached("quota", 0, "20 rounds", 7.0)), "make bench-guard")
+
+
+def test_a_measure_that_is_taken_again_leaves_the_others_as_they_were(tmp_path: Path) -> None:
+    """With their days; one that no longer is any is left out."""
+    file = tmp_path / "guard.json"
+    assert known(file) == {}
+    old = taken(Reached("webhook", 12.0, "", 0.7), Reached("writes", 0.4, "", 0.7), date="2026-11-24")
+    written(file, {**old, "former": Taken(Reached("former", 1.0, "", 0.0), "2026-11-01", 2)})
+    new = taken(Reached("writes", 0.3, "", 0.5))
+    written(file, known(file) | new)
+    assert known(file) == {"webhook": old["webhook"], "writes": new["writes"]}
+
+
+def test_a_crowd_is_as_many_sets_in_zones_with_a_budget_for_each_group() -> None:
+    """Each set's selector finds its pods, and each budget a group of its own."""
+    made = list(manifests(Crowd(sets=10, pods_of_each=3, zones=4)))
+    assert len({each["metadata"]["name"] for each, _ in made}) == 10
+    groups = [each["metadata"]["labels"]["rollout-group"] for each, _ in made]
+    assert [groups.count(each) for each in sorted(set(groups))] == [4, 4, 2]
+    budgets = [limit["spec"]["selector"]["matchLabels"]["rollout-group"] for _, limit in made if limit]
+    assert budgets == sorted(set(groups))
+    for each, _ in made:
+        spec = each["spec"]
+        assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+        assert (spec["replicas"], spec["updateStrategy"]) == (3, {"type": "OnDelete"})
 
 
 @pytest.mark.parametrize(("over", "enough"), [(-1, True), (0, True), (1, False)])
