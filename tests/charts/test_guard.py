@@ -251,6 +251,23 @@ def test_runs_hold_groups_unless_that_is_switched_off(render: Render) -> None:
         chart(render, hold="always")
 
 
+def test_runs_hold_ingress_daemon_sets_too(render: Render) -> None:
+    """The role that keeps them has the flag, and its account alone the right to read that Lease where nothing else is
+    rolled; with both, both have.
+    """
+    ingress = {"enabled": True, "namespaces": ["edge"]}
+    held = chart(render, ingress=ingress)
+    assert role_flags(held, "ingress").hold and not parse(held.container(*DEPLOYMENT, "guard")["args"]).hold
+    assert rules(held, "Role", "guard-hold-ops") == [(("get",), ("leases",), ("upgrader",))]
+    both = chart(render, ingress=ingress, rollouts={"enabled": True, "namespaces": ["shop"]})
+    for rendered, names in ((held, ["guard-ingress"]), (both, ["guard", "guard-ingress"])):
+        subjects = rendered.get("RoleBinding", "guard-hold-ops")["subjects"]
+        assert [each["name"] for each in subjects] == names and {each["namespace"] for each in subjects} == {"ops"}
+    free = chart(render, ingress=ingress, hold="none")
+    assert not role_flags(free, "ingress").hold
+    assert "kube-system" not in {each["metadata"].get("namespace") for each in free.objects}
+
+
 PROTECTOR = {"enabled": True}
 REMOTE = {
     "enabled": True,

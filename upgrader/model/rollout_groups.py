@@ -1,8 +1,8 @@
-"""The groups of StatefulSets in a release, which guard rolls zone by zone."""
+"""What guard rolls of a release: groups of StatefulSets zone by zone, IngressDaemonSets node by node."""
 
 from __future__ import annotations
 
-from upgrader.model.manifest import objects_in
+from upgrader.model.manifest import Manifest, objects_in
 
 __all__ = ["groups_in"]
 
@@ -10,10 +10,22 @@ _LABEL = "rollout-group"
 
 
 def groups_in(namespace: str, *manifests: str) -> frozenset[str]:
-    """`NAMESPACE/GROUP` of each in these manifests; `namespace` is that of objects without one."""
+    """`NAMESPACE/GROUP` of each group in these manifests, and `NAMESPACE/IngressDaemonSet/NAME`; `namespace` is that of
+    objects without one.
+    """
     return frozenset(
-        f"{item['metadata'].get('namespace') or namespace}/{group}"
+        f"{item['metadata'].get('namespace') or namespace}/{what}"
         for manifest in manifests
         for item in objects_in(manifest).values()
-        if item["kind"] == "StatefulSet" and (group := (item["metadata"].get("labels") or {}).get(_LABEL))
+        if (what := _rolled(item))
     )
+
+
+def _rolled(item: Manifest) -> str:
+    match item["kind"]:
+        case "StatefulSet":
+            return str((item["metadata"].get("labels") or {}).get(_LABEL) or "")
+        case "IngressDaemonSet":
+            return f"IngressDaemonSet/{item['metadata']['name']}"
+        case _:
+            return ""

@@ -56,6 +56,16 @@ guard-protector-{{ include "guard.namespace" . }}
   namespace: {{ include "guard.namespace" . }}
 {{- end }}
 
+{{/* The accounts that have to know whether an upgrade is alive, as JSON; empty where none has. */}}
+{{- define "guard.readersOfRuns" -}}
+{{- $accounts := list -}}
+{{- if eq .Values.hold "run" -}}
+{{- if .Values.rollouts.enabled }}{{ $accounts = append $accounts "guard" }}{{ end -}}
+{{- if .Values.ingress.enabled }}{{ $accounts = append $accounts "guard-ingress" }}{{ end -}}
+{{- end -}}
+{{- with $accounts }}{{ toJson . }}{{ end -}}
+{{- end }}
+
 {{/* "true" where an upgrade that is alive holds groups still, else empty. */}}
 {{- define "guard.holds" -}}
 {{- if and .Values.rollouts.enabled (eq .Values.hold "run") }}true{{ end -}}

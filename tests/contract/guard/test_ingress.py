@@ -26,8 +26,11 @@ from tests.contract.guard.ingresses import (
     manifest,
 )
 from tests.contract.guard.test_chart import rights
+from tests.contract.guard.test_hold import RUN, run_lock
 from tests.contract.guard.test_rollout import says
+from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.errors import ApiError
+from upgrader.model.event import StepEnded, StepStarted
 from upgrader.ports import Kind, KubeObject
 
 FLAGS = ("-roles=ingress", "-ingress.namespace=shop", "-reconcile.interval=1s", "-ingress.health-checker-image=own:1")
@@ -202,6 +205,61 @@ def test_what_selects_stays(pair: Pair) -> None:
 def objects() -> list[KubeObject]:
     """What Helm renders."""
     return chart()
+
+
+def waits_for(site: Edge) -> str:
+    """What its condition says."""
+    return str(site.condition("Updated").get("message"))
+
+
+def test_a_run_holds_an_update_but_that_of_its_step(pair: Pair, objects: list[KubeObject], tmp_path: Path) -> None:
+    """Nodes get their first pods, and none begins to be updated; both wait, with the run's name. Once its step has
+    begun a node begins, and the update goes on to its end after the step. The next one is held again, until the run is
+    over.
+    """
+    with (
+        run_lock(pair) as lock,
+        rights(pair, objects),
+        edge(pair.kube, DETACH, 2) as site,
+        guard_process(tmp_path, pair.roles["ingress"], *FLAGS, "-hold=run") as process,
+    ):
+        process.wait_ready()
+        whole(site)
+        site.image("nginx:2")
+        told = f"waiting for the upgrade {RUN} to end"
+        goes_on(site, "both nodes to wait", lambda: waits_for(site).count(told) == 2)
+        assert site.images() == ["nginx:1"] * 4 and site.most_asked == 0
+        notes = GroupNotes(lock, {"edge": [f"shop/IngressDaemonSet/{site.name}"]})
+        notes.emit(StepStarted("edge", "v1 → v2", None))
+        goes_on(site, "a node to be annotated", lambda: site.most_asked == 1)
+        notes.emit(StepEnded("edge", "passed", 1))
+        goes_on(site, "all pods to be new", lambda: site.images() == ["nginx:2"] * 4, 240)
+        whole(site)
+        site.image("nginx:3")
+        goes_on(site, "both nodes to wait", lambda: waits_for(site).count(told) == 2)
+        assert site.images() == ["nginx:2"] * 4
+        assert lock.release()
+        goes_on(site, "all pods to be new", lambda: site.images() == ["nginx:3"] * 4, 240)
+        assert not [line for line in process.lines() if "cannot" in str(line.get("reason"))]
+    pair.kube.delete(LEASES, "guard-ingress", "ops")
+
+
+def test_without_the_right_to_read_the_lease_no_update_begins(
+    pair: Pair, objects: list[KubeObject], tmp_path: Path
+) -> None:
+    """Nobody knows whether a run is alive: the right is named in the condition; nodes get their first pods."""
+    without = [each for each in objects if each["metadata"].get("namespace") != "kube-system"]
+    with (
+        rights(pair, without),
+        edge(pair.kube, DETACH, 1) as site,
+        guard_process(tmp_path, pair.roles["ingress"], *FLAGS, "-hold=run") as process,
+    ):
+        process.wait_ready()
+        whole(site)
+        site.image("nginx:2")
+        goes_on(site, "it to name the right", lambda: 'cannot get resource "leases"' in waits_for(site))
+        assert site.images() == ["nginx:1"] * 2 and site.most_asked == 0
+    pair.kube.delete(LEASES, "guard-ingress", "ops")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.unit.guard.core.test_ingress import DETACH, item
 from tests.unit.guard.fake_api import FakeApi
 from tests.unit.guard.test_rollouts import Sure
 from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, OWNER
+from upgrader.guard.core.hold import GROUPS
 from upgrader.guard.core.ingress import DUE
 from upgrader.guard.core.ingress_rollout import DETACH_ASKED
 from upgrader.guard.core.times import timestamp
@@ -19,6 +20,8 @@ from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict
 from upgrader.guard.roles.ingress import IngressDaemonSets
 from upgrader.guard.roles.ingress_cluster import DAEMON_SETS, DEPLOYMENTS, INGRESSES, NODES
 from upgrader.guard.roles.ingress_health import IngressHealth
+from upgrader.guard.roles.rolling_groups import ROLLING, RollingGroups
+from upgrader.guard.roles.run_lease import LEASES, RunLease
 from upgrader.guard.runtime.ingress_metrics import IngressMetrics
 from upgrader.guard.runtime.metrics import Metrics
 
@@ -28,8 +31,8 @@ KEY = ("ns", "nginx")
 class World:
     """Nodes with the label, an IngressDaemonSet, and a role that leads; Deployments' controller is the test."""
 
-    def __init__(self, *nodes: str, rolling: dict[str, Any] | None = None) -> None:
-        self.api, self.now = FakeApi(), 1000.0
+    def __init__(self, *nodes: str, rolling: dict[str, Any] | None = None, holds: bool = False) -> None:
+        self.api, self.now, self._holds = FakeApi(), 1000.0, holds
         self.leadership = Sure(self.api, "ops", "guard", "me")
         self.metrics = Metrics()
         self.start()
@@ -41,8 +44,10 @@ class World:
         """A process that knows nothing."""
         self.metrics = Metrics()
         counted = IngressMetrics(self.metrics)
+        self.run_lease = RunLease(self.api)
+        holds = (self.run_lease, RollingGroups(self.api, "ops", "guard-ingress")) if self._holds else None
         self.role = IngressDaemonSets(
-            self.api, ["ns"], self.leadership, counted, 5, image="own:1", now=lambda: self.now
+            self.api, ["ns"], self.leadership, counted, 5, image="own:1", holds=holds, now=lambda: self.now
         )
 
     def ingress(self, rolling: dict[str, Any], image: str = "nginx:1") -> None:
@@ -107,6 +112,35 @@ class World:
     def writes(self) -> list[str]:
         """What was asked for, but for what is only read."""
         return [call for call in self.api.calls if call.split()[0] not in ("get", "page", "watch")]
+
+
+def put_run(world: World, holder: str = "anna", groups: str = "") -> None:
+    """The Lease of a run that is alive; `holder` "": of one that has released it."""
+    spec = {"holderIdentity": holder, "renewTime": "2026-11-25T12:00:00.000000Z", "leaseDurationSeconds": 60}
+    notes = {"upgrader.io/run": "run-7", GROUPS: groups}
+    world.api.put(LEASES, {"metadata": {"name": "upgrader", "annotations": notes}, "spec": spec}, "kube-system")
+
+
+def begun(world: World) -> str:
+    """What the leader has noted."""
+    notes = world.api.objects[LEASES.path("ops", "guard-ingress")]["metadata"].get("annotations") or {}
+    return str(notes.get(ROLLING, ""))
+
+
+def held(test: Callable[[World], Awaitable[None]], *nodes: str, **more: Any) -> None:
+    """In a world where runs hold IngressDaemonSets, and one is alive; a new image is there."""
+
+    async def whole() -> None:
+        world = World(*nodes, holds=True, **more)
+        world.api.put(LEASES, {"metadata": {"name": "guard-ingress"}, "spec": {}}, "ops")
+        await world.look()
+        world.controller()
+        await world.look()
+        put_run(world)
+        world.ingress({**DETACH, "maxUnavailableNodes": 1}, "nginx:2")
+        await test(world)
+
+    asyncio.run(whole())
 
 
 def run(test: Callable[[World], Awaitable[None]], *nodes: str, **more: Any) -> None:
@@ -249,6 +283,114 @@ def test_an_old_cache_changes_nothing() -> None:
         assert not world.due("n1"), "n2 has begun meanwhile"
 
     run(test, "n1", "n2")
+
+
+def test_a_run_that_is_alive_holds_what_has_not_begun() -> None:
+    """The condition names the run; it begins once the run has released its Lease, and is noted before the first node
+    is marked, until all are done.
+    """
+
+    async def test(world: World) -> None:
+        before = len(world.writes())
+        await world.look(2)
+        assert not world.due("n1") and begun(world) == ""
+        assert [call for call in world.writes()[before:] if "/ingressdaemonsets/" not in call] == []
+        assert world.condition("Updated") == ("False", "n1: waiting for the upgrade run-7 to end")
+        put_run(world, holder="")
+        await world.run_lease.look()
+        await world.look()
+        assert world.due("n1") and begun(world) == "ns/IngressDaemonSet/nginx"
+        calls = world.writes()[before:]
+        noted, marked = (next(n for n, call in enumerate(calls) if what in call) for what in ("leases", "deployments"))
+        assert noted < marked
+
+    held(test, "n1")
+
+
+def test_the_runs_own_step_updates_it() -> None:
+    """The one that the Lease names, by what it says at that moment."""
+
+    async def test(world: World) -> None:
+        put_run(world, groups="ns/IngressDaemonSet/other,ns/nginx")
+        await world.look()
+        assert not world.due("n1")
+        put_run(world, groups="ns/nginx,ns/IngressDaemonSet/nginx")
+        await world.run_lease.look()
+        await world.look()
+        assert world.due("n1")
+
+    held(test, "n1")
+
+
+def test_an_update_in_the_middle_is_not_stopped_half_way() -> None:
+    """Nodes go on one by one, by whoever leads; once all are new it no longer counts as begun."""
+
+    async def test(world: World) -> None:
+        notes = {"name": "guard-ingress", "annotations": {ROLLING: "ns/IngressDaemonSet/nginx"}}
+        world.api.put(LEASES, {"metadata": notes, "spec": {}}, "ops")
+        world.start()  # another one leads
+        for name in ("n1", "n2"):
+            for _ in range(8):
+                await world.look()
+                if (DETACHMENT in world.marks(name)) != (DETACHED in world.marks(name)):
+                    world.agent(name)
+                world.controller()
+                world.now += 100
+            assert world.image(name) == "nginx:2" and DETACHMENT not in world.marks(name)
+        await world.look()
+        assert world.condition("Updated")[0] == "True" and begun(world) == ""
+
+    held(test, "n1", "n2")
+
+
+@pytest.mark.parametrize("error", [ApiAway("away"), ApiRefused("leases is forbidden", 403)])
+def test_whether_a_run_is_alive_must_be_known(error: Exception) -> None:
+    """No node begins as long as its Lease can't be read, which the condition says; a new node gets its pods."""
+
+    async def test(world: World) -> None:
+        world.api.put(NODES, {"metadata": {"name": "n2", "labels": {"ingress": "true"}}, "spec": {}})
+        world.api.next_answer("get", error)
+        await world.look()
+        assert not world.due("n1") and world.image("n2") == "nginx:2"
+        assert f"to be known whether an upgrade is at work: {error}" in world.condition("Updated")[1]
+
+    held(test, "n1")
+
+
+def test_a_health_checker_that_is_there_is_not_replaced_under_a_hold() -> None:
+    """It would answer nobody meanwhile; it is replaced after the run."""
+
+    async def test(world: World) -> None:
+        def image() -> str:
+            found = world.api.objects[DAEMON_SETS.path("ns", "nginx-10080")]
+            return str(found["spec"]["template"]["spec"]["containers"][0]["image"])
+
+        old = image()
+        found = world.api.objects[INGRESSES.path("ns", "nginx")]
+        found["spec"]["healthChecker"] = {"image": "own:2"}
+        world.api.put(INGRESSES, found, "ns")
+        await world.look()
+        assert image() == old
+        put_run(world, holder="")
+        await world.run_lease.look()
+        await world.look()
+        assert image() == "own:2"
+
+    held(test, "n1")
+
+
+def test_one_that_is_deleted_no_longer_counts_as_begun() -> None:
+    """Another one of its name has begun nothing."""
+
+    async def test(world: World) -> None:
+        notes = {"name": "guard-ingress", "annotations": {ROLLING: "ns/IngressDaemonSet/nginx"}}
+        world.api.put(LEASES, {"metadata": notes, "spec": {}}, "ops")
+        world.start()
+        del world.api.objects[INGRESSES.path("ns", "nginx")]
+        await world.look()
+        assert begun(world) == ""
+
+    held(test, "n1")
 
 
 def test_a_node_that_is_refused_keeps_no_other_waiting() -> None:

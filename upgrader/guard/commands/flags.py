@@ -51,7 +51,7 @@ class Settings:
     cluster_domain: str
     """Of the cluster's DNS."""
     hold: bool
-    """Whether a run of the upgrader holds groups still."""
+    """Whether a run of the upgrader holds groups, and IngressDaemonSets, still."""
     namespaces: tuple[str, ...]
     budget_namespaces: tuple[str, ...]
     """Where zone-aware budgets are asked; none: nowhere."""
@@ -147,7 +147,9 @@ def _parser() -> argparse.ArgumentParser:
     switch("webhook-dry-run", "dry_run", False, "deny nothing: warn and count what would be denied")
     text = f"what it does: of {', '.join(ROLES)} (default: rollout, and webhook with -server-tls.enabled)"
     flag("roles", "roles", _roles, (), text, metavar="ROLE,…")
-    text = "who holds groups still: an upgrade that is alive, by the Lease kube-system/upgrader (run), or nobody (none)"
+    text = (
+        "who holds rollouts still: an upgrade that is alive, by the Lease kube-system/upgrader (run), or nobody (none)"
+    )
     flag("hold", "hold", str, "none", text, choices=("run", "none"), metavar="none")
     text = "how long a pod may take to answer that it is prepared for its end"
     flag("pods.client-timeout", "pods_timeout_seconds", _duration, 5.0, text, metavar="5s")

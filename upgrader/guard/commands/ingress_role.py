@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from upgrader.guard.commands.flags import Settings
 from upgrader.guard.roles.ingress import IngressDaemonSets
+from upgrader.guard.roles.rolling_groups import RollingGroups
+from upgrader.guard.roles.run_lease import RunLease
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.ingress_metrics import IngressMetrics
 from upgrader.guard.runtime.leadership import Leadership
@@ -17,9 +19,16 @@ _LEASE = "guard-ingress"
 
 
 def ingress_role(
-    api: Api, settings: Settings, lead: Callable[[str], Leadership], metrics: Metrics
+    api: Api,
+    settings: Settings,
+    namespace: str,
+    lead: Callable[[str], Leadership],
+    metrics: Metrics,
+    run_lease: RunLease | None,
 ) -> IngressDaemonSets:
-    """As the flags say. `lead` makes the election for a Lease."""
+    """As the flags say. `lead` makes the election for a Lease of `namespace`; `run_lease`: of the runs that hold them
+    still.
+    """
     return IngressDaemonSets(
         api,
         settings.ingress.namespaces,
@@ -28,4 +37,5 @@ def ingress_role(
         settings.interval_seconds,
         image=settings.ingress.image,
         node_annotations=settings.ingress.node_annotations,
+        holds=(run_lease, RollingGroups(api, namespace, _LEASE)) if run_lease else None,
     )

@@ -103,7 +103,8 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             scaling = Scaling(api, locks, calls, settings.cluster_domain)
             _rollouts(api, settings, namespace, metrics, parts, locks, downscales, scaling, budgets, run_lease)
         if "ingress" in settings.roles:
-            ingress = ingress_role(api, settings, partial(_leadership, api, namespace), metrics)
+            lead = partial(_leadership, api, namespace)
+            ingress = ingress_role(api, settings, namespace, lead, metrics, run_lease)
             for informer in ingress.informers:
                 parts.follow(informer)
             parts.running.append(ingress.run())

@@ -10,7 +10,16 @@ from typing import Any
 from upgrader.guard.core.admission import BAD_REQUEST, AdmissionRequest, Answer, allow, deny
 from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, Detachment
 
-__all__ = ["DUE", "NODE_ANNOTATIONS", "IngressDaemonSet", "InvalidIngress", "read", "refuse_foreign_keys", "validate"]
+__all__ = [
+    "DUE",
+    "NODE_ANNOTATIONS",
+    "IngressDaemonSet",
+    "InvalidIngress",
+    "noted",
+    "read",
+    "refuse_foreign_keys",
+    "validate",
+]
 
 DUE = "ingressdaemonsets.mumoshu.github.com/to-be-updated"
 NODE_ANNOTATIONS = (DETACHMENT, DETACHED)
@@ -50,6 +59,16 @@ class IngressDaemonSet:
     due: str = DUE
     due_grace: float = 0.0
     detachment: Detachment | None = None
+
+    @property
+    def noted(self) -> str:
+        """How a run of the upgrader names it on its Lease, beside groups of StatefulSets (`NAMESPACE/GROUP`)."""
+        return noted(self.namespace, self.name)
+
+
+def noted(namespace: str, name: str) -> str:
+    """The same of one that may be gone."""
+    return f"{namespace}/IngressDaemonSet/{name}"
 
 
 def validate(request: AdmissionRequest) -> Answer:

@@ -11,6 +11,9 @@ Where a node is stands on its Deployment, so that a controller that is killed go
 
 A node counts against the maximum in all rows but the first and the last, while its pods aren't all ready, and while
 somebody else has it detached; who has stands on the Node (`OWNER`), so that nobody attaches what others need out.
+
+While a run of the upgrader holds it still, no further node leaves the first row, and none gets fewer pods; those that
+have left it go on, as they are out of the load balancer.
 """
 
 from __future__ import annotations
@@ -92,13 +95,14 @@ class NodeWork:
 
 @dataclass(frozen=True)
 class IngressDecision:
-    """What to do, and the numbers of nodes for the status."""
+    """What to do, and the numbers of nodes for the status. `under_way`: some nodes are still to be updated, or back."""
 
     work: tuple[NodeWork, ...]
     desired: int
     updated: int
     ready: int
     updating: int
+    under_way: bool = False
 
 
 def is_healthy(its: NodeDeployment | None, due: str) -> bool:
@@ -141,9 +145,13 @@ def taken_back(annotations: Mapping[str, str], owner: str) -> Patch:
 
 
 def decide(
-    which: IngressDaemonSet, nodes: Iterable[Node], deployments: Iterable[NodeDeployment], now: float
+    which: IngressDaemonSet,
+    nodes: Iterable[Node],
+    deployments: Iterable[NodeDeployment],
+    now: float,
+    held: str = "",
 ) -> IngressDecision:
-    """What to do now about each node."""
+    """What to do now about each node. `held`: what no node may begin before; "": nothing holds it."""
     by_name = {n.name: n for n in nodes}
     there = sorted(deployments, key=lambda d: d.node)
     selected = _selected(which, by_name.values(), {each.node for each in there})
@@ -162,11 +170,16 @@ def decide(
     busy = begun | detached | {name for name, d in its.items() if not d.whole}
     others = {name for name in (stale - begun) & detached if not _mine(which, by_name[name])}
     work += [NodeWork(name, waits_for=_OTHERS) for name in sorted(others)]
-    begin = _next(stale - begun - others, begun, busy, its, which.most_nodes)
+    waiting = stale - begun - others
+    begin = set[str]() if held else _next(waiting, begun, busy, its, which.most_nodes)
+    if held:
+        work += [NodeWork(name, waits_for=held) for name in sorted(waiting)]
     for name in sorted(begun | begin):
         work.append(_step(which, by_name[name], its[name], wanted[name], name in stale, now))
     for name in sorted(set(its) - stale - begun):
-        if its[name].replicas != which.pods_per_node:
+        if held and its[name].replicas > which.pods_per_node:
+            work.append(NodeWork(name, waits_for=held))
+        elif its[name].replicas != which.pods_per_node:
             work.append(NodeWork(name, apply=wanted[name]))
     return IngressDecision(
         work=tuple(work),
@@ -174,6 +187,7 @@ def decide(
         updated=sum(name not in stale and d.settled for name, d in its.items()),
         ready=sum(d.whole for d in its.values()),
         updating=len(begun | begin),
+        under_way=bool(stale | begun),
     )
 
 

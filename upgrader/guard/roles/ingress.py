@@ -1,7 +1,8 @@
 """Keeps IngressDaemonSets: a Deployment for each node, updated node by node, as `core.ingress_rollout` decides.
 
 Caches tell when something is to be looked at. Before anything is written, all of it is read from the API itself, and
-decided again: what stands there is the truth, so that whoever leads next goes on where this one was killed.
+decided again: what stands there is the truth, so that whoever leads next goes on where this one was killed. So is the
+Lease of a run of the upgrader: what hasn't begun waits for its end, unless the run's own step brings it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from upgrader.guard.core.ingress import NODE_ANNOTATIONS, IngressDaemonSet, InvalidIngress, read, refuse_foreign_keys
+from upgrader.guard.core.ingress import (
+    NODE_ANNOTATIONS,
+    IngressDaemonSet,
+    InvalidIngress,
+    noted,
+    read,
+    refuse_foreign_keys,
+)
 from upgrader.guard.core.ingress_objects import REVISION, health_checker
 from upgrader.guard.core.ingress_rollout import IngressDecision, NodeWork, decide, node_deployment, taken_back
 from upgrader.guard.core.ingress_status import invalid_status, status
@@ -24,6 +32,8 @@ from upgrader.guard.roles.ingress_cluster import (
     Cluster,
     IngressCluster,
 )
+from upgrader.guard.roles.rolling_groups import RollingGroups
+from upgrader.guard.roles.run_lease import RunLease
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.backoff import Backoff
 from upgrader.guard.runtime.informer import Key
@@ -59,15 +69,17 @@ class IngressDaemonSets:
         *,
         image: str = "",
         node_annotations: Collection[str] = NODE_ANNOTATIONS,
+        holds: tuple[RunLease, RollingGroups] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """`image`: guard's own, for health checkers. `node_annotations`: the keys that they may have on Nodes.
 
-        Each is looked at after `interval_seconds`, whatever was told.
+        `holds`: the runs that hold them still, and those that have begun; None: no run does. Each is looked at after
+        `interval_seconds`, whatever was told.
         """
         self._api, self._leadership, self._metrics = api, leadership, metrics
         self._interval_seconds, self._image, self._now = interval_seconds, image, now
-        self._node_annotations = node_annotations
+        self._node_annotations, self._holds = node_annotations, holds
         self._queue = WorkQueue[Key]()
         self._failing: dict[Key, Backoff] = {}
         self._cluster = IngressCluster(api, namespaces, self._queue.add, now)
@@ -78,6 +90,8 @@ class IngressDaemonSets:
         await self._leadership.lead(self._work)
 
     async def _work(self) -> None:
+        if self._holds:
+            self._holds[1].forget()
         for informer in self.informers:
             await informer.synced.wait()
         for key in self._cluster.all():
@@ -111,17 +125,23 @@ class IngressDaemonSets:
             which = self._read(item)
             failed: dict[str, Exception] = {}
             decision, checkers = self._decide(item, which, self._cluster.cached(item))
-            if any(map(_writes, decision.work)) or checkers.write or checkers.delete:
+            held = await self._held(which) if _anything(decision, checkers) else ""
+            if held:
+                decision, checkers = self._decide(item, which, self._cluster.cached(item), held)
+            if _anything(decision, checkers):
                 newest = await self._api.get(INGRESSES, key[1], key[0])
                 if newest is None or newest["metadata"]["uid"] != item["metadata"]["uid"]:
                     return "done", None  # the cache will say so
                 item, which = newest, self._read(newest)
                 cluster = await self._cluster.read(item, which)
-                decision, checkers = self._decide(item, which, cluster)
+                decision, checkers = self._decide(item, which, cluster, held)
+                await self._note(which, decision)
                 failed = await self._do(item, which, cluster, decision, checkers)
         except InvalidIngress as error:
             await self._tell(item, invalid_status(item, str(error), self._now()))
             return "invalid", None
+        if not decision.under_way:
+            await self._note(which, decision)
         failures = {name: str(error) for name, error in failed.items() if not isinstance(error, Conflict)}
         await self._tell(item, status(item, which, decision, failures, self._now()))
         self._count(key, decision)
@@ -136,12 +156,42 @@ class IngressDaemonSets:
         refuse_foreign_keys(which, self._node_annotations)
         return which
 
-    def _decide(self, item: Object, which: IngressDaemonSet, cluster: Cluster) -> tuple[IngressDecision, _Checkers]:
+    async def _held(self, which: IngressDaemonSet) -> str:
+        """What has to be over before it may begin to be updated; "" where nothing keeps it. Where nobody can know
+        whether a run is alive, it waits: what has begun goes on all the same.
+        """
+        if self._holds is None:
+            return ""
+        lease, rolling = self._holds
+        try:
+            hold = lease.last  # that a run holds was true a moment ago; that none does must be true
+            if hold is None or which.noted in hold.groups:
+                hold = await lease.look()
+            if hold is None or which.noted in hold.groups or which.noted in await rolling.all():
+                return ""
+        except (ApiAway, ApiRefused) as error:
+            return f"it to be known whether an upgrade is at work: {error}"
+        return f"the upgrade {hold.run} to end"
+
+    async def _note(self, which: IngressDaemonSet, decision: IngressDecision) -> None:
+        """Before a node begins, that it is rolled; at the end, that it isn't any more. Raises ApiAway, ApiRefused."""
+        if self._holds is None:
+            return
+        if decision.updating:
+            await self._holds[1].add(which.noted)
+        elif not decision.under_way:
+            await self._holds[1].remove(which.noted)
+
+    def _decide(
+        self, item: Object, which: IngressDaemonSet, cluster: Cluster, held: str = ""
+    ) -> tuple[IngressDecision, _Checkers]:
         nodes = [self._cluster.node(each, which) for each in cluster.nodes.values()]
-        decision = decide(which, nodes, map(node_deployment, cluster.deployments.values()), self._now())
+        decision = decide(which, nodes, map(node_deployment, cluster.deployments.values()), self._now(), held)
         wanted = {
             each["metadata"]["name"]: each for each in (health_checker(which, p, self._image) for p in which.ports)
         }
+        if held:  # one that is replaced answers nobody meanwhile
+            return decision, _Checkers({name: wanted[name] for name in wanted.keys() - cluster.checkers.keys()}, ())
         return decision, _Checkers(
             {name: each for name, each in wanted.items() if _revision(cluster.checkers.get(name)) != _revision(each)},
             sorted(cluster.checkers.keys() - wanted.keys()),
@@ -242,6 +292,8 @@ class IngressDaemonSets:
             patch = taken_back(node["metadata"].get("annotations") or {}, "/".join(key)) if node is not None else {}
             if node is not None and patch:
                 await self._annotate(NODES, node, "", patch)
+        if self._holds:
+            await self._holds[1].remove(noted(*key))
 
     async def _tell(self, item: Object, content: Mapping[str, object]) -> None:
         before = item.get("status") or {}
@@ -261,6 +313,10 @@ class IngressDaemonSets:
     def _sure(self) -> None:
         if not self._leadership.sure():
             raise ApiAway("it may not lead any more")
+
+
+def _anything(decision: IngressDecision, checkers: _Checkers) -> bool:
+    return bool(any(map(_writes, decision.work)) or checkers.write or checkers.delete)
 
 
 def _writes(work: NodeWork) -> bool:

@@ -69,6 +69,29 @@ def test_nothing_is_done_when_all_is_as_it_should_be() -> None:
     assert decision == IngressDecision((), desired=1, updated=1, ready=1, updating=0)
 
 
+def test_what_is_held_begins_on_no_node_and_goes_on_where_it_has_begun() -> None:
+    """Also where nobody is served; a node that is new gets its pods, and one that is gone is put back."""
+    nodes = [_node("n1"), _node("n2"), _node("n3"), Node("n4", LABELS, {DETACHMENT: "true", **MINE})]
+    its = [_its("n1"), _its("n2", ready=0), _its("n4", marks=MARKS), _its("gone")]
+    which = read(item({**DETACH, "maxUnavailableNodes": 4}))
+    decision = decide(which, nodes, its, NOW, held="the upgrade r1 to end")
+    work = {each.node: each for each in decision.work}
+    assert work["n1"] == NodeWork("n1", waits_for="the upgrade r1 to end")
+    assert work["n2"] == NodeWork("n2", waits_for="the upgrade r1 to end")
+    assert work["n3"].apply is not None and work["gone"].delete == "nginx-gone"
+    assert "annotation" in work["n4"].waits_for
+    assert (decision.updating, decision.under_way) == (1, True)
+
+
+def test_what_is_held_gets_more_pods_and_no_fewer() -> None:
+    """Fewer wait; a new template isn't needed for either."""
+    its = _its("n1", _now(BY_NODE, "n1"), replicas=3, ready=3)
+    (work,) = decide(BY_NODE, [_node("n1")], [its], NOW, held="it").work
+    assert work == NodeWork("n1", waits_for="it")
+    (work,) = decide(BY_NODE, [_node("n1")], [replace(its, replicas=1)], NOW, held="it").work
+    assert work.apply is not None
+
+
 def test_more_pods_on_a_node_are_no_update() -> None:
     """The Deployment gets its number at once, with no detachment."""
     work = _work(BY_NODE, _node("n1"), _its("n1", _now(BY_NODE, "n1"), replicas=1, ready=1))
