@@ -109,7 +109,7 @@ def test_least_privilege(render: Render) -> None:
     configurations = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
     assert rules(rendered, "ClusterRole", "guard-ops") == [
         (("list", "watch"), configurations, ()),
-        (("patch",), configurations, (CONFIGURATION,)),
+        (("patch",), ("validatingwebhookconfigurations",), (CONFIGURATION,)),
         (("get",), ("deployments", "replicasets", "statefulsets"), ()),
     ]
     pod = rendered.pod(*DEPLOYMENT)["spec"]
@@ -127,6 +127,12 @@ def test_rights_follow_what_is_enabled(render: Render) -> None:
     off = chart(render, noDownscale={"enabled": False}, certificate={"configurations": ["theirs"]})
     assert "ValidatingWebhookConfiguration" not in {each["kind"] for each in off.objects}
     assert [names for _, _, names in rules(off, "ClusterRole", "guard-ops")] == [(), ("theirs",)]
+    others = chart(render, certificate={"configurations": ["theirs"]})
+    patched = [
+        (kinds, names) for verbs, kinds, names in rules(others, "ClusterRole", "guard-ops") if verbs == ("patch",)
+    ]
+    validating, mutating = "validatingwebhookconfigurations", "mutatingwebhookconfigurations"
+    assert patched == [((validating,), (CONFIGURATION,)), ((validating, mutating), ("theirs",))]
 
 
 def test_groups_are_rolled_only_where_that_is_asked_for(render: Render) -> None:
@@ -206,7 +212,8 @@ def test_downscales_are_prepared_only_where_that_is_asked_for(render: Render) ->
     settings = parse(rendered.container(*DEPLOYMENT, "guard")["args"])
     assert (settings.pods_timeout_seconds, settings.cluster_domain) == (2.0, "cluster.local.")
     assert rules(rendered, "Role", "guard-downscale-ops") == [
-        (("patch",), ("statefulsets", "statefulsets/scale"), ()),
+        (("patch",), ("statefulsets",), ()),
+        (("patch",), ("statefulsets/scale",), ()),
         (("get",), ("replicatemplates/scale",), ()),
         (("patch",), ("replicatemplates/status",), ()),
     ]
@@ -349,6 +356,16 @@ def test_rights_for_protectors_are_those_of_their_namespaces(render: Render) -> 
     assert role_flags(rendered, "aggregator").protector.namespaces == ("shop",)
 
 
+def test_a_core_without_pods_of_its_own_reads_none(render: Render) -> None:
+    """Those of other cells are read by the kubeconfig of each."""
+    cells = [{"name": "west", "secretName": "west"}]
+    rendered = chart(render, protector={**PROTECTOR, "worker": False, "cells": cells})
+    granted = [resources for _, resources, _ in rules(rendered, "ClusterRole", "guard-protector-ops")]
+    assert granted == [("podprotectors",), ("podprotectors/status",)]
+    with_own = chart(render, protector={**PROTECTOR, "cells": cells})
+    assert (("get",), ("pods",), ()) in rules(with_own, "ClusterRole", "guard-protector-ops")
+
+
 def test_a_cell_of_another_core_cluster(render: Render) -> None:
     """It counts its pods there, and its API server asks there; PodProtectors are none here."""
     rendered = chart(render, protector=REMOTE)
@@ -436,7 +453,7 @@ def test_rights_for_ingress_daemon_sets_are_those_that_it_needs(render: Render) 
     (subject,) = rendered.get("RoleBinding", "guard-ingress-health-ops")["subjects"]
     assert (subject["name"], subject["namespace"]) == ("checker", "edge")
     none = chart(render, ingress={**INGRESS, "healthCheckers": []})
-    assert "guard-ingress-health-ops" not in {e["metadata"]["name"] for e in none.objects if e["kind"] == "RoleBinding"}
+    assert "guard-ingress-health-ops" not in {each["metadata"]["name"] for each in none.objects}
 
 
 def test_ingress_daemon_sets_stay_when_guard_is_uninstalled(render: Render) -> None:

@@ -268,7 +268,8 @@ def test_without_the_right_to_read_the_lease_no_update_begins(
         "",
         *("create leases", "list nodes", "get nodes", "patch nodes", "list ingressdaemonsets", "get ingressdaemonsets"),
         *("update ingressdaemonsets/status", "list deployments", "create deployments", "update deployments"),
-        *("patch deployments", "delete deployments", "list daemonsets", "create daemonsets", "delete daemonsets"),
+        *("patch deployments", "delete deployments", "list daemonsets", "create daemonsets", "update daemonsets"),
+        "delete daemonsets",
     ],
 )
 def test_the_charts_rights_are_enough_and_each_is_needed(
@@ -286,7 +287,7 @@ def test_the_charts_rights_are_enough_and_each_is_needed(
         edge(pair.kube, {**DETACH, "maxUnavailableNodes": 2}, 2) as site,
         guard_process(tmp_path, pair.roles["ingress"], *FLAGS) as process,
     ):
-        steps = iter((lambda: site.image("nginx:2"), lambda: _loses(site), lambda: None))
+        steps = iter((lambda: _changes(site), lambda: _loses(site), lambda: None))
 
         def done() -> bool:
             if right and complains():
@@ -304,6 +305,12 @@ def test_the_charts_rights_are_enough_and_each_is_needed(
         if not right:
             assert complains() == []
     pair.kube.delete(LEASES, "guard-ingress", "ops")
+
+
+def _changes(site: Edge) -> None:
+    """Its image, and its health checkers'."""
+    site.kube.patch(INGRESSES, site.name, {"spec": {"healthChecker": {"image": "own:2"}}}, "shop")
+    site.image("nginx:2")
 
 
 def _loses(site: Edge) -> None:
