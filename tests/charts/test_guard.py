@@ -356,6 +356,23 @@ def test_rights_for_protectors_are_those_of_their_namespaces(render: Render) -> 
     assert role_flags(rendered, "aggregator").protector.namespaces == ("shop",)
 
 
+def test_one_pod_of_each_role_may_go_at_a_time(render: Render) -> None:
+    """Where a role has several: a drain takes none of them all at once, and one that isn't ready never keeps a node. A
+    single pod has no budget, which would keep its node from being drained.
+    """
+    namespaces = ["edge"]
+    two = chart(render, protector=PROTECTOR, ingress={**INGRESS, "namespaces": namespaces})
+    assert two.names("PodDisruptionBudget") == {"guard", "guard-generator", "guard-aggregator", "guard-ingress"}
+    for name in two.names("PodDisruptionBudget"):
+        budget = two.get("PodDisruptionBudget", name)["spec"]
+        assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+        pods = {each: two.pod("Deployment", each)["metadata"]["labels"] for each in two.names("Deployment")}
+        assert [each for each, labels in pods.items() if selects(budget["selector"], labels)] == [name]
+    ingress = {**INGRESS, "namespaces": namespaces, "replicas": 1}
+    one = chart(render, protector={**PROTECTOR, "replicas": 1}, ingress=ingress, replicas=1)
+    assert one.names("PodDisruptionBudget") == set()
+
+
 def test_a_core_without_pods_of_its_own_reads_none(render: Render) -> None:
     """Those of other cells are read by the kubeconfig of each."""
     cells = [{"name": "west", "secretName": "west"}]

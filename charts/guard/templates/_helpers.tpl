@@ -70,3 +70,22 @@ guard-protector-{{ include "guard.namespace" . }}
 {{- define "guard.holds" -}}
 {{- if and .Values.rollouts.enabled (eq .Values.hold "run") }}true{{ end -}}
 {{- end }}
+
+{{/* Of the pods of a Deployment that has several: one may go at a time. */}}
+{{- define "guard.disruptionBudget" }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .name }}
+  namespace: {{ include "guard.namespace" .root }}
+  labels:
+    {{- include "guard.labels" .root | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  # One that isn't ready does nothing: it never keeps a node from being drained.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- .selector | nindent 6 }}
+{{- end }}
