@@ -19,6 +19,8 @@ __all__ = ["Change", "Informer", "Key", "whole"]
 Key = tuple[str, str]
 """Namespace ("" where there is none) and name."""
 _PAGE = 500
+_IN_PAGES = 2
+"""So many times; then in one piece, which takes many times the memory: 20,000 pods are 100 MB of JSON."""
 _WATCH_SECONDS = 60
 """A connection that died unnoticed is noticed after that, as the server ends each watch by then."""
 _SHORT_SECONDS = 1.0
@@ -111,11 +113,7 @@ class Informer(Generic[Kept]):
                 await asyncio.sleep(seconds)
 
     async def _list(self) -> None:
-        try:
-            found, version = await self._all(_PAGE)
-        except VersionGone:
-            # The pages are of one moment, which the server has forgotten: in one piece, then.
-            found, version = await self._all(0)
+        found, version = await self._everything()
         self._heard()
         gone = self._objects.keys() - found.keys()
         for key in gone:
@@ -125,6 +123,15 @@ class Informer(Generic[Kept]):
                 self._set(key, its, item)
         self._version = version
         self.synced.set()
+
+    async def _everything(self) -> tuple[dict[Key, tuple[str, Kept]], str]:
+        for _ in range(_IN_PAGES):
+            try:
+                return await self._all(_PAGE)
+            except VersionGone:
+                # The pages are of one moment, which the server has forgotten meanwhile.
+                LOG.info("listing from the first page again", extra={"resource": self.name})
+        return await self._all(0)
 
     async def _all(self, limit: int) -> tuple[dict[Key, tuple[str, Kept]], str]:
         found, token = dict[Key, tuple[str, Kept]](), ""
