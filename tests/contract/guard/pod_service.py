@@ -11,13 +11,16 @@ __all__ = ["PodService", "pod_service"]
 
 
 class PodService:
-    """What pods were told, and what they answer: 200 unless `answers` has another status for a pod's name."""
+    """What pods were told, and what they answer: 200 unless `answers` has another status for a pod's name, and to a
+    POST what `bodies` has for it.
+    """
 
     def __init__(self) -> None:
         self.port = 0
         self.told: list[tuple[str, str, str]] = []
         """(method, Host, path) of each request, as it arrived."""
         self.answers: dict[str, int] = {}
+        self.bodies: dict[str, bytes] = {}
         self.free = threading.Event()
         """Not set: pods don't answer a POST before it is."""
         self.free.set()
@@ -47,9 +50,12 @@ def pod_service() -> Iterator[PodService]:
             service.told.append((method, host, self.path))
             if method == "POST":
                 service.free.wait(60)
-            self.send_response(service.answers.get(host.partition(".")[0], 200) if method == "POST" else 200)
-            self.send_header("Content-Length", "0")
+            pod = host.partition(".")[0]
+            body = service.bodies.get(pod, b"") if method == "POST" else b""
+            self.send_response(service.answers.get(pod, 200) if method == "POST" else 200)
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     service.port = server.server_address[1]
