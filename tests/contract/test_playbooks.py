@@ -144,9 +144,11 @@ def test_playbook_ends_with_the_process_that_started_it(tmp_path: Path, inventor
     begun = tmp_path / "begun"
     play = playbook(tmp_path, {"command": f"sh -c 'touch {begun}; sleep 600'"})
     with subprocess.Popen([sys.executable, "-c", _STARTER, str(play), str(inventory)]) as starter:
-        until("the playbook", begun.exists, timeout_seconds=60)
-        assert _at_work(play)
-        starter.kill()
+        try:
+            until("the playbook", begun.exists, timeout_seconds=60)
+            assert _at_work(play)
+        finally:
+            starter.kill()  # or else a failure waits for the playbook's end
     until("the end of Ansible", lambda: not _at_work(play), timeout_seconds=30)
 
 
