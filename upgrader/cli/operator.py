@@ -32,11 +32,12 @@ class Operator:
         """Show the plan; ask before the first hop, and before one that differs from what was shown of it."""
         if not self.started:
             mention_needless(self.skips, checked.all_findings)
-        print_plan(checked.document, diff=False)
+        document = checked.document
+        print_plan(document, diff=False)
         if checked.inhibited:
             return
         if not self.started:
-            confirm("Start?", yes=self.yes)
+            confirm("Start?" if document.to_do else "Nothing would change. Only check all gates?", yes=self.yes)
         elif not foreseen:
             target = checked.plan.target
             say(f"The plan to {target} is not what was shown at the start: the cluster or its folder has changed.")

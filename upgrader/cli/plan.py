@@ -84,7 +84,7 @@ def plan(
     checked = plan_upgrade(folder, target) if out is None else save_plan(folder, target, out)
     _print(checked.document, output, diff=diff)
     checked.refuse_if_blocked()
-    if detailed and any(step.to_do for hop in checked.document.hops for step in hop.steps):
+    if detailed and checked.document.to_do:
         context.exit(CHANGES)
 
 

@@ -283,6 +283,11 @@ class PlanDocument(HopDocument):
     offline: Literal[False] = False
 
     @property
+    def to_do(self) -> bool:
+        """Whether a run would change something that runs, on this hop or on a later one."""
+        return any(step.to_do for hop in self.hops for step in hop.steps)
+
+    @property
     def hops(self) -> tuple[HopDocument, ...]:
         """All of them, in their order."""
         return (self, *self.ahead)
