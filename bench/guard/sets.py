@@ -43,18 +43,21 @@ class Sets:
             self._site.kube.patch(SETS, name, {"metadata": {"annotations": {"template": revision}}}, "shop")
             self._status(name, self._ready(name), updateRevision=revision)
 
-    def roll(self, revision: str) -> list[float]:
-        """To a new template, by who rolls them; the seconds from each Ready to the next set's deletion."""
-        seconds = list[float]()
+    def roll(self, revision: str, *, seconds: float = 60) -> list[float]:
+        """To a new template, by who rolls them; how many seconds each Ready was before the next set's deletion.
+
+        Raises TimeoutError where one isn't deleted within `seconds`.
+        """
+        took = list[float]()
         self.template(revision)
-        self.wait_gone(self.names[0])
+        self.wait_gone(self.names[0], seconds=seconds)
         for name, following in pairwise(self.names):
             ready = self.refill(name)
-            self.wait_gone(following)
-            seconds.append(time.monotonic() - ready)
+            self.wait_gone(following, seconds=seconds)
+            took.append(time.monotonic() - ready)
         self.refill(self.names[-1])
         self.wait_current(revision)
-        return seconds
+        return took
 
     def refill(self, name: str, *, ready: bool = True) -> float:
         """The pods that a set lacks, of its newest revision; when the last one was written, by `time.monotonic`.
