@@ -21,6 +21,7 @@
     │   └── HostUnreachable       3  …not reached at all
     ├── ServiceError              5  a service beside the cluster (Pushgateway, …) did not answer; never ends a run
     ├── PlaybookError             5  a playbook failed, on these hosts and tasks
+    │   └── PlaybookRefused       5  Ansible refuses to read it; nothing of it was run
     ├── JournalError              5  the run's journal can't be written
     ├── Locked                    6  another run is upgrading this cluster
     └── Interrupted             130  stopped by the operator; resumable
@@ -52,6 +53,7 @@ __all__ = [
     "LabError",
     "Locked",
     "PlaybookError",
+    "PlaybookRefused",
     "ReleaseLocked",
     "RollbackFailed",
     "ServiceError",
@@ -195,6 +197,10 @@ class PlaybookError(UpgraderError):
         super().__init__(message, remedy=remedy)
         self.hosts = hosts
         self.begun = begun
+
+
+class PlaybookRefused(PlaybookError):
+    """Ansible refuses to read a playbook, or what that includes; nothing of it was run."""
 
 
 class JournalError(UpgraderError):

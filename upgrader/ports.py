@@ -331,7 +331,7 @@ class Ansible(Playbooks, Protocol):
     ) -> tuple[tuple[Play, ...], ...]:
         """The plays of each playbook, read with its roles and static imports; nothing is run.
 
-        Raises PlaybookError for the first one that Ansible refuses.
+        Raises PlaybookRefused for the first one that Ansible refuses, PlaybookError where it doesn't tell.
         """
         ...
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from upgrader.errors import PlaybookError
+from upgrader.errors import PlaybookError, PlaybookRefused
 from upgrader.ports import Play, PlaybookResult
 
 __all__ = ["FakePlaybooks"]
@@ -34,16 +34,20 @@ class FakePlaybooks:
     """Playbook's file name → why Ansible refuses to read it."""
     patterns: dict[str, tuple[Play, ...]] = field(default_factory=dict)
     """Playbook's file name → its plays; any other has one, for a controller."""
+    silent: bool = False
+    """Whether Ansible doesn't tell the plays of any."""
     listings: list[tuple[str, ...]] = field(default_factory=list)
     """The file names of each question for plays."""
 
     def plays(
         self, playbooks: Sequence[Path], *, inventory: Path, timeout_seconds: float
     ) -> tuple[tuple[Play, ...], ...]:
+        if self.silent:
+            raise PlaybookError("ansible-playbook did not end within 120 s", begun=False)
         self.listings.append(tuple(playbook.name for playbook in playbooks))
         for playbook in playbooks:
             if playbook.name in self.refused:
-                raise PlaybookError(self.refused[playbook.name], begun=False)
+                raise PlaybookRefused(self.refused[playbook.name], begun=False)
         default = (Play("controllers", ("controller-1",)),)
         return tuple(self.patterns.get(playbook.name, default) for playbook in playbooks)
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from upgrader.errors import PlaybookError
+from upgrader.errors import PlaybookError, PlaybookRefused
 from upgrader.ports import Play
 
 __all__ = ["list_plays"]
@@ -34,8 +34,8 @@ def list_plays(
     """The plays of each playbook, as `ansible-playbook --list-hosts` has them. All are read in one go: most of its time
     is Ansible's start and the inventory.
 
-    `folder` is where Ansible is started: it would read an ansible.cfg there. Raises PlaybookError with Ansible's own
-    words for the first playbook that it refuses, as with `--syntax-check`.
+    `folder` is where Ansible is started: it would read an ansible.cfg there. Raises PlaybookRefused with Ansible's own
+    words for the first playbook that it refuses, as with `--syntax-check`, and PlaybookError where it doesn't tell.
     """
     program = shutil.which("ansible-playbook", path=environment["PATH"])
     if program is None:
@@ -59,8 +59,10 @@ def list_plays(
     except OSError as error:
         raise PlaybookError(f"{program}: {error.strerror}", remedy="upgrader doctor", begun=False) from error
     listed = done.stdout.split(_PLAYBOOK)[1:]
-    if done.returncode or len(listed) != len(named):
-        raise PlaybookError(_why(done.stderr) or f"ansible-playbook ended with {done.returncode}", begun=False)
+    if done.returncode:
+        raise PlaybookRefused(_why(done.stderr) or f"ansible-playbook ended with {done.returncode}", begun=False)
+    if len(listed) != len(named):
+        raise PlaybookError("ansible-playbook --list-hosts has listed something else", begun=False)
     return tuple(tuple(_plays(text)) for text in listed)
 
 

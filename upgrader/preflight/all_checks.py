@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from upgrader.errors import ApiError, HelmError, HostError, UpgraderError
+from upgrader.errors import ApiError, HelmError, HostError, PlaybookError, UpgraderError
 from upgrader.model.finding import Finding
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
@@ -122,7 +122,7 @@ def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = 
             # What a check found before it failed counts too.
             for finding in check(context):
                 findings.append(finding)  # noqa: PERF402
-        except (ApiError, HelmError, HostError) as error:
+        except (ApiError, HelmError, HostError, PlaybookError) as error:
             findings.append(missing_right(family, error) or _unknown(family, error))
     return tuple(with_policy(findings, context.severities))
 

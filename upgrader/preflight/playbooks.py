@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from upgrader.errors import PlaybookError
+from upgrader.errors import PlaybookRefused
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.plan import PlannedPlaybook
@@ -15,7 +15,8 @@ from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_plays", "idle_plays"]
 
-_SECONDS = 60.0
+_SECONDS = 120.0
+"""For all of them, on a machine that is busy, too."""
 
 
 def check_plays(context: PreflightContext) -> Iterator[Finding]:
@@ -28,7 +29,7 @@ def check_plays(context: PreflightContext) -> Iterator[Finding]:
         return
     inventory = context.cluster.inventory
     for playbook, found in _read(context.playbooks, inventory, named).items():
-        if isinstance(found, PlaybookError):
+        if isinstance(found, PlaybookRefused):
             command = ["ansible-playbook", "--syntax-check", "-i", str(inventory), str(playbook)]
             yield Finding(
                 "playbooks.refused",
@@ -61,14 +62,14 @@ def idle_plays(playbook: Path, idle: Sequence[str], plays: int) -> Iterator[Find
         )
 
 
-_Found = tuple[Play, ...] | PlaybookError
+_Found = tuple[Play, ...] | PlaybookRefused
 
 
 def _read(playbooks: Ansible, inventory: Path, named: Sequence[Path]) -> Mapping[Path, _Found]:
     """All in one go; one by one where one of them is refused, so that the others are read, too."""
     try:
         return dict(zip(named, playbooks.plays(named, inventory=inventory, timeout_seconds=_SECONDS), strict=True))
-    except PlaybookError as error:
+    except PlaybookRefused as error:
         if len(named) == 1:
             return {named[0]: error}
     return {path: found for each in named for path, found in _read(playbooks, inventory, [each]).items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from upgrader.adapters.playbook_listing import list_plays
-from upgrader.errors import PlaybookError
+from upgrader.errors import PlaybookError, PlaybookRefused
 from upgrader.ports import Play
 
 LISTED = """
@@ -59,14 +59,15 @@ def test_plays_of_several_playbooks(tmp_path: Path) -> None:
 def test_error_without_the_warnings(tmp_path: Path, mark: str) -> None:
     """Ansible's own words, of either form, with the place; warnings before them say nothing of it."""
     text = f"[WARNING]: Could not match\\n{mark}couldn't resolve 'cop'\\nOrigin: a.yml:1:31\\n\\n1 [cop]\\n"
-    with pytest.raises(PlaybookError) as caught:
+    with pytest.raises(PlaybookRefused) as caught:
         listed(tmp_path, f'printf "{text}" >&2; exit 4')
     assert caught.value.message == "couldn't resolve 'cop'\nOrigin: a.yml:1:31\n1 [cop]"
 
 
 def test_what_is_no_listing(tmp_path: Path) -> None:
     """An Ansible that ends well without one, or that isn't there, has said nothing of the playbooks."""
-    with pytest.raises(PlaybookError):
+    with pytest.raises(PlaybookError) as caught:
         listed(tmp_path, "exit 0")
+    assert not isinstance(caught.value, PlaybookRefused)
     with pytest.raises(PlaybookError, match="not installed"):
         list_plays([], inventory=Path(), folder=tmp_path, environment={"PATH": "/nowhere"}, timeout_seconds=1.0)

@@ -50,6 +50,12 @@ def test_refused_one_hides_no_other(world: World) -> None:
     assert nowhere.severity == "error" and "smoke.yml" in nowhere.title and "workers" in nowhere.diagnosis
 
 
+def test_ansible_that_does_not_tell(world: World) -> None:
+    """On a busy machine, say: the playbooks are neither right nor refused, and that is unknown."""
+    (finding,) = found(world, FakePlaybooks(silent=True), SMOKE, REBOOT).values()
+    assert (finding.id, finding.severity) == ("playbooks.unknown", "unknown") and "within" in finding.diagnosis
+
+
 def test_one_play_of_several_has_no_machine(world: World) -> None:
     """A warning: a group may be empty on purpose, and the step passes."""
     playbooks = FakePlaybooks(patterns={"smoke.yml": (NOBODY, Play("all", ("controller-1",)))})
