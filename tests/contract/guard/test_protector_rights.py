@@ -135,11 +135,11 @@ def bucket(app: Protected) -> None:
 def test_a_right_that_the_webhook_lacks_is_named(
     pair: Pair, objects: list[KubeObject], tmp_path: Path, right: str
 ) -> None:
-    """Nothing is allowed without it: HTTP 500, so that failurePolicy decides."""
+    """Nothing is allowed without it: HTTP 500, so that failurePolicy decides. A protector is read before it refuses."""
     app = Protected(pair.kube, {"default": pair.kube})
     flags = (*FLAGS, "-protector.cells=default")
     with rights(pair, objects, without=right), guard_process(tmp_path, pair.account, *flags) as guard:
-        app.create(1)
+        app.create(2 if right == "get podprotectors" else 1)
         app.pods(default=1)
         app.ready(default=1)
         counted(app)
