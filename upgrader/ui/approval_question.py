@@ -35,7 +35,7 @@ class ApprovalQuestion:
 
     def ask(self, step: str) -> None:
         """Ask. What was typed before is no answer, as nobody could have read the question."""
-        termios.tcflush(self.terminal.fileno(), termios.TCIFLUSH)
+        self._drop_what_was_typed()
         self._step, self._yes = step, None
         self._prompt()
 
@@ -54,8 +54,7 @@ class ApprovalQuestion:
         if self.open:
             self._step = ""
             self.prompt("\n")
-            with suppress(termios.error):  # the terminal was closed
-                termios.tcflush(self.terminal.fileno(), termios.TCIFLUSH)
+            self._drop_what_was_typed()
 
     def answer(self) -> StepApproved | None:
         """The approval, if it was typed since. Raises Interrupted where this person said no."""
@@ -89,6 +88,13 @@ class ApprovalQuestion:
             self.prompt(f"Approve of {self._step}? [y/n]: ")
         else:
             self.prompt("Why? (for the journal): " if self._yes else "Why not? (for the journal): ")
+
+    def _drop_what_was_typed(self) -> None:
+        """Not in the background: what is typed there is the shell's, and this would stop the process, too."""
+        file = self.terminal.fileno()
+        if not _in_background(file):
+            with suppress(termios.error):  # the terminal was closed
+                termios.tcflush(file, termios.TCIFLUSH)
 
     def _line(self) -> str | None:
         """What was typed; None: nothing yet, "": nobody can type any more."""

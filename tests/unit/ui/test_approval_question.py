@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 from testkit.command import REPOSITORY
 from testkit.terminal import Shown, on_terminal
+from upgrader.ui.approval_question import ApprovalQuestion
 
 _PROGRAM = """
 import dataclasses, json, sys
@@ -117,3 +120,47 @@ def test_typed_before_it_was_asked(tmp_path: Path) -> None:
     """What was in the terminal's buffer before the question is no answer to it."""
     _, told = asked(tmp_path, ("run", "y\rtyped ahead\r"), (ASKED, "\x03"))
     assert (told["outcome"], approvals(told)) == ("interrupted", [])
+
+
+_SHELL = """
+import os, subprocess, sys
+job = subprocess.Popen([sys.executable, "-c", sys.argv[1]], process_group=0)
+_, status = os.waitpid(job.pid, os.WUNTRACED)
+if os.WIFSTOPPED(status):
+    print("the run was stopped by signal", os.WSTOPSIG(status))
+    job.kill()
+"""
+_JOB = """
+import sys
+from upgrader.ui.approval_question import ApprovalQuestion
+
+def prompt(text):
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+question = ApprovalQuestion(sys.stdin, prompt, "ann@desk")
+question.ask("roll")
+print("answered:", question.answer())
+question.withdraw()
+print("the run goes on")
+"""
+
+
+def test_run_in_the_background_is_not_stopped() -> None:
+    """A run that its shell has put behind another command asks there, too, and waits for approvals from elsewhere: a
+    process that is stopped in its middle would lose the cluster's lock.
+    """
+    command = [sys.executable, "-c", _SHELL, _JOB]
+    environment = {"PYTHONPATH": str(REPOSITORY)}
+    shown = on_terminal(command, shown_as="run &", timeout_seconds=60, environment=environment, answers=[("-", "")])
+    assert shown.lacks(ASKED, "answered: None", "the run goes on") == [], shown
+
+
+def test_terminal_that_is_closed_when_it_is_asked() -> None:
+    """A terminal that has just hung up ends no run with a traceback: nobody answers there."""
+    ours, theirs = pty.openpty()
+    with open(theirs, closefd=True) as terminal:
+        os.close(ours)
+        question = ApprovalQuestion(terminal, lambda _: None, "ann@desk")
+        question.ask("roll")
+        assert question.answer() is None and not question.open
