@@ -17,6 +17,8 @@ __all__ = ["check_plays", "idle_plays"]
 
 _SECONDS = 120.0
 """For all of them, on a machine that is busy, too."""
+_UNDEFINED = "undefined"
+"""Of Ansible's words for a variable without a value, such as one in `hosts` that an earlier play sets."""
 
 
 def check_plays(context: PreflightContext) -> Iterator[Finding]:
@@ -29,7 +31,16 @@ def check_plays(context: PreflightContext) -> Iterator[Finding]:
         return
     inventory = context.cluster.inventory
     for playbook, found in _read(context.playbooks, inventory, named).items():
-        if isinstance(found, PlaybookRefused):
+        if isinstance(found, PlaybookRefused) and _UNDEFINED in found.message:
+            yield Finding(
+                "playbooks.refused",
+                "warning",
+                f"Ansible can't read the playbook {playbook} before it runs: a variable is undefined",
+                found.message,
+                "If a play of it sets the variable (set_fact, register): nothing to do. If not: correct it, as the "
+                "step would fail.",
+            )
+        elif isinstance(found, PlaybookRefused):
             command = ["ansible-playbook", "--syntax-check", "-i", str(inventory), str(playbook)]
             yield Finding(
                 "playbooks.refused",

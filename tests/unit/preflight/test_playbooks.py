@@ -61,3 +61,11 @@ def test_one_play_of_several_has_no_machine(world: World) -> None:
     playbooks = FakePlaybooks(patterns={"smoke.yml": (NOBODY, Play("all", ("controller-1",)))})
     (finding,) = found(world, playbooks, SMOKE).values()
     assert (finding.id, finding.severity) == ("playbooks.idle-play", "warning") and "workers" in finding.title
+
+
+def test_hosts_that_an_earlier_play_finds_out(world: World) -> None:
+    """`hosts: "{{ hostvars['localhost'].targets }}"` works in a run, and has no value before: that blocks nothing."""
+    said = "Error processing keyword 'name': 'hostvars' is undefined\nOrigin: /c/smoke.yml:5:10"
+    (finding,) = found(world, FakePlaybooks(refused={"smoke.yml": said}), SMOKE).values()
+    assert (finding.id, finding.severity) == ("playbooks.refused", "warning")
+    assert "smoke.yml" in finding.title and said in finding.diagnosis
