@@ -35,7 +35,15 @@ class HeldLock:
 
 def own_name() -> str:
     """This user, at this machine: for locks, and for the journal of who approved or resumed."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    return f"{_user()}@{socket.gethostname()}"
+
+
+def _user() -> str:
+    """By number where it has no name, as in a container that runs as any user."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # which of them: a matter of Python's version
+        return f"uid-{os.getuid()}"
 
 
 def lock_holder() -> str:

@@ -17,7 +17,7 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from upgrader.app.backup import unless_locked
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.locking import cluster_lock
+from upgrader.app.locking import cluster_lock, own_name
 from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
@@ -138,3 +138,11 @@ def test_backup_without_the_lock(session: Any, status: int, goes_on: bool, monke
         return
     with pytest.raises(ApiError), unless_locked(session, front_end):
         pytest.fail("it must not begin")
+
+
+def test_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that runs as any number has no line in passwd: `approve` there is by that number, and no traceback."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 987_654)
+    assert own_name().startswith("uid-987654@")
