@@ -205,6 +205,7 @@ class Session:
             ask_etcd=partial(ask_etcd, self.tools.hosts),
             playbooks=self.tools.playbooks,
             ssh_refuses=own_machine().ssh_refuses,
+            ssh_agent=bool(os.environ.get("SSH_AUTH_SOCK")),
             takes_backups=bool(self.settings.backup.recipients),
             pulls_images=self.settings.images.pull,
             approvals=self.settings.approvals,

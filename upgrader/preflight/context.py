@@ -63,6 +63,8 @@ class PreflightContext:
     """Reads the plan's playbooks; None: there are none."""
     ssh_refuses: Callable[[Path], bool] = lambda _: False
     """Whether ssh ignores a private key of this machine, as others than its owner may open it."""
+    ssh_agent: bool = False
+    """Whether ssh has an agent here, whose keys it offers, too."""
     takes_backups: bool = False
     """Whether a minor upgrade begins with a backup."""
     approvals: Mapping[str, float] = field(default_factory=dict)

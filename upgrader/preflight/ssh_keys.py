@@ -27,10 +27,11 @@ def check_key_files(context: PreflightContext) -> Iterator[Finding]:
             refused = [key for key in keys if refuses(key)]
             for key in refused:
                 left = found.setdefault(key, [])
-                if len(refused) == len(keys) and host.name not in left:
+                spare = len(refused) < len(keys) or (context.ssh_agent and not machine.identities_only)
+                if not spare and host.name not in left:
                     left.append(host.name)
     for key, hosts in found.items():
-        needed = f"{first_few(hosts)}: no other key is left." if hosts else "Each machine has another key as well."
+        needed = f"{first_few(hosts)}: no other key is left." if hosts else "Each machine may get another one, or the agent's."
         yield Finding(
             "ssh-keys.open",
             "error" if hosts and _runs_ansible(context) else "warning",

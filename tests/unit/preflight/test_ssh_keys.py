@@ -17,8 +17,8 @@ from upgrader.preflight.ssh_keys import check_key_files
 OPEN, KEPT = Path("/c/ssh/an open key"), Path("/home/ann/.ssh/id_ed25519")
 
 
-def found(world: World, *hosts: Host, playbook: bool = True) -> tuple[Finding, ...]:
-    """What is found of these machines, by a run with a playbook or without."""
+def found(world: World, *hosts: Host, playbook: bool = True, agent: bool = False) -> tuple[Finding, ...]:
+    """What is found of these machines, by a run with a playbook or without, beside an agent or not."""
     context = world.context()
     assert context.plan is not None
     steps = (PlannedPlaybook(Path("/c/reboot.yml")),) if playbook else ()
@@ -27,6 +27,7 @@ def found(world: World, *hosts: Host, playbook: bool = True) -> tuple[Finding, .
         cluster=replace(context.cluster, controllers=hosts),
         plan=replace(context.plan, steps=steps),
         ssh_refuses=lambda key: key == OPEN,
+        ssh_agent=agent,
     )
     return run_checks(context, [("ssh-keys", check_key_files)])
 
@@ -56,3 +57,16 @@ def test_open_key_is_an_error_of_a_run_with_a_playbook(world: World) -> None:
 def test_other_keys(world: World, host: Host, severities: list[str]) -> None:
     """A machine that ssh can log in to with another key blocks no run; a bastion counts as the machine behind it."""
     assert [finding.severity for finding in found(world, host)] == severities
+
+
+@pytest.mark.parametrize(
+    ("host", "severity"),
+    [
+        (Host("a", "10.0.0.1", key_file=OPEN), "warning"),
+        (Host("a", "10.0.0.1", key_file=OPEN, identities_only=True), "error"),
+    ],
+    ids=["ssh offers the agent's", "IdentitiesOnly"],
+)
+def test_keys_of_an_agent(world: World, host: Host, severity: str) -> None:
+    """ssh ignores the file and logs in with the agent's key, as it does in CI jobs: that blocks no run."""
+    assert [finding.severity for finding in found(world, host, agent=True)] == [severity]
