@@ -12,6 +12,7 @@ from typing import TextIO
 
 from upgrader.errors import Interrupted
 from upgrader.model.event import StepApproved
+from upgrader.redaction.printable import printable
 
 __all__ = ["ApprovalQuestion"]
 
@@ -85,7 +86,7 @@ class ApprovalQuestion:
 
     def _prompt(self) -> None:
         if self._yes is None:
-            self.prompt(f"Approve of {self._step}? [y/n]: ")
+            self.prompt(f"Approve of {printable(self._step)}? [y/n]: ")
         else:
             self.prompt("Why? (for the journal): " if self._yes else "Why not? (for the journal): ")
 

@@ -164,3 +164,12 @@ def test_terminal_that_is_closed_when_it_is_asked() -> None:
         question = ApprovalQuestion(terminal, lambda _: None, "ann@desk")
         question.ask("roll")
         assert question.answer() is None and not question.open
+
+
+def test_name_that_a_terminal_would_obey() -> None:
+    """A playbook's file may be named so that its step clears the screen: what is approved of stays to be seen."""
+    ours, theirs = pty.openpty()
+    written: list[str] = []
+    with open(theirs, closefd=True) as terminal, open(ours, closefd=True):
+        ApprovalQuestion(terminal, written.append, "ann@desk").ask("re\x1b[2Jboot")
+    assert written == ["Approve of re\ufffd[2Jboot? [y/n]: "]
