@@ -31,7 +31,11 @@ def check_key_files(context: PreflightContext) -> Iterator[Finding]:
                 if not spare and host.name not in left:
                     left.append(host.name)
     for key, hosts in found.items():
-        needed = f"{first_few(hosts)}: no other key is left." if hosts else "Each machine may get another one, or the agent's."
+        needed = (
+            f"{first_few(hosts)}: no other key is left."
+            if hosts
+            else "Each machine may get another one, or the agent's."
+        )
         yield Finding(
             "ssh-keys.open",
             "error" if hosts and _runs_ansible(context) else "warning",

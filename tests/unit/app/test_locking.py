@@ -141,7 +141,7 @@ def test_backup_without_the_lock(session: Any, status: int, goes_on: bool, monke
 
 
 def test_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container that runs as any number has no line in passwd: `approve` there is by that number, and no traceback."""
+    """A container that runs as any number has no line in passwd: `approve` is by that number there, no traceback."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 987_654)
