@@ -96,6 +96,13 @@ class EtcdStep:
     def undo(self, point: RestorePoint, note: Note) -> None:
         """Where all members have agreed on a new minor, the older one can't read the data: they stay as they are."""
         names = {before.node for before in point.etcd}
+        self._put_all_back(point, names, note)
+        # Only now, as it waits for the API, which may need all of them; also what an interrupted undo has not shown.
+        for each in self.look():
+            if each.name in names and not self._show(each.name, each.image, note):
+                return  # the others would wait for the same API
+
+    def _put_all_back(self, point: RestorePoint, names: Collection[str], note: Note) -> None:
         members = self.look()
         while not self._stays(members, point, note):
             left = {each.name for each in members if each.name in names and each.image == point.image}
@@ -110,7 +117,7 @@ class EtcdStep:
                     raise RollbackFailed(error.message, remedy=error.remedy) from error
                 if self._stays(members, point, note):  # they may have agreed while they were waited for
                     return
-                self._hand_over(members, chosen, names - left, note)
+                self._hand_over(members, chosen, set(names) - left, note)
             changed = self.etcd.put_back(chosen.host, point.image, self.planned.settings.ready_seconds)
             if changed.back:
                 what = "is not healthy with the image before" if changed.image != point.image else "keeps its image"
@@ -119,7 +126,6 @@ class EtcdStep:
                     remedy=_REMEDY,
                 )
             note(f"{chosen.name}: etcd runs {changed.image} again")
-            self._show(chosen.name, changed.image, note)
             members = self.look()
 
     def _stays(self, members: Sequence[MemberNow], point: RestorePoint, note: Note) -> bool:
@@ -165,10 +171,11 @@ class EtcdStep:
         """
         wait_until(self.clock, self.unwell, seconds=self.planned.settings.ready_seconds, interval_seconds=_POLL_SECONDS)
 
-    def _show(self, name: str, image: str, note: Note) -> None:
+    def _show(self, name: str, image: str, note: Note) -> bool:
         """It is only shown: where that fails, nothing else is wrong. But the next run's checks read it."""
         if missing := self.show(name, image):
             note(f"{name}: etcd runs {image}, which the API does not show: {missing}")
+        return not missing
 
     def _put_back_unhealthy(self, members: Sequence[MemberNow], changed: Collection[str], note: Note) -> None:
         """Those that an interrupted run left with an image that doesn't work."""

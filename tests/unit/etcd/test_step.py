@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.etcd.members import NAMES, NEW, NEXT, OLD, Controllers
@@ -46,6 +48,33 @@ def test_the_api_shows_what_each_member_runs() -> None:
     assert controllers.shown == [f"controller-1 {NEW}", f"controller-1 {OLD}"]
     assert notes[-1] == f"controller-1: etcd runs {OLD}, which the API does not show: {controllers.unseen}"
     assert len(notes) == 4
+
+
+def test_the_way_back_of_no_member_waits_for_the_api() -> None:
+    """It may be what brings the API back: all have their image again before anybody waits for what the API shows, and
+    that is waited for once, also after an undo that was cut off.
+    """
+    controllers, notes = Controllers(), list[str]()
+    point = captured(controllers)
+    controllers.step().apply(lambda text: None)
+    controllers.told.clear()
+    controllers.shown.clear()
+    controllers.unseen = "the API server does not answer"
+    told: list[int] = []
+    step = controllers.step(before=dict.fromkeys(NAMES, OLD))
+    show = step.show
+
+    def shown(name: str, image: str) -> str:
+        told.append(len(controllers.told))
+        return show(name, image)
+
+    step = replace(step, show=shown)
+    step.undo(point, notes.append)
+    assert told == [len(controllers.told)] and controllers.shown == [f"controller-1 {OLD}"]
+    assert notes[-1] == f"controller-1: etcd runs {OLD}, which the API does not show: {controllers.unseen}"
+    controllers.unseen = ""
+    step.undo(point, notes.append)
+    assert controllers.shown[1:] == [f"{name} {OLD}" for name in NAMES]
 
 
 def test_the_control_plane_gets_time_to_come_back() -> None:
