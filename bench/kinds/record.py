@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from testkit.kinds.catalogue import Kind
 from testkit.kinds.columns import Cell
 
 __all__ = ["Row", "read", "recorded", "write"]
@@ -31,14 +32,13 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
-def recorded(rows: Sequence[Row], kind: str, column: str, cell: Cell) -> list[Row]:
+def recorded(rows: Sequence[Row], kind: Kind, column: str, cell: Cell) -> list[Row]:
     """With the cell in place of what was known; after one that didn't pass, later columns of the kind aren't known."""
     seen = {key: value for key, value in asdict(cell).items() if value not in ("", 0)}
-    seen["command"] = f"python -m bench.kinds --kind {kind}"
-    before: Row = next(
-        (row for row in rows if row["kind"] == kind), {"kind": kind, "title": kind, "what": "", "cells": {}}
-    )
+    seen["command"] = kind.command
+    new: Row = {"kind": kind.name, "title": kind.name, "what": "", "cells": {}}
+    before = next((row for row in rows if row["kind"] == kind.name), new)
     # The adoption comes first: whatever an earlier lab has shown of later columns isn't this one's.
     kept = {} if column == "adopt" else before["cells"]
     row = {**before, "cells": {**kept, column: seen}}
-    return [row if each["kind"] == kind else each for each in rows] + ([] if before in rows else [row])
+    return [row if each["kind"] == kind.name else each for each in rows] + ([] if before in rows else [row])

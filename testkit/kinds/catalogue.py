@@ -8,14 +8,16 @@ import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 
+from testkit.kinds.kube_vip import HOW_TO_GET_IT, kube_vip_keeps_the_address, leave_the_address_to
 from testkit.lab_cluster import LabCluster, until
 from upgrader.lab import Lab
 from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
 from upgrader.lab.keepalived import CHECK as HEALTHY
 from upgrader.ports import Kind as ApiKind
 
-__all__ = ["KINDS", "Kind"]
+__all__ = ["KINDS", "Given", "Kind"]
 
 Proof = Callable[[LabCluster], None]
 """Raises AssertionError where the cluster isn't of its kind any more."""
@@ -30,15 +32,31 @@ _ETCDCTL = (
 
 
 @dataclass(frozen=True)
+class Given:
+    """A program that the lab doesn't build: how to get it, and what has a new lab use it."""
+
+    name: str
+    how_to_get_it: str
+    install: Callable[[LabCluster, Path], None]
+
+
+@dataclass(frozen=True)
 class Kind:
-    """`switches` are those of `upgrader lab up`; `prepare` makes it what the lab has no switch for; each proof must
-    hold before the adoption, and after every column.
+    """`switches` are those of `upgrader lab up`; `prepare` makes it what the lab has no switch for, and `program` does
+    where that needs one; each proof must hold before the adoption, and after every column.
     """
 
     name: str
     switches: tuple[str, ...] = ()
     prepare: Proof | None = None
     proofs: tuple[Proof, ...] = ()
+    program: Given | None = None
+
+    @property
+    def command(self) -> str:
+        """What takes a lab of this kind the whole way."""
+        given = f" --program {self.program.name}" if self.program else ""
+        return f"python -m bench.kinds --kind {self.name}{given}"
 
 
 def audits_to_a_file(cluster: LabCluster) -> None:
@@ -219,6 +237,8 @@ def _on(cluster: LabCluster, name: str, script: str) -> str:
     return Lab.find(cluster.name).run(name, script)
 
 
+_KUBE_VIP = Given("kube-vip", HOW_TO_GET_IT, leave_the_address_to)
+
 KINDS = (
     Kind("plain"),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
@@ -226,6 +246,8 @@ KINDS = (
     Kind("ipv6-only", ("--ipv6", "--workers", "1"), proofs=(has_no_ipv4,)),
     Kind("keepalived", ("--vip",), check_script, (answers_the_check_script,)),
     Kind("keepalived-three", ("--vip", "--controllers", "3"), proofs=(has_the_virtual_ip_once,)),
+    Kind("kube-vip", ("--vip",), proofs=(kube_vip_keeps_the_address,), program=_KUBE_VIP),
+    Kind("kube-vip-three", ("--vip", "--controllers", "3"), proofs=(kube_vip_keeps_the_address,), program=_KUBE_VIP),
     Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),
     Kind("host-names", ("--host-names",), proofs=(has_another_host_name,)),
     Kind("flannel", ("--flannel", "--workers", "1"), proofs=(flannel_connects_the_pods,)),

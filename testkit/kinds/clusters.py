@@ -16,14 +16,19 @@ __all__ = ["cluster_of"]
 
 
 @contextmanager
-def cluster_of(kind: Kind) -> Iterator[LabCluster]:
-    """A new lab that is of its kind, and not adopted; removed at the end. Raises AssertionError where it isn't."""
+def cluster_of(kind: Kind, program: Path | None = None) -> Iterator[LabCluster]:
+    """A new lab that is of its kind, and not adopted; removed at the end. `program` is what the kind needs, if it does.
+
+    Raises AssertionError where the lab isn't of its kind.
+    """
     with tempfile.TemporaryDirectory() as home:
         cluster = LabCluster(f"kinds-{kind.name}-{os.getpid()}", Path(home), Path(home) / "kept")
         try:
             cluster.lab("up", "--kubernetes", OLD, *kind.switches)
             if kind.prepare:
                 kind.prepare(cluster)
+            if kind.program and program:
+                kind.program.install(cluster, program)
             for proof in kind.proofs:
                 proof(cluster)
             yield cluster

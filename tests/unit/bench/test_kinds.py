@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from bench.kinds.__main__ import main
 from bench.kinds.page import ORDER, page
 from bench.kinds.record import read, recorded
-from testkit.kinds.catalogue import KINDS
+from testkit.kinds.catalogue import KINDS, Kind
 from testkit.kinds.columns import COLUMNS, Cell
 from testkit.lab_cluster import OLD, TARGET
 
@@ -56,18 +57,36 @@ def test_names_of_kinds_are_those_of_commands() -> None:
     assert len(names) == len(set(names)) and all(len(f"kinds-{name}-1234567") <= 32 for name in names)
 
 
+def test_a_kind_whose_program_isnt_given_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Before a lab is made: it would take minutes to find out there."""
+    for given in ([], ["--program", str(tmp_path)]):
+        monkeypatch.setattr("sys.argv", ["kinds", "--kind", "plain", "--kind", "kube-vip", *given])
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        assert "git clone https://github.com/kube-vip/kube-vip" in capsys.readouterr().err
+
+
+def test_a_command_has_the_program_that_it_needs() -> None:
+    """What the page says can be typed."""
+    (kind,) = (each for each in KINDS if each.name == "kube-vip")
+    (row,) = recorded([], kind, "adopt", PASSED)
+    assert row["cells"]["adopt"]["command"] == "python -m bench.kinds --kind kube-vip --program kube-vip"
+
+
 def test_a_column_replaces_what_was_known_of_it() -> None:
     """A new adoption is another cluster: what was seen of the last one's other columns goes."""
     rows = [_row(adopt={"result": "refused"}, run={"result": "passed"}), {**_row(), "kind": "y"}]
-    after = recorded(rows, "x", "run", PASSED)
+    after = recorded(rows, Kind("x"), "run", PASSED)
     assert after[0]["cells"]["adopt"] == {"result": "refused"} and after[1] == rows[1]
     assert after[0]["cells"]["run"]["command"] == "python -m bench.kinds --kind x"
-    assert list(recorded(after, "x", "adopt", PASSED)[0]["cells"]) == ["adopt"]
+    assert list(recorded(after, Kind("x"), "adopt", PASSED)[0]["cells"]) == ["adopt"]
 
 
 def test_a_kind_without_a_row_gets_one() -> None:
     """Its title and words are written by hand afterwards."""
-    assert recorded([], "z", "adopt", PASSED)[0]["cells"]["adopt"]["requests"] == 100
+    assert recorded([], Kind("z"), "adopt", PASSED)[0]["cells"]["adopt"]["requests"] == 100
 
 
 def test_cells_say_how_it_is_known() -> None:
