@@ -241,6 +241,7 @@ _KUBE_VIP = Given("kube-vip", HOW_TO_GET_IT, leave_the_address_to)
 
 KINDS = (
     Kind("plain"),
+    Kind("three-controllers", ("--controllers", "3")),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
     Kind("dual-stack", ("--dual-stack",)),
     Kind("ipv6-only", ("--ipv6", "--workers", "1"), proofs=(has_no_ipv4,)),
