@@ -46,9 +46,11 @@ def leave_the_address_to(cluster: LabCluster, program: Path) -> None:
     address = lab.placement.endpoint_address
     # The flags of https://kube-vip.io/docs/installation/static/#generating-a-manifest
     flags = ["--interface", "host0", "--address", address, "--controlplane", "--services", "--arp", "--leaderElection"]
-    pod = subprocess.run([program, "manifest", "pod", *flags], check=True, capture_output=True, text=True).stdout
+    image = _image(program)
+    made = [str(program), "manifest", "pod", *flags, "--image", image.name]
+    pod = subprocess.run(made, check=True, capture_output=True, text=True).stdout
     names = [node.name for node in _controllers(lab)]
-    import_images(cluster.name, names, [_image(_image_name(pod), program)], cluster.home)
+    import_images(cluster.name, names, [image], cluster.home)
     gone = f"sed -i 's| {address}/32||' /etc/lab/network; ip address del {address}/32 dev host0"
     if lab.placement.spec.keepalived:
         gone = "systemctl disable --quiet --now keepalived"
@@ -67,7 +69,7 @@ def kube_vip_keeps_the_address(cluster: LabCluster) -> None:
     until(
         "kube-vip to be Ready, and to keep the virtual IP where its Lease is",
         lambda: _kept(cluster, lab),
-        timeout_seconds=60,
+        timeout_seconds=120,
     )
     for node in _controllers(lab):
         begun = max(float(lab.run(node.name, f"stat -c %Y {_MANIFEST}")), machine_of(lab.placement, node).switched_on())
@@ -98,11 +100,8 @@ def _controllers(lab: Lab) -> Sequence[Node]:
     return [node for node in lab.placement.nodes if node.role == "controller"]
 
 
-def _image_name(pod: str) -> str:
-    return str(yaml.safe_load(pod)["spec"]["containers"][0]["image"])
-
-
-def _image(name: str, program: Path) -> Image:
+def _image(program: Path) -> Image:
     """The program alone, as in its own image."""
-    layer = layer_of_files(f"kube-vip-{content_hash([program])}", {"/kube-vip": program.resolve()})
-    return Image(name, (layer,), entrypoint=("/kube-vip",))
+    key = content_hash([program])
+    layer = layer_of_files(f"kube-vip-{key}", {"/kube-vip": program.resolve()})
+    return Image(f"upgrader.lab/kube-vip:{key}", (layer,), entrypoint=("/kube-vip",))
