@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
-from upgrader.ports import CommandResult
+from upgrader.ports import CommandResult, PlaybookResult
 from upgrader.steps.playbook import PlaybookStep
 from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
 
@@ -102,6 +103,20 @@ def test_controller_that_does_not_say_so_is_no_proof(what: str) -> None:
         tune.markers.begin()
     with pytest.raises(RollbackFailed, match="names no playbook"):
         tune.undo(point, quiet)
+
+
+def test_controller_that_goes_away_hides_no_refusal() -> None:
+    """One that can't be told that its marker is void, as it has just gone, is not why the step failed."""
+    hosts = FakeHosts()
+
+    class Refusing(FakePlaybooks):
+        def run(self, *_: Any, **__: Any) -> PlaybookResult:
+            hosts.down.add("controller-2")
+            raise PlaybookError("no module cop", begun=False)
+
+    tune = PlaybookStep(Path("/p/tune.yml"), Path("/hosts.yml"), Refusing(), 60.0, markers(hosts))
+    with pytest.raises(StepFailed, match="no module cop"):
+        tune.apply(quiet)
 
 
 def test_failed_playbook_fails_the_step() -> None:
