@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from upgrader.adapters.process_tree import end_tree
 from upgrader.errors import PlaybookError, PlaybookRefused
 from upgrader.ports import Play
 
@@ -42,28 +43,45 @@ def list_plays(
         raise PlaybookError("ansible-playbook is not installed", remedy="upgrader doctor", begun=False)
     named = [str(path.absolute()) for path in playbooks]
     try:
-        done = subprocess.run(
+        code, out, errors = _output(
             [program, "--list-hosts", "--inventory", str(inventory.absolute()), *named],
-            cwd=folder,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_seconds,
-            check=False,
+            folder,
+            environment,
+            timeout_seconds,
         )
     except subprocess.TimeoutExpired as error:
         text = f"ansible-playbook --list-hosts did not end within {timeout_seconds:.0f} s"
         raise PlaybookError(text, begun=False) from error
     except OSError as error:
         raise PlaybookError(f"{program}: {error.strerror}", remedy="upgrader doctor", begun=False) from error
-    listed = done.stdout.split(_PLAYBOOK)[1:]
-    if done.returncode:
-        raise PlaybookRefused(_why(done.stderr) or f"ansible-playbook ended with {done.returncode}", begun=False)
+    listed = out.split(_PLAYBOOK)[1:]
+    if code:
+        raise PlaybookRefused(_why(errors) or f"ansible-playbook ended with {code}", begun=False)
     if len(listed) != len(named):
         raise PlaybookError("ansible-playbook --list-hosts has listed something else", begun=False)
     return tuple(tuple(_plays(text)) for text in listed)
+
+
+def _output(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], timeout_seconds: float
+) -> tuple[int, str, str]:
+    """The exit code, and what was written to standard output and standard error. Raises TimeoutExpired, OSError."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=timeout_seconds)
+        except BaseException:
+            end_tree(process.pid)  # the inventory's programs, too: what it waited for is most often one of them
+            raise
+    return process.returncode, out, errors
 
 
 def _plays(text: str) -> Iterator[Play]:

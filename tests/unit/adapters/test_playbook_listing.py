@@ -33,7 +33,7 @@ playbook: /c/b.yml
 """
 
 
-def listed(folder: Path, script: str) -> tuple[tuple[Play, ...], ...]:
+def listed(folder: Path, script: str, seconds: float = 60.0) -> tuple[tuple[Play, ...], ...]:
     """What is read from an Ansible that does this."""
     program = folder / "ansible-playbook"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -43,7 +43,7 @@ def listed(folder: Path, script: str) -> tuple[tuple[Play, ...], ...]:
         inventory=Path("/c/hosts.yml"),
         folder=folder,
         environment={"PATH": str(folder)},
-        timeout_seconds=60.0,
+        timeout_seconds=seconds,
     )
 
 
@@ -71,3 +71,12 @@ def test_what_is_no_listing(tmp_path: Path) -> None:
     assert not isinstance(caught.value, PlaybookRefused)
     with pytest.raises(PlaybookError, match="not installed"):
         list_plays([], inventory=Path(), folder=tmp_path, environment={"PATH": "/nowhere"}, timeout_seconds=1.0)
+
+
+def test_what_it_waits_for_ends_with_it(tmp_path: Path) -> None:
+    """An inventory's program that hangs doesn't stay behind when Ansible has had its time."""
+    with pytest.raises(PlaybookError, match="did not end within 1 s"):
+        listed(tmp_path, "/bin/sleep 600 & echo $! > program; wait", seconds=1.0)
+    number = (tmp_path / "program").read_text().strip()
+    status = Path(f"/proc/{number}/stat")
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
