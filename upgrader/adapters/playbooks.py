@@ -231,7 +231,9 @@ def _environment(front: Path) -> dict[str, str]:
         "PATH": os.pathsep.join([str(front), beside, os.environ.get("PATH", os.defpath)]),
         # Ansible refuses to start in a locale that isn't UTF-8, which a CI job's often isn't.
         "LC_ALL": "C.UTF-8",
+        # Many CI jobs force colours, which comes before NOCOLOR.
         "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_FORCE_COLOR": "0",
         # Or else plugins leave bytecode in the cluster folder, and take what they find there.
         "PYTHONPYCACHEPREFIX": str(front.parent / "bytecode"),
         # Whatever an ansible.cfg says: a machine that nobody has verified must not get a controller's secrets.

@@ -171,3 +171,21 @@ def test_thousands_of_nodes_are_no_argument(monkeypatch: pytest.MonkeyPatch, tmp
     assert len(run.given["limit"]) < 128 * 1024 and run.limit.split() == names
     play(monkeypatch, tmp_path, run)
     assert run.given["limit"] is None
+
+
+def test_colours_that_a_job_forces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible's words are read, by how their lines begin: a CI job's ANSIBLE_FORCE_COLOR, which comes before NOCOLOR,
+    doesn't count.
+    """
+    monkeypatch.setenv("ANSIBLE_FORCE_COLOR", "1")
+    seen = tmp_path / "seen"
+
+    def ansible(command: list[str], **options: Any) -> Any:
+        seen.write_text(options["env"]["ANSIBLE_FORCE_COLOR"])
+        raise OSError(2, "no")
+
+    monkeypatch.setattr("upgrader.adapters.playbook_listing.subprocess.Popen", ansible)
+    (tmp_path / "a.yml").touch()
+    with pytest.raises(PlaybookError):
+        AnsiblePlaybooks().plays([tmp_path / "a.yml"], inventory=tmp_path / "a.yml", timeout_seconds=1.0)
+    assert seen.read_text() == "0"
