@@ -44,7 +44,7 @@ def leave_the_address_to(cluster: LabCluster, program: Path) -> None:
     """
     lab = Lab.find(cluster.name)
     address = lab.placement.endpoint_address
-    # The flags of https://kube-vip.io/docs/installation/static/#generating-a-manifest
+    # The flags of https://kube-vip.io/docs/installation/static/
     flags = ["--interface", "host0", "--address", address, "--controlplane", "--services", "--arp", "--leaderElection"]
     image = _image(program)
     made = [str(program), "manifest", "pod", *flags, "--image", image.name]
