@@ -56,7 +56,7 @@ def holding(pair: Pair, objects: list[KubeObject], folder: Path) -> Iterator[Gua
 GROUP = {"rollout-group": "probe", "grafana.com/rollout-paused": "true"}
 
 
-def waits(what: str, holds: Any, seconds: float = 15) -> float:
+def waits(what: str, holds: Any, seconds: float = 60) -> float:
     """Until it is so; how long that took."""
     return until(what, holds, timeout_seconds=seconds, interval_seconds=0.05)
 
