@@ -8,17 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from testkit.command import REPOSITORY
-from testkit.lab_cluster import TARGET, LabCluster
+from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 from upgrader.lab.node_source import node_source
 from upgrader.lab.progress_port import Silent
 from upgrader.ports import Kind
 
-__all__ = ["CONTAINERD", "NODE", "NodePlaybooks"]
+__all__ = ["CONTAINERD", "NODE", "NodePlaybooks", "with_an_old_kubelet"]
 
 NODE = "controller-1"
 _NODES = Kind("v1", "nodes")
@@ -80,3 +81,15 @@ class NodePlaybooks:
         """The version that the node reports."""
         node: Any = self.cluster.kube.get(_NODES, NODE)
         return str(node["status"]["nodeInfo"]["kubeletVersion"])
+
+
+@contextmanager
+def with_an_old_kubelet(upgraded: LabCluster) -> Iterator[NodePlaybooks]:
+    """The controller of an upgraded cluster, whose kubelet is still the old one; it is so again afterwards."""
+    playbooks = NodePlaybooks(upgraded)
+    before, etcd = playbooks.files(), upgraded.on_controller("pidof", "etcd")
+    assert playbooks.kubelet() == OLD
+    yield playbooks
+    assert playbooks.files() == before
+    assert upgraded.on_controller("pidof", "etcd") == etcd, "no kubelet has restarted etcd"
+    until("the old kubelet to report", lambda: playbooks.kubelet() == OLD, timeout_seconds=60)
