@@ -29,7 +29,10 @@ def main() -> int:
     options = _parser().parse_args()
     measures: Mapping[str, Callable[[Site], Iterable[Reached]]] = {
         "webhook": lambda on: webhook(on, 500, options.seconds),
-        "deletions": lambda on: deletions(on, 200, options.seconds, 50),
+        "deletions": lambda on: (
+            *deletions(on, 100, options.seconds, 50, "-100"),
+            *deletions(on, 200, options.seconds, 50),
+        ),
         "quota": lambda on: quota(on, 200, 10, options.rounds, options.seed),
         "ready": lambda on: ready_to_deletion(on, options.rolls),
         "crowd": lambda on: among_many(on, Crowd(options.sets, options.pods_of_each), options.rolls),

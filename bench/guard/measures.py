@@ -46,11 +46,11 @@ def webhook(site: Site, rate: float, seconds: float) -> list[Reached]:
     return [Reached("webhook", p99(said), how, _busier(load))]
 
 
-def deletions(site: Site, rate: float, seconds: float, protectors: int) -> list[Reached]:
-    """Those that are reserved; the second value: writes for each."""
+def deletions(site: Site, rate: float, seconds: float, protectors: int, of: str = "") -> list[Reached]:
+    """Those that are reserved; the second value: writes for each. `of`: the end of the measures' names."""
     asked = round(rate * seconds)
     each_has = -(-asked // protectors) + 2  # one more than go must stay, and one more isn't counted yet
-    names = [f"web-{number}" for number in range(protectors)]
+    names = [f"web{of}-{number}" for number in range(protectors)]
     pods = [site.pods(name, each_has) for name in names]
     for name in names:
         site.protector(name, name, 1)
@@ -67,7 +67,8 @@ def deletions(site: Site, rate: float, seconds: float, protectors: int) -> list[
     allowed, failed = sum(each.allowed for each in said), sum(each.status != 200 for each in said)
     how = f"{rate:g}/s for {seconds:g} s on {protectors}; p50 {_p50(said):.1f} ms; "
     how += f"{allowed} of {asked} allowed, {failed} failed; {1000 * cpu / answered:.2f} ms of CPU each"
-    return [Reached("deletion", p99(said), how, _busier(load)), Reached("writes", writes, "of the same", _busier(load))]
+    load = _busier(load)
+    return [Reached(f"deletion{of}", p99(said), how, load), Reached(f"writes{of}", writes, "of the same", load)]
 
 
 def quota(site: Site, pods: int, most: int, rounds: int, seed: int) -> list[Reached]:
