@@ -162,7 +162,9 @@ def _upgrade(folder: Path, target: str, record: Path | None) -> None:
         return
     # What a recording is made from is what `-o json` prints, which masks secrets: nothing else is kept of the run.
     ended = must(upgrader(*words, "-o", "json", timeout_seconds=1800))
-    record.write_text(ended.stdout)
+    # Its last line is of the command, and has the folder's path on this machine.
+    lines = ended.stdout.splitlines(keepends=True)
+    record.write_text("".join(line for line in lines if json.loads(line)["type"] != "CommandEnded"))
 
 
 def _do(*arguments: str | Path) -> None:
