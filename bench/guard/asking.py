@@ -41,9 +41,11 @@ def downscale(number: int) -> bytes:
     """Of a StatefulSet, every other one of which has the label `grafana.com/no-downscale`."""
     labels = {"grafana.com/no-downscale": "true"} if number % 2 else {}
     meta = {"name": f"db-{number % 100}", "namespace": "shop", "labels": labels}
-    now, before = ({"metadata": meta, "spec": {"replicas": replicas}} for replicas in (1, 3))
+    type_ = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+    now, before = ({**type_, "metadata": meta, "spec": {"replicas": replicas}} for replicas in (1, 3))
     resource = {"group": "apps", "version": "v1", "resource": "statefulsets"}
-    asked = {"operation": "UPDATE", "resource": resource, "name": meta["name"], "namespace": "shop"}
+    kind = {"group": "apps", "version": "v1", "kind": "StatefulSet"}
+    asked = {"operation": "UPDATE", "kind": kind, "resource": resource, "name": meta["name"], "namespace": "shop"}
     return _review({**asked, "object": now, "oldObject": before})
 
 

@@ -119,12 +119,12 @@ server and whoever asks; no controllers and no kubelets: pods are made, and mark
 - **Webhook:** a StatefulSet's change by its object, half of them downscales of one that is labelled, to
   `/admission/no-downscale`, over TLS on kept connections. Each is sent when it is due, whether or not others were
   answered; its time begins there, so that it includes what the sender itself is late.
-- **Deletions:** a Ready pod each, of one protector after the other, to the webhook of its cell: the pod is read, what is
-  allowed is written into the protector's status, and then it is answered. What is allowed is deleted then, as the API
-  server that asks would do; that isn't in the time. An aggregator counts meanwhile, and writes the same objects. Writes
-  are tries, those that met a conflict too. Deletions share a write that find one under way for their protector: at 200
-  a second each protector has one every 250 ms, so that an API server which answers in less writes one for each. Half a
-  write for each would mean to wait for a second deletion, and longer than the limit for most.
+- **Deletions:** a Ready pod each, of one protector after the other, to the webhook of its cell: the pod is read, what
+  is allowed is written into the protector's status, and then it is answered. What is allowed is deleted then, as the
+  API server that asks would do; that isn't in the time. An aggregator counts meanwhile, and writes the same objects.
+  Writes are tries, those that met a conflict too. Deletions share a write that find one under way for their protector:
+  at 200 a second each protector has one every 250 ms, so that an API server which answers in less writes one for each.
+  Half a write for each would mean to wait for a second deletion, and longer than the limit for most.
 - **At once:** two replicas are asked in turn, all at the same time, about the pods of a protector; one of them is
   killed (SIGKILL) after some answers, by chance. What counts is the larger of how many were told "allowed", and how
   many are written in the status, less the quota; 0 or less is right.

@@ -21,10 +21,14 @@ def _taken(measure: Callable[[Site], list[Reached]]) -> Callable[[Side], str]:
         found = measure(side.site)
         for pod in side.site.kube.list(PODS, "shop"):
             side.site.kube.delete(PODS, pod["metadata"]["name"], "shop")
-        values = ", ".join(f"**{each.value:.3g} {LIMITS[each.limit].unit}**".replace(" **", "**") for each in found)
+        values = ", ".join(f"**{_shown(each.value)} {LIMITS[each.limit].unit}**".replace(" **", "**") for each in found)
         return f"{values}; {found[0].how}; load average {found[0].load_average:.0f}"
 
     return run
+
+
+def _shown(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 MEASURES = (
