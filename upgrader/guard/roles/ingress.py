@@ -164,14 +164,10 @@ class IngressDaemonSets:
             return ""
         lease, rolling = self._holds
         try:
-            hold = lease.last  # that a run holds was true a moment ago; that none does must be true
-            if hold is None or which.noted in hold.groups:
-                hold = await lease.look()
-            if hold is None or which.noted in hold.groups or which.noted in await rolling.all():
-                return ""
+            hold = await rolling.hold(which.noted, lease)
         except (ApiAway, ApiRefused) as error:
             return f"it to be known whether an upgrade is at work: {error}"
-        return f"the upgrade {hold.run} to end"
+        return "" if hold is None or which.noted in hold.groups else f"the upgrade {hold.run} to end"
 
     async def _note(self, which: IngressDaemonSet, decision: IngressDecision) -> None:
         """Before a node begins, that it is rolled; at the end, that it isn't any more. Raises ApiAway, ApiRefused."""

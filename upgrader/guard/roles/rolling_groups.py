@@ -7,8 +7,11 @@ who rolls, so that whoever leads next knows it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from upgrader.guard.core.rollout import Hold
 from upgrader.guard.guard_errors import ApiAway, Conflict
-from upgrader.guard.roles.run_lease import LEASES
+from upgrader.guard.roles.run_lease import LEASES, RunLease
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.resource import Object
 
@@ -45,6 +48,17 @@ class RollingGroups:
         """The same the other way round."""
         if group in await self.all():
             await self._write(group, rolling=False)
+
+    async def hold(self, group: str, lease: RunLease) -> Hold | None:
+        """The run that is alive, with what may roll nevertheless: the groups that it names, and this one if it has
+        begun. Raises ApiAway, ApiRefused where that can't be known: then it waits.
+        """
+        hold = lease.last  # that a run holds was true a moment ago, which does for waiting; that none does must be true
+        if hold is None or group in hold.groups:
+            hold = await lease.look()
+        if hold is not None and group not in hold.groups and group in await self.all():
+            hold = replace(hold, groups=hold.groups | {group})
+        return hold
 
     async def _write(self, group: str, *, rolling: bool) -> None:
         for left in reversed(range(_WRITES)):

@@ -171,18 +171,11 @@ class Rollouts:
         return await self._holds[0].look() if self._holds else None
 
     async def _hold(self, group: str) -> Hold | None:
-        """The run that is alive, with what may roll nevertheless: the groups that it names, and this one if it has
-        begun. Raises ApiAway, ApiRefused where that can't be known: then it waits.
-        """
+        """See `RollingGroups.hold`; None also where no run holds anything."""
         if self._holds is None:
             return None
         lease, rolling = self._holds
-        hold = lease.last  # that a run holds was true a moment ago, which does for waiting; that none does must be true
-        if hold is None or group in hold.groups:
-            hold = await lease.look()
-        if hold is not None and group in await rolling.all():
-            hold = replace(hold, groups=hold.groups | {group})
-        return hold
+        return await rolling.hold(group, lease)
 
     async def _note(self, group: Group, decision: GroupDecision) -> None:
         """Before it begins, that it is rolled; at the end, that it isn't any more. Raises ApiAway, ApiRefused."""
