@@ -11,7 +11,7 @@ from upgrader.guard.core.protector_object import read
 from upgrader.guard.core.selectors import InvalidSelector
 from upgrader.guard.logs import LOG
 from upgrader.guard.runtime.api_client import Api
-from upgrader.guard.runtime.informer import Informer, Key
+from upgrader.guard.runtime.informer import Informer, Key, version_of
 from upgrader.guard.runtime.resource import Object, Resource
 
 __all__ = ["POD_PROTECTORS", "Held", "NewestProtectors", "ProtectorCache"]
@@ -108,12 +108,8 @@ class NewestProtectors:
 
     def _shown(self, budget: Key) -> None:
         mine, held = self._written.get(budget), self._cache.get(budget)
-        if mine is not None and (held is None or _version(held.item) == _version(mine)):
+        if mine is not None and (held is None or version_of(held.item) == version_of(mine)):
             del self._written[budget]
-
-
-def _version(item: Object) -> str:
-    return str(item["metadata"].get("resourceVersion", ""))
 
 
 def _kept(item: dict[str, Any]) -> Object:

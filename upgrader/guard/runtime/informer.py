@@ -14,7 +14,7 @@ from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.backoff import Backoff
 from upgrader.guard.runtime.resource import Object, Resource
 
-__all__ = ["Change", "Informer", "Key", "whole"]
+__all__ = ["Change", "Informer", "Key", "version_of", "whole"]
 
 Key = tuple[str, str]
 """Namespace ("" where there is none) and name."""
@@ -139,7 +139,7 @@ class Informer(Generic[Kept]):
             items, version, token = await self._api.page(
                 self._resource, self._namespace, self._query, limit=limit, token=token
             )
-            found |= {_key(item): (_version(item), self._keep(item)) for item in items}
+            found |= {_key(item): (version_of(item), self._keep(item)) for item in items}
             if not token:
                 return found, version
 
@@ -152,8 +152,8 @@ class Informer(Generic[Kept]):
             self._heard()
             heard, item = True, event["object"]
             if event["type"] != "BOOKMARK":
-                self._set(_key(item), _version(item), None if event["type"] == "DELETED" else self._keep(item))
-            self._version = _version(item)
+                self._set(_key(item), version_of(item), None if event["type"] == "DELETED" else self._keep(item))
+            self._version = version_of(item)
         if not heard and self._clock() - begun < _SHORT_SECONDS:
             raise ApiAway(f"watch {self._resource.path(self._namespace)}: it ended at once")  # a server that stops
         self._heard()
@@ -178,5 +178,6 @@ def _key(item: Object) -> Key:
     return meta.get("namespace", ""), meta["name"]
 
 
-def _version(item: Object) -> str:
+def version_of(item: Object) -> str:
+    """By which two states of an object are told apart; no order."""
     return str(item["metadata"]["resourceVersion"])
