@@ -20,7 +20,7 @@ from testkit.lab_cluster import until
 
 __all__ = ["GuardProcess", "guard_process"]
 
-_START_SECONDS = 30.0
+_START_SECONDS = 120.0
 
 
 class GuardProcess:
@@ -78,7 +78,7 @@ class GuardProcess:
     def end(self) -> int:
         """As the kubelet does; its exit code."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(timeout=30)
+        return self._process.wait(timeout=60)
 
     @property
     def pid(self) -> int:

@@ -104,7 +104,7 @@ class HAProxyProcess:
         with self._config.with_suffix(".log").open("a") as log:
             command = [*haproxy_program(), "-db", "-f", str(self._config)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        until("HAProxy to answer", lambda: self.get() != "", timeout_seconds=20, interval_seconds=0.1)
+        until("HAProxy to answer", lambda: self.get() != "", timeout_seconds=120, interval_seconds=0.1)
 
     def kill(self) -> None:
         """At once; its socket's file stays."""

@@ -85,7 +85,7 @@ def test_aggregated_api_without_a_backend(kube: KubeAdapter, made: Make) -> None
     assert [item for item in findings(kube, check_served_apis) if item.id == "apis.unavailable"] == []
     spec = {"group": GROUP, "version": "v1", "service": NOBODY, "groupPriorityMinimum": 1000, "versionPriority": 10}
     name = made(API_SERVICES, {"metadata": {"name": f"v1.{GROUP}"}, "spec": {**spec, "insecureSkipTLSVerify": True}})
-    until("the APIService to be judged", lambda: "ServiceNotFound" in _said(kube, name), timeout_seconds=30)
+    until("the APIService to be judged", lambda: "ServiceNotFound" in _said(kube, name), timeout_seconds=120)
     assert found(kube, check_served_apis, name) == ["apis.unavailable"]
 
 
@@ -174,10 +174,10 @@ def definition(kind: str, **more: Any) -> dict[str, Any]:
 def test_definition_whose_names_are_taken(kube: KubeAdapter, made: Make) -> None:
     """The API server admits it, and says later that it doesn't serve it."""
     made(DEFINITIONS, definition("Gadget"))
-    until("the first to be served", lambda: _established(kube, f"gadgets.{GROUP}"), timeout_seconds=30)
+    until("the first to be served", lambda: _established(kube, f"gadgets.{GROUP}"), timeout_seconds=120)
     assert found(kube, check_custom_resources, GROUP) == []
     made(DEFINITIONS, definition("Gizmo", names={"plural": "gizmos", "kind": "Gadget"}))
-    until("the second to be refused", lambda: bool(found(kube, check_custom_resources, "gizmos")), timeout_seconds=30)
+    until("the second to be refused", lambda: bool(found(kube, check_custom_resources, "gizmos")), timeout_seconds=120)
     assert found(kube, check_custom_resources, "gizmos") == ["custom-resources.not-served"]
     assert found(kube, check_custom_resources, "gadgets") == []
 
@@ -190,12 +190,12 @@ def _established(kube: KubeAdapter, name: str) -> bool:
 def test_definition_that_stores_another_version_now(kube: KubeAdapter, made: Make) -> None:
     """The API server itself remembers that there may be objects of the version before."""
     name = made(DEFINITIONS, definition("Trinket"))
-    until("it to be served", lambda: _established(kube, name), timeout_seconds=30)
+    until("it to be served", lambda: _established(kube, name), timeout_seconds=120)
     assert found(kube, check_custom_resources, name) == []
     schema = {"openAPIV3Schema": {"type": "object"}}
     versions = [{"name": v, "served": True, "storage": v == "v2", "schema": schema} for v in ("v1", "v2")]
     merge(kube, f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", {"spec": {"versions": versions}})
-    until("it to be stored so", lambda: bool(found(kube, check_custom_resources, name)), timeout_seconds=30)
+    until("it to be stored so", lambda: bool(found(kube, check_custom_resources, name)), timeout_seconds=120)
     assert found(kube, check_custom_resources, name) == ["custom-resources.stored-versions"]
 
 
@@ -209,7 +209,7 @@ def test_definition_that_can_not_be_deleted(kube: KubeAdapter, made: Make) -> No
     def created() -> bool:
         return bool(kube.get(relics, "kept") or kube.create(relics, kept))
 
-    until("it to be served", created, timeout_seconds=30)
+    until("it to be served", created, timeout_seconds=120)
     try:
         kube.delete(DEFINITIONS, name)
         assert found(kube, check_custom_resources, name) == []
@@ -217,7 +217,7 @@ def test_definition_that_can_not_be_deleted(kube: KubeAdapter, made: Make) -> No
         assert found(kube, check_custom_resources, name, **much_later) == ["custom-resources.terminating"]
     finally:
         merge(kube, f"/apis/{GROUP}/v1/relics/kept", {"metadata": {"finalizers": None}})
-        until("the definition to be gone", lambda: kube.get(DEFINITIONS, name) is None, timeout_seconds=60)
+        until("the definition to be gone", lambda: kube.get(DEFINITIONS, name) is None, timeout_seconds=120)
 
 
 def test_namespace_that_can_not_be_deleted(kube: KubeAdapter, made: Make) -> None:
@@ -228,7 +228,7 @@ def test_namespace_that_can_not_be_deleted(kube: KubeAdapter, made: Make) -> Non
     kube.create(maps, kept, name)
     try:
         kube.delete(NAMESPACES, name)
-        until("the namespace to be stuck", lambda: "finalizers" in _why_stuck(kube, name), timeout_seconds=60)
+        until("the namespace to be stuck", lambda: "finalizers" in _why_stuck(kube, name), timeout_seconds=120)
         assert found(kube, check_namespaces, name) == []
         assert found(kube, check_namespaces, name, later=timedelta(minutes=11)) == ["namespaces.terminating"]
     finally:
@@ -255,9 +255,9 @@ def test_budget_without_room(kube: KubeAdapter, made: Make) -> None:
         "nodeSelector": {GROUP: "no-node-has-this"},
         "automountServiceAccountToken": False,
     }
-    until("the budget to be observed", lambda: not _budgets(kube, namespace), timeout_seconds=30)
-    until("a ServiceAccount", lambda: _created(kube, namespace, spec), timeout_seconds=30)
-    until("the budget to count its pod", lambda: bool(_budgets(kube, namespace)), timeout_seconds=30)
+    until("the budget to be observed", lambda: not _budgets(kube, namespace), timeout_seconds=120)
+    until("a ServiceAccount", lambda: _created(kube, namespace, spec), timeout_seconds=120)
+    until("the budget to count its pod", lambda: bool(_budgets(kube, namespace)), timeout_seconds=120)
     assert _budgets(kube, namespace) == ["disruption-budgets.no-room"]
     (finding,) = [item for item in findings(kube, check_disruption_budgets) if namespace in item.title]
     assert "minAvailable 1: 1 of 1 must stay" in finding.title
@@ -279,26 +279,26 @@ def test_budget_whose_pods_are_not_ready(kube: KubeAdapter, made: Make, status: 
     node, labels = fake_node(made, status), {"app": "web"}
     namespace = made(NAMESPACES, {"metadata": {}})
     kube.create(BUDGETS, pod_disruption_budget("web", labels, minAvailable=1), namespace)
-    until("a ServiceAccount", lambda: kube.get(ACCOUNTS, "default", namespace) is not None, timeout_seconds=30)
+    until("a ServiceAccount", lambda: kube.get(ACCOUNTS, "default", namespace) is not None, timeout_seconds=120)
     pods = [waiting_pod(made, node, {"name": "main"}, namespace, labels=labels) for _ in range(2)]
-    until("the budget to count them", lambda: bool(_budgets(kube, namespace)), timeout_seconds=30)
+    until("the budget to count them", lambda: bool(_budgets(kube, namespace)), timeout_seconds=120)
     assert _budgets(kube, namespace) == ["disruption-budgets.unhealthy"]
     ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
     for pod in pods:
         status(PODS, pod, namespace, {"phase": "Running", "conditions": ready})
-    until("the budget to be met", lambda: _budgets(kube, namespace) == [], timeout_seconds=30)
+    until("the budget to be met", lambda: _budgets(kube, namespace) == [], timeout_seconds=120)
 
 
 def test_budget_that_can_not_be_computed(kube: KubeAdapter, made: Make, status: Status) -> None:
     """With maxUnavailable, pods need a controller whose size is known; kube-controller-manager says that it isn't."""
     node, labels = fake_node(made, status), {"app": "web"}
     namespace = made(NAMESPACES, {"metadata": {}})
-    until("a ServiceAccount", lambda: kube.get(ACCOUNTS, "default", namespace) is not None, timeout_seconds=30)
+    until("a ServiceAccount", lambda: kube.get(ACCOUNTS, "default", namespace) is not None, timeout_seconds=120)
     kube.create(BUDGETS, pod_disruption_budget("web", labels, maxUnavailable=1), namespace)
-    until("the budget to be observed", lambda: _budgets(kube, namespace) == [], timeout_seconds=30)
+    until("the budget to be observed", lambda: _budgets(kube, namespace) == [], timeout_seconds=120)
     owner = {"apiVersion": f"{GROUP}/v1", "kind": "Nothing", "name": "x", "uid": str(uuid.uuid4()), "controller": True}
     waiting_pod(made, node, {"name": "main"}, namespace, labels=labels, ownerReferences=[owner])
-    until("it to fail", lambda: bool(_budgets(kube, namespace)), timeout_seconds=60)
+    until("it to fail", lambda: bool(_budgets(kube, namespace)), timeout_seconds=120)
     assert _budgets(kube, namespace) == ["disruption-budgets.not-computed"]
 
 
@@ -312,7 +312,7 @@ def test_two_budgets_over_one_pod(kube: KubeAdapter) -> None:
         for number, name in enumerate(names):
             assert found(kube, check_disruption_budgets, name) == []
             kube.create(BUDGETS, pod_disruption_budget(name, dns, maxUnavailable="100%"), "kube-system")
-            until("the budget to count its pods", partial(_settled, kube, name), timeout_seconds=30)
+            until("the budget to count its pods", partial(_settled, kube, name), timeout_seconds=120)
             ids = found(kube, check_disruption_budgets, name)
             assert ids == (["disruption-budgets.overlap"] if number else [])
         with pytest.raises(ApiError, match="more than one PodDisruptionBudget"):
@@ -335,5 +335,5 @@ def test_service_cidr_within_a_pod_cidr(kube: KubeAdapter, made: Make) -> None:
     name = made(SERVICE_CIDRS, {"metadata": {}, "spec": {"cidrs": [inside]}})
     assert found(kube, check_networks, inside) == ["networks.overlap"]
     kube.delete(SERVICE_CIDRS, name)
-    until("the ServiceCIDR to be gone", lambda: kube.get(SERVICE_CIDRS, name) is None, timeout_seconds=60)
+    until("the ServiceCIDR to be gone", lambda: kube.get(SERVICE_CIDRS, name) is None, timeout_seconds=120)
     assert findings(kube, check_networks) == []

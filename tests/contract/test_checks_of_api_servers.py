@@ -76,12 +76,12 @@ def test_etcd_that_does_not_answer(kube: KubeAdapter, servers: ApiServers) -> No
     context = checked(kube, controllers=())
     servers.etcd.send_signal(signal.SIGSTOP)
     try:
-        until("kube-apiserver to notice", lambda: not healthy(kube), timeout_seconds=60)
+        until("kube-apiserver to notice", lambda: not healthy(kube), timeout_seconds=120)
         found = next(check_critical_pods(context))
     finally:
         servers.etcd.send_signal(signal.SIGCONT)
     assert found.id == "etcd.unhealthy"
-    until("etcd to answer again", lambda: healthy(kube), timeout_seconds=60)
+    until("etcd to answer again", lambda: healthy(kube), timeout_seconds=120)
 
 
 def healthy(kube: KubeAdapter) -> bool:

@@ -68,10 +68,10 @@ def test_token_that_never_expires(kube: KubeAdapter, made: Make) -> None:
     before = [item.title for item in findings(kube, check_tokens)]
     meta = {"annotations": {"kubernetes.io/service-account.name": account}}
     name = made(SECRETS, {"metadata": meta, "type": "kubernetes.io/service-account-token"}, "default")
-    until("a token", lambda: bool(_token(kube, name)), timeout_seconds=30)
+    until("a token", lambda: bool(_token(kube, name)), timeout_seconds=120)
     assert [item.title for item in findings(kube, check_tokens)] == before
     kube.raw("/api", token=_token(kube, name))
-    until("its use to be noted", lambda: [i.title for i in findings(kube, check_tokens)] != before, timeout_seconds=30)
+    until("its use to be noted", lambda: [i.title for i in findings(kube, check_tokens)] != before, timeout_seconds=120)
     assert ids(kube, check_tokens) == ["tokens.long-lived"]
 
 
@@ -93,7 +93,7 @@ def test_rights_of_kube_apiserver_at_kubelets(kube: KubeAdapter, made: Make) -> 
     def silent() -> bool:
         return ids(kube, check_kubelet_access, examined=[controller(ca.issue(user))]) == []
 
-    until("the binding to be known", silent, timeout_seconds=15)
+    until("the binding to be known", silent, timeout_seconds=120)
     nothing = Examined(Host("one", ""), host_facts({"certificates": []}))
     assert ids(kube, check_kubelet_access, examined=[nothing]) == ["kubelet-access.unread"]
 
@@ -110,7 +110,7 @@ def stranger(kube: KubeAdapter, made: Make, lab_folder: Path, tmp_path: Path) ->
     account = made(ACCOUNTS, {"metadata": {}}, "default")
     meta = {"annotations": {"kubernetes.io/service-account.name": account}}
     name = made(SECRETS, {"metadata": meta, "type": "kubernetes.io/service-account-token"}, "default")
-    until("a token", lambda: bool(_token(kube, name)), timeout_seconds=30)
+    until("a token", lambda: bool(_token(kube, name)), timeout_seconds=120)
     config: dict[str, Any] = yaml.safe_load((lab_folder / "kubeconfig").read_text())
     for entry in config["users"]:
         entry["user"] = {"token": _token(kube, name)}
@@ -146,7 +146,7 @@ def test_credentials_that_may_list_and_no_more(kube: KubeAdapter, stranger: Kube
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts:default"}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
     made(BINDINGS, {"metadata": {}, "roleRef": reference, "subjects": [subject]})
-    until("the binding to be known", lambda: stranger.list(PODS) is not None, timeout_seconds=15)
+    until("the binding to be known", lambda: stranger.list(PODS) is not None, timeout_seconds=120)
     checks: dict[str, Check] = {
         "apis.requests-unknown": check_served_apis,
         "etcd.unknown": check_critical_pods,

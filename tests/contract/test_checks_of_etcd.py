@@ -123,7 +123,7 @@ def test_database_with_holes(new_etcd: Callable[..., Etcd]) -> None:
         etcd.ctl(NAMES[0], "put", "heartbeat", stdin=b"x")
         return etcd.ids(check_etcd_members, NAMES[0]) == ["etcd-members.fragmented"]
 
-    until("the holes to be counted", counted, timeout_seconds=30)
+    until("the holes to be counted", counted, timeout_seconds=120)
     etcd.ctl(NAMES[0], "defrag")
     assert etcd.ids(check_etcd_members, NAMES[0]) == []
 

@@ -71,7 +71,7 @@ def test_pod_that_nobody_would_make_again(kube: KubeAdapter, made: Make, node: s
     pod = waiting_pod(made, node, {"name": "main"}, "default")
     assert found() == ["nodes.bare-pods"]
     kube.delete(PODS, pod, "default")
-    until("it to be gone", lambda: found() == [], timeout_seconds=15)
+    until("it to be gone", lambda: found() == [], timeout_seconds=120)
 
 
 def test_budgets_of_pods_that_a_drain_evicts(
@@ -100,16 +100,16 @@ def test_budgets_of_pods_that_a_drain_evicts(
         status(PODS, pod, "default", {"phase": "Running", "conditions": conditions})
 
     def becomes(expected: list[str]) -> None:
-        until(f"{expected}", lambda: found() == expected, timeout_seconds=30)
+        until(f"{expected}", lambda: found() == expected, timeout_seconds=120)
 
-    until("its pod", lambda: len(pods()) == 1, timeout_seconds=30)
+    until("its pod", lambda: len(pods()) == 1, timeout_seconds=120)
     assert found() == []
     runs(pods()[0], ready=True)
     becomes(["nodes.drain-blocked"])
     current = kube.get(REPLICA_SETS, name, "default")
     assert current is not None
     kube.replace(REPLICA_SETS, {**current, "spec": {**current["spec"], "replicas": 2}}, "default")
-    until("another pod", lambda: len(pods()) == 2, timeout_seconds=30)
+    until("another pod", lambda: len(pods()) == 2, timeout_seconds=120)
     for each in pods():
         runs(each, ready=True)
     becomes([])

@@ -244,7 +244,7 @@ def test_critical_workload_that_is_not_ready(kube: KubeAdapter, made: Make) -> N
     wanted = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     assert found(kube, check_critical_pods, name) == []
     made(DEPLOYMENTS, {"metadata": {"name": name}, "spec": wanted}, "kube-system")
-    until("it to be observed", lambda: found(kube, check_critical_pods, name) != [], timeout_seconds=30)
+    until("it to be observed", lambda: found(kube, check_critical_pods, name) != [], timeout_seconds=120)
     assert found(kube, check_critical_pods, name) == ["critical-pods.not-ready"]
 
 

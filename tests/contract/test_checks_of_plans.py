@@ -42,7 +42,7 @@ def deployment(namespace: str, *, replicas: int = 0, name: str = "web", **contai
 def namespace(kube: KubeAdapter, made: Make, **labels: str) -> str:
     """A namespace in which pods can be made."""
     name = made(NAMESPACES, {"metadata": {"labels": labels}})
-    until("a ServiceAccount", lambda: kube.get(ACCOUNTS, "default", name) is not None, timeout_seconds=30)
+    until("a ServiceAccount", lambda: kube.get(ACCOUNTS, "default", name) is not None, timeout_seconds=120)
     return name
 
 
@@ -57,7 +57,7 @@ def test_limits_that_a_limit_range_adds(kube: KubeAdapter, made: Make) -> None:
     assert of_plan(kube, deployment(name)) == []
     limits = {"type": "Container", "default": {"memory": "64Mi"}}
     made(Kind("v1", "limitranges"), {"metadata": {}, "spec": {"limits": [limits]}}, name)
-    until("it to hold", lambda: of_plan(kube, deployment(name)) != [], timeout_seconds=15)
+    until("it to hold", lambda: of_plan(kube, deployment(name)) != [], timeout_seconds=120)
     assert of_plan(kube, deployment(name)) == ["admission.limits"]
 
 
@@ -66,7 +66,7 @@ def test_pods_that_a_quota_refuses(kube: KubeAdapter, made: Make) -> None:
     name = namespace(kube, made)
     assert of_plan(kube, deployment(name)) == []
     made(Kind("v1", "resourcequotas"), {"metadata": {}, "spec": {"hard": {"pods": "0"}}}, name)
-    until("it to hold", lambda: of_plan(kube, deployment(name)) != [], timeout_seconds=15)
+    until("it to hold", lambda: of_plan(kube, deployment(name)) != [], timeout_seconds=120)
     assert of_plan(kube, deployment(name)) == ["admission.refused"]
 
 

@@ -59,7 +59,7 @@ def test_a_watch_does_not_hold_up_its_end(etcd: Etcd, monkeypatch: pytest.Monkey
                 clients.end_abandoned()
                 return member.poll() is not None
 
-            until("etcd to end", ended, timeout_seconds=20, interval_seconds=0.1)
+            until("etcd to end", ended, timeout_seconds=120, interval_seconds=0.1)
             assert "closed etcd server" in (etcd.folder / f"{NAME}.log").read_text()
         finally:
             watch.kill()

@@ -51,7 +51,7 @@ def registry(tmp_path: Path) -> Iterator[str]:
     command = [str(registry_program(Silent()) / "usr/bin/docker-registry"), "serve", str(tmp_path / "registry.yml")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            until("the registry to answer", lambda: _answers(host), timeout_seconds=20, interval_seconds=0.1)
+            until("the registry to answer", lambda: _answers(host), timeout_seconds=120, interval_seconds=0.1)
             yield host
         finally:
             process.terminate()

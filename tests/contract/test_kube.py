@@ -400,7 +400,7 @@ class TestRealOnly:
         spec = {"minAvailable": 1, "selector": {"matchLabels": labels}}
         created = real.create(PODS, pod, "default")
         try:
-            until("the pod to be Ready", lambda: _is_ready(real.get(PODS, name, "default")), timeout_seconds=60)
+            until("the pod to be Ready", lambda: _is_ready(real.get(PODS, name, "default")), timeout_seconds=120)
             real.create(BUDGETS, {"metadata": {"name": name}, "spec": spec}, "default")
             with pytest.raises(ApiError) as caught:
                 real.evict(name, "default", uid=created["metadata"]["uid"])

@@ -145,11 +145,11 @@ def test_playbook_ends_with_the_process_that_started_it(tmp_path: Path, inventor
     play = playbook(tmp_path, {"command": f"sh -c 'touch {begun}; sleep 600'"})
     with subprocess.Popen([sys.executable, "-c", _STARTER, str(play), str(inventory)]) as starter:
         try:
-            until("the playbook", begun.exists, timeout_seconds=60)
+            until("the playbook", begun.exists, timeout_seconds=120)
             assert _at_work(play)
         finally:
             starter.kill()  # or else a failure waits for the playbook's end
-    until("the end of Ansible", lambda: not _at_work(play), timeout_seconds=30)
+    until("the end of Ansible", lambda: not _at_work(play), timeout_seconds=120)
 
 
 def _at_work(play: Path) -> list[str]:

@@ -73,7 +73,7 @@ def test_the_documented_role_is_enough(lab_folder: Path, kube: KubeAdapter, tmp_
         annotations = {"kubernetes.io/service-account.name": NAME}
         secret = {"metadata": {**ours, "annotations": annotations}, "type": "kubernetes.io/service-account-token"}
         kube.create(SECRETS, secret, NAMESPACE)
-        until("the service account's token", lambda: "token" in _data(kube), timeout_seconds=30)
+        until("the service account's token", lambda: "token" in _data(kube), timeout_seconds=120)
         config = yaml.safe_load((lab_folder / "kubeconfig").read_text())
         config["users"] = [{"name": NAME, "user": {"token": base64.b64decode(_data(kube)["token"]).decode()}}]
         config["contexts"][0]["context"]["user"] = NAME

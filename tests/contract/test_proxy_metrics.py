@@ -96,7 +96,7 @@ def test_two_instances_and_what_they_tell(config: Path, ports: tuple[int, int], 
     with socket.socket() as server, listening(config) as first:
         server.bind((OWN, api))
         server.listen()
-        until("the metrics to be served", lambda: scrape(port)[0] == 200, timeout_seconds=20, interval_seconds=0.1)
+        until("the metrics to be served", lambda: scrape(port)[0] == 200, timeout_seconds=120, interval_seconds=0.1)
         with socket.create_connection((HOST, api), timeout=10):
             server.settimeout(10)
             accepted, _ = server.accept()

@@ -84,4 +84,4 @@ def wipe(cluster: LabCluster) -> None:
         f"mv {manifest} {aside} && while pidof etcd; do sleep 0.2; done; rm -r {_DATA}/member; mv {aside} {manifest}"
     )
     cluster.on_controller("sh", "-c", script)
-    until("an etcd without data", lambda: "member" in cluster.on_controller("ls", _DATA), timeout_seconds=60)
+    until("an etcd without data", lambda: "member" in cluster.on_controller("ls", _DATA), timeout_seconds=120)

@@ -36,10 +36,10 @@ def canary(cluster: LabCluster) -> Iterator[str]:
     finally:
         cluster.kube.delete(_DEPLOYMENTS, "canary", "kube-system")
         cluster.kube.delete(_SECRETS, "canary", "kube-system")
-        until("the pod's end", lambda: not _pod(cluster), timeout_seconds=60)
+        until("the pod's end", lambda: not _pod(cluster), timeout_seconds=120)
         # The generations of a removed workload stay until an operator removes them.
         cluster.on_controller("rm", "-rf", _MANIFEST, _FOLDER)
-        until("the end of its standby pod", lambda: "canary" not in _containers(cluster), timeout_seconds=60)
+        until("the end of its standby pod", lambda: "canary" not in _containers(cluster), timeout_seconds=120)
 
 
 def test_a_secret_stays_private_and_an_operator_can_start_the_standby_pod(cluster: LabCluster, canary: str) -> None:
@@ -60,11 +60,11 @@ def test_a_secret_stays_private_and_an_operator_can_start_the_standby_pod(cluste
     assert cluster.on_controller("cat", f"{path}/key").strip() == canary
 
     cluster.on_controller(*_KUBECTL, "scale", "deployment", "canary", "--replicas=0")
-    until("no pod of its own", lambda: not _pod(cluster), timeout_seconds=60)
+    until("no pod of its own", lambda: not _pod(cluster), timeout_seconds=120)
     restored = _checkpointer(cluster, "restore", "canary", "--generation", "1")
     assert "generation 1 is put in place" in restored
     assert "was already in place" in _checkpointer(cluster, "restore", "kube-system/canary")
-    until("the standby pod's container", lambda: "canary" in _containers(cluster), timeout_seconds=60)
+    until("the standby pod's container", lambda: "canary" in _containers(cluster), timeout_seconds=120)
     (status,) = _rows(cluster, "status")
     assert (status["active"], status["active_generation"]) == (True, 1)
 
@@ -150,7 +150,7 @@ def _refusal(cluster: LabCluster, image: str, policy: str) -> str:
 
     cluster.on_controller("sh", "-c", f"echo {encoded} | base64 -d > {path}")
     try:
-        until(f"the kubelet's word on a static pod with {policy}", refused, timeout_seconds=60)
+        until(f"the kubelet's word on a static pod with {policy}", refused, timeout_seconds=120)
     finally:
         cluster.on_controller("rm", "-f", path)
     return seen[0]

@@ -160,7 +160,7 @@ def test_clock_jump(doctor: Doctor) -> None:
     certificate = _ending(doctor, datetime.now(UTC) - timedelta(hours=1))
     breaks = f"cp -a {pki}/apiserver.crt /run/kept && cat > {pki}/apiserver.crt <<'END'\n{certificate}END"
     with broken(doctor, breaks, f"cp -a /run/kept {pki}/apiserver.crt && rm /run/kept"):
-        until("kube-apiserver to use it", lambda: not doctor.examine().controllers[0].serves, timeout_seconds=30)
+        until("kube-apiserver to use it", lambda: not doctor.examine().controllers[0].serves, timeout_seconds=120)
         seen = doctor.examine(now=lambda: time.time() - 3 * 3600)
     assert _errors(seen)[0] == (
         "controller-1: the clock is 3 h ahead: /etc/kubernetes/pki/apiserver.crt is expired to it"
@@ -216,7 +216,7 @@ def test_manifests_deleted(doctor: Doctor, cluster: LabCluster) -> None:
         return facts is not None and not isinstance(facts.etcd.server, EtcdServer)
 
     with broken(doctor, breaks, fixes):
-        until("the kubelet to end etcd", etcd_gone, timeout_seconds=60)
+        until("the kubelet to end etcd", etcd_gone, timeout_seconds=120)
         seen = doctor.examine()
     # Before it starts a static pod the kubelet asks the API, which hangs for minutes without etcd.
     cluster.crash_and_boot()

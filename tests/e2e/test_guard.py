@@ -110,21 +110,25 @@ def test_zones_are_rolled_and_a_label_keeps_replicas(guarded: LabCluster) -> Non
         (ready,) = (c for c in before["status"]["conditions"] if c["type"] == "Ready")
         assert ready["lastTransitionTime"] <= after["metadata"]["creationTimestamp"], "one zone at a time"
 
-    until("a refusal", lambda: "is not allowed because it has the label" in shrink(cluster, "db-a"), timeout_seconds=30)
+    until(
+        "a refusal", lambda: "is not allowed because it has the label" in shrink(cluster, "db-a"), timeout_seconds=120
+    )
     cluster.kube.patch(DEPLOYMENTS, "guard", {"spec": {"replicas": 0}}, "guard")
-    until("guard to be gone", lambda: not cluster.kube.list(PODS, "guard"), timeout_seconds=60)
-    until("the API server to miss it", lambda: "failed calling webhook" in shrink(cluster, "db-a"), timeout_seconds=30)
+    until("guard to be gone", lambda: not cluster.kube.list(PODS, "guard"), timeout_seconds=120)
+    until("the API server to miss it", lambda: "failed calling webhook" in shrink(cluster, "db-a"), timeout_seconds=120)
     ended = cluster.upgrader("guard", "off")
     assert ended.exit_code == 0, ended
     assert ended.stderr.count("off: ") == 4, "no-downscale and hold, each by object and by scale"
-    until("no refusal", lambda: shrink(cluster, "db-a") == "", timeout_seconds=30)
+    until("no refusal", lambda: shrink(cluster, "db-a") == "", timeout_seconds=120)
     refused = cluster.upgrader("guard", "on")
     assert refused.exit_code == 3 and "stays off" in refused.stderr, refused
     cluster.kube.patch(DEPLOYMENTS, "guard", {"spec": {"replicas": 2}}, "guard")
     until("guard to be back", lambda: _ready(cluster) == 2, timeout_seconds=120)
     ended = cluster.upgrader("guard", "on")
     assert ended.exit_code == 0, ended
-    until("a refusal", lambda: "is not allowed because it has the label" in shrink(cluster, "db-a"), timeout_seconds=30)
+    until(
+        "a refusal", lambda: "is not allowed because it has the label" in shrink(cluster, "db-a"), timeout_seconds=120
+    )
 
 
 def _images(cluster: LabCluster) -> list[list[str]]:

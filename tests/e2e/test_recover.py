@@ -32,7 +32,7 @@ def test_plain_helm_upgrade_and_a_power_cut(cluster: LabCluster) -> None:
     """
     good = cluster.manifests()
     upgrade(cluster)
-    until("the new pod to crash", lambda: cluster.crashed(BAD_FLAG), timeout_seconds=60)
+    until("the new pod to crash", lambda: cluster.crashed(BAD_FLAG), timeout_seconds=120)
     cluster.crash_and_boot()
     dry = cluster.upgrader("recover", "--dry-run")
     assert dry.exit_code == 7, dry
@@ -46,7 +46,7 @@ def test_edited_by_hand(cluster: LabCluster) -> None:
     """Changes and additions by `kubectl edit` are reverted while the API answers."""
     good = cluster.manifests()
     edit(cluster)
-    until("the new pod to crash", lambda: cluster.crashed(BAD_FLAG), timeout_seconds=60)
+    until("the new pod to crash", lambda: cluster.crashed(BAD_FLAG), timeout_seconds=120)
     dry = cluster.upgrader("recover", "--dry-run")
     assert dry.exit_code == 7, dry
     assert BAD_FLAG in dry.stderr, dry

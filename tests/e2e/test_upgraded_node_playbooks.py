@@ -32,7 +32,7 @@ def test_killed_upgraded_and_restored(node: NodePlaybooks, tmp_path: Path) -> No
     node.variables |= {"node_kubelet_configuration": fields, "node_container_runtime": {"config": str(config)}}
     node.kill_during("upgrade-node", "(item=kubeadm)")
     node.succeed("upgrade-node")
-    until("the new kubelet to report", lambda: node.kubelet() == TARGET, timeout_seconds=60)
+    until("the new kubelet to report", lambda: node.kubelet() == TARGET, timeout_seconds=120)
     assert "changed=0" in node.succeed("upgrade-node")
     assert kubelet_settings(node.cluster.kube, "maxPods")[NODE] == 117
     assert node.cluster.on_controller("head", "-n1", CONTAINERD).strip() == f"# of {NODE}"
@@ -42,5 +42,5 @@ def test_killed_upgraded_and_restored(node: NodePlaybooks, tmp_path: Path) -> No
     node.kill_during("restore-node", "Restart the kubelet")
     node.succeed("restore-node")
     assert node.files() == before
-    until("the old kubelet to report", lambda: node.kubelet() == OLD, timeout_seconds=60)
+    until("the old kubelet to report", lambda: node.kubelet() == OLD, timeout_seconds=120)
     assert "changed=0" in node.succeed("restore-node")

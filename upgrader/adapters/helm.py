@@ -185,7 +185,8 @@ async def _end(process: asyncio.subprocess.Process, talk: asyncio.Future[Any]) -
     if process.returncode is None:
         process.terminate()
     try:
-        await asyncio.wait_for(talk, _GRACE_SECONDS)
+        async with asyncio.timeout(_GRACE_SECONDS):
+            await talk
     except TimeoutError:
         process.kill()
         await process.wait()
@@ -356,7 +357,7 @@ class HelmAdapter:
     def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
         """Run one call in the adapter's loop, and translate its errors."""
         try:
-            return self._loop.run_until_complete(asyncio.wait_for(work, limit_seconds))
+            return self._loop.run_until_complete(asyncio.wait_for(work, limit_seconds))  # noqa: TID251  # nothing cancels it
         except TimeoutError as error:
             raise HelmError(
                 f"Helm did not return within {limit_seconds:.0f} s, working on release '{release}'",

@@ -64,7 +64,7 @@ def install(kube: KubeAdapter) -> None:
             return False
         return True
 
-    until("IngressDaemonSets to be served", served, timeout_seconds=30, interval_seconds=0.1)
+    until("IngressDaemonSets to be served", served, timeout_seconds=120, interval_seconds=0.1)
 
 
 def manifest(name: str, rolling: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -275,5 +275,5 @@ def checkers(edge_: Edge, folder: Path, kubeconfig: Path) -> Iterator[None]:
                         edge_.ports[node] = found["port"]
             return len(edge_.ports) == len(logs)
 
-        until("health checkers to start", started, timeout_seconds=60, interval_seconds=0.1)
+        until("health checkers to start", started, timeout_seconds=120, interval_seconds=0.1)
         yield

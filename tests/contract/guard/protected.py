@@ -60,10 +60,10 @@ def install_definition(kube: KubeAdapter) -> None:
             return False
         return True
 
-    until("PodProtectors to be served", served, timeout_seconds=30, interval_seconds=0.1)
+    until("PodProtectors to be served", served, timeout_seconds=120, interval_seconds=0.1)
 
 
-def becomes(what: str, holds: Callable[[], bool], seconds: float = 30) -> float:
+def becomes(what: str, holds: Callable[[], bool], seconds: float = 120) -> float:
     """Wait until it is so; how long that took."""
     return until(what, holds, timeout_seconds=seconds, interval_seconds=0.05)
 
@@ -179,7 +179,7 @@ class Protected:
         cells = (self.item().get("status") or {}).get("cells") or ()
         return next((each for each in cells if each["cellID"] == name), {})
 
-    def wait(self, total: int, available: int, estimate: int | None = None, *, seconds: float = 30) -> None:
+    def wait(self, total: int, available: int, estimate: int | None = None, *, seconds: float = 120) -> None:
         """Until it is counted so."""
         wanted = (total, available, available if estimate is None else estimate)
         becomes(f"{self.name} to be {wanted}", lambda: self.counts() == wanted, seconds)

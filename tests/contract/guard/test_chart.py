@@ -73,9 +73,9 @@ def configuration(objects: list[KubeObject], guard: GuardProcess) -> dict[str, A
 
 def wait_known(pair: Pair, name: str, says: str) -> None:
     """Until the API server says so to a downscale."""
-    until(f"{name} to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=20, interval_seconds=0.1)
+    until(f"{name} to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=120, interval_seconds=0.1)
     with stateful_set(pair.kube, PROTECTED) as probe:
-        until(says, lambda: says in scaled(pair.kube, probe, 2), timeout_seconds=20, interval_seconds=0.1)
+        until(says, lambda: says in scaled(pair.kube, probe, 2), timeout_seconds=120, interval_seconds=0.1)
 
 
 def test_the_charts_webhooks_ask_about_downscales_alone(pair: Pair, objects: list[KubeObject], tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_right_that_is_missing_is_named(pair: Pair, objects: list[KubeObject],
         def said() -> bool:
             return any(f'cannot {verb} resource \\"{resource}\\"' in json.dumps(line) for line in guard.lines())
 
-        until(f"it to name {right}", said, timeout_seconds=20, interval_seconds=0.1)
+        until(f"it to name {right}", said, timeout_seconds=120, interval_seconds=0.1)
         assert guard.get("/ready")[0] == 503
 
 
@@ -128,10 +128,10 @@ def test_the_charts_rights_are_enough_to_roll(pair: Pair, objects: list[KubeObje
         guard.wait_ready()
         (name,) = group.names
         group.template(name, "v2")
-        until("the pod to be deleted", lambda: not group.pods(name), timeout_seconds=10, interval_seconds=0.1)
+        until("the pod to be deleted", lambda: not group.pods(name), timeout_seconds=120, interval_seconds=0.1)
         group.controller(name)
         group.make_ready(name)
-        until("v2 to be current", lambda: group.current(name) == "v2", timeout_seconds=10, interval_seconds=0.1)
+        until("v2 to be current", lambda: group.current(name) == "v2", timeout_seconds=120, interval_seconds=0.1)
         assert not [line for line in guard.lines() if "cannot" in str(line.get("reason"))]
 
 
@@ -178,7 +178,7 @@ def test_a_right_that_rollouts_lack_is_named(pair: Pair, objects: list[KubeObjec
         def said() -> bool:
             return any(f'cannot {verb} resource "{resource}"' in str(line.get("reason")) for line in guard.lines())
 
-        until(f"it to name {right}", said, timeout_seconds=20, interval_seconds=0.1)
+        until(f"it to name {right}", said, timeout_seconds=120, interval_seconds=0.1)
 
 
 def test_without_the_right_to_patch_its_configuration_it_says_so(
@@ -192,7 +192,7 @@ def test_without_the_right_to_patch_its_configuration_it_says_so(
             until(
                 "it to name the right",
                 lambda: any("cannot patch" in str(line.get("reason")) for line in guard.lines()),
-                timeout_seconds=20,
+                timeout_seconds=120,
                 interval_seconds=0.1,
             )
 

@@ -79,7 +79,7 @@ def called(pair: Pair, guard: GuardProcess, webhooks: Sequence[Any], kind: str =
             there: Any = pair.kube.get(found, name)
             return all(each["clientConfig"].get("caBundle") for each in there["webhooks"])
 
-        until("it to be injected", injected, timeout_seconds=60)
+        until("it to be injected", injected, timeout_seconds=120)
         yield name
     finally:
         pair.kube.delete(found, name)
@@ -166,7 +166,7 @@ def test_pods_are_told_by_their_ip_with_their_name_as_host(
             missing = {"metadata": {"annotations": {"grafana.com/prepare-downscale-http-port": "0"}}}
             pair.kube.patch(SETS, a, missing, "shop")
             asks = lambda: "no port" in scaled(pair.kube, a, 1, subresource=subresource, dry_run=True)  # noqa: E731
-            until("the API server to call it", asks, timeout_seconds=60)
+            until("the API server to call it", asks, timeout_seconds=120)
             prepared(pair, group, service, as_label=False)
             assert scaled(pair.kube, a, 1, subresource=subresource, dry_run=True) == ""
             assert service.told == []
@@ -175,7 +175,7 @@ def test_pods_are_told_by_their_ip_with_their_name_as_host(
             assert sorted(service.told) == [("POST", f"{a}-{n}.{domain}", "/ring/prepare?x=1") for n in (1, 2)]
             assert f"{a} has" in scaled(pair.kube, b, 1, subresource=subresource)
             controller(pair, group, a)
-            until("it to be shown", lambda: shown(pair, a) != "", timeout_seconds=60)
+            until("it to be shown", lambda: shown(pair, a) != "", timeout_seconds=120)
             assert shown(pair, b) == ""
             assert scaled(pair.kube, b, 2, subresource=subresource) == ""
         assert not [line for line in guard.lines() if "cannot" in str(line.get("reason"))]
@@ -202,7 +202,7 @@ def test_one_pod_that_refuses_keeps_all(pair: Pair, service: PodService, tmp_pat
         service.answers[f"{a}-2"] = 500
         with called(pair, guard, [theirs], "Mutating"):
             asks = lambda: "could not be prepared" in scaled(pair.kube, a, 1)  # noqa: E731
-            until("the API server to call it", asks, timeout_seconds=60)
+            until("the API server to call it", asks, timeout_seconds=120)
             assert f"{a}-2 could not be prepared for shutdown: HTTP 500" in scaled(pair.kube, a, 1, subresource="scale")
             assert service.pods("DELETE") == {f"{a}-1", f"{a}-2"} and replicas(pair, a) == 3
             service.answers.clear()
@@ -256,10 +256,10 @@ def test_pods_that_a_killed_replica_has_told_stay(pair: Pair, service: PodServic
         service.free.clear()
         with ThreadPoolExecutor(1) as pool:
             asking = pool.submit(asked, one, a, 3, 1)
-            until("the pods to be told", lambda: service.pods("POST") == {f"{a}-1", f"{a}-2"}, timeout_seconds=30)
+            until("the pods to be told", lambda: service.pods("POST") == {f"{a}-1", f"{a}-2"}, timeout_seconds=120)
             one.kill()
             assert "nobody answers" in asking.result()
         service.free.set()
         assert f"a downscale of {a} from 3 to 1 replicas" in asked(leader, b, 3, 1)
         until("them to stay", lambda: service.pods("DELETE") == {f"{a}-1", f"{a}-2"}, timeout_seconds=90)
-        until("the other zone to be allowed", lambda: asked(leader, b, 3, 1) == "", timeout_seconds=30)
+        until("the other zone to be allowed", lambda: asked(leader, b, 3, 1) == "", timeout_seconds=120)

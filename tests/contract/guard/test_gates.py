@@ -42,7 +42,7 @@ def looked(kube: KubeAdapter, group: Zones) -> Verdict:
 def next_pod(kube: KubeAdapter, group: Zones, name: str) -> None:
     """What guard does: a pod is deleted, and its set's controller makes the next one."""
     kube.delete(PODS, f"{name}-0", "shop")
-    until("the pod to go", lambda: not group.pods(name), timeout_seconds=10)
+    until("the pod to go", lambda: not group.pods(name), timeout_seconds=120)
     group.controller(name)
 
 
@@ -151,7 +151,7 @@ def protectors(pair: Pair) -> Iterator[KubeAdapter]:
         conditions = (found.get("status") or {}).get("conditions") or ()
         return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
 
-    until("the kind to be served", is_served, timeout_seconds=30)
+    until("the kind to be served", is_served, timeout_seconds=120)
     yield pair.kube
     if own:
         pair.kube.delete(DEFINITIONS, name)
@@ -171,7 +171,7 @@ def test_protector(protectors: KubeAdapter) -> None:
     """Not there, not counted, below its minimum, whole."""
     kube = protectors
     gate = ProtectorGate(kube, FakeClock(), "shop", "web")
-    until("the kind to be known", lambda: "does not exist" in gate.check().reason, timeout_seconds=30)
+    until("the kind to be known", lambda: "does not exist" in gate.check().reason, timeout_seconds=120)
     found = {
         "apiVersion": POD_PROTECTORS.api_version,
         "kind": "PodProtector",

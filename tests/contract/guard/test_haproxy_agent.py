@@ -113,7 +113,7 @@ def annotate(pair: Pair, changes: dict[str, str | None], name: str = "worker-1")
     merge(pair.kube, f"/api/v1/nodes/{name}", {"metadata": {"annotations": changes}})
 
 
-def becomes(what: str, holds: Callable[[], bool], seconds: float = 45) -> float:
+def becomes(what: str, holds: Callable[[], bool], seconds: float = 120) -> float:
     """Wait until it is so; how long that took."""
     return until(what, holds, timeout_seconds=seconds, interval_seconds=0.05)
 

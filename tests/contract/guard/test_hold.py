@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.contract.guard.zones import zones
 from upgrader.adapters.clock import SystemClock
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
 from upgrader.engine.locks.group_notes import GroupNotes
+from upgrader.engine.locks.heartbeat import kept_alive
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE, Holder
 from upgrader.model.event import RunStarted, StepEnded, StepStarted
 from upgrader.model.run_kind import RunKind
@@ -30,14 +31,32 @@ HOLDING = (*FLAGS, "-roles=rollout,webhook", "-kubernetes.namespace=shop", "-hol
 EVENTS = Kind("v1", "events")
 
 
+class Run:
+    """One that is alive, by the cluster's lock."""
+
+    def __init__(self, lock: ClusterLock, heartbeat: ExitStack) -> None:
+        self.lock, self._heartbeat = lock, heartbeat
+
+    def end(self) -> None:
+        """As it does when it is done."""
+        self.die()
+        assert self.lock.release()
+
+    def die(self) -> None:
+        """Its lock is renewed no more."""
+        self._heartbeat.close()
+
+
 @contextmanager
-def run_lock(pair: Pair) -> Iterator[ClusterLock]:
+def run_lock(pair: Pair) -> Iterator[Run]:
     """The cluster's lock as a run holds it; removed at the end of the block."""
     lock = acquire(pair.kube, SystemClock(), Holder("anna@laptop"), take_over=True, note=lambda _: None)
     lock.emit(RunStarted(RUN, RunKind.UPGRADE, ("shop",), f"runs/{RUN}"))
     assert lock.renew()
     try:
-        yield lock
+        with ExitStack() as heartbeat:
+            heartbeat.enter_context(kept_alive(lock, lambda to: None))
+            yield Run(lock, heartbeat)
     finally:
         pair.kube.delete(LEASES, NAME, NAMESPACE)
 
@@ -48,15 +67,15 @@ def holding(pair: Pair, objects: list[KubeObject], folder: Path) -> Iterator[Gua
     with rights(pair, objects), guard_process(folder, pair.account, *HOLDING) as guard:
         guard.wait_ready()
         with applied(pair.kube, configuration(objects, guard)) as name, stateful_set(pair.kube, GROUP) as probe:
-            until("it to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=20)
-            until("it to be asked", lambda: "holds" in scaled(pair.kube, probe, 2), timeout_seconds=20)
+            until("it to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=120)
+            until("it to be asked", lambda: "holds" in scaled(pair.kube, probe, 2), timeout_seconds=120)
             yield guard
 
 
 GROUP = {"rollout-group": "probe", "grafana.com/rollout-paused": "true"}
 
 
-def waits(what: str, holds: Any, seconds: float = 60) -> float:
+def waits(what: str, holds: Any, seconds: float = 120) -> float:
     """Until it is so; how long that took."""
     return until(what, holds, timeout_seconds=seconds, interval_seconds=0.05)
 
@@ -66,7 +85,7 @@ def test_a_run_holds_groups_but_those_of_its_step(pair: Pair, objects: list[Kube
     run. Once its step has begun, the group rolls, and its own release may shrink it, while an autoscaler may not. A
     group in the middle goes on after the step. After the run, it all is done.
     """
-    with run_lock(pair) as lock, holding(pair, objects, tmp_path) as guard, zones(pair.kube, replicas=2) as group:
+    with run_lock(pair) as run, holding(pair, objects, tmp_path) as guard, zones(pair.kube, replicas=2) as group:
         a, b, _ = group.names
         for name in group.names:
             group.template(name, "v2")
@@ -82,7 +101,7 @@ def test_a_run_holds_groups_but_those_of_its_step(pair: Pair, objects: list[Kube
         for subresource in ("", "scale"):
             for dry_run in (True, False):
                 assert says in scaled(pair.kube, a, 1, subresource=subresource, dry_run=dry_run)
-        notes = GroupNotes(lock, {"shop": [f"shop/{group.group}"]})
+        notes = GroupNotes(run.lock, {"shop": [f"shop/{group.group}"]})
         notes.emit(StepStarted("shop", "v1 → v2", None))
         waits("a to begin", lambda: len(group.pods(a)) == 1)
         assert scaled(pair.kube, a, 1, dry_run=True) == ""
@@ -94,18 +113,19 @@ def test_a_run_holds_groups_but_those_of_its_step(pair: Pair, objects: list[Kube
             group.make_ready(name)
             waits("the next pod to go", lambda: sum(len(group.pods(each)) for each in group.names) == 5)
         assert len(group.pods(b)) == 1
-        assert lock.release()
+        run.end()
         assert scaled(pair.kube, b, 1, dry_run=True) == ""
         assert not [line for line in guard.lines() if "cannot" in str(line.get("reason"))]
 
 
 def test_a_run_that_died_holds_nothing_for_long(pair: Pair, objects: list[KubeObject], tmp_path: Path) -> None:
     """Once its Lease was seen unchanged for as long as it says."""
-    with run_lock(pair), holding(pair, objects, tmp_path), zones(pair.kube, count=1) as group:
+    with run_lock(pair) as run, holding(pair, objects, tmp_path), zones(pair.kube, count=1) as group:
+        run.die()
         pair.kube.patch(LEASES, NAME, {"spec": {"leaseDurationSeconds": 9}}, NAMESPACE)
         (name,) = group.names
         group.template(name, "v2")
-        waits("it to begin", lambda: not group.pods(name), seconds=30)
+        waits("it to begin", lambda: not group.pods(name), seconds=120)
 
 
 def test_without_the_right_to_read_the_lease_nothing_begins(
@@ -129,6 +149,6 @@ def test_without_the_right_to_read_the_lease_nothing_begins(
 
         waits("it to name the right", said)
         with applied(pair.kube, configuration(objects, guard)) as webhooks:
-            until("it to be injected", lambda: all(bundles(pair.kube, webhooks)), timeout_seconds=20)
+            until("it to be injected", lambda: all(bundles(pair.kube, webhooks)), timeout_seconds=120)
             waits("it to be asked", lambda: "failed calling webhook" in scaled(pair.kube, name, 0, dry_run=True))
         assert len(group.pods(name)) == 1

@@ -40,12 +40,12 @@ def wait_injected(pair: Pair, name: str) -> None:
         secret: Any = pair.kube.get(SECRETS, SECRET, "ops")
         return secret is not None and bundles(pair.kube, name) == [secret["data"]["ca.crt"]]
 
-    until(f"the authority to be in {name}", injected, timeout_seconds=20, interval_seconds=0.1)
+    until(f"the authority to be in {name}", injected, timeout_seconds=120, interval_seconds=0.1)
     with stateful_set(pair.kube, PROTECTED) as probe:
         until(
             "the API server to know it",
             lambda: "is not allowed" in scaled(pair.kube, probe, 2),
-            timeout_seconds=20,
+            timeout_seconds=120,
             interval_seconds=0.1,
         )
 
@@ -73,11 +73,11 @@ def test_the_authority_is_put_into_every_configuration(pair: Pair, tmp_path: Pat
         guard.wait_ready()
         with applied(pair.kube, after) as other:
             wanted = "both to have it"
-            until(wanted, lambda: all(all(bundles(pair.kube, name)) for name in (one, other)), timeout_seconds=20)
+            until(wanted, lambda: all(all(bundles(pair.kube, name)) for name in (one, other)), timeout_seconds=120)
             found: Any = pair.kube.get(VALIDATING, other)
             found["webhooks"][0]["clientConfig"]["caBundle"] = None
             pair.kube.replace(VALIDATING, found)
-            until(f"{other} to have it again", lambda: all(bundles(pair.kube, other)), timeout_seconds=20)
+            until(f"{other} to have it again", lambda: all(bundles(pair.kube, other)), timeout_seconds=120)
             metrics = guard.get("/metrics")[1]
             assert f'policy="Ignore",type="ValidatingWebhook",webhook="{other}.grafana.com"}} 1.0' in metrics
 
@@ -91,7 +91,7 @@ def test_certificates_are_replaced_without_a_restart(pair: Pair, guard: GuardPro
         found: Any = pair.kube.get(VALIDATING, name)  # a change there has it look at once
         found["webhooks"][0]["clientConfig"]["caBundle"] = None
         pair.kube.replace(VALIDATING, found)
-        until("another authority", lambda: bundles(pair.kube, name) not in (before, [""]), timeout_seconds=40)
+        until("another authority", lambda: bundles(pair.kube, name) not in (before, [""]), timeout_seconds=120)
         wait_injected(pair, name)
         assert base64.b64decode(bundles(pair.kube, name)[0]).count(b"BEGIN CERTIFICATE") == 1
 

@@ -81,7 +81,7 @@ def aggregators(
             found[cell] = stack.enter_context(guard)
         for each in found.values():
             each.wait_ready()
-            until("it to lead", partial(says, each, "leading"), timeout_seconds=30, interval_seconds=0.1)
+            until("it to lead", partial(says, each, "leading"), timeout_seconds=120, interval_seconds=0.1)
         yield found
 
 
@@ -116,7 +116,7 @@ def wait_asked(kube: KubeAdapter, guard: GuardProcess) -> None:
         kube.delete(PODS, meta["name"], "shop")
         return asked(guard) > before
 
-    until("the API server to know the webhook", known, timeout_seconds=30, interval_seconds=0.2)
+    until("the API server to know the webhook", known, timeout_seconds=120, interval_seconds=0.2)
 
 
 def asked(guard: GuardProcess) -> float:
@@ -143,7 +143,7 @@ def generator(pair: Pair, folder: Path) -> Iterator[GuardProcess]:
     """One that leads."""
     with guard_process(folder, pair.kubeconfig, "-roles=generator") as guard:
         guard.wait_ready()
-        until("it to lead", lambda: says(guard, "leading"), timeout_seconds=30, interval_seconds=0.1)
+        until("it to lead", lambda: says(guard, "leading"), timeout_seconds=120, interval_seconds=0.1)
         yield guard
         assert guard.end() == 0
 
@@ -316,7 +316,7 @@ def test_no_more_than_may_lag(app: Protected, webhook: GuardProcess, aggregators
     app.create(1, maxConcurrentLag=1, aggregationRateMillis=4000)
     app.pods(one=5)
     app.ready(one=5)
-    app.wait(5, 5, seconds=20)
+    app.wait(5, 5)
     assert deleted(app.cells["one"], f"{app.name}-0") == ""
     said = deleted(app.cells["one"], f"{app.name}-1")
     assert said.startswith("409: ") and FULL in said

@@ -28,7 +28,7 @@ def roller(pair: Pair, tmp_path: Path) -> Iterator[GuardProcess]:
         guard.end()
 
 
-def becomes(what: str, holds: Callable[[], bool], seconds: float = 10) -> float:
+def becomes(what: str, holds: Callable[[], bool], seconds: float = 120) -> float:
     """Wait until it is so; how long that took."""
     return until(what, holds, timeout_seconds=seconds, interval_seconds=0.05)
 
@@ -100,7 +100,7 @@ def test_a_leader_that_is_killed_loses_nothing(pair: Pair, tmp_path: Path) -> No
         leader, follower = (
             stack.enter_context(guard_process(tmp_path / name, pair.kubeconfig, *ROLLOUT)) for name in ("one", "two")
         )
-        becomes("one of them to lead", lambda: says(leader, "leading") or says(follower, "leading"), seconds=30)
+        becomes("one of them to lead", lambda: says(leader, "leading") or says(follower, "leading"), seconds=120)
         if says(follower, "leading"):
             leader, follower = follower, leader
         follower.wait_ready()
@@ -110,7 +110,7 @@ def test_a_leader_that_is_killed_loses_nothing(pair: Pair, tmp_path: Path) -> No
         becomes("a to be deleted", is_gone(group, a))
         leader.kill()
         group.controller(a)
-        becomes("the other one to lead", lambda: says(follower, "leading"), seconds=30)
+        becomes("the other one to lead", lambda: says(follower, "leading"), seconds=120)
         time.sleep(1)  # in which nothing may happen
         assert group.revisions() == [f"{a}-0:v2-", f"{b}-0:v1"]
         group.make_ready(a)

@@ -46,7 +46,7 @@ def objects(pair: Pair) -> Iterator[list[KubeObject]]:
     (definition,) = (each for each in found if each["kind"] == "CustomResourceDefinition")
     pair.kube.create(DEFINITIONS, definition)
     try:
-        until("ReplicaTemplates to be served", lambda: served(pair), timeout_seconds=60)
+        until("ReplicaTemplates to be served", lambda: served(pair), timeout_seconds=120)
         yield found
     finally:
         pair.kube.delete(DEFINITIONS, definition["metadata"]["name"])
@@ -116,7 +116,7 @@ def settle(pair: Pair, group: Zones, name: str, *, ready: bool = True) -> None:
 
 def has(pair: Pair, name: str, number: int) -> None:
     """Wait until its spec says so."""
-    until(f"{name} to have {number} replicas", lambda: replicas(pair, name) == number, timeout_seconds=30)
+    until(f"{name} to have {number} replicas", lambda: replicas(pair, name) == number, timeout_seconds=120)
 
 
 def looks(guard: GuardProcess, group: Zones) -> float:
@@ -128,7 +128,7 @@ def looks(guard: GuardProcess, group: Zones) -> float:
 
 def noted(pair: Pair, name: str) -> None:
     """Wait until a set shows when it was downscaled."""
-    until(f"{name} to show when", lambda: shown_downscale(pair, name) != "", timeout_seconds=30)
+    until(f"{name} to show when", lambda: shown_downscale(pair, name) != "", timeout_seconds=120)
 
 
 def told(pair: Pair, name: str, says: str) -> None:
@@ -140,7 +140,7 @@ def told(pair: Pair, name: str, says: str) -> None:
             for each in pair.kube.list(EVENTS, "shop")
         )
 
-    until(f"an Event on {name} that says {says!r}", there, timeout_seconds=30)
+    until(f"an Event on {name} that says {says!r}", there, timeout_seconds=120)
 
 
 def test_sets_follow_a_replica_template_and_it_shows_what_they_have(
@@ -157,13 +157,13 @@ def test_sets_follow_a_replica_template_and_it_shows_what_they_have(
         for name in (a, b):
             has(pair, name, 3)
             settle(pair, group, name)
-        until("its status to say 3", lambda: shown(pair) == 3, timeout_seconds=30)
+        until("its status to say 3", lambda: shown(pair) == 3, timeout_seconds=120)
         wanted(pair, 1)
         for name in (a, b):
             has(pair, name, 1)
             settle(pair, group, name)
             noted(pair, name)
-        until("its status to say 1", lambda: shown(pair) == 1, timeout_seconds=30)
+        until("its status to say 1", lambda: shown(pair) == 1, timeout_seconds=120)
         annotated(pair, a, **{f"{MIRROR}-write-back": "false"})
         wanted(pair, 2)
         for name in (a, b):
@@ -179,7 +179,7 @@ def test_a_reference_that_is_not_there_changes_nothing(pair: Pair, guard: GuardP
         follows(pair, a)
         told(pair, a, "follows ReplicaTemplate db, which can't be read: it isn't there, or has no scale")
         group.template(a, "v2")
-        until("its pod to be deleted", lambda: not group.pods(a), timeout_seconds=30)
+        until("its pod to be deleted", lambda: not group.pods(a), timeout_seconds=120)
         assert replicas(pair, a) == 1
 
 
@@ -194,7 +194,7 @@ def test_a_follower_has_as_many_replicas_as_its_leader(pair: Pair, guard: GuardP
         assert scaled(pair.kube, a, 3, subresource="scale") == ""
         settle(pair, group, a, ready=False)
         before = looks(guard, group)
-        until("guard to look twice", lambda: looks(guard, group) >= before + 2, timeout_seconds=30)
+        until("guard to look twice", lambda: looks(guard, group) >= before + 2, timeout_seconds=120)
         assert replicas(pair, b) == 1
         settle(pair, group, a)
         has(pair, b, 3)
@@ -255,16 +255,16 @@ def test_a_delayed_downscale_takes_the_last_pods_over_the_delay(
         service.answers.clear()
         has(pair, a, 2)
         assert {f"{a}-{number}" for number in (1, 2, 3)} == service.pods("POST")
-        until("the first pod to be told that it stays", lambda: f"{a}-0" in service.pods("DELETE"), timeout_seconds=30)
+        until("the first pod to be told that it stays", lambda: f"{a}-0" in service.pods("DELETE"), timeout_seconds=120)
         host = f"{a}-3.{a}.shop.svc.cluster.local.:{service.port}"
         assert ("POST", host, "/delayed?x=1") in service.told
-        until("its status to say 2", lambda: shown(pair) == 2, timeout_seconds=30)
+        until("its status to say 2", lambda: shown(pair) == 2, timeout_seconds=120)
         settle(pair, group, a)
         told(pair, a, f"the last pod of {a} has not been prepared for {HOUR} s yet")
         prepared_since(service, f"{a}-1", 2 * HOUR)
         has(pair, a, 1)
         settle(pair, group, a)
-        until("its status to say 1", lambda: shown(pair) == 1, timeout_seconds=30)
+        until("its status to say 1", lambda: shown(pair) == 1, timeout_seconds=120)
         wanted(pair, 2)
         has(pair, a, 2)
 
@@ -294,4 +294,4 @@ def test_a_right_that_following_sets_lack_is_named(
             settle(pair, group, a)
             return any(f'cannot {verb} resource "{resource}"' in str(line) for line in process.lines())
 
-        until(f"it to name {right}", said, timeout_seconds=30, interval_seconds=0.5)
+        until(f"it to name {right}", said, timeout_seconds=120, interval_seconds=0.5)

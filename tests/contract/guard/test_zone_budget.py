@@ -121,7 +121,7 @@ def test_partition_mode_with_cross_zone_eviction_delay(pair: Pair, called: Guard
         group.make_ready(a, since=f"{datetime.fromtimestamp(ready, UTC):%Y-%m-%dT%H:%M:%SZ}")
         said = evicted(pair.kube, f"{b}-0")
         assert "1 pod not ready in partition 0" in said or time.time() - ready > 3
-        until("b-0 to go", lambda: evicted(pair.kube, f"{b}-0") == "", timeout_seconds=15, interval_seconds=0.2)
+        until("b-0 to go", lambda: evicted(pair.kube, f"{b}-0") == "", timeout_seconds=120, interval_seconds=0.2)
         assert time.time() - int(ready) >= 4
 
 
@@ -226,13 +226,13 @@ def test_what_is_stored_and_wrong_denies(pair: Pair, answering: GuardProcess) ->
     with zones(pair.kube, count=2) as group:
         with budget(pair.kube, group.group, podNamePartitionRegex="(a)(b)") as name:
             invalid = f"ZoneAwarePodDisruptionBudget shop/{name} is invalid"
-            until("it to be known", lambda: invalid in asked(answering, f"{group.names[0]}-0")[1], timeout_seconds=5)
+            until("it to be known", lambda: invalid in asked(answering, f"{group.names[0]}-0")[1], timeout_seconds=120)
         with budget(pair.kube, group.group) as one, budget(pair.kube, group.group) as other:
 
             def said() -> str:
                 return asked(answering, f"{group.names[0]}-0", dry_run=True)[1]
 
-            until("both to be known", lambda: one in said() and other in said(), timeout_seconds=5)
+            until("both to be known", lambda: one in said() and other in said(), timeout_seconds=120)
 
 
 def test_what_does_not_go_by_a_budget(pair: Pair, called: GuardProcess) -> None:
@@ -263,7 +263,7 @@ def test_a_crd_that_drops_reservations_allows_nothing(pair: Pair, answering: Gua
             code, said = asked(answering, pod)
             return code == 500 and "apply the one of guard's chart" in said
 
-        until("it to be noticed", refused, timeout_seconds=10, interval_seconds=0.2)
+        until("it to be noticed", refused, timeout_seconds=120, interval_seconds=0.2)
         assert asked(answering, pod)[0] == 500 and reserved(pair.kube, name) == []
 
 
@@ -328,7 +328,7 @@ def test_the_charts_rights_are_enough(pair: Pair, kind: None, tmp_path: Path) ->
     ):
         guard.wait_ready()
         with applied(pair.kube, configuration(guard)) as webhook:
-            until("the authority to be there", lambda: all(bundles(pair.kube, webhook)), timeout_seconds=20)
+            until("the authority to be there", lambda: all(bundles(pair.kube, webhook)), timeout_seconds=120)
             assert not list(check_webhooks(checked(pair.kube, controllers=[])))
         # Not by the API server: other replicas of these tests give the webhooks another authority.
         assert asked(guard, f"{group.names[0]}-0") == (0, "") and reserved(pair.kube, name)
@@ -351,7 +351,7 @@ def test_a_right_that_budgets_lack_is_named(pair: Pair, kind: None, tmp_path: Pa
                 asked(guard, f"{group.names[0]}-0")
             return any(f'cannot {verb} resource "{resource}"' in str(line.get("reason")) for line in guard.lines())
 
-        until(f"it to name {right}", said, timeout_seconds=20, interval_seconds=0.2)
+        until(f"it to name {right}", said, timeout_seconds=120, interval_seconds=0.2)
         if verb == "watch":
             return
         assert guard.get("/ready")[0] == 503 or asked(guard, f"{group.names[0]}-0")[0] == 500

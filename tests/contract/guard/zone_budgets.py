@@ -51,11 +51,11 @@ def installed(kube: KubeAdapter, definition: KubeObject | None = None) -> Iterat
     """The kind, until the end of the block."""
     kube.create(CRDS, definition or crd())
     try:
-        until("the kind to be served", lambda: _served(kube), timeout_seconds=20, interval_seconds=0.1)
+        until("the kind to be served", lambda: _served(kube), timeout_seconds=120, interval_seconds=0.1)
         yield
     finally:
         kube.delete(CRDS, CRD)
-        until("the kind to be gone", lambda: kube.get(CRDS, CRD) is None, timeout_seconds=20, interval_seconds=0.1)
+        until("the kind to be gone", lambda: kube.get(CRDS, CRD) is None, timeout_seconds=120, interval_seconds=0.1)
 
 
 def _served(kube: KubeAdapter) -> bool:
@@ -78,14 +78,14 @@ def configuration(guard: GuardProcess) -> dict[str, Any]:
 def webhooks(kube: KubeAdapter, guard: GuardProcess) -> Iterator[None]:
     """The chart's, until the end of the block; the API server calls them by then."""
     with applied(kube, configuration(guard)) as name:
-        until("the authority to be there", lambda: all(bundles(kube, name)), timeout_seconds=20, interval_seconds=0.1)
+        until("the authority to be there", lambda: all(bundles(kube, name)), timeout_seconds=120, interval_seconds=0.1)
         wrong = {"podNamePartitionRegex": "((x))", "selector": {"matchLabels": {"none": "none"}}}
 
         def called() -> bool:
             said = made(kube, "probe", dry_run=True, **wrong)
             return "podNameRegexGroup doesn't say" in said
 
-        until("the API server to call it", called, timeout_seconds=20, interval_seconds=0.1)
+        until("the API server to call it", called, timeout_seconds=120, interval_seconds=0.1)
         yield
 
 

@@ -64,7 +64,8 @@ class HAProxyAgent:
             self._changed.clear()
             seconds = await self.round()
             try:
-                await asyncio.wait_for(self._changed.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
             await asyncio.sleep(0.05)  # so that a storm of events costs twenty rounds a second, and no more

@@ -61,7 +61,8 @@ class ZoneBudgetCache:
                 self._unknown = str(error)
                 LOG.warning("can't look for the kind", extra={"resource": ZONE_BUDGETS.plural, "reason": str(error)})
             try:
-                await asyncio.wait_for(self._installed.wait(), _LOOK_SECONDS)
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._installed.wait()
             except TimeoutError:
                 continue
         async with asyncio.TaskGroup() as group:

@@ -49,7 +49,8 @@ class CertificateKeeper:
                 await asyncio.sleep(_EVERY_SECONDS)
                 continue
             try:
-                await asyncio.wait_for(self._changed.wait(), _EVERY_SECONDS)
+                async with asyncio.timeout(_EVERY_SECONDS):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 

@@ -37,6 +37,7 @@ class WorkQueue(Generic[Key]):
                 del self._due[key]
                 return key
             try:
-                await asyncio.wait_for(self._added.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._added.wait()
             except TimeoutError:
                 continue
