@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import urllib3
 
@@ -61,6 +63,11 @@ class Served(ThreadingHTTPServer):
         """How many wait at `/slow`."""
         self._thread = threading.Thread(target=self.serve_forever, daemon=True)
         self._thread.start()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """HAProxy's checks close as soon as they have the status; what else fails is told."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def end(self) -> None:
         """Answer what waits, and then nothing any more."""

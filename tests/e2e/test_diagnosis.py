@@ -6,8 +6,7 @@ No test here needs the API, and none may lose an intact generation.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,91 +14,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
+from testkit.doctor import Doctor, broken, errors, examining
 from testkit.lab_cluster import OLD, LabCluster, until
-from upgrader.adapters.hosts import SshHosts
-from upgrader.config.inventory import load_hosts
-from upgrader.errors import ApiError
-from upgrader.model.host_facts import EtcdServer, Examined, Unknown
-from upgrader.recover.diagnosis.diagnose import Diagnosis, diagnose
-from upgrader.recover.diagnosis.wrong_api import ApiSeen
-from upgrader.recover.facts.collect import examine
+from upgrader.model.host_facts import Unknown
 
 _OWN = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations"
 
 
-class Doctor:
-    """Examines the cluster's only controller."""
-
-    def __init__(self, cluster: LabCluster, hosts: SshHosts) -> None:
-        self._cluster = cluster
-        self._hosts = hosts
-        self.host = load_hosts(cluster.folder / "hosts.yml")["controllers"][0]
-
-    def examine(self, now: Callable[[], float] = time.time) -> Diagnosis:
-        """One examination, and its findings."""
-        return diagnose([Examined(self.host, examine(self._hosts, self.host, now))], self._api())
-
-    def _api(self) -> ApiSeen:
-        try:
-            return ApiSeen(self._cluster.kube.raw("/readyz") == "ok")
-        except ApiError as error:
-            return ApiSeen(False, error.message)
-
-    def sh(self, script: str) -> str:
-        """A shell script on the controller, over SSH; its output."""
-        return self._hosts.run(self.host, ["sh", "-ec", script], timeout_seconds=60.0).stdout
-
-    def generations(self) -> set[tuple[str, str]]:
-        """The intact generations of each workload: its name, and the digest of what would be started.
-
-        Not the files, as a duplicate generation, made while another one was damaged, is removed again.
-        """
-        workloads = examine(self._hosts, self.host).workloads
-        assert not isinstance(workloads, Unknown)
-        return {(w.name, g.digest) for w in workloads for g in w.generations if g.intact}
-
-    def wait(self, identity: str, *, timeout_seconds: float = 60.0) -> Diagnosis:
-        """Examine until there is a finding with that ID."""
-        seen: list[Diagnosis] = []
-
-        def found() -> bool:
-            seen.append(self.examine())
-            return identity in _ids(seen[-1])
-
-        until(identity, found, timeout_seconds=timeout_seconds)
-        return seen[-1]
-
-
 @pytest.fixture
 def doctor(cluster: LabCluster) -> Iterator[Doctor]:
-    """Before: there are no findings. After: the next test can run at once, and no intact generation is lost."""
-    with SshHosts() as hosts:
-        doctor = Doctor(cluster, hosts)
-        before = doctor.generations()
-        assert before
-        assert _errors(doctor.examine()) == []
+    """See `examining`."""
+    with examining(cluster) as doctor:
         yield doctor
-        lost = before - doctor.generations()
-        assert not lost, f"generations that are gone or damaged: {lost}"
-        cluster.wait_until_settled(OLD)
-
-
-def _ids(diagnosis: Diagnosis) -> list[str]:
-    return [finding.id for finding in diagnosis.findings]
-
-
-def _errors(diagnosis: Diagnosis) -> list[str]:
-    return [finding.title for finding in diagnosis.findings if finding.severity == "error"]
-
-
-@contextmanager
-def broken(doctor: Doctor, breaks: str, fixes: str) -> Iterator[None]:
-    """Break the controller with one script, and fix it with another, even if the test fails."""
-    try:
-        doctor.sh(breaks)
-        yield
-    finally:
-        doctor.sh(fixes)
 
 
 def test_image_gone(doctor: Doctor) -> None:
@@ -162,7 +88,7 @@ def test_clock_jump(doctor: Doctor) -> None:
     with broken(doctor, breaks, f"cp -a /run/kept {pki}/apiserver.crt && rm /run/kept"):
         until("kube-apiserver to use it", lambda: not doctor.examine().controllers[0].serves, timeout_seconds=120)
         seen = doctor.examine(now=lambda: time.time() - 3 * 3600)
-    assert _errors(seen)[0] == (
+    assert errors(seen)[0] == (
         "controller-1: the clock is 3 h ahead: /etc/kubernetes/pki/apiserver.crt is expired to it"
     )
     assert not any(f.id == "certificates.expired" for f in seen.findings)
@@ -203,25 +129,3 @@ def test_containerd_down(doctor: Doctor) -> None:
     assert seen.controllers[0].start == ("containerd",)
     facts = seen.controllers[0].facts
     assert facts is not None and isinstance(facts.containers, Unknown)
-
-
-def test_manifests_deleted(doctor: Doctor, cluster: LabCluster) -> None:
-    """Without the folder of static pods the kubelet stops etcd: the folder is the cause, not etcd or the API."""
-    folder = "/etc/kubernetes/manifests"
-    breaks = f"cp -a {folder} /run/kept && rm -r {folder}"
-    fixes = f"mkdir -p -m 700 {folder} && cp -a /run/kept/. {folder} && rm -r /run/kept"
-
-    def etcd_gone() -> bool:
-        facts = doctor.examine().controllers[0].facts
-        return facts is not None and not isinstance(facts.etcd.server, EtcdServer)
-
-    with broken(doctor, breaks, fixes):
-        until("the kubelet to end etcd", etcd_gone, timeout_seconds=120)
-        seen = doctor.examine()
-    # Before it starts a static pod the kubelet asks the API, which hangs for minutes without etcd.
-    cluster.crash_and_boot()
-    cluster.wait_after_boot()
-    assert seen.findings[0].id == "manifests.missing"
-    assert "etcd" in seen.findings[0].title + seen.findings[0].diagnosis
-    assert "etcd.down" not in _ids(seen)
-    assert "kubeadm init phase etcd local" in seen.findings[0].remedy
