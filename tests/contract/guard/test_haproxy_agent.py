@@ -86,7 +86,7 @@ class Agent:
     def end(self, how: int = signal.SIGTERM) -> int:
         """Its exit code."""
         self.process.send_signal(how)
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=60)
         self._output.close()
         return code
 
@@ -143,9 +143,9 @@ def test_a_node_is_out_as_long_as_it_is_asked_for(pair: Pair, haproxy: HAProxyPr
 
 
 def test_sessions_may_end(pair: Pair, haproxy: HAProxyProcess, tmp_path: Path) -> None:
-    """It isn't out while one goes on; it is as soon as that has ended."""
+    """It isn't out while one goes on; it is once that has ended, without the rest of the grace period."""
     served = haproxy.served["worker-1"]
-    with agent(pair, haproxy, tmp_path / "log", "-grace-period=60s") as process:
+    with agent(pair, haproxy, tmp_path / "log", "-grace-period=300s") as process:
         answers: list[str] = []
         clients = [threading.Thread(target=lambda: answers.append(haproxy.get("/slow"))) for _ in range(2)]
         for client in clients:
@@ -157,7 +157,7 @@ def test_sessions_may_end(pair: Pair, haproxy: HAProxyProcess, tmp_path: Path) -
         time.sleep(2)
         assert not is_out(pair) and DETACHING in noted(pair)
         served.may_answer.set()
-        assert becomes("worker-1 to be out", lambda: is_out(pair)) < 5
+        becomes("worker-1 to be out", lambda: is_out(pair))
         for client in clients:
             client.join()
         assert sorted(answers) == ["worker-1", "worker-2"], "no request has failed"

@@ -39,8 +39,8 @@ def is_gone(group: Zones, name: str) -> Callable[[], bool]:
 
 
 def test_v2_goes_through_three_zones_one_by_one(pair: Pair, roller: GuardProcess) -> None:
-    """Only a's pod is replaced, and as long as it isn't Ready nothing else is; then b's, then c's. From Ready to the
-    next deletion it takes less than two seconds. At the end the status says that v2 is current.
+    """Only a's pod is replaced, and as long as it isn't Ready nothing else is; then b's, then c's. At the end the
+    status says that v2 is current.
     """
     with zones(pair.kube) as group:
         a, b, c = group.names
@@ -52,7 +52,7 @@ def test_v2_goes_through_three_zones_one_by_one(pair: Pair, roller: GuardProcess
         assert group.revisions() == [f"{a}-0:v2-", f"{b}-0:v1", f"{c}-0:v1"]
         for before, after in ((a, b), (b, c)):
             group.make_ready(before)
-            assert becomes(f"{after} to be deleted", is_gone(group, after)) < 2
+            becomes(f"{after} to be deleted", is_gone(group, after))
             group.controller(after)
         group.make_ready(c)
         becomes("v2 to be current everywhere", lambda: {group.current(name) for name in group.names} == {"v2"})
