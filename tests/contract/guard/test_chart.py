@@ -17,7 +17,7 @@ from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.checking import checked
 from tests.contract.guard.conftest import Pair
-from tests.contract.guard.webhooks import VALIDATING, applied, bundles, scaled, stateful_set
+from tests.contract.guard.webhooks import VALIDATING, applied, bundles, scaled, stateful_set, wait_refused
 from tests.contract.guard.zones import zones
 from upgrader.adapters.helm import find_helm
 from upgrader.ports import Kind, KubeObject
@@ -75,7 +75,7 @@ def wait_known(pair: Pair, name: str, says: str) -> None:
     """Until the API server says so to a downscale."""
     until(f"{name} to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=120, interval_seconds=0.1)
     with stateful_set(pair.kube, PROTECTED) as probe:
-        until(says, lambda: says in scaled(pair.kube, probe, 2), timeout_seconds=120, interval_seconds=0.1)
+        wait_refused(pair.kube, probe, 2, says)
 
 
 def test_the_charts_webhooks_ask_about_downscales_alone(pair: Pair, objects: list[KubeObject], tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.contract.checking import merge
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.pod_service import PodService, pod_service
 from tests.contract.guard.test_chart import CHART, FLAGS, rights
-from tests.contract.guard.webhooks import scaled
+from tests.contract.guard.webhooks import scaled, wait_refused
 from tests.contract.guard.zones import Zones, zones
 from upgrader.adapters.helm import find_helm
 from upgrader.ports import Kind, KubeObject
@@ -125,6 +125,13 @@ def controller(pair: Pair, group: Zones, name: str) -> None:
     merge(pair.kube, f"/apis/apps/v1/namespaces/shop/statefulsets/{name}/status", {"status": seen})
 
 
+def wait_called(pair: Pair, name: str) -> None:
+    """Until the API server calls the webhook about this set, which has no port that pods could be told at then."""
+    missing = {"metadata": {"annotations": {"grafana.com/prepare-downscale-http-port": "0"}}}
+    pair.kube.patch(SETS, name, missing, "shop")
+    wait_refused(pair.kube, name, 1, "no port")
+
+
 def asked(guard: GuardProcess, name: str, before: int, after: int) -> str:
     """What a replica answers, asked as the API server asks it: "" when it allows it."""
     request = {
@@ -163,10 +170,7 @@ def test_pods_are_told_by_their_ip_with_their_name_as_host(
         a, b = group.names
         prepared(pair, group, service, as_label=False)
         with called(pair, guard, webhooks_of(objects)):
-            missing = {"metadata": {"annotations": {"grafana.com/prepare-downscale-http-port": "0"}}}
-            pair.kube.patch(SETS, a, missing, "shop")
-            asks = lambda: "no port" in scaled(pair.kube, a, 1, subresource=subresource, dry_run=True)  # noqa: E731
-            until("the API server to call it", asks, timeout_seconds=120)
+            wait_called(pair, a)
             prepared(pair, group, service, as_label=False)
             assert scaled(pair.kube, a, 1, subresource=subresource, dry_run=True) == ""
             assert service.told == []
@@ -201,8 +205,9 @@ def test_one_pod_that_refuses_keeps_all(pair: Pair, service: PodService, tmp_pat
         prepared(pair, group, service)
         service.answers[f"{a}-2"] = 500
         with called(pair, guard, [theirs], "Mutating"):
-            asks = lambda: "could not be prepared" in scaled(pair.kube, a, 1)  # noqa: E731
-            until("the API server to call it", asks, timeout_seconds=120)
+            wait_called(pair, a)
+            prepared(pair, group, service)
+            assert "could not be prepared" in scaled(pair.kube, a, 1)
             assert f"{a}-2 could not be prepared for shutdown: HTTP 500" in scaled(pair.kube, a, 1, subresource="scale")
             assert service.pods("DELETE") == {f"{a}-1", f"{a}-2"} and replicas(pair, a) == 3
             service.answers.clear()

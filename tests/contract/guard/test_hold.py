@@ -13,7 +13,7 @@ from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.test_chart import FLAGS, configuration, objects, rights
-from tests.contract.guard.webhooks import applied, bundles, scaled, stateful_set
+from tests.contract.guard.webhooks import applied, bundles, scaled, stateful_set, wait_refused
 from tests.contract.guard.zones import zones
 from upgrader.adapters.clock import SystemClock
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
@@ -68,7 +68,7 @@ def holding(pair: Pair, objects: list[KubeObject], folder: Path) -> Iterator[Gua
         guard.wait_ready()
         with applied(pair.kube, configuration(objects, guard)) as name, stateful_set(pair.kube, GROUP) as probe:
             until("it to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=120)
-            until("it to be asked", lambda: "holds" in scaled(pair.kube, probe, 2), timeout_seconds=120)
+            wait_refused(pair.kube, probe, 2, "holds")
             yield guard
 
 
@@ -150,5 +150,5 @@ def test_without_the_right_to_read_the_lease_nothing_begins(
         waits("it to name the right", said)
         with applied(pair.kube, configuration(objects, guard)) as webhooks:
             until("it to be injected", lambda: all(bundles(pair.kube, webhooks)), timeout_seconds=120)
-            waits("it to be asked", lambda: "failed calling webhook" in scaled(pair.kube, name, 0, dry_run=True))
+            wait_refused(pair.kube, name, 0, "failed calling webhook")
         assert len(group.pods(name)) == 1

@@ -12,7 +12,15 @@ import pytest
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.guard.conftest import Pair
-from tests.contract.guard.webhooks import VALIDATING, applied, bundles, no_downscale, scaled, stateful_set
+from tests.contract.guard.webhooks import (
+    VALIDATING,
+    applied,
+    bundles,
+    no_downscale,
+    scaled,
+    stateful_set,
+    wait_refused,
+)
 from upgrader.ports import Kind
 
 SECRETS = Kind("v1", "secrets")
@@ -42,12 +50,7 @@ def wait_injected(pair: Pair, name: str) -> None:
 
     until(f"the authority to be in {name}", injected, timeout_seconds=120, interval_seconds=0.1)
     with stateful_set(pair.kube, PROTECTED) as probe:
-        until(
-            "the API server to know it",
-            lambda: "is not allowed" in scaled(pair.kube, probe, 2),
-            timeout_seconds=120,
-            interval_seconds=0.1,
-        )
+        wait_refused(pair.kube, probe, 2, "is not allowed")
 
 
 @each_way

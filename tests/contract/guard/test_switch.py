@@ -17,6 +17,7 @@ from tests.contract.guard.webhooks import (
     no_downscale,
     scaled,
     stateful_set,
+    wait_refused,
 )
 from upgrader.adapters.clock import SystemClock
 from upgrader.errors import Inhibited
@@ -51,7 +52,7 @@ def test_a_dead_guard_is_switched_off_and_on_only_once_it_answers(
             stateful_set(pair.kube, PROTECTED) as kept,
         ):
             until("it to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=120, interval_seconds=0.1)
-            until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 2), timeout_seconds=120)
+            wait_refused(pair.kube, kept, 2, "not allowed")
             guard.kill()
             assert "failed calling webhook" in scaled(pair.kube, kept, 2)
             switch_off(pair.kube, clock, [name], lambda each: told.append(each.name))
@@ -65,7 +66,7 @@ def test_a_dead_guard_is_switched_off_and_on_only_once_it_answers(
                 other.wait_ready()
                 switch_on(pair.kube, clock, [name], lambda each: told.append(each.name))
                 assert selector(pair, name) == selects
-                until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 0), timeout_seconds=120)
+                wait_refused(pair.kube, kept, 0, "not allowed")
         assert told == [f"{name}.grafana.com"] * 2
         left = [each["metadata"]["name"] for each in pair.kube.list(VALIDATING)]
         assert not [each for each in left if each.startswith("guard-probe")]
@@ -84,7 +85,7 @@ def test_a_run_goes_past_a_dead_guard_and_puts_it_back(pair: Pair, tmp_path_fact
             stateful_set(pair.kube, PROTECTED) as kept,
         ):
             until("it to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=120, interval_seconds=0.1)
-            until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 2), timeout_seconds=120)
+            wait_refused(pair.kube, kept, 2, "not allowed")
             guard.kill()
             webhooks = UnreachableWebhooks(pair.kube, clock)
             with webhooks.during(events.append, ()):
@@ -97,7 +98,7 @@ def test_a_run_goes_past_a_dead_guard_and_puts_it_back(pair: Pair, tmp_path_fact
                     other.wait_ready()
                     webhooks.switch_on()
                     assert selector(pair, name) == selects
-                    until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 0), timeout_seconds=120)
+                    wait_refused(pair.kube, kept, 0, "not allowed")
         ended = [event for event in events if isinstance(event, WebhookSwitched)]
         assert [(event.which.webhook, event.off, event.succeeded) for event in ended] == [
             (f"{name}.grafana.com", True, True),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from testkit.lab_cluster import until
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
@@ -99,3 +100,15 @@ def scaled(kube: KubeAdapter, name: str, replicas: int, *, subresource: str = ""
     except ApiError as error:
         return f"{error.status}: {error.message}"
     return ""
+
+
+def wait_refused(kube: KubeAdapter, name: str, replicas: int, says: str) -> None:
+    """Until the API server asks about a scale, and is told so; by dry runs, as one that it admits before isn't asked
+    about again.
+    """
+    until(
+        f"a scale to be refused with: {says}",
+        lambda: says in scaled(kube, name, replicas, dry_run=True),
+        timeout_seconds=120,
+        interval_seconds=0.1,
+    )
