@@ -21,6 +21,8 @@ from upgrader.ports import Play, PlaybookResult
 __all__ = ["AnsiblePlaybooks"]
 
 _TAIL_LINES = 15
+_OF_TASKS = ("TASK [", "RUNNING HANDLER [", "PLAY RECAP")
+"""How Ansible's lines begin that are an event's otherwise, once tasks run."""
 _PID = "ansible.pid"
 _KEEP_ALIVE = ("-o ServerAliveInterval=15", "-o ServerAliveCountMax=4")
 
@@ -115,20 +117,32 @@ class _Events:
     processed: frozenset[str] = frozenset()
     """The hosts that a play was run on."""
     begun: bool = False
-    """Whether a task was begun on any host, reached or not."""
+    """Whether a task was begun on any host, reached or not, or may have been: events of tasks are lost."""
+    ended: bool = False
+    """Whether Ansible's final counts were seen."""
 
     def take(self, event: dict[str, Any]) -> bool:
         """Called by ansible-runner for every event; False: ansible-runner need not store it."""
         kind, data = event.get("event", ""), event.get("event_data", {})
-        self.begun = self.begun or kind.startswith("runner_")
+        self.begun = self.begun or kind.startswith("runner_") or _lost(event)
         if kind in ("runner_on_failed", "runner_on_unreachable"):
             self.failures[data["host"]] = f"task '{data.get('task', '?')}': {_message(data.get('res') or {})}"
         elif kind == "runner_on_ok" and (data.get("res") or {}).get("changed"):
             self.changes.setdefault(data["host"], []).append(str(data.get("task", "?")))
         elif kind == "playbook_on_stats":
+            self.ended = True
             self.stats = {name: data.get(name) or {} for name in ("changed", "failures", "dark")}
             self.processed = frozenset(data.get("processed") or ())
         return False
+
+
+def _lost(event: Mapping[str, Any]) -> bool:
+    """Whether this tells of one that ansible-runner has not got: its file can't be written, as on a disk that is full,
+    or its callback fails, which leaves what Ansible prints of tasks.
+    """
+    if not event.get("event"):
+        return "uuid" in event
+    return event["event"] == "verbose" and str(event.get("stdout", "")).startswith(_OF_TASKS)
 
 
 def _result(
@@ -152,6 +166,11 @@ def _result(
     if status != "successful":
         raise PlaybookError(
             f"playbook {playbook.name} could not be run ({status}):\n" + "\n".join(output), begun=events.begun
+        )
+    if not events.ended:
+        raise PlaybookError(
+            f"playbook {playbook.name} ended, but what it did is unknown: ansible-runner has lost Ansible's events",
+            remedy="Look whether the disk of TMPDIR is full, and at the last lines:\n" + "\n".join(output),
         )
     if not events.processed:
         raise PlaybookError(
@@ -241,6 +260,11 @@ def _environment(front: Path) -> dict[str, str]:
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_SSH_HOST_KEY_CHECKING": "True",
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
+        # Or else ansible-runner's events lack what is read of them,
+        "RUNNER_OMIT_EVENTS": "false",
+        "RUNNER_ONLY_FAILED_EVENTS": "false",
+        # or all of them are lost: it takes this one for a number, which is a name in some CI systems.
+        **({} if os.environ.get("JOB_ID", "0").isdecimal() else {"JOB_ID": ""}),
         # Or else a task on a machine that loses its power is waited for until the playbook's deadline. What ssh_args
         # of an ansible.cfg say comes first, and holds.
         ssh: " ".join(filter(None, [os.environ.get(ssh) or _configured_extra_args(), *_KEEP_ALIVE])),
