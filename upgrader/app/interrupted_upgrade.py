@@ -20,12 +20,21 @@ def interrupted_upgrade(folder: Path, notify: Callable[[str], None]) -> str:
     """The newest upgrade's name where it has no end, wherever its journal is; "" where it has one, or there is none.
 
     It may still be running on another machine: whoever resumes it takes the cluster's lock first, and learns that.
+    Raises Inhibited where none is known, but one may be in a place that couldn't be read.
     """
     with open_session(folder) as session:
         found = session.find_runs()
     for problem in found.problems:
         notify(problem)
-    return newest_without_end(found)
+    name = newest_without_end(found)
+    if not name and found.may_hide:
+        raise Inhibited(
+            "whether an upgrade was interrupted is unknown, and no new one was begun: "
+            f"not every journal can be read: {'; '.join(found.may_hide)}",
+            remedy="Make them readable, and run this again. If you know that no upgrade was interrupted, begin a new "
+            "one without --resume.",
+        )
+    return name
 
 
 def newest_without_end(found: DiscoveredRuns) -> str:

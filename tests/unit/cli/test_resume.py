@@ -120,7 +120,7 @@ class Site:
 
             def find_runs(self) -> DiscoveredRuns:
                 found = find_runs((LocalJournals(folder / "runs"),))
-                return replace(found, problems=(*found.problems, *unsearched))
+                return replace(found, problems=(*found.problems, *unsearched), may_hide=(*found.may_hide, *unsearched))
 
             def at(self, target: KubernetesVersion) -> Any:
                 self.settings = replace(self.settings, target=target)
@@ -230,6 +230,27 @@ def test_retried_job_begins(site: Site, planned: list[bool], end: RunOutcome | N
         site.run(OLDER, BEGUN, StepEnded("a", "failed", 1.0, "bad flag"), RunEnded(OLDER, end, 1.0))
     ended = site.invoke("run", "--resume", "--yes")
     assert planned == [True] and not site.done and "a new run" in str(ended.exception)
+
+
+@pytest.mark.parametrize("end", ["succeeded", "rolled-back", None])
+def test_retried_job_that_can_t_know(site: Site, planned: list[bool], end: RunOutcome | None) -> None:
+    """Where a place with a newer journal can't be read, `--resume` begins nothing on top of what may be half done."""
+    site.unsearched = ("the cluster could not be searched for runs: timed out",)
+    if end:
+        site.run(OLDER, BEGUN, RunEnded(OLDER, end, 1.0))
+    error = site.invoke("run", "--resume", "--yes").exception
+    assert isinstance(error, Inhibited) and "the cluster could not be searched" in error.message
+    assert "without --resume" in error.remedy and not planned and not site.done
+    site.invoke("run", "--yes")
+    assert planned == [True], "a person's word that nothing was interrupted"
+
+
+def test_retried_job_of_an_upgrade_that_is_known(site: Site, planned: list[bool]) -> None:
+    """An upgrade that is known to have no end is resumed, as `resume` does, whatever can't be read besides."""
+    site.unsearched = ("controller-2 could not be searched for runs: timed out",)
+    site.run(OLDER, BEGUN)
+    assert site.invoke("run", "--resume", "--yes").exit_code == 0
+    assert len(site.done) == 1 and not planned
 
 
 def test_retried_job_of_another_target(site: Site, planned: list[bool]) -> None:

@@ -85,6 +85,25 @@ def test_found_with_the_api_away(world: World) -> None:
     assert any("controller-2" in problem for problem in found.problems)
 
 
+def test_what_may_hide_a_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place that can't be read may; a damaged copy of a run does only where no other place has a sound one."""
+    world.places.cluster.write(RUN, world.middle)
+    world.on_controller(world.long.replace(b'{"step":"b"', b'{"step":"c"'))
+    assert world.find().problems and not world.find().may_hide
+    world.places.cluster.remove(RUN)
+    (damaged,) = world.find().may_hide
+    assert f"controller-1: {RUN}:3" in damaged
+    world.places.kube.unavailable = True
+    assert len(world.find().may_hide) == 2
+
+    def refused(_: Path) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    monkeypatch.setattr("os.scandir", refused)
+    assert any("this folder could not be searched" in each for each in world.find().may_hide)
+
+
 def test_runs_come_oldest_first(world: World) -> None:
     """The last one is the newest, whichever place it was found in."""
     world.places.cluster.write(RUN, world.short)

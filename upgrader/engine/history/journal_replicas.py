@@ -60,13 +60,19 @@ class LocalJournals:
         self._runs = runs
 
     def names(self) -> tuple[str, ...]:
-        return sorted_runs(path.parent.name for path in self._runs.glob(f"*/{JOURNAL}"))
+        try:
+            found = [path.name for path in self._runs.iterdir()]  # glob() takes a folder that can't be read for empty
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise JournalError(f"{self._runs} can't be read: {error.strerror}") from error
+        return sorted_runs(found)
 
     def read(self, run: str) -> bytes | None:
         path = self._runs / run / JOURNAL
         try:
             return path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise JournalError(f"{path} can't be read: {error.strerror}") from error

@@ -60,6 +60,8 @@ class DiscoveredRuns:
 
     runs: tuple[DiscoveredRun, ...]
     problems: tuple[str, ...]
+    may_hide: tuple[str, ...] = ()
+    """Those of the problems behind which a run may be that was found nowhere else."""
 
     def get(self, name: str) -> DiscoveredRun | None:
         """The run of that name."""
@@ -73,11 +75,13 @@ def find_runs(places: Sequence[Source]) -> DiscoveredRuns:
     """
     with ThreadPoolExecutor(len(places) or 1) as pool:
         results = list(pool.map(_search, places))
-    copies = [copy for found, _ in results for copy in found]
+    copies = [copy for result in results for copy in result.copies]
     names = {copy.run for copy in copies}
     merged = [_merged(name, [copy for copy in copies if copy.run == name]) for name in names]
     runs = in_order(merged, name=lambda run: run.name, sequence=lambda run: run.state.sequence)
-    return DiscoveredRuns(tuple(runs), tuple(problem for _, problems in results for problem in problems))
+    problems = [problem for result in results for problem in result.problems]
+    may_hide = tuple(problem for run, problem in problems if run not in names)
+    return DiscoveredRuns(tuple(runs), tuple(problem for _, problem in problems), may_hide)
 
 
 def with_remote_runs(here: Sequence[PastRun], found: DiscoveredRuns, runs: Path) -> tuple[PastRun, ...]:
@@ -125,12 +129,19 @@ def bring_home(found: DiscoveredRun, runs: Path) -> Path:
     return folder
 
 
-def _search(place: Source) -> tuple[list[_Copy], list[str]]:
+@dataclass(frozen=True)
+class _Searched:
+    copies: tuple[_Copy, ...]
+    problems: tuple[tuple[str | None, str], ...]
+    """Each with the run whose journal it is about; None: it may be about any run."""
+
+
+def _search(place: Source) -> _Searched:
     try:
         names = place.names()[-_NEWEST:]
     except UpgraderError as error:
-        return [], [f"{place.place} could not be searched for runs: {error.message}"]
-    copies, problems = [], []
+        return _Searched((), ((None, f"{place.place} could not be searched for runs: {error.message}"),))
+    copies, problems = list[_Copy](), list[tuple[str | None, str]]()
     for name in names:
         try:
             content = place.read(name)
@@ -138,8 +149,8 @@ def _search(place: Source) -> tuple[list[_Copy], list[str]]:
                 whole = content[: content.rfind(b"\n") + 1]
                 copies.append(_Copy(place.place, name, whole, parse_journal(whole, f"{place.place}: {name}")))
         except UpgraderError as error:
-            problems.append(error.message)
-    return copies, problems
+            problems.append((name, error.message))
+    return _Searched(tuple(copies), tuple(problems))
 
 
 def _merged(name: str, copies: list[_Copy]) -> DiscoveredRun:
