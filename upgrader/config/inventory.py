@@ -17,7 +17,7 @@ from typing import Any
 
 from upgrader.config import ansible_facts
 from upgrader.config.ssh_options import check_host_keys, options_in, resolve
-from upgrader.config.yaml_document import check_syntax, shown
+from upgrader.config.yaml_document import check_syntax, root_keys, shown
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import Settings
@@ -134,10 +134,12 @@ def _sources(inventory: Path) -> Iterator[Path]:
 
 
 def _names_plugin(path: Path) -> bool:
+    """As Ansible reads it: JSON, or else YAML. Raises ConfigError for what is neither: then nobody can tell."""
     try:
-        return any(line.startswith(("plugin:", "'plugin'", '"plugin"')) for line in path.read_text().splitlines())
-    except (OSError, UnicodeDecodeError):
-        return False
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return "plugin" in root_keys(path)
+    return isinstance(found, dict) and "plugin" in found
 
 
 def _read(inventory: Path, options: ansible_facts.Options) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ import yaml
 from upgrader.errors import ConfigError
 from upgrader.yaml_limits import check_limits
 
-__all__ = ["Document", "KeyPath", "check_syntax", "read_any", "read_mapping", "shown"]
+__all__ = ["Document", "KeyPath", "check_syntax", "read_any", "read_mapping", "root_keys", "shown"]
 
 KeyPath = tuple[str | int, ...]
 """Where a value sits in a document: keys of mappings and indexes of lists, from the top."""
@@ -90,6 +90,26 @@ def read_any(path: Path) -> Any:
     """The file's one document, whatever it is; what has a tag of its own (`!vault`) is None. Raises ConfigError."""
     with _loader(path, _AnyTag) as loader:
         return loader.get_single_data()
+
+
+def root_keys(path: Path) -> frozenset[str]:
+    """The keys of the file's one mapping, however they are written or merged into it. Raises ConfigError."""
+    with _loader(path) as loader:
+        node = loader.get_single_node()
+        return frozenset(_keys(node)) if node is not None else frozenset()
+
+
+def _keys(node: yaml.Node) -> Iterator[str]:
+    """No anchor contains itself: the limits were checked."""
+    if isinstance(node, yaml.SequenceNode):  # of mappings to merge
+        for item in node.value:
+            yield from _keys(item)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.tag == _MERGE_TAG:
+                yield from _keys(value)
+            elif isinstance(key, yaml.ScalarNode):
+                yield key.value
 
 
 @contextmanager

@@ -123,9 +123,25 @@ def test_a_program_in_a_folder_is_refused(tmp_path: Path) -> None:
         load_hosts(folder)
 
 
-def test_a_plugins_configuration_is_refused(tmp_path: Path) -> None:
-    """A plugin asks a cloud or runs code: it has to be allowed as well."""
-    error = refusal(tmp_path / "aws.yml", "plugin: amazon.aws.aws_ec2\n")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plugin: amazon.aws.aws_ec2\n",
+        "\ufeffplugin: amazon.aws.aws_ec2\n",
+        "{plugin: amazon.aws.aws_ec2}\n",
+        "--- {plugin: amazon.aws.aws_ec2}\n",
+        "  plugin: amazon.aws.aws_ec2\n",
+        "plugin : amazon.aws.aws_ec2\n",
+        '"plug\\x69n": amazon.aws.aws_ec2\n',
+        "? plugin\n: amazon.aws.aws_ec2\n",
+        "!unsafe plugin: amazon.aws.aws_ec2\n",
+        "x: &x {plugin: amazon.aws.aws_ec2}\n<<: [*x]\n",
+        '{\n\t"plugin": "amazon.aws.aws_ec2"\n}\n',
+    ],
+)
+def test_a_plugins_configuration_is_refused(tmp_path: Path, text: str) -> None:
+    """A plugin asks a cloud or runs code: it has to be allowed as well, however its file is written."""
+    error = refusal(tmp_path / "aws.yml", text)
     assert "configuration of a plugin" in error.message
 
 
