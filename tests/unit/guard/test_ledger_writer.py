@@ -30,6 +30,9 @@ class Quota:
 
     resource = BUDGETS
 
+    def __init__(self) -> None:
+        self.tries: list[str] = []
+
     def book_of(self, item: Object) -> Ledger:
         return Ledger.of((item.get("status") or {}).get("reservations"))
 
@@ -46,7 +49,8 @@ class Quota:
 
         return judge
 
-    def tried(self, requests: Sequence[Request]) -> None: ...
+    def tried(self, requests: Sequence[Request]) -> None:
+        self.tries += [each.id for each in requests]
 
     def given_back(self, book: Ledger, request: Request) -> Ledger:
         return book.give_back({request.id})
@@ -106,10 +110,11 @@ class World:
         for _, name in (KEY, OTHER):
             self.api.put(BUDGETS, {"metadata": {"name": name}, "spec": {"quota": quota}}, "shop")
         self.naps: list[float] = []
+        self.quota = Quota()
         self.writer, self.peer = self.process(), self.process()
 
     def process(self, memory: Memory | None = None) -> LedgerWriter[Ledger]:
-        return LedgerWriter(self.api, Quota(), memory, clock=lambda: 1000.0, sleep=self._sleep)
+        return LedgerWriter(self.api, self.quota, memory, clock=lambda: 1000.0, sleep=self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         self.naps.append(seconds)
@@ -153,6 +158,21 @@ def test_what_is_allowed_is_written_before_it_is_said() -> None:
         assert await asked(world.writer, ask("web-1"), ask("web-2")) == [True, False]
         assert await asked(world.writer, ask("web-3")) == [False]
         assert world.reserved() == {"web-0", "web-1"} and world.writes() == 2
+
+    run(test)
+
+
+def test_one_that_gives_up_while_the_budget_is_read_is_not_counted_as_tried() -> None:
+    """Nobody takes its count away any more: a slow API would leave one for each request, for ever."""
+
+    async def test(world: World) -> None:
+        gone = asyncio.ensure_future(world.writer.ask(KEY, ask("web-0"), 20))
+        stays = asyncio.ensure_future(world.writer.ask(KEY, ask("web-1"), 20))
+        for _ in range(2):  # the read has begun, and takes a turn
+            await asyncio.sleep(0)
+        gone.cancel()
+        assert (await stays).answer.allowed
+        assert world.quota.tries == ["of-web-1"] and world.reserved() == {"web-1"}
 
     run(test)
 

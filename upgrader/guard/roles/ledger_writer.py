@@ -214,7 +214,7 @@ class LedgerWriter(Generic[B]):
             answers.append((each, judged))
         if book == before and only_if_written:
             return False
-        self._books.tried(requests)
+        self._books.tried([each.request for each, _ in answers if each.request is not None])
         if book != before:
             self._memory.wrote(budget, await self._replace(item, book, budget[0]))
         for each, judged in answers:
