@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.guard.core.test_ingress import DETACH, item
 from tests.unit.guard.fake_api import FakeApi
-from tests.unit.guard.test_rollouts import Sure
+from tests.unit.guard.test_rollouts import Sure, at_once, lead
 from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, OWNER
 from upgrader.guard.core.hold import GROUPS
 from upgrader.guard.core.ingress import DUE
@@ -45,7 +45,9 @@ class World:
         self.metrics = Metrics()
         counted = IngressMetrics(self.metrics)
         self.run_lease = RunLease(self.api)
-        holds = (self.run_lease, RollingGroups(self.api, "ops", "guard-ingress")) if self._holds else None
+        holds = (
+            (self.run_lease, RollingGroups(self.api, "ops", "guard-ingress", sleep=at_once)) if self._holds else None
+        )
         self.role = IngressDaemonSets(
             self.api, ["ns"], self.leadership, counted, 5, image="own:1", holds=holds, now=lambda: self.now
         )
@@ -389,6 +391,25 @@ def test_one_that_is_deleted_no_longer_counts_as_begun() -> None:
         del world.api.objects[INGRESSES.path("ns", "nginx")]
         await world.look()
         assert begun(world) == ""
+
+    held(test, "n1")
+
+
+def test_one_that_was_deleted_while_nobody_led_no_longer_counts_as_begun() -> None:
+    """Whoever leads next finds it in the note alone, also where the API doesn't answer at first. What is no
+    IngressDaemonSet of these namespaces stays.
+    """
+
+    async def test(world: World) -> None:
+        rolling = "else/IngressDaemonSet/x,ns/IngressDaemonSet/nginx,shop/db"
+        world.api.put(LEASES, {"metadata": {"name": "guard-ingress", "annotations": {ROLLING: rolling}}}, "ops")
+        world.start()
+        del world.api.objects[INGRESSES.path("ns", "nginx")]
+        for informer in world.role.informers:
+            await informer._list()
+        world.api.next_answer("get", ApiAway("away"))
+        await lead(world.role._work, lambda: "nginx" not in begun(world))
+        assert begun(world) == "else/IngressDaemonSet/x,shop/db"
 
     held(test, "n1")
 

@@ -64,6 +64,21 @@ class Sure(Leadership):
         return self.is_sure
 
 
+async def at_once(_: float) -> None:
+    """A sleep that takes no time."""
+
+
+async def lead(work: Callable[[], Awaitable[None]], until: Callable[[], bool]) -> None:
+    """Let a role work until something is true, which takes it some turns of the loop."""
+    task = asyncio.ensure_future(work())
+    for _ in range(200):
+        await asyncio.sleep(0)
+        if until():
+            break
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 class World:
     """Two sets of a group and their pods, and a role that knows what was there at first."""
 
@@ -339,6 +354,18 @@ def test_a_group_in_the_middle_is_not_stopped_half_way() -> None:
             await world.see()
             await world.look()
         assert begun(world) == ""
+
+    held(test)
+
+
+def test_a_group_that_was_deleted_while_nobody_led_no_longer_counts_as_begun() -> None:
+    """Whoever leads next finds it in the note alone; another one of its name has begun nothing."""
+
+    async def test(world: World) -> None:
+        notes = {"name": "guard", "annotations": {ROLLING: "else/cache,shop/cache,shop/db"}}
+        world.api.put(LEASES, {"metadata": notes, "spec": {}}, "ops")
+        await lead(world.rollouts._work, lambda: "shop/cache" not in begun(world))
+        assert begun(world) == "else/cache,shop/db"
 
     held(test)
 

@@ -16,6 +16,7 @@ __all__ = [
     "IngressDaemonSet",
     "InvalidIngress",
     "noted",
+    "of_note",
     "read",
     "refuse_foreign_keys",
     "validate",
@@ -69,6 +70,13 @@ class IngressDaemonSet:
 def noted(namespace: str, name: str) -> str:
     """The same of one that may be gone."""
     return f"{namespace}/IngressDaemonSet/{name}"
+
+
+def of_note(text: str) -> tuple[str, str]:
+    """Namespace and name from what `noted` makes; empty strings from anything else."""
+    namespace, _, rest = text.partition("/")
+    kind, _, name = rest.partition("/")
+    return (namespace, name) if kind == "IngressDaemonSet" else ("", "")
 
 
 def validate(request: AdmissionRequest) -> Answer:

@@ -16,6 +16,7 @@ from upgrader.guard.core.ingress import (
     IngressDaemonSet,
     InvalidIngress,
     noted,
+    of_note,
     read,
     refuse_foreign_keys,
 )
@@ -96,6 +97,9 @@ class IngressDaemonSets:
             await informer.synced.wait()
         for key in self._cluster.all():
             self._queue.add(key)
+        for text in await self._holds[1].left() if self._holds else ():
+            if (key := of_note(text)) in self._cluster:
+                self._queue.add(key)
         while True:
             await self._look_at(await self._queue.take())
 

@@ -83,6 +83,10 @@ class IngressCluster:
                 found.add((namespace, name))
         return found
 
+    def __contains__(self, key: Key) -> bool:
+        """Whether it is in a namespace of these."""
+        return key[0] in self.ingresses
+
     def get(self, key: Key) -> Object | None:
         """One from the cache."""
         return self.ingresses[key[0]].objects.get(key)

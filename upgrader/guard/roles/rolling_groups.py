@@ -7,12 +7,15 @@ who rolls, so that whoever leads next knows it.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from upgrader.guard.core.rollout import Hold
-from upgrader.guard.guard_errors import ApiAway, Conflict
+from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict
 from upgrader.guard.roles.run_lease import LEASES, RunLease
 from upgrader.guard.runtime.api_client import Api
+from upgrader.guard.runtime.backoff import Backoff
 from upgrader.guard.runtime.resource import Object
 
 __all__ = ["ROLLING", "RollingGroups"]
@@ -25,8 +28,10 @@ _WRITES = 5
 class RollingGroups:
     """Used by the replica that leads, alone."""
 
-    def __init__(self, api: Api, namespace: str, lease: str) -> None:
-        self._api, self._namespace, self._lease = api, namespace, lease
+    def __init__(
+        self, api: Api, namespace: str, lease: str, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._api, self._namespace, self._lease, self._sleep = api, namespace, lease, sleep
         self._known: frozenset[str] | None = None
 
     def forget(self) -> None:
@@ -38,6 +43,18 @@ class RollingGroups:
         if self._known is None:
             self._known = _noted(await self._read())
         return self._known
+
+    async def left(self) -> frozenset[str]:
+        """All, for whoever begins to lead: what was deleted while nobody led is found nowhere else.
+
+        Asks until the API answers, or it is cancelled, as it is when leading ends.
+        """
+        backoff = Backoff()
+        while True:
+            try:
+                return await self.all()
+            except (ApiAway, ApiRefused):
+                await self._sleep(backoff.next_seconds())
 
     async def add(self, group: str) -> None:
         """Returns once it is noted; raises ApiAway, ApiRefused."""

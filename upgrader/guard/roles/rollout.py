@@ -88,17 +88,20 @@ class Rollouts:
         if self._holds:
             self._holds[1].forget()
         async with asyncio.TaskGroup() as begun:
-            for cache in self.caches.values():
-                begun.create_task(self._begin(cache))
+            for namespace, cache in self.caches.items():
+                begun.create_task(self._begin(namespace, cache))
             while True:
                 await self._look_at(await self._queue.take())
 
-    async def _begin(self, cache: WorkloadCache) -> None:
+    async def _begin(self, namespace: str, cache: WorkloadCache) -> None:
         """A namespace that can't be listed keeps no other one waiting."""
         for informer in cache.informers:
             await informer.synced.wait()
         for group in cache.groups():
             self._queue.add(group)
+        for text in await self._holds[1].left() if self._holds else ():
+            if text.startswith(f"{namespace}/"):
+                self._queue.add((namespace, text.removeprefix(f"{namespace}/")))
 
     async def _look_at(self, group: Group) -> None:
         begun, name = time.monotonic(), group[1]
