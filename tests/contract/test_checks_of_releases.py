@@ -16,10 +16,12 @@ import pytest
 from tests.contract.checking import checked
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.model.plan import PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.observe_cluster import observe_release
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import run_checks
+from upgrader.preflight.context import DEPLOYMENTS
 from upgrader.preflight.releases import check_releases
 
 SECRETS = Kind("v1", "secrets")
@@ -70,6 +72,40 @@ def release(kube: KubeAdapter, lab_folder: Path, tmp_path: Path) -> Iterator[Rel
         for revision in (1, 2):
             kube.delete(SECRETS, f"sh.helm.release.v1.{name}.v{revision}", "default")
         kube.delete(Kind("v1", "configmaps"), name, "default")
+        helm.close()
+
+
+def test_release_whose_records_are_lost(kube: KubeAdapter, lab_folder: Path, tmp_path: Path) -> None:
+    """Its Deployment, which has Helm's own annotations, would be installed over; silent while the records are there."""
+    name = f"upgrader-check-{uuid.uuid4().hex[:6]}"
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: small\nversion: 0.1.0\n")
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "one", "image": "registry.k8s.io/pause:3.10"}]},
+    }
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": template}
+    manifest = json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec})
+    (tmp_path / "templates" / "deployment.yaml").write_text(manifest)
+    helm, of = HelmAdapter(lab_folder / "kubeconfig"), ReleaseSpec(name, "default", tmp_path)
+
+    def ids() -> list[str]:
+        planned = PlannedRelease(of, "install", "", "", manifest, ())
+        context = checked(kube)
+        assert context.plan is not None
+        observed = replace(context.observed, releases={name: observe_release(helm, of)})
+        context = replace(context, observed=observed, plan=replace(context.plan, steps=(planned,)))
+        return [item.id for item in run_checks(context, [("releases", check_releases)])]
+
+    try:
+        assert ids() == []
+        helm.upgrade(of, timeout_seconds=60, watch=lambda: None)
+        assert ids() == []
+        kube.delete(SECRETS, f"sh.helm.release.v1.{name}.v1", "default")
+        assert ids() == ["releases.no-records"]
+    finally:
+        kube.delete(SECRETS, f"sh.helm.release.v1.{name}.v1", "default")
+        kube.delete(DEPLOYMENTS, name, "default")
         helm.close()
 
 

@@ -240,6 +240,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "releases.busy": "error",
     "releases.last-failed": "info",
     "releases.never-worked": "error",
+    "releases.no-records": "error",
     "releases.pending": "warning",
     "releases.removed-apis": "error",
     "releases.stuck": "error",

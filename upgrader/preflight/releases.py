@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from upgrader.gates.kubernetes_kinds import WORKLOADS
+from upgrader.gates.manifest_workloads import workloads_in
 from upgrader.model.finding import Finding
+from upgrader.model.plan import PlannedRelease
 from upgrader.model.release import Revision, abandoned_after, last_good
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_releases"]
 
+_RELEASE_NAME, _RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+
 
 def check_releases(context: PreflightContext) -> Iterator[Finding]:
-    """No release is pending, and each that is installed has a revision that worked."""
+    """No release is pending, each that is installed has a revision that worked, and none has lost its records."""
+    yield from _without_records(context)
     for name, release in context.observed.releases.items():
         if not release.history:
             continue  # not installed: the run installs it, and a rollback uninstalls it
@@ -36,6 +42,33 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
                 f"release {name}: the last attempt (revision {newest.number}) is '{newest.status}'",
                 f"{newest.description or 'No description'}. The last revision that worked is {good.number}.",
             )
+
+
+def _without_records(context: PreflightContext) -> Iterator[Finding]:
+    """Helm installs such a release over what is there, as that says that it is this release's: to roll back is then to
+    uninstall it, which Helm does by itself where the new pods don't become ready.
+    """
+    for step in context.plan.steps if context.plan else ():
+        observed = context.observed.releases.get(step.name)
+        if not isinstance(step, PlannedRelease) or observed is None or observed.history:
+            continue
+        name, namespace = step.name, step.spec.namespace
+        for ref in workloads_in(step.after, namespace):
+            found = context.kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
+            notes = (found["metadata"].get("annotations") or {}) if found else {}
+            if (notes.get(_RELEASE_NAME), notes.get(_RELEASE_NAMESPACE)) != (name, namespace):
+                continue
+            yield Finding(
+                "releases.no-records",
+                "error",
+                f"release {name}: Helm has no record of it in namespace {namespace}, and {ref} says that it is its own",
+                "The records are lost, or kept where this Helm doesn't look (HELM_DRIVER). A run would install the "
+                "release over what serves, and could only go back by uninstalling it.",
+                "Set HELM_DRIVER as it was when the release was installed. If the records are lost, restore the "
+                f"Secrets sh.helm.release.v1.{name}.v… of {namespace}; or have Helm record what is there, with the "
+                f"version and values that it has: helm install {name} CHART -n {namespace} -f VALUES",
+            )
+            break
 
 
 def _pending(context: PreflightContext, name: str, newest: Revision, good: Revision | None) -> Finding:

@@ -108,6 +108,26 @@ def test_releases_that_are_not_there_or_well_are_fine(world: World) -> None:
     assert world.find(check_releases) == {}
 
 
+@pytest.mark.parametrize("owner", ["kube-apiserver", "somebody-else", ""])
+def test_a_release_whose_records_are_lost_is_not_installed_over_what_serves(world: World, owner: str) -> None:
+    """Its rollback would be to uninstall kube-apiserver. What says that it is another release's is Helm's to refuse."""
+    found = world.kube.get(DEPLOYMENTS, "kube-apiserver", "kube-system")
+    assert found is not None
+    notes = {"meta.helm.sh/release-name": owner, "meta.helm.sh/release-namespace": "kube-system"} if owner else None
+    world.kube.put(DEPLOYMENTS, {**found, "metadata": {**found["metadata"], "annotations": notes}}, "kube-system")
+    planned = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "kube-apiserver"}}
+    world.manifests["kube-apiserver"] = yaml.safe_dump(planned)
+    assert world.find(check_releases) == {}
+    world.helm.releases.clear()
+    world.release("kube-apiserver")
+    findings = world.find(check_releases)
+    assert findings.keys() == ({"releases.no-records"} if owner == "kube-apiserver" else set())
+    if findings:
+        lost = findings["releases.no-records"]
+        assert lost.severity == "error" and "Deployment kube-system/kube-apiserver" in lost.title
+        assert "HELM_DRIVER" in lost.remedy
+
+
 def test_a_young_pending_release_is_left_alone(world: World) -> None:
     """It may be somebody's helm upgrade at this very moment."""
     world.helm.install("kubernetes", "", "pending-upgrade", updated=world.clock.now() - timedelta(seconds=20))
