@@ -96,6 +96,20 @@ def world() -> World:
     return world
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_records_that_are_gone(there: bool) -> None:
+    """The Deployment that serves is named, with HELM_DRIVER: only where it is gone as well does a standby pod serve."""
+    world = World()
+    if there:
+        world.live(*GOOD, healthy=True)
+    with pytest.raises(StepFailed) as caught:
+        world.apply()
+    assert ("served by its standby pod only" in caught.value.message) is not there
+    assert ("Deployment kube-system/kube-apiserver is there" in caught.value.message) is there
+    assert ("HELM_DRIVER" in caught.value.remedy) is there
+    assert world.helm.calls == []
+
+
 def test_bad_revision_that_helm_calls_deployed(world: World) -> None:
     """A plain `helm upgrade` marks a bad flag as deployed: its pods disprove it, and the content names the target."""
     world.helm.install(NAME, manifest(*BAD), description="Upgrade complete")

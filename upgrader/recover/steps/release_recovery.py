@@ -13,6 +13,7 @@ from upgrader.gates.workload_diagnosis import diagnose_workload as judge
 from upgrader.gates.workload_reading import read_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint, Revision, abandoned_after, last_good
+from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.steps.checkpoints import read_checkpoints
@@ -72,10 +73,7 @@ class ReleaseRecoveryStep:
     def apply(self, note: Callable[[str], None]) -> None:
         history = self.helm.history(RELEASE, NAMESPACE)
         if not history:
-            raise StepFailed(
-                f"release {RELEASE} is not installed: the API is served by its standby pod only",
-                remedy="Install it again, at the version that runs: upgrader run --to VERSION",
-            )
+            raise self._without_records()
         newest = history[-1]
         self._refuse_what_others_do(newest)
         of = cache(self._rendered)
@@ -92,6 +90,23 @@ class ReleaseRecoveryStep:
         workload = of(target)
         if workload is not None:
             take_out_edits(self.kube, workload, note)
+
+    def _without_records(self) -> StepFailed:
+        """Helm knows nothing of the release: it is gone, or its records alone are."""
+        refs = (WorkloadRef("Deployment", NAMESPACE, RELEASE), WorkloadRef("DaemonSet", NAMESPACE, RELEASE))
+        there = [ref for ref in refs if self._live(ref) is not None]
+        if there:
+            return StepFailed(
+                f"Helm has no record of release {RELEASE}, and {there[0]} is there all the same: its records are lost, "
+                "or kept where this Helm doesn't look, so that no revision is known to go back to",
+                remedy="Set HELM_DRIVER as it was when the release was installed. If the records are lost, restore the "
+                f"Secrets sh.helm.release.v1.{RELEASE}.v… of {NAMESPACE}, or have Helm record what is there, with the "
+                f"version and values that work: helm install {RELEASE} CHART -n {NAMESPACE} -f VALUES",
+            )
+        return StepFailed(
+            f"release {RELEASE} is not installed: the API is served by its standby pod only",
+            remedy="Install it again, at the version that runs: upgrader run --to VERSION",
+        )
 
     def _rendered(self, revision: Revision) -> Rendered | None:
         return rendered(self.helm.manifest(RELEASE, NAMESPACE, revision.number), NAMESPACE, RELEASE)
@@ -118,7 +133,7 @@ class ReleaseRecoveryStep:
             return f"revision {newest.number} is {newest.status}", None
         if workload is None:
             return f"revision {newest.number} has no workload {RELEASE}", None
-        live = self._live(workload)
+        live = self._live(workload.ref)
         if live is None:
             return f"{workload.ref} does not exist", None
         pod = live["spec"]["template"]["spec"]
@@ -155,8 +170,8 @@ class ReleaseRecoveryStep:
         match = matching(tuple(revision for revision in history if revision.good), of, checkpoints)
         return match is not None and match[0] == history[-1]
 
-    def _live(self, workload: Rendered) -> KubeObject | None:
-        return self.kube.get(WORKLOADS[workload.ref.kind], workload.ref.name, workload.ref.namespace)
+    def _live(self, ref: WorkloadRef) -> KubeObject | None:
+        return self.kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
 
     def _evidence(self, workload: Rendered, healthy_checks: int) -> Verdict:
         """The workload's state: certain as soon as it is broken twice in a row, or healthy `healthy_checks` times."""
