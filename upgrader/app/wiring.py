@@ -36,6 +36,7 @@ from upgrader.engine.history.journal_mirroring import JournalMirror
 from upgrader.engine.history.journal_on_controllers import ControllerReplicas
 from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
+from upgrader.engine.locks.cluster_lock import read_lease
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
 from upgrader.errors import ApiError, ChartRefused
@@ -212,7 +213,16 @@ class Session:
             prometheus=self.tools.prometheus,
             metric_gates=self.settings.all_metric_gates,
             workload_gates=self.settings.workload_gates,
+            run_at_work=self._run_at_work,
         )
+
+    def _run_at_work(self) -> str:
+        """As the cluster's lock says; this process, which holds it for checks too, has begun no run by then."""
+        try:
+            lease = read_lease(self.brief_kube)
+        except ApiError:
+            return ""  # it only explains what was found already
+        return str(lease.holder) if lease and lease.holder and lease.holder.run else ""
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:
         """Replicates a run's journal outside this machine."""

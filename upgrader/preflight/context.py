@@ -76,6 +76,8 @@ class PreflightContext:
     """The gates of workloads that upgrader.yaml adds to single steps."""
     pulls_images: bool = True
     """Whether a run begins with the step `images`."""
+    run_at_work: Callable[[], str] = str
+    """The run of upgrader that holds the cluster's lock, with its holder and what it does; "": none is known."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property

@@ -76,11 +76,13 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
     now, limit = context.clock.now(), context.helm_timeout_seconds
     age = newest.age_seconds(now)
     if not newest.abandoned(now, limit):
+        run = context.run_at_work()
+        who = f"the Helm of {run} (upgrader status)" if run else "another Helm"
         return Finding(
             "releases.busy",
             "error",
             title,
-            f"Since {age:.0f} s: another Helm may be working on it.",
+            f"Since {age:.0f} s: {who} may be working on it.",
             f"Run again when it is {abandoned_after(limit):.0f} s old.",
         )
     if good is None:

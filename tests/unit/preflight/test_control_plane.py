@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from tests.unit.preflight.conftest import World
 from upgrader.model.workload import CHECKPOINT_OF
+from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, NODES, PODS
 from upgrader.preflight.control_plane import check_control_plane
@@ -134,6 +136,17 @@ def test_a_young_pending_release_is_left_alone(world: World) -> None:
     world.release("kubernetes")
     found = world.find(check_releases)["releases.busy"]
     assert (found.severity, found.remedy) == ("error", "Run again when it is 360 s old.")
+
+
+def test_a_release_that_a_run_works_on_is_named_so(world: World) -> None:
+    """During one's own rollback, `plan` names the run: no stranger's Helm is looked for."""
+    world.helm.install("kubernetes", "", "pending-rollback", updated=world.clock.now() - timedelta(seconds=20))
+    world.release("kubernetes")
+    run = "anna@laptop (process 42, 5f0c), 20260102T000000-v1.37.1: undo kubernetes"
+    context = replace(world.context(), run_at_work=lambda: run)
+    (found,) = run_checks(context, [("releases", check_releases)])
+    assert found.id == "releases.busy" and run in found.diagnosis and "another Helm" not in found.diagnosis
+    assert "upgrader status" in found.diagnosis
 
 
 def test_a_pending_release_of_unknown_age_is_left_alone(world: World) -> None:
