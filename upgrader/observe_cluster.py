@@ -17,7 +17,7 @@ from upgrader.model.release import ReleaseSpec, last_good
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm, Kind, Kube, KubeObject
 
-__all__ = ["kubelet_versions", "observe", "observe_release"]
+__all__ = ["kubelet_versions", "observe", "observe_release", "server_version"]
 
 API_SERVER = "kube-apiserver"
 NODES = Kind("v1", "nodes", namespaced=False)
@@ -56,17 +56,22 @@ def _config_map(kube: Kube, name: str) -> KubeObject | None:
 
 def _versions(kube: Kube) -> tuple[ServerVersion, dict[str, KubernetesVersion], dict[str, ObservedNode]]:
     """The API server's version, and of each node that has one its kubelet's and the little else that is asked for."""
-    try:
-        server = ServerVersion.parse(kube.raw("/version"))
-    except ValueError as error:
-        remedy = "Check what answers there: kubectl get --raw /version"
-        raise ApiError(f"the API server's version can't be read: {error}", remedy=remedy) from error
+    server = server_version(kube)
     kubelets, nodes = dict[str, KubernetesVersion](), dict[str, ObservedNode]()
     for node in kube.each(NODES, at_once=_AT_ONCE):
         if (version := _kubelet(node)) is not None:
             name = node["metadata"]["name"]
             kubelets[name], nodes[name] = version, _observed_node(node)
     return server, kubelets, nodes
+
+
+def server_version(kube: Kube) -> ServerVersion:
+    """What the API server says of itself. Raises ApiError, also where something else answers."""
+    try:
+        return ServerVersion.parse(kube.raw("/version"))
+    except ValueError as error:
+        remedy = "Check what answers there: kubectl get --raw /version"
+        raise ApiError(f"the API server's version can't be read: {error}", remedy=remedy) from error
 
 
 def _emulated(server: ServerVersion, releases: Mapping[str, ObservedRelease]) -> Minor | None:
@@ -84,15 +89,17 @@ def _observed_node(node: KubeObject) -> ObservedNode:
 
 
 def kubelet_versions(kube: Kube) -> dict[str, KubernetesVersion]:
-    """Each node's kubelet's version, by the node's name; without nodes whose kubelets have never reported."""
+    """Each node's kubelet's version, by the node's name; without nodes whose kubelets have never reported, or report
+    what is no version of Kubernetes: of those, a check tells.
+    """
     found = ((node["metadata"]["name"], _kubelet(node)) for node in kube.each(NODES, at_once=_AT_ONCE))
     return {name: version for name, version in found if version is not None}
 
 
 def _kubelet(node: KubeObject) -> KubernetesVersion | None:
-    """None for one that has never reported: it has no version yet, and a check finds its node."""
+    """None for one that has never reported, or that is none of Kubernetes' (KWOK, Virtual Kubelet)."""
     reported = ((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion")
-    return KubernetesVersion.parse(reported) if reported else None
+    return KubernetesVersion.known(str(reported)) if reported else None
 
 
 def observe_release(helm: Helm, spec: ReleaseSpec) -> ObservedRelease:

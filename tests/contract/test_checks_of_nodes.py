@@ -125,6 +125,13 @@ def test_kubelet_of_another_version(
     assert found(kube, check_version, name) == expected
 
 
+@pytest.mark.parametrize(("version", "expected"), [("v1.36.0", []), ("kwok-v0.6.0", ["version.kubelet-unknown"])])
+def test_kubelet_that_is_none(kube: KubeAdapter, made: Make, status: Status, version: str, expected: list[str]) -> None:
+    """As KWOK's nodes report; the API server takes any text."""
+    name = fake_node(made, status, nodeInfo={"kubeletVersion": version})
+    assert found(kube, check_version, name) == expected
+
+
 def test_kubelet_that_can_not_run_the_chart(kube: KubeAdapter, made: Make, status: Status) -> None:
     """Only a controller's counts."""
     name = fake_node(made, status, nodeInfo={"kubeletVersion": "v1.31.0"})

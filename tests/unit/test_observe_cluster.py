@@ -20,10 +20,12 @@ from upgrader.ports import Kind, KubeObject
 
 
 @pytest.mark.parametrize(
-    "status", [{}, {"nodeInfo": None}, {"nodeInfo": {"kubeletVersion": ""}}], ids=["nothing", "null", "empty"]
+    "status",
+    [{}, {"nodeInfo": None}, {"nodeInfo": {"kubeletVersion": ""}}, {"nodeInfo": {"kubeletVersion": "kwok-v0.6.0"}}],
+    ids=["nothing", "null", "empty", "KWOK"],
 )
-def test_node_that_never_reported_is_left_out(status: dict[str, Any]) -> None:
-    """It has no version to compare, and no plan can upgrade it; that it isn't healthy, a check says."""
+def test_node_that_never_reported_a_version_is_left_out(status: dict[str, Any]) -> None:
+    """It has no version to compare, and no plan can upgrade it; that it isn't healthy, or no kubelet, a check says."""
     kube = FakeKube()
     kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.36.3"})
     kube.put(NODES, {"metadata": {"name": "new"}, "status": status})

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from upgrader.errors import Inhibited
-from upgrader.model.emulation import ServerVersion
 from upgrader.model.version import KubernetesVersion
+from upgrader.observe_cluster import server_version
 from upgrader.ports import Kind, Kube, KubeObject
 
 __all__ = ["FoundCluster", "FoundNode", "survey"]
@@ -44,7 +44,7 @@ class FoundCluster:
 
 def survey(kube: Kube) -> FoundCluster:
     """Reads only. Raises ApiError, and Inhibited for a control plane of another making."""
-    version = ServerVersion.parse(kube.raw("/version")).binary
+    version = server_version(kube).binary
     controllers, workers = list[FoundNode](), list[FoundNode]()
     for node in kube.each(_NODES):
         is_controller = any(label in (node["metadata"].get("labels") or {}) for label in _CONTROLLER)

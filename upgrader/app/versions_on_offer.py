@@ -13,15 +13,14 @@ from upgrader.app.wiring import open_kube
 from upgrader.config.load import load_settings
 from upgrader.errors import ApiError, ConfigError, UsageError
 from upgrader.model.api_lifecycle import Minor, newest_known
-from upgrader.model.emulation import ServerVersion
 from upgrader.model.support_ends import support_ends
 from upgrader.model.upgrade_path import newest_patches, upgrade_path
 from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
-from upgrader.ports import Kind, Kube
+from upgrader.observe_cluster import kubelet_versions, server_version
+from upgrader.ports import Kube
 
 __all__ = ["Here", "OfferedVersion", "ask", "offered_versions", "read_versions", "where_we_are"]
 
-_NODES = Kind("v1", "nodes", namespaced=False)
 _SECONDS = 10.0
 _RELEASE = re.compile(r"v?\d+\.\d+\.\d+")
 
@@ -68,11 +67,8 @@ def where_we_are(folder: Path, chosen: KubernetesVersion | None) -> Here:
 
 def ask(kube: Kube) -> Here:
     """The same of any cluster. Raises ApiError."""
-    server = ServerVersion.parse(kube.raw("/version"))
-    kubelets = {
-        str(node["metadata"]["name"]): KubernetesVersion.parse(str(node["status"]["nodeInfo"]["kubeletVersion"]))
-        for node in kube.each(_NODES)
-    }
+    server = server_version(kube)
+    kubelets = kubelet_versions(kube)
     # An API server that emulates nothing reports its own minor.
     emulated = server.emulated if server.serves_as != server.binary else None
     return Here(server.binary, "cluster", kubelets, emulated)

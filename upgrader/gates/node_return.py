@@ -50,7 +50,7 @@ class NodeReturn:
             if problem:
                 return f"it {problem}"
             reported = str(node["status"]["nodeInfo"]["kubeletVersion"])
-            if KubernetesVersion.parse(reported) not in versions:
+            if KubernetesVersion.known(reported) not in versions:
                 return f"its kubelet reports {reported}"
             if len(seen) <= _BEATS:
                 return f"its kubelet has renewed its Lease {max(0, len(seen) - 1)} of {_BEATS} times"

@@ -266,6 +266,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "version.kubelet-ahead": "warning",
     "version.kubelet-newer": "error",
     "version.kubelet-older": "error",
+    "version.kubelet-unknown": "unknown",
     "version.not-known": "unknown",
     "version.too-old": "error",
     "webhooks.catches-control-plane": "warning",

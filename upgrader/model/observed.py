@@ -51,7 +51,7 @@ class ObservedNode:
 class Observed:
     """The running API server's version, each node's kubelet, and the releases of the pipeline by name.
 
-    A node whose kubelet has never reported is in neither of the mappings.
+    A node whose kubelet has never reported a version of Kubernetes is in neither of the mappings.
     """
 
     server: KubernetesVersion

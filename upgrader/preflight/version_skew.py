@@ -17,7 +17,7 @@ OLDEST = KubernetesVersion(1, 32, 0)
 
 
 def check_version(context: PreflightContext) -> Iterator[Finding]:
-    """No downgrade, and no kubelet that is too old or too new for the target."""
+    """No downgrade, and no kubelet that is too old or too new for the target, or whose version isn't known."""
     server, target = context.observed.server, context.target
     if target < server:
         yield Finding(
@@ -62,6 +62,29 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
                 f"A kubelet may be {KUBELET_MINORS} minor versions behind the API server at most.",
                 f"Upgrade the kubelet of {node} first.",
             )
+    yield from _unknown_kubelets(context)
+
+
+def _unknown_kubelets(context: PreflightContext) -> Iterator[Finding]:
+    """Kubelets that report what is no version of Kubernetes. Those of KWOK, or a Virtual Kubelet, have no container
+    runtime, and no rule of Kubernetes' for them.
+    """
+    for name, node in sorted(context.nodes.items()):
+        info = (node.get("status") or {}).get("nodeInfo") or {}
+        reported = str(info.get("kubeletVersion") or "")
+        if not reported or KubernetesVersion.known(reported) is not None:
+            continue
+        real = "://" in str(info.get("containerRuntimeVersion") or "")
+        yield Finding(
+            "version.kubelet-unknown",
+            "unknown" if real else "warning",
+            f"the kubelet of {name} reports '{reported}', which is no version of Kubernetes",
+            "Whether it works with the target can't be told."
+            if real
+            else "It has no container runtime, so it is no kubelet of Kubernetes, such as KWOK's or a Virtual Kubelet: "
+            "whether it works with the target, only its own documentation says. No run upgrades it.",
+            f"Give {name} a kubelet of a release." if real else "",
+        )
 
 
 def check_target(target: KubernetesVersion) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from testkit.fakes.kube import FakeKube
 from upgrader.app.initialization import Login, ProposedFolder, propose_folder
 from upgrader.config.inventory import load_hosts
 from upgrader.config.load import load_settings
-from upgrader.errors import HostUnreachable, Inhibited
+from upgrader.errors import ApiError, HostUnreachable, Inhibited
 from upgrader.model.host_key import HostKey
 from upgrader.ports import Kind
 from upgrader.redaction.printable import printable
@@ -124,6 +124,14 @@ def test_machine_that_ssh_knows_by_another_name(tmp_path: Path, kube: FakeKube) 
     proposed(tmp_path / "prod", kube, Elsewhere()).write(trust=True)
     lines = (tmp_path / "prod" / "ssh" / "known_hosts").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["[10.0.0.1]:2222", "[10.0.0.2]:2222"]
+
+
+def test_api_that_is_somebody_elses(tmp_path: Path, kube: FakeKube) -> None:
+    """A login page in front of the API is an error that says so, and nothing is written."""
+    kube.raw_answers["/version"] = "<html>please log in</html>"
+    with pytest.raises(ApiError, match="version can't be read"):
+        proposed(tmp_path / "prod", kube)
+    assert not (tmp_path / "prod").exists()
 
 
 def test_controller_that_can_not_be_asked(tmp_path: Path, kube: FakeKube) -> None:

@@ -13,7 +13,7 @@ from testkit.fakes.kube import FakeKube
 from upgrader.app import versions_on_offer
 from upgrader.app.versions_on_offer import Here, ask, offered_versions, read_versions, where_we_are
 from upgrader.cli.main import cli
-from upgrader.errors import ApiUnavailable, ConfigError
+from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.model.support_ends import support_ends
 from upgrader.model.upgrade_path import newest_patches
 from upgrader.model.version import KubernetesVersion
@@ -66,6 +66,18 @@ def test_cluster_is_asked() -> None:
     assert (here.version, here.kubelets, here.emulated) == (v("v1.37.1"), {"c1": v("v1.36.3")}, (1, 36))
     kube.raw_answers["/version"] = json.dumps({**answer, "emulationMinor": "37"})
     assert ask(kube).emulated is None, "its own minor is no emulation"
+
+
+def test_nodes_without_a_version_and_answers_of_others() -> None:
+    """A node that has just been registered, or KWOK's, hides no version; a proxy's page is an error of the API's."""
+    kube = FakeKube()
+    kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.37.1"})
+    kube.put(NODES, {"metadata": {"name": "new"}, "status": {}})
+    kube.put(NODES, {"metadata": {"name": "kwok"}, "status": {"nodeInfo": {"kubeletVersion": "kwok-v0.6.0"}}})
+    assert ask(kube).kubelets == {}
+    kube.raw_answers["/version"] = "<html>please log in</html>"
+    with pytest.raises(ApiError, match="version can't be read"):
+        ask(kube)
 
 
 def test_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "nodes.unlabelled",
         "nodes.unlisted",
     ),
+    "test_checks_of_nodes.py::test_kubelet_that_is_none": ("version.kubelet-unknown",),
     "test_checks_of_nodes.py::test_kubelet_of_another_version": (
         "version.kubelet-ahead",
         "version.kubelet-newer",

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.preflight.conftest import V, World
 from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.context import NODES
 from upgrader.preflight.version_skew import check_controller_kubelets, check_version
 
 
@@ -41,6 +42,20 @@ def test_a_kubelet_ahead_of_the_running_server_is_a_warning(world: World) -> Non
     world.kubelet(V(1, 37, 1))
     found = world.find(check_version)
     assert {name: item.severity for name, item in found.items()} == {"version.kubelet-ahead": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "severity"), [("containerd://2.2.1", "unknown"), ("kwok-v0.6.0", "warning"), ("", "warning")]
+)
+def test_kubelet_of_no_version(world: World, runtime: str, severity: str) -> None:
+    """One of KWOK's nodes, or a Virtual Kubelet, blocks no run; a kubelet that runs containers has to be known."""
+    info = {"kubeletVersion": "kwok-v0.6.0", "containerRuntimeVersion": runtime}
+    world.kube.put(NODES, {"metadata": {"name": "virtual"}, "status": {"nodeInfo": info}})
+    found = world.find(check_version)["version.kubelet-unknown"]
+    assert (found.severity, found.title) == (
+        severity,
+        "the kubelet of virtual reports 'kwok-v0.6.0', which is no version of Kubernetes",
+    )
 
 
 def test_a_kubelet_may_be_three_minors_behind(world: World) -> None:
