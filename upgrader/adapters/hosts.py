@@ -51,6 +51,10 @@ exec "$@"
 """
 # sudo doesn't read the password if it needs none (now): the command must never get it as its input.
 
+_OUTPUT_BEGINS = b"upgrader-output-begins\n"
+"""What a login shell's own files print before it (`.bashrc`: bash reads that for SSH's commands, too) is no output."""
+_MOST_GREETING_BYTES = 1 << 20
+
 _CHECK = "Check that the machine is up."
 
 
@@ -96,16 +100,23 @@ class SshHosts:
             try:
                 with self._translated(host, what, timeout_seconds):
                     channel.settimeout(_left(deadline))
-                    channel.exec_command(line)
+                    channel.exec_command(_marked(line))
                     stderr = pool.submit(_receive, channel, True, deadline)
                     _send(channel, before, deadline)
+                greeting, begun = b"", False
                 while True:
                     with self._translated(host, what, timeout_seconds):
                         channel.settimeout(_left(deadline))
                         chunk = channel.recv(_CHUNK_BYTES)
                     if not chunk:
                         break
-                    yield chunk
+                    if not begun:
+                        before_it, mark, chunk = (greeting + chunk).partition(_OUTPUT_BEGINS)
+                        greeting, begun = before_it, bool(mark)
+                        if not begun and len(greeting) > _MOST_GREETING_BYTES:
+                            break
+                    if chunk:
+                        yield chunk
                 with self._translated(host, what, timeout_seconds):
                     status, errors = _exit_status(channel, deadline), stderr.result()
             except BaseException:
@@ -113,6 +124,8 @@ class SshHosts:
                 channel.close()
                 raise
         _check(host, status, errors.decode(errors="replace"), what)
+        if not begun:
+            raise _not_run(host, greeting)
 
     def read(self, host: Host, path: str) -> bytes | None:
         what = f"read {path}"
@@ -137,7 +150,11 @@ class SshHosts:
         with self._translated(host, what, timeout_seconds):
             channel = self._transport(host).open_session(timeout=timeout_seconds)
             with channel:
-                return _talk(channel, line, chunks, deadline)
+                status, stdout, stderr = _talk(channel, line, chunks, deadline)
+        before, mark, output = stdout.partition(_OUTPUT_BEGINS)
+        if not mark and status == 0:
+            raise _not_run(host, before)
+        return status, output if mark else before, stderr
 
     @contextmanager
     def _translated(self, host: Host, what: str, timeout_seconds: float) -> Iterator[None]:
@@ -187,6 +204,20 @@ def _as_root(host: Host, command: Sequence[str], stdin: bytes | Iterable[bytes])
     return line, chain([f"{host.become_password}\n{_INPUT_BEGINS}\n".encode()], chunks)
 
 
+def _marked(line: str) -> str:
+    """In the words of every login shell, fish's and csh's too."""
+    return f"echo {_OUTPUT_BEGINS.decode().strip()}; exec {line}"
+
+
+def _not_run(host: Host, printed: bytes) -> HostError:
+    """Something else than a shell has answered, with success: a forced command, or a menu."""
+    text = printed.decode(errors="replace").strip()
+    return HostError(
+        f"{host.name}: the login of {host.user} doesn't run commands; it printed: {_short(text) or 'nothing'}",
+        remedy=f"Let it have a shell, without `command=` or ForceCommand. Try it: {login_command(host)} true",
+    )
+
+
 def _sliced(content: bytes) -> Iterator[bytes]:
     return (content[start : start + _CHUNK_BYTES] for start in range(0, len(content), _CHUNK_BYTES))
 
@@ -194,7 +225,7 @@ def _sliced(content: bytes) -> Iterator[bytes]:
 def _talk(channel: paramiko.Channel, line: str, stdin: Iterable[bytes], deadline: float) -> tuple[int, bytes, bytes]:
     """Start a command and move all three streams at once: a full one would block the others."""
     channel.settimeout(_left(deadline))
-    channel.exec_command(line)
+    channel.exec_command(_marked(line))
     with ThreadPoolExecutor(2) as pool:
         try:
             sending = pool.submit(_send, channel, stdin, deadline)

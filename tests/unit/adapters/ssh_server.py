@@ -1,8 +1,9 @@
-"""An SSH server in this process, which runs `echo` and forwards connections, as a bastion does."""
+"""An SSH server in this process, which answers commands with their input, and forwards connections as a bastion does."""
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -25,6 +26,10 @@ class SshServer:
     key: paramiko.ECDSAKey
     lines: list[str] = field(default_factory=list)
     """The commands that it was given."""
+    greeting: bytes = b""
+    """What its login shell prints before each command."""
+    runs_commands: bool = True
+    """Whether it does what a command begins with: that is `echo` of a mark."""
     forwarded: list[tuple[str, int]] = field(default_factory=list)
     """Where it was asked to connect to."""
 
@@ -112,7 +117,9 @@ class _Session(paramiko.ServerInterface):
 
         def answer() -> None:
             data = b"".join(iter(lambda: channel.recv(65536), b""))
-            channel.sendall(f"{self._server.name}:".encode() + data)
+            words = shlex.split(command.decode())
+            mark = words[1].rstrip(";").encode() + b"\n" if words[0] == "echo" and self._server.runs_commands else b""
+            channel.sendall(self._server.greeting + mark + f"{self._server.name}:".encode() + data)
             channel.send_exit_status(0)
             channel.close()
 

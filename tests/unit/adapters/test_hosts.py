@@ -13,7 +13,7 @@ import pytest
 from tests.unit.adapters.ssh_server import SshServer
 from upgrader.adapters.hosts import SshHosts, _as_root
 from upgrader.adapters.sshroute import expand_tokens, login_command
-from upgrader.errors import HostUnreachable
+from upgrader.errors import HostError, HostUnreachable
 from upgrader.model.cluster import Host
 
 Servers = Callable[[str], SshServer]
@@ -44,6 +44,30 @@ def test_bastions_are_passed_one_after_the_other(servers: Servers) -> None:
     assert outer.forwarded == [("127.0.0.1", inner.port)]
     assert inner.forwarded == [("127.0.0.1", machine.port)]
     assert (outer.lines, inner.lines) == ([], [])
+
+
+@pytest.mark.parametrize("greeting", [b"Welcome!\n", b"upgrader-out\n" * 9000, b"no line's end"])
+def test_a_greeting_is_no_output(servers: Servers, greeting: bytes) -> None:
+    """What `.bashrc` prints before each command gets into no file that is read, list, or stream."""
+    machine = servers("controller-1")
+    machine.greeting = greeting
+    host = machine.host()
+    with SshHosts() as hosts:
+        assert hosts.run(host, ["cat"], stdin=b"hello").stdout == "controller-1:hello"
+        assert hosts.read(host, "/etc/hostname") == b"controller-1:"
+        assert b"".join(hosts.stream(host, ["cat"], timeout_seconds=30.0)) == b"controller-1:"
+    assert machine.lines[0] == "echo upgrader-output-begins; exec cat"
+
+
+def test_a_login_that_runs_no_commands_is_told(servers: Servers) -> None:
+    """A forced command that answers with success has not done what was asked for."""
+    machine = servers("controller-1")
+    machine.runs_commands = False
+    with SshHosts() as hosts:
+        with pytest.raises(HostError, match="doesn't run commands; it printed: controller-1:"):
+            hosts.read(machine.host(), "/etc/hostname")
+        with pytest.raises(HostError, match="doesn't run commands"):
+            list(hosts.stream(machine.host(), ["cat"], timeout_seconds=30.0))
 
 
 @pytest.mark.parametrize("changed", [False, True])
