@@ -1,4 +1,4 @@
-"""An SSH server in this process, which answers commands with their input, and forwards connections as a bastion does."""
+"""An SSH server in this process, which answers commands with their input, and forwards connections like a bastion."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A budget answers 429 while it allows no eviction: PodDisruptionBudgets, and webhooks with budgets of their own. That is
 waited for; so is a conflict, and an API server that has failed (500 and above; a pod with several PodDisruptionBudgets
-gets that, too). Every other refusal stays one, however long is waited.
+gets that, too), and a namespace that is being deleted: no pod of it can be evicted, and each is about to be deleted.
+Every other refusal stays one, however long is waited.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ __all__ = ["Drain"]
 Note = Callable[[str], None]
 
 _POLL_SECONDS = 2.0
-_TOO_MANY, _CONFLICT, _FAILED = 429, 409, 500
+_FORBIDDEN, _TOO_MANY, _CONFLICT, _FAILED = 403, 429, 409, 500
+_TERMINATING = "because it is being terminated"
+"""How the API server refuses whatever is new in a namespace that is being deleted, evictions among it."""
 _BRIEF_SECONDS = 30.0
 """As long as a pod has by default to end, once it was asked to."""
 _SHOWN = 3
@@ -160,6 +163,8 @@ class _Rounds:
 
 
 def _is_final(error: ApiError) -> bool:
+    if error.status == _FORBIDDEN and _TERMINATING in error.message:
+        return False
     return 400 <= error.status < _FAILED and error.status not in (_TOO_MANY, _CONFLICT)
 
 

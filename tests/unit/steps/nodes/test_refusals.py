@@ -25,6 +25,7 @@ def refused(status: int, message: str) -> ApiError:
         refused(409, f"{DENIED}PodProtector shop/db has full admission buffer"),
         refused(500, 'failed calling webhook "pod-eviction.guard": connection refused'),
         refused(503, "etcdserver: no leader"),
+        refused(403, "unable to create new content in namespace preview-7 because it is being terminated"),
         ApiUnavailable("the API server did not answer"),
     ],
 )
