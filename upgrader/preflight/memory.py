@@ -25,9 +25,10 @@ def check_memory(context: PreflightContext) -> Iterator[Finding]:
     needed = max(APISERVER_BYTES, _apiserver_request(context))
     nodes = context.nodes
     for host in context.cluster.controllers:
-        if host.name not in nodes:
-            continue  # the check of nodes reports it
-        total = quantity(nodes[host.name]["status"]["allocatable"]["memory"])
+        status = nodes.get(host.name, {}).get("status") or {}
+        if "memory" not in (status.get("allocatable") or {}):
+            continue  # no node, or its kubelet has never reported: the check of nodes reports it
+        total = quantity(status["allocatable"]["memory"])
         left = total - sum(_request(pod["spec"]) for pod in context.pods_on(host.name) if not Pod.parse(pod).finished)
         if left < needed:
             yield Finding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -141,6 +142,14 @@ def test_too_little_memory_is_a_warning(world: World) -> None:
     assert found.severity == "warning"
     assert "300 MiB of memory left" in found.title
     assert found.diagnosis.startswith("500 MiB are needed")
+
+
+@pytest.mark.parametrize("status", [{}, {"allocatable": {}}])
+def test_memory_of_a_controller_that_has_never_reported(world: World, status: dict[str, Any]) -> None:
+    """That it isn't Ready, the check of nodes says; this one has nothing to say, and ends no command."""
+    world.kube.put(NODES, {"metadata": {"name": CONTROLLER}, "status": status})
+    assert world.find(check_memory) == {}
+    assert "nodes.unknown" in world.find(check_nodes)
 
 
 def test_the_requests_of_the_server_count_when_they_are_larger(world: World) -> None:
