@@ -172,6 +172,10 @@ class Kube(Protocol):
         """
         ...
 
+    def dry_patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+        """The same as a dry run, which is admitted or refused, and stores nothing."""
+        ...
+
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         """Delete an object; one that isn't there is fine."""
         ...

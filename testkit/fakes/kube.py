@@ -41,6 +41,8 @@ class FakeKube:
         self.silent_kubelets: set[str] | None = None
         """The nodes whose kubelets don't renew their Leases; all others do, before every read. None: none does."""
         self.refuses_dry_run: ApiError | None = None
+        self.refuses_dry_patch: dict[str, ApiError] = {}
+        """Object's name → what a policy answers to a change of it that is only tried."""
         """What a dry run of a creation raises, as from admission."""
         self.lingering: set[str] = set()
         """Pods that don't end once they are evicted."""
@@ -178,6 +180,15 @@ class FakeKube:
             found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             return
         self.delete(_PODS, pod, namespace)
+
+    def dry_patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+        self._check(f"patch {kind.plural} {name}")
+        old = self._objects.get(self._key(kind, name, namespace))
+        if old is None:
+            raise _error(404, f"{kind.plural} {name} not found")
+        if name in self.refuses_dry_patch:
+            raise self.refuses_dry_patch[name]
+        return copy.deepcopy(_patched(old, changes))
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         self._check(f"delete {kind.plural} {name}")

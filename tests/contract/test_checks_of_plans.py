@@ -78,6 +78,39 @@ def test_pods_that_pod_security_refuses(kube: KubeAdapter, made: Make) -> None:
     assert of_plan(kube, deployment(strict, **privileged)) == ["admission.refused"]
 
 
+def test_workload_that_a_policy_refuses(kube: KubeAdapter, made: Make) -> None:
+    """One that is there and one that is new, in two namespaces; as the policy wants it, it is no finding."""
+    old, new = namespace(kube, made), namespace(kube, made)
+    made(DEPLOYMENTS, deployment(old), old)
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["*"]}
+    policy = made(
+        _admission("validatingadmissionpolicies"),
+        {
+            "metadata": {},
+            "spec": {
+                "matchConstraints": {"resourceRules": [rule]},
+                "validations": [{"expression": "'owner' in object.metadata.?labels.orValue({})"}],
+            },
+        },
+    )
+    where = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [old, new]}
+    bound = {"policyName": policy, "validationActions": ["Deny"]}
+    resources = {"namespaceSelector": {"matchExpressions": [where]}}
+    made(
+        _admission("validatingadmissionpolicybindings"),
+        {"metadata": {}, "spec": {**bound, "matchResources": resources}},
+    )
+    for name in (old, new):
+        item = deployment(name)
+        until("it to hold", lambda item=item: of_plan(kube, item) == ["admission.refused"], timeout_seconds=120)  # type: ignore[misc]
+        owned = {**item, "metadata": {**item["metadata"], "labels": {"owner": "me"}}}
+        assert of_plan(kube, owned) == []
+
+
+def _admission(plural: str) -> Kind:
+    return Kind("admissionregistration.k8s.io/v1", plural, namespaced=False)
+
+
 def test_namespace_that_the_run_brings(kube: KubeAdapter) -> None:
     """In it, nothing can be tried."""
     brought = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "upgrader-check-not-yet"}}

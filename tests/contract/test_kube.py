@@ -277,6 +277,18 @@ def test_dry_run_stores_nothing(kube: Kube, name: str) -> None:
     assert caught.value.status == 409
 
 
+def test_dry_patch_stores_nothing(kube: Kube, name: str) -> None:
+    """It answers what the object would become; of one that isn't there, 404."""
+    with pytest.raises(ApiError) as caught:
+        kube.dry_patch(CONFIG_MAPS, name, {"data": {"other": "2"}}, NAMESPACE)
+    assert caught.value.status == 404
+    kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
+    patched = kube.dry_patch(CONFIG_MAPS, name, {"data": {"key": None, "other": "2"}}, NAMESPACE)
+    assert patched["data"] == {"other": "2"}
+    stored = kube.get(CONFIG_MAPS, name, NAMESPACE)
+    assert stored is not None and stored["data"] == {"key": "1"}
+
+
 def test_count_counts_all(kube: Kube, name: str) -> None:
     """Every object is counted once, in one namespace and in all."""
     before = kube.count(SECRETS, NAMESPACE)

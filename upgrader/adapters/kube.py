@@ -149,6 +149,12 @@ class KubeAdapter:
         path = _path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
         return self._json("PATCH", path, what, query, changes, content_type="application/merge-patch+json")
 
+    def dry_patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+        what = _what("patch", kind, namespace, name)
+        query = {"fieldManager": FIELD_MANAGER, "dryRun": "All"}
+        path = _path(kind, namespace, name)
+        return self._json("PATCH", path, what, query, changes, content_type="application/merge-patch+json")
+
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         try:
             self._json("DELETE", _path(kind, namespace, name), _what("delete", kind, namespace, name))

@@ -83,6 +83,9 @@ class SharedReads:
         self._forget(kind)
         return self.kube.patch(kind, name, changes, namespace, subresource=subresource)
 
+    def dry_patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+        return self.kube.dry_patch(kind, name, changes, namespace)
+
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         self._forget(kind)
         self.kube.delete(kind, name, namespace)

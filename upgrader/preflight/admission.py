@@ -1,11 +1,12 @@
-"""The API would admit the pods of the planned releases: a server-side dry run of one pod of each workload."""
+"""The API would admit the planned releases' workloads, and their pods: each is tried in a server-side dry run."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.kubernetes_kinds import NAMESPACES
+from upgrader.gates.kubernetes_kinds import NAMESPACES, WORKLOADS
 from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
@@ -17,6 +18,7 @@ from upgrader.preflight.context import PODS, PreflightContext
 __all__ = ["check_admission"]
 
 _WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet")
+_MANAGED_BY, _RELEASE = "app.kubernetes.io/managed-by", "meta.helm.sh/release-name"
 _NAMED = {
     "serviceAccountName": "ServiceAccount",
     "priorityClassName": "PriorityClass",
@@ -35,7 +37,9 @@ _REMEDIES = {
 
 
 def check_admission(context: PreflightContext) -> Iterator[Finding]:
-    """No webhook, policy or quota refuses a pod: neither the upgrade nor its rollback could create it."""
+    """No webhook, policy or quota refuses a workload, or its pods: neither the upgrade nor its rollback could get past
+    that.
+    """
     brought: set[str] = set()  # by the release itself, or by those before it in the pipeline
     for release in context.changing:
         after = objects_in(release.after)
@@ -58,17 +62,7 @@ def _workload(
     except ApiUnavailable:
         raise
     except ApiError as error:
-        if NO_DRY_RUN in error.message:
-            yield _untested(name, error.message)
-            return
-        remedies = [text.format(namespace=namespace) for word, text in _REMEDIES.items() if word in error.message]
-        yield Finding(
-            "admission.refused",
-            "error",
-            f"{name}: the API refuses its pods",
-            error.message,
-            remedies[0] if remedies else f"Change the values of release {release.name}, or what refuses them.",
-        )
+        yield _refused(f"{name}: the API refuses its pods", name, error, release, namespace)
         return
     if limited := _added_limits(pod, admitted):
         yield Finding(
@@ -80,6 +74,52 @@ def _workload(
             f"kubectl -n {namespace} get limitranges; or set limits of your own in the values of release "
             f"{release.name}.",
         )
+    yield from _itself(context, release, name, item)
+
+
+def _itself(context: PreflightContext, release: PlannedRelease, name: str, item: Manifest) -> Iterator[Finding]:
+    """Policies for workloads refuse Helm's write of it before there are pods: that of a rollback, too."""
+    meta = item["metadata"]
+    kind, namespace = WORKLOADS[item["kind"]], meta.get("namespace") or release.spec.namespace
+    helms = {"labels": {_MANAGED_BY: "Helm"}, "annotations": {_RELEASE: release.name}}
+    known = {key: {**(meta.get(key) or {}), **added} for key, added in helms.items()}
+    try:
+        live = context.kube.get(kind, meta["name"], namespace)
+        if live is None:
+            context.kube.create(kind, {**item, "metadata": {**meta, **known}}, namespace, dry_run=True)
+            return
+        # Of its spec only what its pods are made of: the rest may have become another client's, such as `replicas`.
+        template = _patch(live["spec"]["template"], item["spec"]["template"])
+        context.kube.dry_patch(kind, meta["name"], {"metadata": known, "spec": {"template": template}}, namespace)
+    except ApiUnavailable:
+        raise
+    except ApiError as error:
+        if error.status in (404, 409):
+            return  # made or removed meanwhile
+        yield _refused(f"{name}: the API refuses it", name, error, release, namespace)
+
+
+def _patch(old: Manifest, new: Manifest) -> dict[str, Any]:
+    """The merge patch that makes the one of the other; what the API server fills in, it fills in again."""
+    gone: dict[str, Any] = dict.fromkeys(old.keys() - new.keys())
+    both = {key: (old.get(key), value) for key, value in new.items()}
+    return gone | {
+        key: _patch(before, after) if isinstance(before, Mapping) and isinstance(after, Mapping) else after
+        for key, (before, after) in both.items()
+    }
+
+
+def _refused(title: str, name: str, error: ApiError, release: PlannedRelease, namespace: str) -> Finding:
+    if NO_DRY_RUN in error.message:
+        return _untested(name, error.message)
+    remedies = [text.format(namespace=namespace) for word, text in _REMEDIES.items() if word in error.message]
+    return Finding(
+        "admission.refused",
+        "error",
+        title,
+        error.message,
+        remedies[0] if remedies else f"Change the values of release {release.name}, or what refuses them.",
+    )
 
 
 def _added_limits(pod: KubeObject, admitted: KubeObject) -> list[str]:

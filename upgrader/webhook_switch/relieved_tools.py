@@ -57,6 +57,9 @@ class RelievedKube:
     ) -> KubeObject:
         return self._needed(lambda: self.kube.patch(kind, name, changes, namespace, subresource=subresource))
 
+    def dry_patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+        return self.kube.dry_patch(kind, name, changes, namespace)
+
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         self._needed(lambda: self.kube.delete(kind, name, namespace))
 

@@ -10,7 +10,7 @@ from tests.unit.preflight.conftest import World, workload
 from upgrader.errors import ApiError
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.admission import check_admission
-from upgrader.preflight.context import PODS
+from upgrader.preflight.context import DEPLOYMENTS, PODS
 
 MANIFEST = """
 kind: ServiceAccount
@@ -34,7 +34,8 @@ def test_pods_that_are_admitted(world: World, monkeypatch: pytest.MonkeyPatch) -
     tried: list[tuple[KubeObject, str, bool]] = []
 
     def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> KubeObject:
-        tried.append((manifest, namespace, more["dry_run"]))
+        if kind == PODS:
+            tried.append((manifest, namespace, more["dry_run"]))
         return manifest
 
     world.manifests["kubernetes"] = MANIFEST
@@ -96,7 +97,8 @@ def test_what_the_release_itself_brings_is_no_reason(world: World, monkeypatch: 
     tried: list[KubeObject] = []
 
     def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> KubeObject:
-        tried.append(manifest)
+        if kind == PODS:
+            tried.append(manifest)
         return manifest
 
     world.manifests["kubernetes"] = BROUGHT
@@ -126,3 +128,68 @@ def test_limits_that_the_chart_does_not_have(world: World, monkeypatch: pytest.M
     monkeypatch.setattr(world.kube, "create", lambda *_, **__: {"spec": {"containers": [limited]}})
     found = world.find(check_admission)["admission.limits"]
     assert found.severity == "warning" and found.title.endswith("doesn't have: main: cpu 100m")
+
+
+API_SERVER = """
+kind: Deployment
+metadata: {name: kube-apiserver, namespace: kube-system, labels: {team: a}}
+spec: {replicas: 9, template: {metadata: {labels: {app: b}}, spec: {hostNetwork: true, containers: [{name: main}]}}}
+"""
+
+
+def test_workload_that_a_policy_refuses(world: World) -> None:
+    """A policy for Deployments, which admits pods: it would refuse Helm's upgrade, and Helm's rollback after it."""
+    world.manifests["kube-apiserver"] = API_SERVER
+    assert world.find(check_admission) == {}
+    world.kube.refuses_dry_patch["kube-apiserver"] = refused = ApiError(
+        "deployments.apps \"kube-apiserver\" is forbidden: ValidatingAdmissionPolicy 'teams' denied request"
+    )
+    found = world.find(check_admission)["admission.refused"]
+    assert found.title == "Deployment kube-system/kube-apiserver: the API refuses it"
+    assert found.diagnosis == refused.message and "what refuses" in found.remedy
+
+
+def test_only_what_makes_pods_is_tried_of_a_workload(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Helm writes it, with its annotation; another client's `replicas`, and what the API server fills in, are no
+    part of it. What is gone from the template is taken out.
+    """
+    live = world.kube.get(DEPLOYMENTS, "kube-apiserver", "kube-system")
+    assert live is not None
+    template = {"metadata": {"labels": {"app": "a", "old": "x"}}, "spec": {"dnsPolicy": "Default", "containers": [{}]}}
+    world.kube.put(DEPLOYMENTS, {**live, "spec": {**live["spec"], "template": template}})
+    tried: list[KubeObject] = []
+
+    def dry_patch(kind: Kind, name: str, changes: KubeObject, namespace: str) -> KubeObject:
+        tried.append(changes)
+        return changes
+
+    monkeypatch.setattr(world.kube, "dry_patch", dry_patch)
+    world.manifests["kube-apiserver"] = API_SERVER
+    assert world.find(check_admission) == {}
+    (changes,) = tried
+    assert changes == {
+        "metadata": {
+            "labels": {"team": "a", "app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "kube-apiserver"},
+        },
+        "spec": {
+            "template": {
+                "metadata": {"labels": {"app": "b", "old": None}},
+                "spec": {"hostNetwork": True, "dnsPolicy": None, "containers": [{"name": "main"}]},
+            }
+        },
+    }
+
+
+def test_new_workload_that_a_policy_refuses(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that isn't there yet is created, dry."""
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> KubeObject:
+        assert more["dry_run"]
+        if kind == DEPLOYMENTS:
+            raise ApiError('admission webhook "policy.example" denied the request: no owner')
+        return manifest
+
+    monkeypatch.setattr(world.kube, "create", create)
+    world.manifests["mine"] = API_SERVER.replace("kube-apiserver", "mine")
+    assert world.find(check_admission)["admission.refused"].title == "Deployment kube-system/mine: the API refuses it"
