@@ -10,8 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from tests.unit.guard.fake_api import FakeApi
+from upgrader.guard.commands.haproxy_agent import haproxy_agent
 from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT
-from upgrader.guard.core.load_balancer import DETACHING
+from upgrader.guard.core.load_balancer import DETACHING, Agents
 from upgrader.guard.core.times import timestamp
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict, LoadBalancerAway
 from upgrader.guard.roles.haproxy_agent import NODES, HAProxyAgent
@@ -171,6 +172,39 @@ def test_other_backends_are_left_alone() -> None:
     world.annotate(asked="true")
     world.rounds(4)
     assert proxy.changes == ["ingress/a drain"] and DETACHED in world.noted()
+
+
+def test_agents_of_two_machines_answer_together() -> None:
+    """Each with a HAProxy of its own: the first one's word is no answer, and each brings back what it has drained."""
+    world, other = World(FakeHAProxy("a", "c")), FakeHAProxy("a", "c")
+    agents = [
+        HAProxyAgent(world.api, [proxy], (), 30, agents=names, monotonic=lambda: 0.0, now=lambda: 9.0)
+        for proxy, names in ((world.proxies[0], Agents("lb-1", ("lb-2",))), (other, Agents("lb-2", ("lb-1",))))
+    ]
+
+    def rounds(agent: HAProxyAgent) -> dict[str, str]:
+        world.agent = agent
+        world.rounds(6)
+        found = world.api.objects[NODES.path("", "a")]["metadata"]["annotations"]
+        return dict(found)
+
+    world.annotate(asked="true")
+    assert DETACHED not in rounds(agents[0]) and world.proxies[0].changes == ["ingress/a drain"]
+    assert DETACHED in rounds(agents[1]) and other.changes == ["ingress/a drain"]
+    world.annotate(asked=None)
+    assert ATTACHED not in rounds(agents[0])
+    assert rounds(agents[1]).keys() == {"other", ATTACHED}
+    assert world.proxies[0].changes[-1] == other.changes[-1] == "ingress/a ready"
+
+
+@pytest.mark.parametrize(
+    "given", [["-agent.name=lb-1"], ["-agent.peer=lb-2"], ["-agent.name=a", "-agent.peer=a"], ["-agent.name=A/b"]]
+)
+def test_names_that_say_nothing(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A name without those of the others, or that is no part of an annotation's, is wrong usage."""
+    with pytest.raises(SystemExit) as ended:
+        haproxy_agent(given)
+    assert ended.value.code == 2 and "-agent.name" in capsys.readouterr().err
 
 
 def test_a_socket_that_is_gone_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from upgrader.guard.commands.program import connected, until_signal, usage_error
+from upgrader.guard.core.load_balancer import Agents
 from upgrader.guard.core.times import duration_of
 from upgrader.guard.guard_errors import GuardError
 from upgrader.guard.logs import LOG, set_up
@@ -21,19 +23,23 @@ __all__ = ["haproxy_agent"]
 
 def haproxy_agent(arguments: Sequence[str]) -> int:
     """Exit code: 0 ended by a signal, 1 it could not go on, 2 usage."""
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    agents = Agents(given.agent or "", tuple(dict.fromkeys(given.peers)))
+    if bool(agents.name) != bool(agents.others) or agents.name in agents.others:
+        parser.error("-agent.name and -agent.peer belong together: one's own name, and those of all others")
     try:
         connection = connected(given.kubeconfig)
     except GuardError as error:
         return usage_error("guard haproxy-agent", error)
     set_up({"warn": "warning"}.get(given.log_level, given.log_level))
-    return until_signal("guard haproxy-agent", lambda stop: _serve(connection, given, stop))
+    return until_signal("guard haproxy-agent", lambda stop: _serve(connection, given, agents, stop))
 
 
-async def _serve(connection: Connection, given: argparse.Namespace, stop: asyncio.Event) -> None:
+async def _serve(connection: Connection, given: argparse.Namespace, agents: Agents, stop: asyncio.Event) -> None:
     async with Api(connection) as api, asyncio.TaskGroup() as group:
         proxies = [HAProxy(socket) for socket in given.sockets or ["/run/haproxy/admin.sock"]]
-        agent = HAProxyAgent(api, proxies, given.backends, given.grace)
+        agent = HAProxyAgent(api, proxies, given.backends, given.grace, agents=agents)
         task = group.create_task(agent.run())
         LOG.info("started", extra={"sockets": [each.socket for each in proxies], "backends": given.backends})
         await stop.wait()
@@ -70,6 +76,27 @@ def _parser() -> argparse.ArgumentParser:
             },
         ),
         (
+            "agent.name",
+            "agent",
+            {
+                "type": _name,
+                "metavar": "NAME",
+                "help": "this agent's name, where HAProxies on several machines share an address (such as lb-1)",
+            },
+        ),
+        (
+            "agent.peer",
+            "peers",
+            {
+                "action": "append",
+                "type": _name,
+                "default": [],
+                "metavar": "NAME",
+                "help": "the name of another agent of that address; can be repeated: a node is out once it is out of "
+                "all",
+            },
+        ),
+        (
             "grace-period",
             "grace",
             {
@@ -87,6 +114,13 @@ def _parser() -> argparse.ArgumentParser:
     ):
         parser.add_argument(f"-{name}", f"--{name}", dest=dest, **more)
     return parser
+
+
+def _name(text: str) -> str:
+    """It ends the name of an annotation."""
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(f"{text} is no name of at most 40 small letters, digits and hyphens")
+    return text
 
 
 def _seconds(text: str) -> float:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from upgrader.guard.core.load_balancer import Server, concerned, turn
+from upgrader.guard.core.load_balancer import ALONE, Agents, Server, concerned, turn
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict, LoadBalancerAway, NotFound
 from upgrader.guard.logs import LOG
 from upgrader.guard.runtime.api_client import Api
@@ -30,7 +30,7 @@ Backend = tuple[str, str]
 
 
 class HAProxyAgent:
-    """For one load balancer of one or more HAProxies: an answer is that of all of them."""
+    """For one load balancer of one or more HAProxies: an answer is that of all of them, and of the other agents."""
 
     def __init__(
         self,
@@ -39,11 +39,14 @@ class HAProxyAgent:
         backends: Collection[str],
         grace_seconds: float,
         *,
+        agents: Agents = ALONE,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`backends`: those whose servers are nodes; none: all, where a server has a node's name."""
-        self._api, self._proxies, self._backends = api, proxies, frozenset(backends)
+        """`backends`: those whose servers are nodes; none: all, where a server has a node's name. `agents`: this one's
+        name, and those of others that it shares the load balancer with.
+        """
+        self._api, self._proxies, self._backends, self._agents = api, proxies, frozenset(backends), agents
         self._grace_seconds, self._monotonic, self._now = grace_seconds, monotonic, now
         self._out_since: dict[str, float] = {}
         """Node → when all of its servers were first seen out, since it was asked for."""
@@ -72,7 +75,8 @@ class HAProxyAgent:
 
     async def round(self) -> float:
         """Look at each node once; after how many seconds again, whatever has changed."""
-        there = {name: node for (_, name), node in self.nodes.objects.items() if concerned(_annotations(node))}
+        nodes = {name: node for (_, name), node in self.nodes.objects.items()}
+        there = {name: node for name, node in nodes.items() if concerned(_annotations(node), self._agents)}
         self._out_since = {name: since for name, since in self._out_since.items() if name in there}
         if not there:
             return _IDLE_SECONDS
@@ -111,7 +115,7 @@ class HAProxyAgent:
             self._out_since.pop(name, None)
             since = None
         out_for = None if since is None else self._monotonic() - since
-        step = turn(_annotations(node), servers, out_for, self._grace_seconds, self._now())
+        step = turn(_annotations(node), servers, out_for, self._grace_seconds, self._now(), self._agents)
         try:
             for number in step.drain:
                 beside[number].discard(name)  # whoever comes next in this round isn't beside it

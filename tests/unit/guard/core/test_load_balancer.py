@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, Detachment, attach, detach
-from upgrader.guard.core.load_balancer import DETACHING, Server, Turn, concerned, turn
+from upgrader.guard.core.load_balancer import DETACHING, Agents, Server, Turn, concerned, turn
 from upgrader.guard.core.times import timestamp
 
 IN = Server("ingress/worker-1", drained=False, disabled=False, sessions=3, good=True)
@@ -123,3 +125,109 @@ def test_both_sides_come_to_an_end(sessions: int) -> None:
                 change(dict(step.patch))
             assert asks.done, f"{way.__name__} from {before}: {annotations}"
             assert all(each.drained is out for each in servers)
+
+
+LB_1, LB_2 = Agents("lb-1", ("lb-2",)), Agents("lb-2", ("lb-1",))
+"""Two HAProxies on machines of their own, one of which has the address."""
+
+
+class Pair:
+    """A node with a server in each of two HAProxies, whose agents take turns."""
+
+    def __init__(self, *, second: bool = True) -> None:
+        self.annotations: dict[str, str] = {}
+        self.servers = {"lb-1": [replace(IN, sessions=0)], "lb-2": [replace(IN, sessions=0)] if second else []}
+
+    def change(self, patch: Mapping[str, str | None]) -> None:
+        """Of the Node."""
+        for key, text in patch.items():
+            self.annotations.pop(key, None)
+            if text is not None:
+                self.annotations[key] = text
+
+    def turn(self, agents: Agents, now: float = 9) -> Turn:
+        """One of an agent, which sees the Node as it is."""
+        servers = self.servers[agents.name]
+        step = turn(self.annotations, servers, 100, 30, now, agents)
+        for number in (*step.drain, *step.ready):
+            servers[number] = replace(servers[number], drained=bool(step.drain))
+        self.change(step.patch)
+        return step
+
+    def ask(self) -> None:
+        """As who asks does it: the old answers go."""
+        self.change({DETACHMENT: "true", DETACHED: None, ATTACHED: None})
+
+    @property
+    def drained(self) -> set[bool]:
+        """Whether its servers are out."""
+        return {each.drained for servers in self.servers.values() for each in servers}
+
+
+def test_a_node_is_out_once_it_is_out_of_every_machines_haproxy() -> None:
+    """Whoever has the address sends nothing there; while one agent is down, nothing is claimed."""
+    pair = Pair()
+    pair.ask()
+    for _ in range(9):
+        last = pair.turn(LB_1)
+    assert last.waits_for == "the agent of lb-2" and DETACHED not in pair.annotations
+    for _ in range(9):
+        pair.turn(LB_2)
+    assert DETACHED in pair.annotations and pair.drained == {True}
+
+
+def test_each_agent_brings_its_own_server_back() -> None:
+    """However late it is: the answer is the last one's, and no server stays drained for ever."""
+    pair = Pair()
+    pair.ask()
+    for _ in range(9):
+        pair.turn(LB_1)
+        pair.turn(LB_2)
+    pair.change({DETACHMENT: None})
+    for _ in range(9):
+        pair.turn(LB_1)
+    assert pair.drained == {True, False} and ATTACHED not in pair.annotations
+    for _ in range(9):
+        pair.turn(LB_2)
+    assert pair.drained == {False} and pair.annotations.keys() == {ATTACHED}
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_no_order_of_two_agents_claims_what_is_not_so(seed: int) -> None:
+    """Questions that come and go at any moment: an answer is only there while all servers are out."""
+    chance, pair, claimed = random.Random(seed), Pair(), 0
+    for now in range(120):
+        if chance.random() < 0.15:
+            if DETACHMENT in pair.annotations:
+                pair.change({DETACHMENT: None, ATTACHED: None})
+            else:
+                pair.ask()
+        pair.turn(chance.choice((LB_1, LB_2)), float(now))
+        if {DETACHMENT, DETACHED} <= pair.annotations.keys():
+            claimed += 1
+            assert pair.drained == {True}
+        if ATTACHED in pair.annotations:
+            assert pair.drained == {False}
+    pair.change({DETACHMENT: None})
+    for _ in range(20):
+        pair.turn(LB_1)
+        pair.turn(LB_2)
+    assert pair.drained == {False} and not {DETACHED, LB_1.mark, LB_2.mark} & pair.annotations.keys()
+
+
+def test_a_machine_without_a_server_of_the_node_agrees() -> None:
+    """Where no machine has one, nobody answers."""
+    pair = Pair(second=False)
+    pair.ask()
+    for _ in range(9):
+        pair.turn(LB_2)
+        pair.turn(LB_1)
+    assert DETACHED in pair.annotations and pair.annotations[LB_2.mark] == "none"
+    pair.servers["lb-1"] = []
+    pair.ask()
+    assert DETACHED not in pair.annotations
+    pair.change({LB_1.mark: None, LB_2.mark: None})
+    for _ in range(9):
+        pair.turn(LB_1)
+        last = pair.turn(LB_2)
+    assert last.waits_for == "a server of that name" and DETACHED not in pair.annotations
