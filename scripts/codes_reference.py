@@ -1,4 +1,4 @@
-"""The reference of errors, gates and exit codes, made from their code.
+"""The reference of errors, gates, exit codes and what `recover` finds, made from their code.
 
 `make docs` writes docs/reference/codes.md, and the table in docs/exit-codes.md.
 """
@@ -39,6 +39,16 @@ def render() -> str:
         "|---|---|",
     ]
     lines += [f"| `{each.code}` | {each.means} |" for each in all_codes() if each.kind == "gate"]
+    lines += [
+        "\n## What `recover` finds\n",
+        (
+            "[Troubleshooting](../troubleshooting.md#the-api-does-not-answer) says who fixes what.\n"
+            "Ids that checks have as well are in [Checks](checks.md). `…` stands for names and other details.\n"
+        ),
+        "| finding | means | what to do |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{each.code}` | {each.means} | {each.remedy} |" for each in all_codes() if each.kind == "recovery"]
     return "\n".join(lines) + "\n"
 
 

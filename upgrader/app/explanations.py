@@ -1,4 +1,7 @@
-"""`upgrader explain`: what a check's id, a gate's name, an exit code or an error says, from the code that says it."""
+"""`upgrader explain`: what the id of a check or of what `recover` finds, a gate, an exit code or an error says.
+
+All of it comes from the code that says it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from functools import cache
 from typing import Literal
 
 from upgrader import errors
-from upgrader.app.finding_texts import check_texts
+from upgrader.app.finding_texts import check_texts, recovery_texts
 from upgrader.errors import UpgraderError, UsageError
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.availability_gate import AvailabilityGate
@@ -36,7 +39,7 @@ from upgrader.renewal.trust_gates import AcceptedGate, AggregatedGate, Published
 
 __all__ = ["Explanation", "all_codes", "explain"]
 
-Kind = Literal["check", "gate", "exit code", "error"]
+Kind = Literal["check", "gate", "exit code", "error", "recovery"]
 
 _GATES: Mapping[str, type] = {
     "accepts-new-ca/NODE": AcceptedGate,
@@ -64,6 +67,26 @@ _GATES: Mapping[str, type] = {
     "served/NODE": ServedGate,
     "statefulset/NAME": RolloutGate,
 }
+_RECOVERED: Mapping[str, tuple[str, str]] = {
+    "apiserver.exits": (
+        "…: kube-apiserver or its standby pod exits with …: …",
+        "`upgrader recover`: its Helm release returns to its last good revision",
+    ),
+    "certificates.expired": ("…: certificates have expired", "`kubeadm certs renew all` there, then run it again"),
+    "certificates.not-yet-valid": ("…: certificates aren't valid yet", "set the clocks right, or renew them"),
+    "clock.off": ("…: the clock is wrong, and certificates aren't valid by it", "set the clock (`timedatectl`)"),
+    "containerd.down": (
+        "…: containerd is stopped, or fails: no container can be started or inspected",
+        "`upgrader recover` starts one that is stopped; of one that fails, the finding has the last lines",
+    ),
+    "etcd.lost": ("…: etcd has lost its data", "the steps that the finding prints; `upgrader` never changes that data"),
+    "etcd.member-lost": ("…: one member of etcd has lost its data", "remove the member, and let it join again"),
+    "kubelet.down": (
+        "…: kubelet is stopped, or fails: nothing starts pods, or restarts what ends",
+        "`upgrader recover` starts one that is stopped; of one that fails, the finding has the last lines",
+    ),
+}
+"""Meaning and remedy of those whose code puts the words together at that moment."""
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)[^)]*\)")
 
 
@@ -90,23 +113,27 @@ def explain(code: str) -> Explanation:
     if found is None and one:  # a gate, with the name of what it is about
         found = known.get(f"{family}/NAME") or known.get(f"{family}/NODE")
     if found is None:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        members = [code for code in known if code.startswith(f"{name.rstrip('.')}.")]  # a family, as `--skip` takes it
+        near = members or difflib.get_close_matches(name, known, n=3, cutoff=0.6)
         raise UsageError(
-            f"{name!r} is no id of a check, no gate, no exit code and no error",
+            f"{name!r} is no id of a check or of what `recover` finds, no gate, no exit code and no error",
             remedy=(f"Did you mean {' or '.join(near)}? " if near else "") + "`upgrader explain` lists all of them.",
         )
     return found
 
 
 def all_codes() -> tuple[Explanation, ...]:
-    """Every one: exit codes, errors, gates, checks."""
+    """Every one: exit codes, errors, gates, checks, what `recover` finds."""
     return tuple(_all().values())
 
 
 @cache
 def _all() -> Mapping[str, Explanation]:
-    every = (*_exit_codes(), *_errors(), *_gates(), *_checks())
-    return {each.code: each for each in every}
+    # An id that checks and `recover` share (`etcd.unhealthy`) is about the same: the checks' text says more.
+    every = (*_recoveries(), *_exit_codes(), *_errors(), *_gates(), *_checks())
+    found = {each.code: each for each in every}
+    order = ("exit code", "error", "gate", "check", "recovery")
+    return dict(sorted(found.items(), key=lambda pair: order.index(pair[1].kind)))
 
 
 def _exit_codes() -> list[Explanation]:
@@ -178,6 +205,24 @@ def _checks() -> list[Explanation]:
             means, remedy, page = f"found by `{family}`", "what the finding says", ""
         where = f"docs/reference/checks.md{f'#{page}' if page else ''}"
         found.append(Explanation(id_, "check", means, why, remedy, where))
+    return found
+
+
+def _recoveries() -> list[Explanation]:
+    found = []
+    for finding in recovery_texts():
+        means, remedy = _RECOVERED.get(finding.id, (finding.title, finding.remedy))
+        found.append(
+            Explanation(
+                finding.id,
+                "recovery",
+                means,
+                "found by `upgrader recover` on a controller, or between you and the API; of all that it lists, the "
+                "first one is the cause",
+                remedy if remedy.strip("… ") else "what the finding says",
+                "docs/troubleshooting.md#the-api-does-not-answer",
+            )
+        )
     return found
 
 

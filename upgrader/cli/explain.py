@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -20,21 +23,28 @@ def _complete(_context: click.Context, _parameter: click.Parameter, begun: str) 
 @click.command()
 @click.argument("code", required=False, shell_complete=_complete)
 def explain(code: str | None) -> None:
-    """Explain CODE: a check's id, a gate, an exit code or an error, as messages name them. Without it, list all.
+    """Explain CODE: the id of a check or of what `recover` finds, a gate, an exit code or an error, as messages name
+    them. Without it, list all.
 
     Needs no cluster and no folder. `…` stands for what is only known when it happens.
     """
     if code is None:
         for each in all_codes():
-            click.echo(f"{each.code:<32} {each.kind:<10} {_shortened(each.means)}")
+            click.echo(_shortened(f"{each.code:<32} {each.kind:<10} {each.means}", _columns()))
         return
     found = explained(code)
     click.echo(f"{found.code} ({found.kind})")
     lines = {"Means": found.means, "Matters": found.why, "To do": found.remedy, "More": found.page}
+    width = min(_WIDTH, _columns())
     for name, text in lines.items():
         if text:
-            click.echo(click.wrap_text(text, _WIDTH, f"  {name + ':':<9}", " " * 11))
+            click.echo(click.wrap_text(text, width, f"  {name + ':':<9}", " " * 11))
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
+def _columns() -> int:
+    """Of the terminal; elsewhere nothing is cut to fit."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 145
+
+
+def _shortened(text: str, columns: int) -> str:
+    return text if len(text) <= columns else f"{text[: columns - 1]}…"

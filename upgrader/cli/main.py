@@ -53,7 +53,7 @@ _COMMANDS = {
     "bundle": ("upgrader.cli.bundle", "Images and charts in one file, for sites without a registry."),
     "doctor": ("upgrader.cli.doctor", "Look at this machine: programs, keys, clock, disk."),
     "config": ("upgrader.cli.config", "Show every setting, and where it comes from."),
-    "explain": ("upgrader.cli.explain", "Explain a check's id, a gate, an exit code or an error."),
+    "explain": ("upgrader.cli.explain", "Explain what a message names: a check, a gate, an exit code, an error."),
     "completion": ("upgrader.cli.completion", "Print the completion script of bash, zsh or fish."),
     "lab": ("upgrader.cli.lab", "Real local clusters to rehearse on."),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,23 @@ def test_every_code_is_explained() -> None:
         assert each.means and each.why, each
         assert (REPOSITORY / each.page.partition("#")[0]).is_file(), each
     assert not [each.code for each in known.values() if each.kind == "check" and each.means.startswith("found by")]
+
+
+@pytest.mark.parametrize("code", ["host.unreachable", "kubelet.down", "disk.full", "apiserver.exits", "etcd.lost"])
+def test_what_recover_finds(code: str) -> None:
+    """While the API is away, `recover` names these beside each finding, in the form of a check's id."""
+    found = explain(code)
+    assert found.kind == "recovery" and "`upgrader recover`" in found.why
+    assert found.page == "docs/troubleshooting.md#the-api-does-not-answer"
+
+
+def test_everything_that_recover_finds_has_words() -> None:
+    """No meaning is placeholders alone, and each id of the table in Troubleshooting is known."""
+    said = {each.code: each.means for each in all_codes() if each.kind == "recovery"}
+    assert len(said) > 40 and not [code for code, means in said.items() if len(re.findall(r"\w{2,}", means)) < 3]
+    table = (REPOSITORY / "docs" / "troubleshooting.md").read_text().partition("| finding |")[2].partition("\n\n")[0]
+    ids = re.findall(r"`([a-z]+\.[a-z-]+)`", "\n".join(line.split("|")[1] for line in table.splitlines()[2:]))
+    assert len(ids) > 25 and not [id_ for id_ in ids if explain(id_).kind not in ("recovery", "check")]
 
 
 def _gates() -> set[type]:
@@ -79,6 +97,13 @@ def test_no_code() -> None:
     with pytest.raises(UsageError) as caught:
         explain("charts.refusd")
     assert "charts.refused" in caught.value.remedy
+
+
+def test_family() -> None:
+    """What `--skip` and the list of what was not asked name are families: each of their ids is offered."""
+    with pytest.raises(UsageError) as caught:
+        explain("webhooks")
+    assert "webhooks.slow" in caught.value.remedy and "webhooks.no-backend" in caught.value.remedy
 
 
 def test_name_of_an_error() -> None:

@@ -102,23 +102,22 @@ def disks(name: str, facts: HostFacts) -> Iterator[Cause]:
         if any(s.read_only for s in spaces if s.path != "/"):
             why = "The kernel mounts a file system so after an error of its disk; nothing can be written to it."
             remedy = f"Read the cause in `dmesg` on {name}; check the disk (`fsck`), then `mount -o remount,rw`."
-            yield _disk("disk.read-only", f"{name}: the disk of {paths} is read-only", why, remedy, needed)
+            title = f"{name}: the disk of {paths} is read-only"
+            yield Cause(Finding("disk.read-only", "error", title, why, remedy), explains=needed, blocks=needed)
         elif space.free < min(limit, space.size / 2):
             remedy = f"Free space on {name}: `du -xhd1 {spaces[0].path}`; nothing is deleted by `upgrader`."
-            yield _disk("disk.full", f"{name}: the disk of {paths} is full: {of}", "", remedy, needed)
+            title = f"{name}: the disk of {paths} is full: {of}"
+            yield Cause(Finding("disk.full", "error", title, "", remedy), explains=needed, blocks=needed)
         elif space.inodes and space.inodes_free < _FULL_INODES:
             why = f"{space.inodes_free} of {space.inodes} inodes are free: there is space, but no file can be made."
             remedy = f"Find the folder with very many files: `du --inodes -xd1 {spaces[0].path}` on {name}."
-            yield _disk("disk.inodes", f"{name}: the disk of {paths} has no inodes left", why, remedy, needed)
+            title = f"{name}: the disk of {paths} has no inodes left"
+            yield Cause(Finding("disk.inodes", "error", title, why, remedy), explains=needed, blocks=needed)
         elif space.free < _SCARCE_BYTES and space.free < space.size / 20:
             why = "The kubelet evicts pods and removes images when it gets scarcer."
             yield Cause(Finding("disk.scarce", "warning", f"{name}: the disk of {paths} is nearly full: {of}", why))
     for unknown in (s for s in facts.spaces if isinstance(s, Unknown)):
         yield Cause(Finding("disk.unknown", "unknown", f"{name}: the space on a disk is not known", unknown.why))
-
-
-def _disk(identity: str, title: str, why: str, remedy: str, needed: bool) -> Cause:
-    return Cause(Finding(identity, "error", title, why, remedy), explains=needed, blocks=needed)
 
 
 def services(name: str, facts: HostFacts) -> Iterator[Cause]:
