@@ -9,12 +9,13 @@ import click
 from upgrader.app.backup import open_backup, prove_backup, take_backup
 from upgrader.cli.command_line import EVENTS, FRONT_END, IDENTITY
 from upgrader.cli.notices import say
+from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.ui.backups import describe_backup
 
 __all__ = ["backup"]
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=GroupOfWholeLines, invoke_without_command=True)
 @EVENTS
 @click.pass_context
 def backup(context: click.Context) -> None:

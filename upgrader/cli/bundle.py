@@ -8,13 +8,14 @@ import click
 
 from upgrader.app.bundles import create_bundle, verify_bundle
 from upgrader.cli.command_line import TARGET
+from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.model.bundle_index import BundleIndex
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["bundle"]
 
 
-@click.group()
+@click.group(cls=GroupOfWholeLines)
 def bundle() -> None:
     """Put the images and charts of an upgrade into one file, for sites without a registry."""
 

@@ -14,13 +14,14 @@ from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, TAKE_OVER, YE
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.cli.rotate_ca import rotate_ca
+from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.ui.certificates import print_certificates, print_renewable
 from upgrader.ui.proposed_steps import print_steps
 
 __all__ = ["certs"]
 
 
-@click.group()
+@click.group(cls=GroupOfWholeLines)
 def certs() -> None:
     """Show the certificates of the controllers, and renew them."""
 

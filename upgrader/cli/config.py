@@ -10,13 +10,14 @@ from pathlib import Path
 import click
 
 from upgrader.cli.output import OUTPUT, Output, print_plain
+from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.config.effective import effective_settings
 from upgrader.ui.settings import print_settings
 
 __all__ = ["config"]
 
 
-@click.group()
+@click.group(cls=GroupOfWholeLines)
 def config() -> None:
     """Show the settings of the cluster folder."""
 

@@ -11,13 +11,14 @@ from upgrader.app.controller_removal import LeavingController, leaving_controlle
 from upgrader.app.values_edit import write_edited
 from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
 from upgrader.cli.notices import say
+from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import Inhibited
 from upgrader.ui.proposed_steps import print_found, print_steps
 
 __all__ = ["controllers"]
 
 
-@click.group()
+@click.group(cls=GroupOfWholeLines)
 def controllers() -> None:
     """Change which machines are controllers. Adding one: `upgrader adopt --new-controllers`."""
 

@@ -9,12 +9,13 @@ import click
 from upgrader.app.guard_cells import forget_cell
 from upgrader.app.guard_switch import switch_guard_off, switch_guard_on
 from upgrader.cli.notices import say
+from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.webhook_switch.configurations import Webhook
 
 __all__ = ["guard"]
 
 
-@click.group()
+@click.group(cls=GroupOfWholeLines)
 def guard() -> None:
     """Switch the webhooks of guard off where they stand in the way, and on again; forget a cell that is gone."""
 

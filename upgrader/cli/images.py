@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.image_push import push_images
+from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.config.yaml_document import shown
 
 __all__ = ["images"]
@@ -15,7 +16,7 @@ __all__ = ["images"]
 _REGISTRY = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*/?")
 
 
-@click.group()
+@click.group(cls=GroupOfWholeLines)
 def images() -> None:
     """Bring upgrader's own images and charts into a registry of yours."""
 

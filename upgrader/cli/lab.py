@@ -18,6 +18,7 @@ from rich.table import Table
 
 from upgrader.cli.lab_origin import MirrorOptions, mirror_options
 from upgrader.cli.lab_progress import progress
+from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import Interrupted, UsageError
 from upgrader.lab import Lab, LabSpec
 from upgrader.lab.build_parts import prepare, probably_prepared
@@ -32,7 +33,7 @@ _KUBERNETES = "v1.36.3"
 _name = click.option("--name", help="The lab (default: the one of -C DIR, or the only one).")
 
 
-@click.group()
+@click.group(cls=GroupOfWholeLines)
 def lab() -> None:
     """Real clusters on this machine: systemd-nspawn nodes with kubeadm's Kubernetes on them."""
 

@@ -12,6 +12,7 @@ from upgrader.app.values_edit import write_edited
 from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
+from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.model.ca_trust import CaTrust
 from upgrader.ui.ca_trust import print_cas
 from upgrader.ui.proposed_steps import print_found, print_steps
@@ -37,7 +38,7 @@ _THEN = {
 }
 
 
-@click.group("rotate-ca")
+@click.group("rotate-ca", cls=GroupOfWholeLines)
 def rotate_ca() -> None:
     """Replace the cluster's CA: a new one is trusted, then it signs, then the old one goes.
 

@@ -103,7 +103,8 @@ class Lab:
         placement = find(name)
         if not placement:
             raise UsageError(
-                f"there is no lab {name!r} on this machine", remedy=f"make it: upgrader lab up --name {name}"
+                f"there is no lab {name!r} on this machine",
+                remedy=f"`upgrader lab status` lists those that there are; `upgrader lab up --name {name}` makes it.",
             )
         return cls(placement, progress)
 
