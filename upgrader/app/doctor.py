@@ -120,9 +120,8 @@ class Doctor:
         mode = self.machine.mode(path)
         if mode is None:
             if not settings.kubeconfig_named:
-                return Symptom(
-                    "kubeconfig", "warning", f"{path} isn't there: kubectl's KUBECONFIG counts, if it is set"
-                )
+                text = f"{path} isn't there: kubectl's KUBECONFIG counts, where a context is named"
+                return Symptom("kubeconfig", "warning", text)
             return Symptom("kubeconfig", "error", f"{path} can't be read", "See docs/ssh.md for which one counts.")
         if mode & _OTHERS:
             return Symptom("kubeconfig", "warning", f"others may read {path} ({mode:o})", f"chmod 600 {path}")
@@ -161,7 +160,7 @@ class Doctor:
         except UpgraderError as error:
             yield Symptom("inventory", "error", error.message, error.remedy)
             return
-        yield Symptom("inventory", "ok", f"{len(controllers)} controllers")
+        yield Symptom("inventory", "ok", f"{len(controllers)} controller{'' if len(controllers) == 1 else 's'}")
         keys = dict.fromkeys(host.key_file for host in controllers if host.key_file)
         yield from map(self._key, keys)
         yield self._known_hosts(controllers)

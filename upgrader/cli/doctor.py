@@ -28,4 +28,6 @@ def doctor(folder: Path) -> None:
     print_symptoms(found, sys.stdout)
     wrong = [each.name for each in found if each.state == "error"]
     if wrong:
-        raise UsageError(f"to be put right on this machine: {', '.join(wrong)}")
+        raise UsageError(
+            f"not fit for a run yet: {', '.join(wrong)}", remedy="Do what is said above, then run it again."
+        )

@@ -34,4 +34,4 @@ def history(folder: Path, output: str, as_json: bool) -> None:
         listed = [run.as_json(running=running and run in newest) for run in known.runs]
         click.echo(json.dumps(listed, indent=2))
     else:
-        print_history(known.runs, running=running, stream=sys.stdout)
+        print_history(known.runs, running=running, complete=not known.problem, stream=sys.stdout)

@@ -11,7 +11,7 @@ from upgrader.model.settings import Settings
 
 __all__ = ["no_cluster_folder", "refuse_missing"]
 
-_EXAMPLE = "Write at least the line `kubernetesVersion: v1.36.3`."
+_EXAMPLE = "An upgrader.yaml that you write yourself needs one line: `kubernetesVersion: v1.36.3`."
 
 
 def no_cluster_folder(folder: Path, environ: Mapping[str, str]) -> ConfigError:
@@ -45,4 +45,4 @@ def _inventory(path: Path) -> str:
 
 
 def _kubeconfig(path: Path) -> str:
-    return f"{shown(path)}, or another one that --kubeconfig or KUBECONFIG names"
+    return f"{shown(path)}, or another one that --kubeconfig names (or KUBECONFIG, with --context)"

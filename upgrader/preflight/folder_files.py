@@ -17,4 +17,5 @@ def as_finding(error: ConfigError) -> Finding:
     if isinstance(error, RemoteChart):
         why = "Whether it renders, and to what, is unknown; a run refuses it."
         return Finding("charts.remote", "unknown", error.message, why, error.remedy)
-    return Finding("files.invalid", "error", error.message, "", error.remedy)
+    title, _, more = error.message.partition("\n")
+    return Finding("files.invalid", "error", title, more, error.remedy)

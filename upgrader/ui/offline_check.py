@@ -8,7 +8,7 @@ from rich.text import Text
 
 from upgrader.app.offline_check import CheckedFolder
 from upgrader.ui.findings import draw_findings, draw_verdict
-from upgrader.ui.terminal import console, show
+from upgrader.ui.terminal import console, filled, show
 
 __all__ = ["print_folder"]
 
@@ -16,7 +16,9 @@ __all__ = ["print_folder"]
 def print_folder(checked: CheckedFolder, stream: TextIO | None = None) -> None:
     """Print the findings, then what only the cluster answers: nobody should take the former for the whole."""
     out = console(stream)
-    out.print("\n", Text.assemble((" Checks ", "bold"), f"{checked.target or 'no version'}  (offline)"), "\n", sep="")
+    out.print(
+        "\n", Text.assemble((" Checks ", "bold"), f"{checked.target or 'of the folder'}  (offline)"), "\n", sep=""
+    )
     if checked.findings:
         show(out, draw_findings(checked.findings))
         out.print("\n", draw_verdict(checked.findings, "the folder is not ready", "the folder is ready"), sep="")
@@ -27,5 +29,5 @@ def print_folder(checked: CheckedFolder, stream: TextIO | None = None) -> None:
         reasons.setdefault(item.reason, []).append(item.check)
     out.print("\n", Text(" Not asked offline", style="bold"), sep="")
     for reason, checks in reasons.items():
-        out.print(Text(f" ? {', '.join(checks)}: {reason}"), soft_wrap=True)
+        out.print(filled(Text(f" ? {', '.join(checks)}: {reason}"), out, 3), soft_wrap=True)
     out.print()

@@ -22,13 +22,17 @@ from upgrader.ui.terminal import console, duration, filled, grid_with_times, pri
 
 __all__ = ["print_history", "print_run", "print_status", "print_rollback_order"]
 
+_NONE = "no run yet"
+_NONE_KNOWN = "no run is known: those of other machines could not be read"
 _UNKNOWN = ("?", "can't be read", "magenta")
 
 
-def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: TextIO | None = None) -> None:
+def print_history(
+    runs: Sequence[PastRun], *, running: bool = False, complete: bool = True, stream: TextIO | None = None
+) -> None:
     """Print a line for each run: when, where to, how it ended, how long it took, and why it failed.
 
-    `running`: the last one is still running.
+    `running`: the last one is still running. `complete`: the runs of other machines are among them.
     """
     out = console(stream)
     table, rows = grid_with_times(), list[tuple[Text, Text, Text, Text]]()
@@ -41,7 +45,7 @@ def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: Tex
         seconds = duration(run.seconds) if run.seconds else ""
         rows.append((Text(run.name), Text(f"{mark} {text}", style=style), Text(seconds), Text(why, style="dim")))
     if not rows:
-        out.print("no run yet")
+        out.print(_NONE if complete else _NONE_KNOWN)
     elif out.is_terminal:
         _print_below(out, rows)
     else:
@@ -120,7 +124,7 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
         out.print(Text.assemble("the cluster's lock is held by ", (str(status.cluster_holder), "bold")), soft_wrap=True)
     run = status.run
     if run is None:
-        out.print("no run yet")
+        out.print(_NONE_KNOWN if status.cluster_problem else _NONE)
         return
     out.print(_headline(status, run, now), soft_wrap=True)
     if run.problem:

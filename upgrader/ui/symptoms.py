@@ -9,10 +9,12 @@ from rich.text import Text
 
 from upgrader.app.doctor import Symptom
 from upgrader.redaction.printable import printable
-from upgrader.ui.terminal import console, show
+from upgrader.ui.terminal import console, filled
 
 __all__ = ["print_symptoms"]
 
+_INDENT = 20
+"""Of what was found: it stands behind its state and name."""
 _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
@@ -22,8 +24,8 @@ def print_symptoms(symptoms: Sequence[Symptom], stream: TextIO | None = None) ->
     for each in symptoms:
         state = Text(f"{each.state:<8}", style=_STYLES[each.state])
         lines = each.text.splitlines() or [""]
-        show(out, Text.assemble(state, f"{each.name:<12} ", printable(lines[0])))
-        for line in lines[1:]:
-            show(out, Text(f"{'':<21}{printable(line)}"))
-        for line in each.remedy.splitlines():
-            show(out, Text(f"{'':<21}Remedy: {printable(line)}"))
+        shown = [Text.assemble(state, f"{each.name:<11} ", printable(lines[0]))]
+        shown += [Text(f"{'':<{_INDENT}}{printable(line)}") for line in lines[1:]]
+        shown += [Text(f"{'':<{_INDENT}}Remedy: {printable(line)}") for line in each.remedy.splitlines()]
+        for line in shown:
+            out.print(filled(line, out, _INDENT), soft_wrap=True)

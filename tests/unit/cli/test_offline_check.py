@@ -55,6 +55,12 @@ def at(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_missing_file_is_one_line_and_what_else_is_missing_below(tmp_path: Path) -> None:
+    """The first words of a finding are its title; a list that followed in it would read as one sentence."""
+    (id_, _, title), *_ = findings(tmp_path)
+    assert id_ == "files.invalid" and title.endswith("upgrader.yaml: no such file")
+
+
 def check(at: Path, *arguments: str) -> Result:
     """The command's result; it is either passed or blocked, and never a bug."""
     result = CliRunner().invoke(cli, ["-C", str(at), "check", "--offline", *arguments])

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from testkit.terminal import Terminal
 from tests.unit.ui.conftest import text
+from upgrader.app.doctor import Symptom
 from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.state.run_state import GateState, RecoveryState, RunState, StepState
 from upgrader.errors import ConfigError, StepFailed
@@ -27,6 +28,7 @@ from upgrader.ui.findings import draw_findings
 from upgrader.ui.plan import print_plan
 from upgrader.ui.runs import print_history, print_rollback_order
 from upgrader.ui.summary import print_report
+from upgrader.ui.symptoms import print_symptoms
 from upgrader.ui.terminal import console, duration, filled, milliseconds, show
 
 DIFF = "--- now\n+++ planned\n@@ -1 +1 @@\n-image: a:v1\n+image: a:v2"
@@ -211,6 +213,19 @@ def test_reasons_of_the_history_are_read_on_a_narrow_terminal() -> None:
     out = io.StringIO()
     print_history(runs, stream=out)
     assert len(out.getvalue().splitlines()) == 2
+
+
+def test_symptoms_keep_their_columns_on_a_narrow_terminal() -> None:
+    """What is longer than a line goes on below its beginning, and no word is broken; through a pipe it is one line."""
+    remedy = " ".join(f"word{number}" for number in range(20))
+    terminal = Terminal()
+    print_symptoms([Symptom("known_hosts", "error", "has no key of a\nnor of b", remedy)], terminal)  # type: ignore[arg-type]
+    shown = [line for line in terminal.lines if line]
+    assert [line[:20].strip() for line in shown] == ["error   known_hosts", "", "", "", ""]
+    assert " ".join(line[20:] for line in shown) == f"has no key of a nor of b Remedy: {remedy}"
+    out = io.StringIO()
+    print_symptoms([Symptom("disk", "ok", "much", remedy)], out)
+    assert out.getvalue().splitlines()[1].endswith(f"Remedy: {remedy}")
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "rolled-back", "failed", "interrupted"])
