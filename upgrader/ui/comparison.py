@@ -19,7 +19,9 @@ def print_comparison(found: Comparison, stream: TextIO | None = None) -> None:
     table = Table.grid(padding=(0, 2))
     for place in range(5):
         table.add_column(justify="right" if 0 < place < 4 else "left", no_wrap=place < 4)
-    table.add_row("", *(Text(run, style="bold") for run in found.runs), "", "")
+    # On two lines: beside another one, a run's name would leave no room for the rest on a narrow terminal.
+    names = [run.replace("-", "-\n", 1) if out.is_terminal else run for run in found.runs]
+    table.add_row("", *(Text(name, style="bold") for name in names), "", "")
     for row in found.rows:
         change = row.difference
         style = "" if change is None or abs(change) < 1 else "yellow" if change > 0 else "green"

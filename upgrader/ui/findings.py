@@ -48,10 +48,15 @@ def print_findings(findings: Sequence[Finding], versions: str, stream: TextIO | 
     out.print()
 
 
+def _counted(severity: str, number: int) -> str:
+    plural = "s" if number > 1 and severity in ("error", "warning") else ""
+    return f"{number} {severity}{plural}"
+
+
 def draw_verdict(findings: Sequence[Finding], blocked: str, passed: str) -> Text:
     """Their number in each severity, and what follows from that."""
     counts = Counter("skipped" if finding.skipped else finding.severity for finding in findings)
-    numbers = ", ".join(f"{counts[each]} {each}" for each in (*_STYLES, "skipped") if counts[each])
+    numbers = ", ".join(_counted(each, counts[each]) for each in (*_STYLES, "skipped") if counts[each])
     inhibited = any(finding.inhibits for finding in findings)
     return Text.assemble(f" {numbers}: ", (blocked, "bold red") if inhibited else (passed, "green"))
 

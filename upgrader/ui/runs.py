@@ -126,7 +126,7 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
     if run is None:
         out.print(_NONE_KNOWN if status.cluster_problem else _NONE)
         return
-    out.print(_headline(status, run, now), soft_wrap=True)
+    out.print(filled(printable_text(_headline(status, run, now)), out, 2), soft_wrap=True)
     if run.problem:
         out.print(Text(f"  {_problem(run)}", style="magenta"), soft_wrap=True)
         return

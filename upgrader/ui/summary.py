@@ -24,6 +24,8 @@ _OUTCOMES = {
 }
 
 
+_DOING = {"applying": "being applied", "gating": "its gates were checked", "undoing": "being rolled back"}
+"""What was done to a step that is in one of these phases."""
 _REQUESTED = ("↶", "was rolled back as requested; in all", "yellow")
 
 
@@ -74,7 +76,7 @@ def step_row(step: StepState) -> tuple[Text, Text, Text, Text]:
     seconds = step.seconds + step.undo_seconds
     gates = f"{len(step.gates)} gate{'s' * (len(step.gates) != 1)}" if step.gates else ""
     ended = {"undone": "rolled back", "undo-failed": "could not be rolled back"}
-    phase = f"interrupted while {step.phase}" if step.active else ended.get(step.phase, step.phase)
+    phase = f"interrupted while {_DOING[step.phase]}" if step.active else ended.get(step.phase, step.phase)
     what = step.summary if step.phase == "passed" else f"{phase}: {step.summary}"
     return (
         Text.assemble(" ", (sign, style), f" {step.name}"),

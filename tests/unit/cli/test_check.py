@@ -40,6 +40,7 @@ def test_findings_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.index("webhook x refuses pods  webhooks.no-backend") < shown.index("APIService y")
     assert "Remedy: repair it" in shown
     assert "1 error, 1 warning: they block the run" in shown
+    assert "1 error, 2 warnings: they block the run" in invoke(monkeypatch, (WARNING, WARNING, ERROR))[0]
 
 
 @pytest.mark.parametrize("findings", [(), (WARNING,)])

@@ -23,6 +23,8 @@ from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRele
 from upgrader.model.plan_document import PlanDocument
 from upgrader.model.release import EtcdBefore, NodeBefore, ReleaseSpec, RestorePoint
 from upgrader.model.version import KubernetesVersion
+from upgrader.report.comparison import Comparison, Row
+from upgrader.ui.comparison import print_comparison
 from upgrader.ui.errors import print_error
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.plan import print_plan
@@ -175,7 +177,7 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
     assert "↶ upgrade to v1.37.1 failed and was rolled back in 1 min 15 s" in shown
     assert " ✔ pod-checkpointer  1 gate  12 s" in shown
     assert "45 s  rolled back: a:v1 → a:v2" in shown
-    assert " ? kubernetes" in shown and "interrupted while applying: b:v1 → b:v2" in shown
+    assert " ? kubernetes" in shown and "interrupted while being applied: b:v1 → b:v2" in shown
     assert "1,234 requests · 1 failed (3 at the first try) · longest gap 310 ms" in shown
     assert "recovered over SSH in 12 s (connection refused)" in shown
     assert "12:00 kept GET /version: closed" in shown
@@ -213,6 +215,16 @@ def test_reasons_of_the_history_are_read_on_a_narrow_terminal() -> None:
     out = io.StringIO()
     print_history(runs, stream=out)
     assert len(out.getvalue().splitlines()) == 2
+
+
+def test_comparison_fits_a_narrow_terminal() -> None:
+    """Names of runs, times and differences are whole on 80 columns: none ends with dots."""
+    runs = ("20260101T000000-v1.37.1", "20260102T000000-v1.37.1")
+    row = Row("kube-apiserver", (33.0, 20.0), ("passed", "failed, rolled back"))
+    terminal = Terminal()
+    print_comparison(Comparison(runs, (row,), ("0 of 1", "0 of 1"), ("1 ms", "2 ms")), terminal)  # type: ignore[arg-type]
+    shown = "\n".join(terminal.lines)
+    assert "…" not in shown and "-13 s" in shown and shown.count("v1.37.1") == 2 and "rolled back" in shown
 
 
 def test_symptoms_keep_their_columns_on_a_narrow_terminal() -> None:
