@@ -10,7 +10,7 @@
     │   ├── GateFailed            4  …applied, but a gate did not pass
     │   ├── ApiLost               4  …the API has been unreachable for longer than a run waits
     │   └── WorkloadFailed        4  …a workload can't become ready, and this is why
-    ├── RollbackFailed            5  the rollback failed too: manual action required
+    ├── RollbackFailed            5  a rollback or a recovery can't go on: manual action required
     ├── ChangedMeanwhile          5  someone else changed what an interrupted run was about
     ├── HelmError                 5  Helm refused or failed
     │   ├── ReleaseLocked         3  a release is stuck in pending-*
@@ -66,7 +66,10 @@ __all__ = [
 
 
 class UpgraderError(Exception):
-    """What happened, and what to do about it; `exit_code` is the process's when the error is not caught."""
+    """An error that has no kind of its own: what happened, and what to do about it.
+
+    `exit_code` is the process's when the error is not caught.
+    """
 
     exit_code = 1
     folder: Path | None = None
@@ -103,7 +106,7 @@ class Inhibited(UpgraderError):
 
 
 class StepFailed(UpgraderError):
-    """A step did not reach its goal; the engine undoes it."""
+    """A step did not reach its goal; it is rolled back, and so are the steps before it."""
 
     exit_code = 4
 
@@ -125,7 +128,7 @@ class WorkloadFailed(StepFailed):
 
 
 class RollbackFailed(UpgraderError):
-    """The rollback failed too; manual action required."""
+    """A rollback or a recovery can't go on by itself; manual action required."""
 
     exit_code = 5
 

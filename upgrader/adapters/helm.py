@@ -436,7 +436,8 @@ def _translated(release: str, text: str) -> HelmError | ApiUnavailable:
     if any(words in of_the_api for words in _NOT_REACHED):
         return ApiUnavailable(
             f"Helm could not reach the API server for release '{release}': {cause}",
-            remedy="`upgrader recover --dry-run` asks the controllers over SSH why, and needs no API.",
+            remedy="`upgrader recover --dry-run` asks the controllers over SSH why, and needs no API. If all is well "
+            "there, check the kubeconfig's address and the way to it.",
         )
     return HelmError(f"Helm failed on release '{release}': {cause}", remedy=f"See: helm history {release}")
 

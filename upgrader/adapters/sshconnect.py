@@ -199,12 +199,15 @@ def _unreachable(host: Host, error: BaseException, goal: Host | None = None) -> 
             f"{where}: {_REVOKED}: this may be an attacker who has it",
             remedy="Don't log in to it. Give the machine a new host key, and add that to known_hosts.",
         )
-    if isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error):
+    folder = host.known_hosts.parent if host.known_hosts else None
+    make = f"mkdir -p {shlex.quote(shown(folder))} && " if folder and not folder.exists() else ""
+    lacks_file = isinstance(error, FileNotFoundError) and error.filename == str(host.known_hosts)
+    if lacks_file or (isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error)):
         return HostUnreachable(
-            f"{where}: the host key is not known",
+            f"{where}: the host key is not known{f': there is no {known_hosts}' if lacks_file else ''}",
             remedy=f"Log in once and compare its fingerprint: {login}"
             if host.jumps or host.proxy_command or host.host_key_alias
-            else f"Compare its fingerprint, then: ssh-keyscan -p {host.port} {host.address} >> {known_hosts}",
+            else f"Compare its fingerprint, then: {make}ssh-keyscan -p {host.port} {host.address} >> {known_hosts}",
         )
     if isinstance(error, paramiko.PasswordRequiredException):
         return HostUnreachable(

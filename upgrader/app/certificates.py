@@ -35,7 +35,9 @@ class ShownCertificates:
             kind = HostUnreachable if isinstance(self.unread[0], HostUnreachable) else HostError
             hosts = "\n".join(error.message for error in self.unread)
             remedy = self.unread[0].remedy
-            raise kind(f"the certificates there are not known: {hosts}\n{wrong}".strip(), remedy=remedy)
+            raise kind(
+                f"which certificates these controllers have is not known: {hosts}\n{wrong}".strip(), remedy=remedy
+            )
         if wrong:
             raise HostError(wrong, remedy="Look at the file, or restore it from a backup.")
 

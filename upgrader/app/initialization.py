@@ -10,9 +10,10 @@ from pathlib import Path
 from upgrader.app.cluster_survey import FoundCluster, survey
 from upgrader.app.wiring import open_stranger
 from upgrader.config.kubeconfig_context import kubectl_context
+from upgrader.config.yaml_document import shown
 from upgrader.config.yaml_schema import schema_text
 from upgrader.engine.journal.atomic import write_atomic
-from upgrader.errors import HostUnreachable
+from upgrader.errors import ApiUnavailable, HostUnreachable
 from upgrader.model.host_key import HostKey
 from upgrader.ports import HostKeys, Kube
 from upgrader.templates.rendering import Templates
@@ -91,8 +92,17 @@ class ProposedFolder:
 def look_at_cluster(folder: Path, login: Login) -> ProposedFolder:
     """Ask the cluster to which the environment's kubeconfig leads. Changes nothing. Raises UpgraderError."""
     kubeconfig, context = kubectl_context(os.environ)
-    with open_stranger(kubeconfig, context) as (kube, host_keys):
-        return propose_folder(folder, kube, host_keys, login, kubeconfig=kubeconfig, context=context)
+    try:
+        with open_stranger(kubeconfig, context) as (kube, host_keys):
+            return propose_folder(folder, kube, host_keys, login, kubeconfig=kubeconfig, context=context)
+    except ApiUnavailable as error:
+        # No `recover` without a folder: what asks controllers over SSH has to know them.
+        asked = f"kubectl --kubeconfig {shown(kubeconfig)} --context {context} get nodes"
+        raise ApiUnavailable(
+            error.message,
+            remedy=f"Check the kubeconfig's address and the way to it: {asked}. A folder is written of a cluster that "
+            "answers; of one that doesn't, write it by hand (docs/getting-started.md#the-cluster-folder).",
+        ) from error
 
 
 def propose_folder(

@@ -27,7 +27,9 @@ _KEEPERS: dict[Keeper, str] = {
 
 
 def print_certificates(shown: ShownCertificates, stream: TextIO | None = None) -> None:
-    """Print a line for each: where it is, when it ends, what is left, and who renews it."""
+    """Print a line for each: where it is, when it ends, what is left, and who renews it. Of none, nothing."""
+    if not shown.files:
+        return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("CONTROLLER", "ENDS", "LEFT"):
         table.add_column(title, no_wrap=True)

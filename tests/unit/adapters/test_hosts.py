@@ -167,6 +167,17 @@ def test_a_line_for_a_ca_is_passed_over(servers: Servers) -> None:
         hosts.run(host, ["echo"])
 
 
+def test_no_known_hosts_at_all(servers: Servers, tmp_path: Path) -> None:
+    """As in a folder that was written by hand: the machine's key is not known, and the remedy makes the folder."""
+    host = servers("controller-1").host(known_hosts=tmp_path / "ssh" / "known_hosts")
+    with (
+        SshHosts() as hosts,
+        pytest.raises(HostUnreachable, match=r"host key is not known: there is no .*known_hosts") as caught,
+    ):
+        hosts.run(host, ["echo"])
+    assert f"mkdir -p {tmp_path / 'ssh'} && ssh-keyscan" in caught.value.remedy
+
+
 @pytest.mark.parametrize("other", ["none", "the same", "another"])
 def test_a_revoked_key_is_refused(servers: Servers, other: str) -> None:
     """Whatever else known_hosts has for the machine; and no remedy says to add the key again."""

@@ -13,6 +13,7 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.app.test_initialization import KEY, Machines, kube
 from upgrader.app import initialization
 from upgrader.cli.main import cli
+from upgrader.errors import ApiUnavailable
 from upgrader.ports import HostKeys, Kube
 
 __all__ = ["kube"]
@@ -52,6 +53,16 @@ def test_first_hour(home: Path) -> None:
         assert (home / "prod" / name).exists() and f"to be written: {home / 'prod' / name}" in ended.output
     upgrader = f"upgrader -C {home / 'prod'}"
     assert f"Next: {upgrader} images push REGISTRY, then {upgrader} adopt" in ended.output
+
+
+def test_api_that_does_not_answer(home: Path, kube: FakeKube) -> None:
+    """There is no folder yet that `recover` could work on: the way to the API is what can be checked."""
+    kube.unavailable = True
+    ended = init(home, "")
+    assert isinstance(ended.exception, ApiUnavailable) and not (home / "prod").exists()
+    remedy = ended.exception.remedy
+    assert f"kubectl --kubeconfig {home / '.kube' / 'config'} --context prod get nodes" in remedy
+    assert "recover" not in remedy
 
 
 def test_declined(home: Path) -> None:
