@@ -45,7 +45,7 @@ Output = Literal["text", "json", "markdown"]
     "--against",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="With --offline: show what changes of another cluster folder, such as the target branch's.",
+    help="With --offline: show what changes of another cluster folder, such as a checkout of the target branch's.",
 )
 @click.option(
     "--out",

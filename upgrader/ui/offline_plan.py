@@ -10,7 +10,7 @@ from rich.text import Text
 
 from upgrader.app.offline_plan import OfflinePlan, OfflineStep
 from upgrader.ui.plan import diff_lines
-from upgrader.ui.terminal import console, show
+from upgrader.ui.terminal import console, filled, show
 
 __all__ = ["print_offline_plan", "summary"]
 
@@ -33,12 +33,18 @@ def print_offline_plan(plan: OfflinePlan, *, diff: bool, stream: TextIO | None =
         for step in plan.steps:
             for part in diff_lines(step.changes):
                 out.print(part, soft_wrap=True)
-    groups = (f"{len(names)} {group.replace('_', ' ')}" for group, names in plan.hosts.items() if names)
+    groups = (_counted(len(names), group) for group, names in plan.hosts.items() if names)
     out.print("\n", Text(" Inventory", style="bold"), f"  {', '.join(groups)}", sep="")
     out.print("\n", Text(" Not known offline", style="bold"), sep="")
     for line in plan.unknown:
-        out.print(Text(f" ? {line}"), soft_wrap=True)
+        out.print(filled(Text(f" ? {line}"), out, 3), soft_wrap=True)
     out.print()
+
+
+def _counted(number: int, group: str) -> str:
+    """`2 load balancers`: groups have names in the plural."""
+    name = group.replace("_", " ")
+    return f"{number} {name.removesuffix('s') if number == 1 else name}"
 
 
 def summary(step: OfflineStep, *, compared: bool) -> str:

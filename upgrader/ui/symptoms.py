@@ -13,7 +13,7 @@ from upgrader.ui.terminal import console, filled
 
 __all__ = ["print_symptoms"]
 
-_INDENT = 20
+_INDENT = 21
 """Of what was found: it stands behind its state and name."""
 _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
@@ -24,7 +24,7 @@ def print_symptoms(symptoms: Sequence[Symptom], stream: TextIO | None = None) ->
     for each in symptoms:
         state = Text(f"{each.state:<8}", style=_STYLES[each.state])
         lines = each.text.splitlines() or [""]
-        shown = [Text.assemble(state, f"{each.name:<11} ", printable(lines[0]))]
+        shown = [Text.assemble(state, f"{each.name:<12} ", printable(lines[0]))]
         shown += [Text(f"{'':<{_INDENT}}{printable(line)}") for line in lines[1:]]
         shown += [Text(f"{'':<{_INDENT}}Remedy: {printable(line)}") for line in each.remedy.splitlines()]
         for line in shown:

@@ -90,7 +90,7 @@ def filled(text: Text, out: Console, indent: int = 0) -> Text:
     if not out.is_terminal:
         return text
     width = out.width
-    indent = min(indent, width // 4)
+    indent = min(indent, width // 3)
     made, column = Text(style=text.style), 0
     for part in text.divide([each.start() for each in _RUNS.finditer(text.plain)][1:]):
         word = part.plain.lstrip(" ")

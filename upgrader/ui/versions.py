@@ -26,14 +26,14 @@ def print_versions(here: Here, offered: Sequence[OfferedVersion], today: date, s
     until = support_ends().of(here.version)
     show(out, Text(f"{here.version} {_SOURCES[here.source]}{emulated}; patches until {_day(until, today)}"))
     if here.problem:
-        show(out, Text(f"The cluster was not asked: {here.problem}", style="yellow"))
+        show(out, Text(f"The cluster didn't say what runs: {here.problem}", style="yellow"))
     if not offered:
         show(out, Text("No newer version is known."))
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("VERSION", "RUNS", "THROUGH", "PATCHES UNTIL"):
         table.add_column(title, no_wrap=True)
-    table.add_column("FIRST")
+    table.add_column("DO BEFORE")
     for each in offered:
         ended = each.supported_until is not None and each.supported_until < today
         table.add_row(

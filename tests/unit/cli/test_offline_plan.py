@@ -68,7 +68,8 @@ def test_nothing_of_the_folder_is_run(tmp_path: Path) -> None:
     at = folder(tmp_path / "c")
     result = plan(at, "--offline")
     assert result.exit_code == 0, result.output
-    assert "2 objects of" in result.output and "playbook" in result.output and "1 controllers" in result.output
+    assert "2 objects of" in result.output and "playbook" in result.output
+    assert "1 controller" in result.output and "1 controllers" not in result.output
     assert "what is installed" in result.output and "upgrader check --offline" in result.output
     (at / "hosts.yml").write_text(f"#!/bin/sh\ntouch {at}/ran\n")
     (at / "hosts.yml").chmod(0o700)

@@ -233,8 +233,8 @@ def test_symptoms_keep_their_columns_on_a_narrow_terminal() -> None:
     terminal = Terminal()
     print_symptoms([Symptom("known_hosts", "error", "has no key of a\nnor of b", remedy)], terminal)  # type: ignore[arg-type]
     shown = [line for line in terminal.lines if line]
-    assert [line[:20].strip() for line in shown] == ["error   known_hosts", "", "", "", ""]
-    assert " ".join(line[20:] for line in shown) == f"has no key of a nor of b Remedy: {remedy}"
+    assert [line[:21].strip() for line in shown] == ["error   known_hosts", "", "", "", ""]
+    assert " ".join(line[21:] for line in shown) == f"has no key of a nor of b Remedy: {remedy}"
     out = io.StringIO()
     print_symptoms([Symptom("disk", "ok", "much", remedy)], out)
     assert out.getvalue().splitlines()[1].endswith(f"Remedy: {remedy}")
