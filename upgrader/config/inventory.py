@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -36,6 +37,8 @@ __all__ = [
 _GROUPS = ("controllers", "workers", "load_balancers", "surge")
 """The machines of `surge` are in no cluster yet; their names and passwords are known all the same."""
 _TIMEOUT_SECONDS = 60.0
+_INI = re.compile(r"\s*(?:[#;].*\n\s*)*\[")
+"""How an INI inventory begins, behind comments."""
 _TRUE = ("true", "yes", "y", "on", "1", "t")
 _ALLOW = "If you trust its authors: `cluster.dynamicInventory: true` in upgrader.yaml."
 
@@ -83,13 +86,28 @@ def _facts(inventory: Path, *, dynamic: bool, only_names: bool) -> Mapping[str, 
     if not dynamic:
         check_static(inventory)
     if inventory.suffix in (".yml", ".yaml") and not os.access(inventory, os.X_OK):
-        check_syntax(inventory)  # reports FILE:LINE; Ansible would list the complaints of all its plugins
+        _check_yaml(inventory)
     facts = _read(inventory, ansible_facts.Options(str(inventory.absolute()), _GROUPS, dynamic, only_names))
     KNOWN.learn(secret for known in facts["hosts"].values() for secret in known.get("secrets", ()))
     KNOWN.learn(str(known["become_password"]) for known in facts["hosts"].values() if known.get("become_password"))
     if not facts["groups"].get("controllers"):
         raise no_controllers(inventory)
     return facts
+
+
+def _check_yaml(inventory: Path) -> None:
+    """Raise ConfigError with FILE:LINE; Ansible would list the complaints of all its plugins."""
+    try:
+        check_syntax(inventory)
+    except ConfigError as error:
+        if not _INI.match(inventory.read_text(encoding="utf-8", errors="replace")):
+            raise
+        other = inventory.with_suffix(".ini").name
+        raise ConfigError(
+            error.message,
+            remedy=f"If it is an INI inventory, call it {other}, and write `cluster: {{inventory: {other}}}` to "
+            "upgrader.yaml; or make YAML of it: ansible-inventory --list --yaml -i FILE",
+        ) from error
 
 
 def check_exists(inventory: Path) -> None:

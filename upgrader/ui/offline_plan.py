@@ -54,4 +54,5 @@ def summary(step: OfflineStep, *, compared: bool) -> str:
     if not compared:
         return f"{len(step.changes)} objects of {step.source}"
     counts = Counter(change.change for change in step.changes)
-    return ", ".join(f"{count} {change}" for change, count in counts.items()) or "unchanged"
+    numbers = ", ".join(f"{count} {change}" for change, count in counts.items())
+    return f"objects: {numbers}" if numbers else "unchanged"

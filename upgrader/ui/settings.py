@@ -17,13 +17,13 @@ __all__ = ["print_settings"]
 
 
 def print_settings(settings: Sequence[EffectiveSetting], stream: TextIO | None = None) -> None:
-    """Print a line for each: key, value, source."""
+    """Print a line for each: key, value (`-`: there is none), source."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("SETTING", overflow="fold")
     table.add_column("VALUE", overflow="fold")
     table.add_column("FROM", overflow="fold")
     for each in settings:
-        value = each.value if isinstance(each.value, str) else json.dumps(each.value)
+        value = each.value if isinstance(each.value, str) else "" if each.value is None else json.dumps(each.value)
         style = "dim" if each.source == "default" else ""
         table.add_row(Text(each.key), Text(printable(value) or "-"), Text(each.source), style=style)
     show(console(stream), table)

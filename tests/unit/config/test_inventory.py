@@ -81,6 +81,15 @@ def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
     assert "hosts.yml:3: is not valid YAML" in error.message
 
 
+def test_an_ini_inventory_has_to_be_called_so(tmp_path: Path) -> None:
+    """Under the default name it is no YAML; the remedy gives it the name under which it is read."""
+    text = "# mine\n[controllers]\na ansible_host=192.0.2.1\n"
+    error = refusal(tmp_path / "hosts.yml", text)
+    assert "hosts.ini" in error.remedy and "`cluster: {inventory: hosts.ini}`" in error.remedy
+    (tmp_path / "hosts.ini").write_text(text)
+    assert [host.name for host in load_hosts(tmp_path / "hosts.ini")["controllers"]] == ["a"]
+
+
 def test_an_undefined_variable_names_host_and_variable(tmp_path: Path) -> None:
     """A template that can't be filled in says for which host and which variable."""
     error = refusal(tmp_path / "hosts.yml", "controllers: {hosts: {a: {ansible_host: '{{ nope }}'}}}\n")

@@ -59,7 +59,7 @@ def test_plan_without_the_cluster() -> None:
     steps = (OfflineStep("web", "release", "charts/web", (change,)), OfflineStep("smoke", "playbook", "smoke.yml"))
     shown = plan_markdown(OfflinePlan(TO, steps, {"controllers": ("one",)}, FROM, ("old",)))
     assert "### Plan: Kubernetes v1.36.3 → v1.37.1 (offline)" in shown
-    assert "| `web` | `1 changed` |" in shown and "| `smoke` | `playbook smoke.yml` |" in shown
+    assert "| `web` | `objects: 1 changed` |" in shown and "| `smoke` | `playbook smoke.yml` |" in shown
     assert "| `old` | no longer in the pipeline" in shown and "controllers: one" in shown
     assert shown.count("\n- ") == 3, "what is not known"
 
