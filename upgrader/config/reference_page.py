@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -15,6 +17,7 @@ from upgrader.config.upgrader_yaml import UpgraderYaml
 
 __all__ = ["render"]
 
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _HEAD = """\
 # upgrader.yaml
 
@@ -49,7 +52,7 @@ def _sections(model: type[BaseModel], path: str, found: _Sections) -> _Sections:
 
 
 def _section(model: type[BaseModel], path: str) -> Iterator[str]:
-    name = model.__name__.removesuffix("Section").lower()
+    name = _CAPITAL.sub(" ", model.__name__.removesuffix("Section")).lower()
     title = f"`{path}`: {name}" if path.endswith("[]") else f"`{path}`" if path else "The file"
     yield f"## {title}\n\n{(model.__doc__ or '').strip()}\n\n| key | type | default | |\n|---|---|---|---|"
     for name, field in model.model_fields.items():
@@ -79,9 +82,13 @@ def _type(field: FieldInfo, models: list[type[BaseModel]], many: bool) -> str:
     if any("parse_duration" in repr(part) for part in (*field.metadata, field.annotation)):
         return "duration"
     plain = [part for part in _union(field.annotation) if part is not types.NoneType]
+    if get_origin(plain[0]) in (list, tuple):
+        plain, listed = list(get_args(plain[0])), "list of "
+    else:
+        listed = ""
     if get_origin(plain[0]) is typing.Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(plain[0]))
-    return {dict: "mapping", int: "whole number", float: "number", bool: "true or false"}.get(
+        return listed + ", ".join(f"`{choice}`" for choice in get_args(plain[0]))
+    return listed + {dict: "mapping", int: "whole number", float: "number", bool: "true or false"}.get(
         get_origin(plain[0]) or plain[0], "text"
     )
 
@@ -97,7 +104,14 @@ def _default(field: FieldInfo, models: list[type[BaseModel]]) -> str:
         return ""
     if field.examples and parse_duration(field.examples[0]) == field.default:
         return f"`{field.examples[0]}`"
-    return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
+    return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{_yaml(field.default)}`"
+
+
+def _yaml(value: Any) -> str:
+    """As it is written in the file."""
+    if not isinstance(value, bool | list | dict):
+        return str(value)
+    return yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
 
 
 if __name__ == "__main__":
