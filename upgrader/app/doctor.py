@@ -181,7 +181,7 @@ class Doctor:
             "known_hosts",
             "error",
             f"has no key of {', '.join(unknown)}",
-            "Log in to each once, and compare its fingerprint with the one on its console: docs/ssh.md.",
+            "Log in to each controller once, and compare its fingerprint with the one on its console: docs/ssh.md.",
         )
 
     def _knows(self, host: Host, file: Path) -> bool:

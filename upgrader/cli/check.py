@@ -58,10 +58,10 @@ def check(
     skipped: tuple[str, ...],
     reason: str | None,
 ) -> None:
-    """Check everything that could stop an upgrade, without planning to start one. Changes nothing.
+    """Check everything that could stop an upgrade. Changes nothing.
 
     These are the checks that `upgrader run` begins with, and every one is made, whatever the others find. Each finding
-    has an id, which docs/reference/checks.md explains. Exits with 3 when a check blocks the run.
+    has an id, which `upgrader explain ID` explains. Exits with 3 when a check blocks the run.
 
     With --try-binaries, it does what a run's step "flags and files" does, too: it creates pods, which pull an image
     that their controller lacks, and deletes them. It holds the cluster's lock meanwhile.

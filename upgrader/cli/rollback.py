@@ -24,7 +24,8 @@ __all__ = ["rollback"]
 @EVENTS
 @click.pass_obj
 def rollback(folder: Path, name: str | None, to: str, yes: bool, take_over: bool) -> None:
-    """Roll a run back, whether it succeeded, failed or was interrupted: its steps in reverse order, each gated.
+    """Roll a run back, whether it succeeded, failed or was interrupted: its steps in reverse order, each
+    followed by its health gates.
 
     The restore point of each step was recorded before it began, so values that were edited since don't matter; but
     upgrader.yaml must still name the step. What the run's own rollback could not undo is tried again.
