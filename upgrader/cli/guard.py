@@ -17,7 +17,11 @@ __all__ = ["guard"]
 
 @click.group(cls=GroupOfWholeLines)
 def guard() -> None:
-    """Switch the webhooks of guard off where they stand in the way, and on again; forget a cell that is gone."""
+    """Switch the webhooks of guard off where they stand in the way, and on again; forget a cell that is gone.
+
+    guard is the chart that limits what happens to workloads: evictions, deletions, downscales (docs/guard.md). Where it
+    isn't installed, there is nothing to switch.
+    """
 
 
 @guard.command()
@@ -59,7 +63,7 @@ def on(folder: Path, webhooks: tuple[str, ...]) -> None:
 @click.argument("cell")
 @click.pass_obj
 def forget(folder: Path, cell: str) -> None:
-    """Have all PodProtectors forget what CELL has counted and allowed.
+    """Have all PodProtectors forget what the cluster CELL has counted and allowed.
 
     For a cluster that is gone, or whose pods are out of reach while it still counts them as available: deletions in
     other cells would be allowed because of them. If its aggregator runs and reaches the PodProtectors, it counts them

@@ -48,7 +48,7 @@ _COMMANDS = {
     "replay": ("upgrader.cli.replay", "Show a recorded run as it looked when it happened."),
     "recover": ("upgrader.cli.recover", "Restore an unreachable API server from the checkpoints on the controllers."),
     "probe": ("upgrader.cli.probe", "Count what clients of the API see, until Ctrl-C."),
-    "guard": ("upgrader.cli.guard", "Switch the webhooks of guard off, and on again."),
+    "guard": ("upgrader.cli.guard", "Switch off the webhooks of guard, which protects workloads, and on again."),
     "images": ("upgrader.cli.images", "Bring upgrader's own images into a registry of yours."),
     "bundle": ("upgrader.cli.bundle", "Images and charts in one file, for sites without a registry."),
     "doctor": ("upgrader.cli.doctor", "Look at this machine: programs, keys, clock, disk."),
