@@ -17,7 +17,7 @@ __all__ = ["NoRoom", "Room", "Share"]
 _MOST_BYTES = 8 << 20
 """Of a body: two objects as large as API servers take them, and more."""
 _ROOM_BYTES = 96 << 20
-"""Half of what the chart gives a pod: several hundred pods that are deleted at once take a third of it."""
+"""Of the 256 MiB that the chart gives a pod: several hundred pods that are deleted at once take a third of it."""
 _VALUE_BYTES = 100
 """What a value takes as an object, with what it is found by."""
 

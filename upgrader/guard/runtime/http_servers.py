@@ -11,6 +11,7 @@ from aiohttp import web
 from cryptography import x509
 
 from upgrader.daemons.tls_in_memory import load_cert_chain
+from upgrader.guard.runtime.open_connections import LimitedSite
 
 __all__ = ["ServedCertificate", "listening"]
 
@@ -48,16 +49,12 @@ async def listening(
 ) -> AsyncIterator[int]:
     """Serve on all addresses until the end of the block; 0: at a free port of this machine alone. The port.
 
-    At the end, requests that have begun get up to `end_seconds`. Bodies are as they come: a few bytes that are said to
-    be encoded don't become many.
+    At the end, requests that have begun get up to `end_seconds`.
     """
-    runner = web.AppRunner(
-        app, access_log=None, shutdown_timeout=end_seconds, auto_decompress=False, lingering_time=_LINGER_SECONDS
-    )
+    runner = web.AppRunner(app, shutdown_timeout=end_seconds)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, None if port else "127.0.0.1", port, ssl_context=context)
-        await site.start()
+        await LimitedSite(runner, None if port else "127.0.0.1", port, context, lingering=_LINGER_SECONDS).start()
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
