@@ -43,6 +43,8 @@ _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _MOST_BYTES = 16 * 1024 * 1024  # twice an object of etcd's largest request, written as old and as new
 _LONGEST_WARNING = 256  # the API server cuts what is longer
 _MOST_UID = 128
+_LONGEST_NAME = 253
+_LONGEST_USER = 256
 
 
 class NotAnAdmissionReview(Exception):
@@ -148,6 +150,8 @@ def _request(request: Mapping[str, Any]) -> AdmissionRequest:
     operation = _text(request, "operation")
     if operation not in _OPERATIONS:
         raise NotAnAdmissionReview(f"request.operation is none of {', '.join(_OPERATIONS)}")
+    if operation == "UPDATE" and not request.get("name"):  # without one, the API would be asked for all that there are
+        raise NotAnAdmissionReview("request.name is missing")
     resource = _mapping(request, "resource")
     if resource is None or not _text(resource, "resource"):
         raise NotAnAdmissionReview("request.resource names no resource")
@@ -163,7 +167,7 @@ def _request(request: Mapping[str, Any]) -> AdmissionRequest:
         namespace=_name(request, "namespace"),
         name=_name(request, "name"),
         dry_run=_flag(request, "dryRun") or _evicts_nothing(request, new),
-        user=_one_line(str((_mapping(request, "userInfo") or {}).get("username") or "")),
+        user=_one_line(str((_mapping(request, "userInfo") or {}).get("username") or "")[:_LONGEST_USER]),
         object=new,
         old_object=_mapping(request, "oldObject"),
     )
@@ -190,6 +194,8 @@ def _text(parent: Mapping[str, Any], key: str) -> str:
         raise NotAnAdmissionReview(f"{key} is no string")
     if value and not value.isprintable():  # no half of a character, no line that a log would take for its own
         raise NotAnAdmissionReview(f"{key} has characters that no name has")
+    if value and len(value) > _LONGEST_NAME:  # it is written into logs, and asked for
+        raise NotAnAdmissionReview(f"{key} has {len(value)} characters, more than {_LONGEST_NAME}")
     return value or ""
 
 

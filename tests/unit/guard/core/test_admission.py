@@ -81,6 +81,11 @@ def test_another_document_is_refused(change: dict[str, Any]) -> None:
         {"resource": {"resource": "pods", "group": []}},
         {"subResource": 1},
         {"kind": "Pod"},
+        {"name": ""},
+        {"name": None},
+        {"name": "a" * 254},
+        {"namespace": "a" * 254},
+        {"subResource": "a" * 254},
         {"name": {"a": 1}},
         {"name": "web\nlevel=info"},
         {"name": "\ud800"},
@@ -101,6 +106,11 @@ def test_a_request_of_another_shape_is_refused(change: dict[str, Any]) -> None:
     """A field of the wrong type is never guessed at."""
     with pytest.raises(NotAnAdmissionReview):
         request_of(review_of(**change))
+
+
+def test_who_asks_has_no_name_that_fills_logs() -> None:
+    """It stands in the line of each denial; whoever reaches the port chooses it."""
+    assert len(request_of(review_of(userInfo={"username": "a" * 1_000_000})).user) == 256
 
 
 @pytest.mark.parametrize(
