@@ -9,6 +9,7 @@ import click
 from upgrader.app.backup import open_backup, prove_backup, take_backup
 from upgrader.cli.command_line import EVENTS, FRONT_END, IDENTITY
 from upgrader.cli.notices import say
+from upgrader.cli.output import print_text
 from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.ui.backups import describe_backup
 
@@ -31,7 +32,7 @@ def backup(context: click.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     taken = take_backup(context.obj, FRONT_END)
-    click.echo(describe_backup(taken.manifest))
+    print_text(describe_backup(taken.manifest))
     for path in taken.removed:
         say(f"removed {path.name}: backup.keep and backup.maxAge in upgrader.yaml")
     click.echo(f"written     {taken.path} ({taken.bytes:,} bytes)")
@@ -49,5 +50,5 @@ def verify(folder: Path, file: Path, identity: Path, on_controller: bool) -> Non
     """
     opened = open_backup(file, identity)
     manifest = prove_backup(folder, opened, FRONT_END) if on_controller else opened.read()
-    click.echo(describe_backup(manifest))
+    print_text(describe_backup(manifest))
     click.echo("intact      every hash is right" + (", and a scratch etcd has every key" if on_controller else ""))

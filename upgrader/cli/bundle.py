@@ -8,6 +8,7 @@ import click
 
 from upgrader.app.bundles import create_bundle, verify_bundle
 from upgrader.cli.command_line import TARGET
+from upgrader.cli.output import print_text
 from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.model.bundle_index import BundleIndex
 from upgrader.model.version import KubernetesVersion
@@ -62,7 +63,7 @@ def verify(path: Path) -> None:
 
 
 def _show(index: BundleIndex) -> None:
-    click.echo(f"Kubernetes {index.kubernetes_version}, made by upgrader {index.upgrader}")
+    print_text(f"Kubernetes {index.kubernetes_version}, made by upgrader {index.upgrader}")
     for item in index.images:
-        click.echo(f"{', '.join(item.names)}  ({item.size / 1e6:.1f} MB)")
+        print_text(f"{', '.join(item.names)}  ({item.size / 1e6:.1f} MB)")
     click.echo(f"{len(index.charts)} files of charts; all checksums are right")

@@ -10,7 +10,7 @@ import yaml
 
 from upgrader.redaction.printable import printable
 
-__all__ = ["OUTPUT", "TEXT_OR_JSON", "Output", "PlainOutput", "print_plain"]
+__all__ = ["OUTPUT", "TEXT_OR_JSON", "Output", "PlainOutput", "print_plain", "print_text"]
 
 PlainOutput = Literal["json", "yaml"]
 Output = Literal["table"] | PlainOutput
@@ -40,3 +40,8 @@ def print_plain(value: Any, output: PlainOutput) -> None:
         click.echo(printable(json.dumps(value, indent=2)))
     else:
         click.echo(printable(yaml.safe_dump(value, sort_keys=False, allow_unicode=True)), nl=False)
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Print lines with others' words in them, such as a file's that somebody else has made; they control nothing."""
+    click.echo(printable(text), err=err)

@@ -8,6 +8,7 @@ import click
 
 from upgrader.app.restore import propose_restore
 from upgrader.cli.command_line import EVENTS, FRONT_END, IDENTITY, YES, conclude, confirm
+from upgrader.cli.output import print_text
 from upgrader.ui.backups import describe_backup
 from upgrader.ui.proposed_steps import print_steps
 
@@ -33,7 +34,7 @@ def restore(folder: Path, file: Path, identity: Path, other_cluster: bool, yes: 
     could not be reached, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     with propose_restore(folder, file, identity, FRONT_END, other_cluster=other_cluster) as proposed:
-        click.echo(describe_backup(proposed.manifest), err=True)
+        print_text(describe_backup(proposed.manifest), err=True)
         print_steps(proposed.pipeline)
         confirm("Replace all of this cluster's data by that backup?", yes=yes)
         conclude(proposed.execute())

@@ -12,8 +12,10 @@ from click.testing import CliRunner, Result
 
 from tests.unit.bundle.archives import docker_archive
 from upgrader.bundle.reading import open_bundle
+from upgrader.bundle.writing import write_bundle
 from upgrader.cli.main import cli
 from upgrader.errors import UsageError
+from upgrader.model.version import KubernetesVersion
 
 SKOPEO = """#!/bin/sh
 # Copies into an OCI layout, as `skopeo copy docker://… oci:…` does.
@@ -88,6 +90,16 @@ def test_image_by_the_digest_of_its_index(folder: Path, skopeo: Path, tmp_path: 
     (tmp_path / "index").write_bytes(index + b" ")
     failed = bundle("-C", folder, "bundle", "create", "-o", tmp_path / "c.tar")
     assert isinstance(failed.exception, UsageError) and "another digest" in failed.exception.message
+
+
+def test_what_a_bundle_says_controls_no_terminal(tmp_path: Path) -> None:
+    """Whoever made it chose the names in it, and it is verified because nobody knows yet who that was."""
+    evil = docker_archive(tmp_path / "evil.tar", "r.io/x\x1b]0;owned\x07\n::add-mask::e:1")
+    write_bundle(tmp_path / "b.tar", KubernetesVersion(1, 37, 1), [evil], {})
+    shown = bundle("bundle", "verify", tmp_path / "b.tar")
+    assert shown.exit_code == 0 and "all checksums are right" in shown.output
+    assert "r.io/x" in shown.output and "\x1b" not in shown.output and "\x07" not in shown.output
+    assert not any(line.startswith("::") for line in shown.output.splitlines())
 
 
 def test_version_is_the_command_lines(folder: Path, skopeo: Path, tmp_path: Path) -> None:
