@@ -1,11 +1,13 @@
 """The part of a pod's name that says which partition it holds, by a budget's regular expression.
 
 Budgets are written for RE2, which takes no longer for any expression; Python's engine may take for ever. So what would
-is refused: repetitions within repetitions, more than a few of them, and what RE2 doesn't know either.
+is refused: repetitions within repetitions, more ways to match a name than are tried in milliseconds, and what RE2
+doesn't know either. One budget that takes for ever would keep guard from answering for all others.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from functools import lru_cache
 __all__ = ["InvalidRegex", "PartitionRegex"]
 
 _MOST_CHARACTERS = 256
-_MOST_REPETITIONS = 5
+_MOST_WAYS = 200_000
 _LONGEST_NAME = 63  # a StatefulSet's pod has its name as a label
 _POSIX = {
     "[:alnum:]": "0-9A-Za-z",
@@ -26,9 +28,10 @@ _POSIX = {
 }
 _TOKEN = re.compile(
     r"\\.|\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]|\(\?(?:P?<[A-Za-z_][A-Za-z0-9_]*>|[a-zA-Z-]*[:)])"
-    r"|\{[0-9]+,?[0-9]*\}|.",
+    r"|\{[0-9]*,?[0-9]*\}|.",
     re.DOTALL,
 )
+_FLAGS = re.compile(r"\(\?[a-zA-Z-]*[:)]")
 
 
 class InvalidRegex(ValueError):
@@ -85,8 +88,9 @@ def _partition(text: str, group: int, name: str) -> str | None:
 
 
 def _refuse_what_takes_for_ever(text: str) -> None:
-    """Refuse a repetition of what itself repeats or has alternatives, and too many repetitions."""
-    repetitions, before = 0, ""
+    """Refuse a repetition of what itself repeats or has alternatives, and what could match a name in too many ways."""
+    ways = _Ways()
+    before = ""
     varies = [False]  # for each group that is open: can what is in it match in more than one way?
     closed_varies = False  # …and for the one that has just been closed
     for part in _tokens(text):
@@ -95,19 +99,62 @@ def _refuse_what_takes_for_ever(text: str) -> None:
             if part != "?":  # this one only makes it lazy
                 raise InvalidRegex("it repeats a repetition")
         elif repeats:
-            repetitions += 1
             if closed_varies and part != "?":
                 raise InvalidRegex("it repeats a group in which something repeats, or which has alternatives")
+            ways.repeat(part)
             varies[-1] = True
         elif part == "|":
+            ways.choose()
             varies[-1] = True
         elif part[0] == "(" and part[-1] != ")":
+            ways.open()
             varies.append(False)
+        elif part == ")":
+            ways.close()
         closed_varies = part == ")" and len(varies) > 1 and varies.pop()
         varies[-1] = varies[-1] or closed_varies
         before = "repetition" if repeats else part
-    if repetitions > _MOST_REPETITIONS:
-        raise InvalidRegex(f"it has {repetitions} repetitions, more than {_MOST_REPETITIONS}")
+    if (found := ways.most()) > _MOST_WAYS:
+        many = f"{found:,}" if found < 10**12 else "countless"
+        raise InvalidRegex(
+            f"a name could match it in {many} ways, more than {_MOST_WAYS:,}: use fewer repetitions and alternatives"
+        )
+
+
+class _Ways:
+    """In how many ways a name could match at most: all are tried where it doesn't."""
+
+    def __init__(self) -> None:
+        self._endless, self._others = 0, 1
+        self._alternatives = [1]  # of each group that is open
+
+    def repeat(self, part: str) -> None:
+        """`*`, `+`, `?`, or with numbers."""
+        least, comma, most = part.strip("{}").partition(",")
+        if part in "*+" or (comma and not most):
+            self._endless += 1
+        elif part == "?":
+            self._others *= 2
+        elif comma:
+            self._others *= max(1, min(int(most), _LONGEST_NAME) - int(least) + 1)
+
+    def choose(self) -> None:
+        """One alternative more."""
+        self._others = self._others // self._alternatives[-1] * (self._alternatives[-1] + 1)
+        self._alternatives[-1] += 1
+
+    def open(self) -> None:
+        """A group begins."""
+        self._alternatives.append(1)
+
+    def close(self) -> None:
+        """It ends."""
+        if len(self._alternatives) > 1:
+            self._alternatives.pop()
+
+    def most(self) -> int:
+        """A name's characters can be dealt out to repetitions in so many ways, and the rest is chosen for each."""
+        return math.comb(_LONGEST_NAME + self._endless, self._endless) * self._others
 
 
 def _tokens(text: str) -> Iterator[str]:
@@ -116,6 +163,10 @@ def _tokens(text: str) -> Iterator[str]:
         part = found[0]
         if part == "(" and text.startswith("(?", found.start()):
             raise InvalidRegex("it looks around, or has another kind of group that isn't known")
+        if _FLAGS.fullmatch(part) and not set(part) <= set("(?imsU-:)"):
+            raise InvalidRegex(f"it has flags that aren't known: {part}")  # with x, spaces part what belongs together
         if part[0] == "\\" and part[1:].isdigit():
             raise InvalidRegex("it refers back to a group")
+        if part.startswith("{,"):
+            raise InvalidRegex(f"it has {part}, which is text for RE2: write {{0{part[1:]}")
         yield part
