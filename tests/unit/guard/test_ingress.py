@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.guard.core.test_ingress import DETACH, item
+from tests.unit.guard.core.test_ingress import DETACH, NO_PODS, item
 from tests.unit.guard.fake_api import FakeApi
 from tests.unit.guard.test_rollouts import Sure, at_once, lead
 from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, OWNER
@@ -584,5 +584,34 @@ def test_changes_are_looked_at_by_whoever_leads() -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("pod", NO_PODS, ids=str)
+def test_one_that_is_nonsense_ends_nothing(pod: dict[str, Any]) -> None:
+    """Who may write one in a namespace would end the process for all others; the status says what is wrong."""
+
+    async def test() -> None:
+        world = World("n1")
+        made = item(pod=pod)
+        made["metadata"] |= {"uid": "uid-nginx", "generation": 1}
+        world.api.put(INGRESSES, made, "ns")
+        world.api.put(NODES, {**world.node("n1"), "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}})
+        await world.look()
+        valid, why = world.condition("Valid")
+        assert valid == "False" and "is no list of objects" in why
+
+    asyncio.run(test())
+
+
+def test_one_that_surprises_is_looked_at_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is, the others are looked at, and it is counted as failed."""
+
+    async def test() -> None:
+        world = World("n1")
+        monkeypatch.setattr("upgrader.guard.roles.ingress.read", int)  # which raises a TypeError
+        await world.look(2)
+        assert 'guard_ingress_reconciles_total{name="nginx",namespace="ns",result="failed"} 2.0' in world.metrics.text()
 
     asyncio.run(test())

@@ -96,6 +96,7 @@ def read(item: Mapping[str, Any]) -> IngressDaemonSet:
     template = _object(spec, "template")
     pod_labels = _labels(_object(template, "metadata"), "labels")
     selector = _labels(_object(spec, "selector"), "matchLabels") or pod_labels
+    _check_pod(_object(template, "spec"))
     if not selector or any(pod_labels.get(key) != value for key, value in selector.items()):
         raise InvalidIngress("the selector doesn't select the template's own labels")
     rolling = _object(_object(spec, "updateStrategy"), "rollingUpdate")
@@ -186,6 +187,20 @@ def _ports(spec: Mapping[str, Any]) -> tuple[int, ...]:
     if not right or len(set(ports)) != len(ports):
         raise InvalidIngress("healthCheckNodePorts are no different ports")
     return tuple(ports)
+
+
+def _check_pod(spec: Mapping[str, Any]) -> None:
+    """Whether what is read of a pod has its shape: the kind's schema leaves that to the pod's own, which is later."""
+    _objects(spec, "tolerations")
+    for container in _objects(spec, "containers"):
+        _objects(container, "ports")
+
+
+def _objects(parent: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    value = parent.get(key)
+    if value is not None and not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
+        raise InvalidIngress(f"{key} is no list of objects")
+    return value or []
 
 
 def _object(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -113,6 +113,9 @@ class IngressDaemonSets:
         except (ApiAway, ApiRefused) as error:
             result, again = "failed", self._failing.setdefault(key, Backoff()).next_seconds()
             LOG.warning("an IngressDaemonSet can't be kept", extra={"ingress": "/".join(key), "reason": str(error)})
+        except Exception:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for those of all others
+            result, again = "failed", self._failing.setdefault(key, Backoff()).next_seconds()
+            LOG.exception("an IngressDaemonSet can't be understood", extra={"ingress": "/".join(key)})
         self._metrics.reconciles.labels(*key, result).inc()
         if again is not None:
             self._queue.add(key, again)

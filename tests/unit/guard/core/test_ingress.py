@@ -54,6 +54,18 @@ def item(rolling: Json | None = None, pod: Json | None = None, **spec: Any) -> J
     }
 
 
+NO_PODS: list[Json] = [
+    {"tolerations": "abc"},
+    {"tolerations": [1]},
+    {"tolerations": {"key": "a"}},
+    {"containers": "abc"},
+    {"containers": 5},
+    {"containers": [1]},
+    {"containers": [{"ports": [1]}]},
+    {"containers": [{"ports": {"hostPort": 80}}]},
+]
+"""Pods that the kind's schema lets through, as it leaves them to the API server."""
+
 DETACH: Json = {
     "maxUnavailableNodes": 2,
     "maxUnavaiablePodsPerNode": 3,
@@ -307,3 +319,10 @@ def test_the_originals_health_checker_is_replaced_by_ours(given: str, used: str)
     """Its program knows other flags: it would crash, and no node would answer the load balancer."""
     made = health_checker(read(item(healthChecker={"image": given})), 80, "own:1")
     assert made["spec"]["template"]["spec"]["containers"][0]["image"] == used
+
+
+@pytest.mark.parametrize("pod", NO_PODS, ids=str)
+def test_a_pod_that_is_none_is_refused(pod: Json) -> None:
+    """It is told as what contradicts itself, rather than when it is made."""
+    with pytest.raises(InvalidIngress, match="is no list of objects"):
+        read(item(pod=pod))
