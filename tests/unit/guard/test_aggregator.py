@@ -90,6 +90,21 @@ def test_pods_are_counted_and_written_once() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_nobody_can_write_ends_nothing(time: str) -> None:
+    """Who may write a status in a namespace would end what counts the pods of all; the schema has nothing against it."""
+
+    async def test(world: World) -> None:
+        strange = counted(1, {**bucket("uid-a"), "startTime": time})
+        strange["aggregation"]["lastEventTime"] = time
+        put(world.api, protector(cells={"b": strange}), pod("a"))
+        await world.see()
+        await world.look()
+        assert [each["cellID"] for each in stored(world.api)["status"]["cells"]] == ["a", "b"]
+
+    run(test)
+
+
 def test_that_nothing_changed_is_told_every_half_minute() -> None:
     """So that people see that somebody counts."""
 

@@ -12,14 +12,19 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0
 _PART = r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|µs|μs|ms|s|m|h)"
 
 
+_LAST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
+"""Far from where another zone's time, or a later one, could not be written any more."""
+
+
 def seconds_of(text: object) -> float | None:
-    """Seconds since the epoch of an RFC 3339 timestamp; None for anything else."""
+    """Seconds since the epoch of an RFC 3339 timestamp; None for anything else, and for one before it or after 9000."""
     if not isinstance(text, str) or not _RFC3339.fullmatch(text):
         return None
     try:
-        return datetime.fromisoformat(text).timestamp()
+        found = datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):  # a 30th of February; a time before the first year
         return None
+    return found if 0 <= found < _LAST else None
 
 
 def timestamp(seconds: float) -> str:
