@@ -187,9 +187,11 @@ def test_cells_are_forgotten_once() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("error", [ApiAway("away"), ApiRefused("forbidden", 403), Conflict("modified", 409)])
+@pytest.mark.parametrize(
+    "error", [ApiAway("away"), ApiRefused("forbidden", 403), Conflict("modified", 409), ValueError("odd")]
+)
 def test_what_fails_is_done_again(error: Exception) -> None:
-    """And counted by its kind; each step may have been done already."""
+    """And counted by its kind, what nobody thought of, too; each step may have been done already."""
 
     async def test(world: World) -> None:
         world.put(deployment())

@@ -132,6 +132,10 @@ class Aggregator:
                 seconds = self._failing.setdefault(key, Backoff()).next_seconds()
                 LOG.warning("a protector can't be counted", extra={"of": "/".join(key), "reason": str(failed)})
             self._queue.add(key, seconds)
+        except Exception as failed:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for all others
+            error = type(failed).__name__
+            LOG.exception("a protector can't be understood", extra={"of": "/".join(key)})
+            self._queue.add(key, self._failing.setdefault(key, Backoff()).next_seconds())
         finally:
             self._busy.discard(key)
             self._metrics.aggregator.labels(error).observe(time.monotonic() - begun)

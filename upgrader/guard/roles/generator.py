@@ -105,6 +105,10 @@ class Generator:
             if not isinstance(failed, Conflict):
                 LOG.warning("a protector can't be kept", extra={"of": "/".join(key), "reason": str(failed)})
             self._queue.add(key, seconds)
+        except Exception as failed:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for all others
+            error = type(failed).__name__
+            LOG.exception("a protector can't be understood", extra={"of": "/".join(key)})
+            self._queue.add(key, self._failing.setdefault(key, Backoff()).next_seconds())
         finally:
             self._metrics.generator.labels(error).observe(time.monotonic() - begun)
 

@@ -114,6 +114,11 @@ class Rollouts:
             LOG.warning("a group can't be rolled", extra={"group": "/".join(group), "reason": str(error)})
             self._queue.add(group, seconds)
             return
+        except Exception:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for those of all others
+            self._metrics.failed_reconciles.labels(name).inc()
+            LOG.exception("a group can't be understood", extra={"group": "/".join(group)})
+            self._queue.add(group, self._failing.setdefault(group, Backoff()).next_seconds())
+            return
         finally:
             self._metrics.reconcile_seconds.labels(name).observe(time.monotonic() - begun)
         self._failing.pop(group, None)
