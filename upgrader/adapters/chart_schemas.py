@@ -1,4 +1,8 @@
-"""Refuses charts whose schema of values points outside: Helm opens the files and URLs of each `$ref` in it."""
+"""Refuses charts whose schema of values points outside: Helm opens the files and URLs of each `$ref` in it.
+
+A packed chart is read as Helm reads it, or else refused: whoever made it may want the two to see different files.
+`tarfile` skips entries of kinds that it doesn't know, which Helm reads as files, and takes an odd header for the end.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ import gzip
 import io
 import json
 import os
-import tarfile
+import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from upgrader.bundle.tar_entries import Entry, NotATar, entries
 from upgrader.errors import ChartRefused
 
 __all__ = ["check_schemas"]
@@ -28,6 +33,12 @@ _MOST_BYTES = 20 * 1024 * 1024
 _MOST_UNPACKED = 100 * 1024 * 1024
 """Of all archives of a chart together, also those in archives; as Helm has it for a packed chart."""
 _MOST_NESTED = 8
+_CHUNK_BYTES = 256 * 1024
+_FILE, _OTHERS = (b"0", b"\0"), (b"1", b"2", b"5")
+"""Kinds of entries: files, then links and folders, which Helm gives no content."""
+_NEXT = (b"L", b"x", b"g")
+"""Headers that may give the next entry another name."""
+_OTHER_CONTENT = (b"size=", b"GNU.sparse")
 
 
 def check_schemas(chart: Path) -> None:
@@ -76,51 +87,49 @@ def _packed(name: str, archive: IO[bytes], nested: int, budget: _Budget) -> Iter
     if nested > _MOST_NESTED:
         raise _refused(name, f"is packed {nested} times")
     try:
-        with (
-            archive,
-            gzip.GzipFile(fileobj=archive) as unzipped,
-            tarfile.open(fileobj=_Limited(unzipped, budget), mode="r:") as members,
-        ):
-            for member in members:
-                if not member.isfile() or not any(each in member.name for each in (_SCHEMA, _ARCHIVE)):
-                    continue
-                inside = f"{name}:{member.name}"
-                if member.size > _MOST_BYTES:
-                    raise _refused(inside, f"has {member.size} bytes")
-                file = members.extractfile(member)
-                assert file is not None, "it is a file"
-                content = file.read()
-                if _SCHEMA in member.name:
-                    yield inside, content
+        with archive, gzip.GzipFile(fileobj=archive) as packed, tempfile.TemporaryFile() as plain:
+            while content := packed.read(_CHUNK_BYTES):
+                budget.take(len(content))
+                plain.write(content)
+            plain.flush()
+            for inside, content in _files(plain.fileno()):
+                where = f"{name}:{inside}"
+                if _SCHEMA in inside:
+                    yield where, content
                 else:
-                    yield from _packed(inside, io.BytesIO(content), nested + 1, budget)
-    except (tarfile.TarError, EOFError, OSError, ValueError, RecursionError, zlib.error) as error:
+                    yield from _packed(where, io.BytesIO(content), nested + 1, budget)
+    except (NotATar, EOFError, OSError, ValueError, RecursionError, zlib.error) as error:
         raise _refused(name, f"can't be read: {error}") from error
 
 
-class _Limited(io.BufferedIOBase):
-    """An archive's content, as long as it isn't endless: a megabyte of zeros takes a kilobyte."""
+def _files(archive: int) -> Iterator[tuple[str, bytes]]:
+    """The schemas and archives in an open tar file. Raises NotATar for what Helm may read in another way."""
+    renamed = ""
+    for entry in entries(archive):
+        if entry.kind in _NEXT:
+            content = _content(archive, entry)
+            if any(each in content for each in _OTHER_CONTENT):
+                raise NotATar(f"{entry.name!r} says that the next entry has another size")
+            renamed += f" {content.decode(errors='replace')}"
+            continue
+        _check_kind(entry)
+        names, renamed = f"{entry.name}{renamed}", ""
+        if entry.kind in _FILE and any(each in names for each in (_SCHEMA, _ARCHIVE)):
+            yield names, _content(archive, entry)
 
-    def __init__(self, source: gzip.GzipFile, budget: _Budget) -> None:
-        self._source, self._budget = source, budget
 
-    def readable(self) -> bool:
-        return True
+def _check_kind(entry: Entry) -> None:
+    """Raises NotATar for an entry that some take for a file, and others don't, or end elsewhere."""
+    if entry.kind not in (*_FILE, *_OTHERS) or not entry.name:
+        raise NotATar(f"{entry.name!r} is neither a file nor a folder, but of the kind {entry.kind!r}")
+    if entry.size and (entry.kind in _OTHERS or entry.name.endswith("/")):
+        raise NotATar(f"{entry.name!r} is no file, and has content")
 
-    def tell(self) -> int:
-        return self._source.tell()
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        at = self.tell()
-        to = offset if whence == io.SEEK_SET else at + offset
-        self._budget.take(to - at if to >= at else to)  # backwards, it is unpacked from the beginning again
-        return self._source.seek(to)
-
-    def read(self, size: int | None = -1) -> bytes:
-        most = self._budget.left + 1  # a header may ask for any number
-        content = self._source.read(most if size is None or size < 0 else min(size, most))
-        self._budget.take(len(content))
-        return content
+def _content(archive: int, entry: Entry) -> bytes:
+    if entry.size > _MOST_BYTES:
+        raise NotATar(f"{entry.name!r} has {entry.size} bytes")
+    return os.pread(archive, entry.size, entry.offset)
 
 
 def _outside(node: object) -> Iterator[str]:

@@ -116,6 +116,58 @@ def test_archives_that_grow_together_are_refused(tmp_path: Path) -> None:
         check_schemas(tmp_path)
 
 
+def entry(name: str, content: bytes = b"", kind: bytes = b"0", size: int | None = None) -> bytes:
+    """One of a tar file, as it is in it; `size`: as its header says."""
+    made = tarfile.TarInfo(name)
+    made.size, made.type = len(content) if size is None else size, kind
+    return made.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+
+
+def odd_checksum(made: bytes) -> bytes:
+    """The same entry with a zero before its checksum's digits, which `tarfile` takes for the archive's end."""
+    digits = made[148:154].lstrip(b"0")[-6:].rjust(6, b"0")
+    return made[:148] + b"\0" + digits + b" " + made[156:]
+
+
+SCHEMA_OF_EVIL = ("web/values.schema.json", json.dumps(BAD).encode())
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        entry(*SCHEMA_OF_EVIL, kind=b"Z"),
+        entry(*SCHEMA_OF_EVIL, kind=b"D"),
+        entry(*SCHEMA_OF_EVIL, kind=b"7"),
+        odd_checksum(entry(*SCHEMA_OF_EVIL)),
+        entry("web/a", kind=b"5", size=1024) + entry(*SCHEMA_OF_EVIL),
+        entry("web/a/", kind=b"\0", size=1024) + entry(*SCHEMA_OF_EVIL),
+        entry("././@PaxHeader", b"16 path=web/abc\n", kind=b"g") + entry(*SCHEMA_OF_EVIL),
+        entry("././@PaxHeader", b"12 size=100\n", kind=b"x") + entry("web/a", SCHEMA_OF_EVIL[1]),
+        entry("././@PaxHeader", b"31 path=web/values.schema.json\n", kind=b"x") + entry("web/a", SCHEMA_OF_EVIL[1]),
+    ],
+    ids=["kind-Z", "kind-D", "kind-7", "checksum", "folder", "slash", "global", "size", "path"],
+)
+def test_an_archive_that_helm_may_read_otherwise_is_refused(tmp_path: Path, evil: bytes) -> None:
+    """Helm opens what its own reader finds, whatever this one has skipped, or has taken for the end."""
+    content = entry("web/Chart.yaml", b"{apiVersion: v2, name: web, version: 1.0.0}") + evil + bytes(1024)
+    (tmp_path / "web.tgz").write_bytes(gzip.compress(content))
+    with pytest.raises(HelmError, match=r"web\.tgz"):
+        check_schemas(tmp_path / "web.tgz")
+
+
+def test_long_names_are_fine(tmp_path: Path) -> None:
+    """Both ways to write one that no header holds; and folders, and links, which are no files for Helm."""
+    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz", format=form) as archive:
+            for name, kind in ((f"web/{'a' * 200}.yaml", b"0"), ("web/templates", b"5"), ("web/link", b"2")):
+                member = tarfile.TarInfo(name)
+                member.type = kind
+                archive.addfile(member)
+        (tmp_path / "web.tgz").write_bytes(buffer.getvalue())
+        check_schemas(tmp_path)
+
+
 @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
 def test_headers_without_end_are_refused(tmp_path: Path, kind: bytes) -> None:
     """A header that is followed by another of its kind, thousands of times: `tarfile` calls itself for each."""
