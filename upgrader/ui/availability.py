@@ -66,7 +66,7 @@ def _lanes(seen: Availability) -> Table:
     for lane in seen.lanes:
         times = (lane.latency.p50, lane.latency.p90, lane.latency.p99, lane.latency.longest)
         table.add_row(
-            f" {lane.address}",
+            Text(f" {lane.address}"),  # that of IPv6 in brackets would be taken for a style
             lane.client,
             lane.request,
             f"{lane.requests:,}",

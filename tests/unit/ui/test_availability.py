@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from upgrader.model.availability import Availability, Failure, Lane, Latency, Watches
 from upgrader.ui.availability import print_availability
@@ -30,3 +31,11 @@ def test_kinds_watches_and_failures_are_shown() -> None:
     assert "3.4 % of a core" in shown
     assert shown.count("connection refused") == 10 and "… and 2 more" in shown
     assert "1,234 requests · 12 failed (14 at the first try) · longest gap 140 ms" in shown
+
+
+def test_addresses_of_ipv6_are_shown() -> None:
+    """Brackets begin no style, and none of others' text does."""
+    out = io.StringIO()
+    lanes = tuple(replace(SEEN.lanes[0], address=address) for address in ("[fd00::a]:6443", "[/x]:6443"))
+    print_availability(replace(SEEN, lanes=lanes), out)
+    assert "[fd00::a]:6443" in out.getvalue() and "[/x]:6443" in out.getvalue()
