@@ -11,6 +11,7 @@ import yaml
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.errors import Inhibited
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.config_text import read_config
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
@@ -32,6 +33,8 @@ MANIFESTS = "/etc/kubernetes/manifests"
 ADOPTED = "/etc/kubernetes/upgrader/adopted"
 """Where adoption keeps the manifests that it moved out of the kubelet's folder."""
 
+_YAML = frozenset(["ClusterConfiguration", "config.conf", "kubeconfig.conf"])
+"""Keys of kubeadm's ConfigMaps."""
 _CONFIG_MAPS = Kind("v1", "configmaps")
 _SERVICES = Kind("v1", "services")
 _SYSTEM = "kube-system"
@@ -124,7 +127,7 @@ def read_facts(
     dns = {} if "coredns" in left_alone else _config_map(kube, "coredns", "coredns")
     service = _existing(kube, _SERVICES, "kube-dns", "coredns") if dns else {"spec": {"clusterIP": ""}}
     return KubeadmFacts(
-        configuration=yaml.safe_load(configuration),
+        configuration=read_config(configuration),
         proxy_config=proxy.get("config.conf", ""),
         proxy_kubeconfig=proxy.get("kubeconfig.conf", ""),
         corefile=dns.get("Corefile", ""),
@@ -141,6 +144,14 @@ def _config_map(kube: Kube, name: str, section: str = "") -> Mapping[str, str]:
     key = {"kubeadm-config": "ClusterConfiguration", "kube-proxy": "config.conf", "coredns": "Corefile"}[name]
     if key not in data:
         raise Inhibited(f"ConfigMap {_SYSTEM}/{name} has no {key}; nothing was changed", remedy=_not_kubeadms(section))
+    for key in _YAML.intersection(data):
+        try:
+            read_config(data[key])  # whoever writes ConfigMaps there may have put anything into it
+        except ValueError as error:
+            raise Inhibited(
+                f"ConfigMap {_SYSTEM}/{name}: {key}: {error}; nothing was changed",
+                remedy=f"Find out who wrote it, and correct it: kubectl -n {_SYSTEM} edit configmap {name}",
+            ) from error
     return data
 
 

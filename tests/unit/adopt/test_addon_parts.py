@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,26 @@ def test_add_ons_that_are_missing_are_named(tmp_path: Path) -> None:
     assert "`kubeProxy.enabled: false`" in caught.value.remedy
     found = read_facts(kube, hosts, cluster, (), {"kubeProxy", "coredns"})
     assert found.dns_deployment is None and found.proxy_daemonset is None
+
+
+_BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise("abcdefghijklmnopqrstuvwxyz"))
+
+
+@pytest.mark.parametrize("text", [_BOMB, "[" * 5000, "a: [", "- a"], ids=["anchors", "nested", "broken", "list"])
+@pytest.mark.parametrize("key", ["config.conf", "kubeconfig.conf", "ClusterConfiguration"])
+def test_a_config_map_that_would_take_all_memory_is_refused(tmp_path: Path, key: str, text: str) -> None:
+    """Who writes ConfigMaps in kube-system ends adoption with a sentence, and not this machine's memory."""
+    kube = FakeKube()
+    contents = {
+        "kubeadm-config": {"ClusterConfiguration": "kubernetesVersion: v1.36.3"},
+        "kube-proxy": {"config.conf": "mode: nftables", "kubeconfig.conf": "clusters: []"},
+    }
+    for name, data in contents.items():
+        meta = {"name": name, "namespace": "kube-system"}
+        kube.put(_CONFIG_MAPS, {"metadata": meta, "data": data | ({key: text} if key in data else {})})
+    cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "", tmp_path / "hosts.yml", ())
+    with pytest.raises(Inhibited, match=f"{key}: it .*; nothing was changed"):
+        read_facts(kube, FakeHosts(), cluster, (), {"coredns"})
 
 
 def test_resources_that_nobody_gave() -> None:
