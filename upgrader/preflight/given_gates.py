@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import yaml
-
+from upgrader.model.config_text import read_config
 from upgrader.model.manifest import objects_in
 from upgrader.preflight.planned_commands import PlannedCommand
 
@@ -51,8 +50,7 @@ def _configured(command: PlannedCommand) -> dict[str, str]:
 
 def _in_configuration(text: str) -> object:
     try:
-        read = yaml.safe_load(text)
-    except yaml.YAMLError:
+        read = read_config(text)
+    except ValueError:
         return None  # kube-proxy will say so
-    ours = isinstance(read, dict) and read.get("kind") == _PROXY_CONFIGURATION
-    return read.get("featureGates") if ours else None
+    return read.get("featureGates") if read.get("kind") == _PROXY_CONFIGURATION else None

@@ -160,6 +160,8 @@ def test_configuration_of_kube_proxy_is_read(world: World) -> None:
         "kind: KubeProxyConfiguration\nfeatureGates: [Bogus]\n",
         "# KubeProxyConfiguration\nkind: Other\nfeatureGates: {Bogus: true}\n",
         "[KubeProxyConfiguration",
+        "kind: KubeProxyConfiguration\nday: 2020-13-01\n",
+        f"kind: KubeProxyConfiguration\na: {'[' * 5000}\n",
         "KubeProxyConfiguration",
     ],
 )
