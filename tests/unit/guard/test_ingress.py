@@ -615,3 +615,15 @@ def test_one_that_surprises_is_looked_at_again_later(monkeypatch: pytest.MonkeyP
         assert 'guard_ingress_reconciles_total{name="nginx",namespace="ns",result="failed"} 2.0' in world.metrics.text()
 
     asyncio.run(test())
+
+
+def test_of_one_that_is_gone_nothing_is_counted() -> None:
+    """Neither its nodes nor how often it was looked at: whoever makes them chooses their names."""
+
+    async def test(world: World) -> None:
+        assert 'name="nginx"' in world.metrics.text()
+        del world.api.objects[INGRESSES.path("ns", "nginx")]
+        await world.look(2)
+        assert 'name="nginx"' not in world.metrics.text()
+
+    run(test, "n1")

@@ -230,6 +230,22 @@ def test_a_group_that_fails_is_looked_at_again(error: Exception) -> None:
     run(test)
 
 
+def test_of_a_group_that_is_gone_nothing_is_counted() -> None:
+    """Whoever may label sets names groups: thousands of names would be kept, and shown, for ever."""
+
+    async def test(world: World) -> None:
+        await world.see()
+        await world.look()
+        assert 'rollout_group="db"' in world.metrics.text()
+        for name in ("a", "b"):
+            del world.api.objects[STATEFUL_SETS.path("shop", name)]
+        await world.see()
+        await world.look()
+        assert 'rollout_group="db"' not in world.metrics.text()
+
+    run(test)
+
+
 def test_changes_are_looked_at_by_whoever_leads() -> None:
     """All groups at first, then each that has changed: a pod that gets ready brings the next deletion at once."""
 

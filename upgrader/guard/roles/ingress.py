@@ -116,7 +116,9 @@ class IngressDaemonSets:
         except Exception:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for those of all others
             result, again = "failed", self._failing.setdefault(key, Backoff()).next_seconds()
             LOG.exception("an IngressDaemonSet can't be understood", extra={"ingress": "/".join(key)})
-        self._metrics.reconciles.labels(*key, result).inc()
+        self._metrics.looked_at(*key, result)
+        if self._cluster.get(key) is None and again is None:
+            self._metrics.forget(*key)
         if again is not None:
             self._queue.add(key, again)
 
@@ -287,7 +289,6 @@ class IngressDaemonSets:
 
     async def _let_go(self, key: Key) -> None:
         """It is gone, and so are its Deployments, by the garbage collector: Nodes that it has detached are put back."""
-        self._metrics.forget(*key)
         for name in self._cluster.asked_by(key):
             if await self._api.get(INGRESSES, key[1], key[0]) is not None:
                 return  # another one has its name, and the cache will say so

@@ -125,6 +125,8 @@ class Rollouts:
         if there:
             self._metrics.last_reconcile.labels(name).set(datetime.now(UTC).timestamp())
             self._queue.add(group, self._interval_seconds)
+        elif not any(name == each for cache in self.caches.values() for _, each in cache.groups()):
+            self._metrics.forget_group(name)
 
     async def _reconcile(self, group: Group) -> bool:
         """Whether there is such a group. Raises ApiAway, ApiRefused."""

@@ -18,6 +18,7 @@ class IngressMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         self._counted: dict[tuple[str, str], frozenset[str]] = {}
+        self._ended: dict[tuple[str, str], set[str]] = {}
         self.reconciles = Counter(
             "guard_ingress_reconciles",
             "Times an IngressDaemonSet was looked at, by how that ended: done, waits, invalid, failed.",
@@ -37,7 +38,14 @@ class IngressMetrics:
         for state, number in nodes.items():
             self.nodes.labels(namespace, name, state).set(number)
 
+    def looked_at(self, namespace: str, name: str, result: str) -> None:
+        """Once more."""
+        self._ended.setdefault((namespace, name), set()).add(result)
+        self.reconciles.labels(namespace, name, result).inc()
+
     def forget(self, namespace: str, name: str) -> None:
-        """It is gone."""
+        """It is gone: whoever names them would fill this process's memory."""
+        for result in self._ended.pop((namespace, name), set()):
+            self.reconciles.remove(namespace, name, result)
         for state in self._counted.pop((namespace, name), frozenset()):
             self.nodes.remove(namespace, name, state)

@@ -79,6 +79,11 @@ class Metrics:
         """Which failurePolicy each webhook has now: (kind, name) → policy."""
         self._policies.found = policies
 
+    def forget_group(self, name: str) -> None:
+        """No namespace has a group of this name any more: whoever names groups would fill this process's memory."""
+        for metric in (self.reconciles, self.failed_reconciles, self.reconcile_seconds, self.last_reconcile):
+            metric.remove(name)
+
     def text(self) -> str:
         """All of them."""
         return generate_latest(self.registry).decode()
