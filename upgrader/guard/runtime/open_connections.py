@@ -23,7 +23,8 @@ _MOST = 512
 """An API server has one for each request that it waits for: several hundred pods may be deleted at once."""
 _RECORD_BYTES = 16 * 1024
 """What TLS sends at most at a time."""
-_HANDSHAKE_SECONDS = 5
+_HANDSHAKE_SECONDS = 10
+"""As long as API servers wait for a webhook by default."""
 _LONGEST_LINE, _MOST_HEADERS = 2048, 20
 """Of a request's head. API servers send some ten headers; the longest is a token, where they are told to send one."""
 
