@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
+from upgrader.gates.critical_workloads import critical_pods_on
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.remedies import describe_workload
 from upgrader.gates.workload_diagnosis import diagnose_workload
@@ -32,12 +33,29 @@ class CheckpointGate:
 
     def check(self) -> Verdict:
         verdict = diagnose_workload(self.kube, self.ref)
-        if verdict.kind is not VerdictKind.HOLDS:
+        if verdict.kind not in (VerdictKind.HOLDS, VerdictKind.PENDING):
             return verdict
         try:
+            if verdict.kind is VerdictKind.PENDING:
+                return self._explained(verdict)
             return self._missing() or holds(f"checkpoints are current on every controller{self._active()}")
         except ApiError as error:
             return unanswered("checkpoints", error)
+
+    def _explained(self, verdict: Verdict) -> Verdict:
+        """With the pods that lack a checkpoint, and why: most often that a new one has to stay Ready for some seconds.
+
+        The checkpointer itself is only not Ready, and its probe says `503`, which reads as if something were broken.
+        """
+        pods = [pod for host in self.cluster.controllers for pod in critical_pods_on(self.kube, host.name)]
+        without = [pod for pod in pods if pod.no_checkpoint]
+        if not without:
+            return verdict
+        first, more = without[0], len(without) - 1
+        reason = f"no checkpoint yet of pod {first.name} on {first.node}: {first.no_checkpoint}"
+        if more:
+            reason += f"; nor of {more} more pod{'s' if more > 1 else ''}"
+        return replace(verdict, reason=reason, details=(verdict.reason, *verdict.details))
 
     def _missing(self) -> Verdict | None:
         reading = read_workload(self.kube, self.ref)

@@ -12,11 +12,13 @@ from tests.unit.gates.builders import add_daemonset, add_pod, running
 from upgrader.errors import ApiUnavailable
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
+from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.node_health import NodeHealth, NodeMemory
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
+from upgrader.node.labels import CONDITION
 from upgrader.pipeline import Gate
 from upgrader.ports import KubeObject
 
@@ -62,6 +64,23 @@ def test_checkpointer_that_is_not_ready_says_why(checkpoint: CheckpointGate, kub
     verdict = checkpoint.check()
     assert verdict.kind is VerdictKind.PENDING
     assert "is running but not ready" in verdict.reason
+
+
+def test_checkpointer_that_waits_for_a_new_pod_says_for_how_long(checkpoint: CheckpointGate, kube: FakeKube) -> None:
+    """A new pod has to stay Ready for a while: that is no fault, and `503` of a probe looks like one."""
+    add_daemonset(kube, "pod-checkpointer", desired=2, numberReady=1, numberAvailable=1)
+    add_pod(kube, "pod-checkpointer", running(ready=False), node="controller-2", daemon=True)
+    name = add_pod(kube, "kube-apiserver", node="controller-2", priority_class="system-node-critical")
+    pod = kube.get(PODS, name, "kube-system")
+    assert pod is not None
+    why = "waiting until it has been Ready for 20 s"
+    condition = {"type": CONDITION, "status": "False", "reason": "Proving", "message": why}
+    status = {**pod["status"], "conditions": [*pod["status"]["conditions"], condition]}
+    kube.put(PODS, {**pod, "status": status}, "kube-system")
+    verdict = checkpoint.check()
+    assert verdict.kind is VerdictKind.PENDING
+    assert verdict.reason == f"no checkpoint yet of pod {name} on controller-2: {why}"
+    assert "is running but not ready" in verdict.details[0]
 
 
 def test_api_away_is_unknown(checkpoint: CheckpointGate, kube: FakeKube, cluster: Cluster, clock: FakeClock) -> None:
