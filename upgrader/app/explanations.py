@@ -87,6 +87,7 @@ _RECOVERED: Mapping[str, tuple[str, str]] = {
     ),
 }
 """Meaning and remedy of those whose code puts the words together at that moment."""
+_EXIT_CODE = re.compile(r"(?:exit)?[ -]?(?:code)?[ -]?(\d+)")
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)[^)]*\)")
 
 
@@ -108,7 +109,8 @@ def explain(code: str) -> Explanation:
     """Raises UsageError for what is no code, with those that it may have been."""
     name = code.strip()
     known = _all()
-    found = known.get(name) or known.get(name.lower().removeprefix("exit-").removeprefix("exit code "))
+    exit_code = _EXIT_CODE.fullmatch(name.lower())
+    found = known.get(exit_code[1] if exit_code else name)
     family, _, one = name.partition("/")
     if found is None and one:  # a gate, with the name of what it is about
         found = known.get(f"{family}/NAME") or known.get(f"{family}/NODE")

@@ -82,6 +82,9 @@ def test_checks_say_what_their_code_says() -> None:
     [
         ("4", "4"),
         ("exit-130", "130"),
+        ("exit code 5", "5"),
+        ("exit-code-5", "5"),
+        ("exit5", "5"),
         ("daemonset/kube-proxy", "daemonset/NAME"),
         ("protector/shop/db", "protector/NAME"),
         (" nodes ", "nodes"),
