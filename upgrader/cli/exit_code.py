@@ -6,10 +6,12 @@ import click
 
 from upgrader.errors import UpgraderError
 
-__all__ = ["CHANGES", "exit_code_of"]
+__all__ = ["CHANGES", "READ_ENOUGH", "exit_code_of"]
 
 CHANGES = 7
 """Of commands that only show what would be done: there is something to do."""
+READ_ENOUGH = 141
+"""Of commands whose output nobody reads to its end (`| head`): as a shell says that SIGPIPE ended one."""
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -17,6 +19,8 @@ def exit_code_of(error: BaseException) -> int:
     match error:
         case UpgraderError() | click.ClickException() | click.exceptions.Exit():
             return error.exit_code
+        case BrokenPipeError():
+            return READ_ENOUGH
         case click.exceptions.Abort() | KeyboardInterrupt():
             return 130
         case SystemExit():

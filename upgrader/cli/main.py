@@ -97,6 +97,10 @@ class _LazyGroup(click.Group):
             except UpgraderError as error:
                 error.folder = ctx.obj
                 raise
+            except BrokenPipeError as error:
+                # Click would end with 1, our code for a bug. What is still in the buffer goes nowhere.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise SystemExit(exit_code_of(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,3 +82,12 @@ def test_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> 
     assert "Exit codes: 0 done" in helps["upgrader run"]
     wide = {name: [line for line in text.splitlines() if len(line) > 80] for name, text in helps.items()}
     assert {name: lines for name, lines in wide.items() if lines} == {}
+
+
+def test_output_that_nobody_reads_to_its_end_is_no_bug() -> None:
+    """`upgrader explain | head -1`: no traceback, and not the exit code of a bug."""
+    command = [sys.executable, "-m", "upgrader", "explain"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asked:
+        assert asked.stdout is not None and asked.stderr is not None
+        asked.stdout.close()
+        assert (asked.stderr.read(), asked.wait()) == ("", 141)
