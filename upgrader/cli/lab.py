@@ -94,7 +94,7 @@ def status(folder: Path, name: str | None) -> None:
     if not found:
         click.echo("There is no lab on this machine. Create one: upgrader lab up")
     for placement in found:
-        Console().print(_table(Lab(placement)))
+        _print_nodes(Lab(placement), Console())
 
 
 @lab.command(context_settings={"ignore_unknown_options": True})
@@ -238,9 +238,11 @@ def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -
     raise UsageError(f"there are several labs: {names}", remedy="Choose one with --name.")
 
 
-def _table(found: Lab) -> Table:
+def _print_nodes(found: Lab, console: Console) -> None:
     spec = found.placement.spec
-    table = Table(title=f"lab {spec.name} ({spec.kubernetes}, {found.placement.folder})", title_justify="left")
+    # No title of the table: that is broken where the table ends, in the middle of a path.
+    console.print(f"lab {spec.name} ({spec.kubernetes}, {found.placement.folder})", soft_wrap=True, highlight=False, markup=False)
+    table = Table()
     for column in ("node", "address", "machine", "kubernetes", "kubelet"):
         table.add_column(column)
     for line in found.status():
@@ -249,7 +251,7 @@ def _table(found: Lab) -> Table:
         table.add_row(
             line.node.name, line.node.address, power, f"[{style}]{line.kubernetes or '-'}[/]", line.version or "-"
         )
-    return table
+    console.print(table)
 
 
 def _print_summary(made: Lab) -> None:
@@ -257,7 +259,7 @@ def _print_summary(made: Lab) -> None:
     first = next(node.name for node in made.placement.nodes if node.role in ("load-balancer", "controller"))
     shown = Path(os.path.relpath(folder)) if folder.is_relative_to(Path.cwd()) else folder
     console = Console(stderr=True, highlight=False)
-    console.print(_table(made))
+    _print_nodes(made, console)
     console.print("Next:", style="bold")
     console.print(f"  export KUBECONFIG={shown}/kubeconfig", soft_wrap=True)
     console.print(f"  upgrader -C {shown} adopt", soft_wrap=True)

@@ -77,7 +77,7 @@ def difference_text(row: Row) -> str:
 
 def outcome_text(row: Row) -> str:
     """One word where both ended alike, else both."""
-    return " → ".join(dict.fromkeys(row.outcomes))
+    return " → ".join(dict.fromkeys(each.replace("rolled-back", "rolled back") for each in row.outcomes))
 
 
 def time_text(seconds: float | None) -> str:
