@@ -241,7 +241,9 @@ def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -
 def _print_nodes(found: Lab, console: Console) -> None:
     spec = found.placement.spec
     # No title of the table: that is broken where the table ends, in the middle of a path.
-    console.print(f"lab {spec.name} ({spec.kubernetes}, {found.placement.folder})", soft_wrap=True, highlight=False, markup=False)
+    console.print(
+        f"lab {spec.name} ({spec.kubernetes}, {found.placement.folder})", soft_wrap=True, highlight=False, markup=False
+    )
     table = Table()
     for column in ("node", "address", "machine", "kubernetes", "kubelet"):
         table.add_column(column)

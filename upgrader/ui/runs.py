@@ -15,6 +15,7 @@ from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.history.run_status import Status
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.model.first_words import first_words
+from upgrader.report.headline import headline
 from upgrader.ui.as_typed import program
 from upgrader.ui.live_display import MARKS
 from upgrader.ui.summary import outcome_of, step_row
@@ -113,9 +114,8 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
     else:
         out.print("this folder's lock is free")
     if status.cluster_problem:
-        out.print(
-            Text(f"the cluster's lock could not be read: {status.cluster_problem}", style="magenta"), soft_wrap=True
-        )
+        unread = Text(f"the cluster's lock could not be read: {status.cluster_problem}", style="magenta")
+        out.print(filled(printable_text(unread), out), soft_wrap=True)
         why = f"If the API doesn't answer: `{program(folder)} recover --dry-run` asks the controllers over SSH why."
         out.print(filled(Text(why), out), soft_wrap=True)
     elif status.cluster_holder is None:
@@ -132,7 +132,8 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
         return
     show(out, _steps(run.state, running=status.state == "running"))
     if run.state.reason:
-        out.print(Text(run.state.reason, style="dim"), soft_wrap=True)
+        for line in run.state.reason.splitlines():
+            out.print(filled(printable_text(Text(line, style="dim")), out), soft_wrap=True)
     if run.state.unknown:
         names = ", ".join(run.state.unknown)
         out.print(Text(f"A newer version of upgrader wrote records that this one doesn't know: {names}"))
@@ -145,6 +146,19 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
             else f"Run `{again}` again to continue: completed steps are only checked."
         )
         out.print(filled(Text(text), out), soft_wrap=True)
+    elif status.state == "idle":
+        _print_next(run.state, folder, out)
+
+
+def _print_next(state: RunState, folder: Path, out: Console) -> None:
+    """What is left to do after a run that has ended, as its report says it; of most that succeeded, nothing."""
+    said = headline(state)
+    for number, line in enumerate(said.advice.splitlines()):
+        shown = Text.assemble("" if number else ("Remedy: ", "bold green"), printable_text(Text(line)))
+        out.print(filled(shown, out), soft_wrap=True)
+    if said.commands:
+        typed = ", then ".join(f"`{each.replace('upgrader', program(folder), 1)}`" for each in said.commands)
+        out.print(filled(Text(f"Next: {typed}"), out), soft_wrap=True)
 
 
 def _headline(status: Status, run: PastRun, now: datetime) -> Text:

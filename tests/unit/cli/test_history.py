@@ -24,7 +24,7 @@ from upgrader.model.event import (
     StepEnded,
     StepStarted,
 )
-from upgrader.model.outcome import pending
+from upgrader.model.outcome import RunOutcome, pending
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
@@ -79,6 +79,28 @@ def test_status_of_a_run_that_was_cut_off(folder: Path) -> None:
         ["·", "kubernetes"],
     ]
     assert f"`upgrader -C {folder} resume`" in output
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        ("rolled-back", "Next: `upgrader -C {folder} run --to v1.37.1`"),
+        ("failed", "Next: `upgrader -C {folder} check`, then `upgrader -C {folder} resume`"),
+    ],
+)
+def test_status_of_a_run_that_failed_says_what_is_next(folder: Path, outcome: RunOutcome, words: str) -> None:
+    """Who comes back to a run of last night finds its remedy, and the command to type, as its report has them."""
+    failed = StepEnded("kube-apiserver", "failed", 9.0, "bad flag", remedy="Remove the flag from the values.")
+    a_run(folder, *BEGIN, failed, RunEnded(NAME, outcome, 61.0, "bad flag"))
+    output = upgrader(folder, "status").stdout
+    assert "Remedy: Remove the flag from the values." in output and words.format(folder=folder) in output
+
+
+def test_status_of_a_run_that_succeeded_asks_for_nothing(folder: Path) -> None:
+    """All is done."""
+    a_run(folder, BEGIN[0], RunEnded(NAME, "succeeded", 42.0))
+    output = upgrader(folder, "status").stdout
+    assert "succeeded" in output and "Next:" not in output and "Remedy:" not in output
 
 
 def test_status_for_machines(folder: Path) -> None:
