@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["REPOSITORY", "SITE", "build", "gather"]
+__all__ = ["REPOSITORY", "SITE", "build", "gather", "mended_search"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SITE = REPOSITORY / "build" / "site"
@@ -23,6 +23,7 @@ _LINK = re.compile(r"(\]\()(?!https?://|#)([^)#\s]+)")
 _PARTS_OF_PAGES = ("*.intro.md", "*.remarks.md")
 _DECISIONS = Path("docs/adr")
 _FOR_WHO_LOOKS_CLOSER = ("docs/adr/*", "docs/benchmarks/*", "docs/kinds.md", "docs/reliability.md", "C*.md")
+_KEY, _UNAMBIGUOUS = "e=e+s+o.id}return e", 'e=e+s+o.id+","}return e'
 _FOUND_LATER = "---\nsearch:\n  boost: 0.1\n---\n\n"
 """Who searches wants the page for users first."""
 
@@ -80,7 +81,23 @@ def build() -> int:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
     # It would print an advertisement for its successor.
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
+    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
+    if not ended:
+        for worker in (SITE / "assets" / "javascripts" / "workers").glob("search.*.min.js"):
+            worker.write_text(mended_search(worker.read_text()))
+    return ended
+
+
+def mended_search(worker: str) -> str:
+    """The search's program, with what makes lunr take different nodes of its index for the same one mended.
+
+    A node's key is its edges' letters and numbers, one behind the other: `1` to node 23 and `4` to node 5 have the key
+    of `1` to 2 and `3` to 45. With as many numbers as these pages have, that happens, and then a search for `5` finds
+    nothing at all. Raises ValueError where the program is another one.
+    """
+    if worker.count(_KEY) != 1:
+        raise ValueError("the search's program doesn't make keys of its index's nodes as it did: see mended_search")
+    return worker.replace(_KEY, _UNAMBIGUOUS)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts import checks_reference, cli_reference, codes_reference, man_pages, versions_reference
+from scripts.docs_site import mended_search
 from upgrader.config.yaml_schema import schema_text
 
 REPOSITORY = Path(__file__).parents[3]
@@ -74,3 +75,10 @@ def test_architecture_names_files_that_exist() -> None:
     paths = [path for cell in named for path in re.findall(r"`((?:upgrader|charts)/[^`]+)`", cell)]
     assert len(paths) >= 20
     assert [path for path in paths if not (REPOSITORY / path).exists()] == []
+
+
+def test_search_tells_nodes_of_its_index_apart() -> None:
+    """Its program is mended in one place; another version of it, which may not need that, is an error to look at."""
+    assert 'o.id+","' in mended_search("for(;;){e=e+s+o.id}return e}")
+    with pytest.raises(ValueError, match="mended_search"):
+        mended_search("another program")
