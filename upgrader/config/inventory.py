@@ -83,10 +83,10 @@ def load_names(inventory: Path) -> Mapping[str, tuple[str, ...]]:
 
 def _facts(inventory: Path, *, dynamic: bool, only_names: bool) -> Mapping[str, Any]:
     check_exists(inventory)
-    if not dynamic:
-        check_static(inventory)
     if inventory.suffix in (".yml", ".yaml") and not os.access(inventory, os.X_OK):
         _check_yaml(inventory)
+    if not dynamic:
+        check_static(inventory)
     facts = _read(inventory, ansible_facts.Options(str(inventory.absolute()), _GROUPS, dynamic, only_names))
     KNOWN.learn(secret for known in facts["hosts"].values() for secret in known.get("secrets", ()))
     KNOWN.learn(str(known["become_password"]) for known in facts["hosts"].values() if known.get("become_password"))

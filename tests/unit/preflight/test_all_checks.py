@@ -22,6 +22,7 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
     findings = run_checks(world.context())
     assert {finding.id for finding in findings} == {
         "access.unknown",
+        "version.unknown",
         "nodes.unknown",
         "machines.unknown",
         "ports.unknown",
