@@ -11,11 +11,12 @@ from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.forecast import Forecast, forecast
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.host_changes import host_changes
+from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.saved_plans import BoundPlan, SavedFile, bind, read_plan, write_plan
 from upgrader.app.wiring import Session, open_session
 from upgrader.bundle.reading import Bundle
-from upgrader.engine.history.past_runs import newest_run, past_runs
+from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.step_times import usual_seconds
 from upgrader.errors import ChartRefused, Inhibited, UsageError
 from upgrader.model.finding import Finding
@@ -196,7 +197,7 @@ def propose_upgrade(
         locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
-        _mention_interrupted(folder, front_end)
+        _mention_interrupted(session, front_end)
         planned = PlannedUpgrade.of(session, bundle, most)
         bound = saved.bind_again(planned.session, planned.observed, planned.plan, bundle) if saved is not None else None
         yield ProposedUpgrade(planned.checked(skips), planned.session, front_end, held, bound, bundle, skips)
@@ -268,11 +269,13 @@ def _asked(session: Session, checked: CheckedPlan) -> CheckedPlan:
     return replace(checked, host_changes=host_changes(session, checked.plan))
 
 
-def _mention_interrupted(folder: Path, front_end: FrontEnd) -> None:
-    """A resumed run and a new one roll back to different states."""
-    newest = newest_run(folder / "runs")
-    if newest and newest.outcome == "interrupted" and newest.state.is_upgrade:
+def _mention_interrupted(session: Session, front_end: FrontEnd) -> None:
+    """A resumed run and a new one roll back to different states. It may have been on another machine."""
+    found = session.find_brief_runs()
+    for problem in found.may_hide:
+        front_end.notify(f"Whether an upgrade was interrupted is not fully known: {problem}")
+    if name := newest_without_end(found):
         front_end.notify(
-            f"Run {newest.name} was interrupted. `upgrader resume` continues it, and can roll back to the state before "
-            "it; this starts a new run, which rolls back to the cluster as it is now."
+            f"Run {name} was interrupted. `upgrader resume` continues it, and can roll back to the state before it; "
+            "this starts a new run, which rolls back to the cluster as it is now."
         )

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from testkit.fakes.recovery import FakeRecovery
+from tests.unit.engine.journals import RUN, STARTED, journal_of
 from tests.unit.engine.killing import FROM, TO, World, broken, manifest
 from tests.unit.gates.builders import add_node, add_pod, running
 from upgrader.app import execution, existing_run, tried_check, upgrade
@@ -26,6 +27,7 @@ from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.tried_check import check_and_try
 from upgrader.app.upgrade import check_upgrade, plan_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
+from upgrader.engine.history.journal_in_secrets import SECRETS, ClusterReplicas, secret_name
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
@@ -264,9 +266,25 @@ def test_new_run_over_an_interrupted_one_is_mentioned(world: World, tmp_path: Pa
     finished = run(tmp_path)
     journal = finished.folder / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    world.kube.delete(SECRETS, secret_name(finished.folder.name), "kube-system")
     with propose_upgrade(tmp_path, TO, FrontEnd(notify=notices.append), take_over=False):
         pass
     assert any(finished.folder.name in notice and "upgrader resume" in notice for notice in notices)
+
+
+def test_new_run_over_one_that_another_machine_left_is_mentioned(world: World, tmp_path: Path) -> None:
+    """As in a job, whose machine has no runs: the cluster knows of it, and says where it doesn't."""
+    journal = journal_of(tmp_path / "elsewhere", RUN, STARTED)
+    ClusterReplicas(world.kube).write(RUN, journal)
+    notes: list[str] = []
+    with propose_upgrade(tmp_path, TO, FrontEnd(notify=notes.append), take_over=False):
+        assert [note for note in notes if note.startswith(f"Run {RUN} was interrupted")]
+    notes.clear()
+    damaged = world.kube.get(SECRETS, secret_name(RUN), "kube-system")
+    assert damaged is not None
+    world.kube.put(SECRETS, {**damaged, "data": {}}, "kube-system")
+    with propose_upgrade(tmp_path, TO, FrontEnd(notify=notes.append), take_over=False):
+        assert [note for note in notes if note.startswith("Whether an upgrade was interrupted is not fully known")]
 
 
 REFUSED = Finding("binaries.refused", "error", "kube-apiserver refuses its flags or files", "Error: unknown flag")
