@@ -13,8 +13,7 @@ import upgrader
 
 ROOT = Path(upgrader.__file__).parent
 SHARED = sorted((ROOT / "node").rglob("*.py"))
-OF_ETCD = sorted((ROOT / "etcd/onhost").rglob("*.py"))
-SENT = [*SHARED, *sorted((ROOT / "recover/onhost").rglob("*.py")), *OF_ETCD]
+SENT = [*SHARED, *(path for folder in sorted(ROOT.glob("*/onhost")) for path in sorted(folder.rglob("*.py")))]
 IN_IMAGE = [*SHARED, *(p for folder in ("daemons", "checkpointer") for p in sorted((ROOT / folder).rglob("*.py")))]
 USERS = [p for folder in ("checkpointer", "recover") for p in sorted((ROOT / folder).rglob("*.py"))]
 
@@ -39,7 +38,7 @@ def test_only_the_standard_library(path: Path) -> None:
     """`upgrader.node` imports itself and the standard library; what is sent to a host with it also imports itself."""
     ours: tuple[str, ...] = ("upgrader.node",)
     if path not in SHARED:
-        ours += ("upgrader.recover.onhost", *(("upgrader.etcd.onhost",) if path in OF_ETCD else ()))
+        ours += ("upgrader.recover.onhost", f"upgrader.{path.relative_to(ROOT).parts[0]}.onhost")
     for module in imports(path):
         assert module.split(".")[0] in sys.stdlib_module_names or module.startswith(ours), module
 

@@ -13,12 +13,17 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upgrader.node.protobuf import Message
 from upgrader.recover.onhost.etcd_facts import client
 from upgrader.recover.onhost.questions import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Ask = Callable[[dict[str, Any]], dict[str, Any]]
+    """A request for a range of keys, to its answer."""
 
 _AT_ONCE = 100
 _FIRST = b"\x00"
@@ -26,9 +31,6 @@ _SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _NAMESPACE = b"/namespaces/kube-system"
 _PROTOBUF = b"k8s\x00"
-
-Ask = Callable[[dict[str, Any]], dict[str, Any]]
-"""A request for a range of keys, to its answer."""
 
 
 def main(socket_path: str, revision: str, seconds: str) -> None:

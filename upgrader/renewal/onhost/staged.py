@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from upgrader.recover.onhost.private_folder import make_private
 from upgrader.recover.onhost.questions import Failed
@@ -18,16 +18,19 @@ from upgrader.renewal.onhost.kept_files import DONE, install, keep, mark
 from upgrader.renewal.onhost.new_signer import AUTHORITY, NewSigner, authority_files
 from upgrader.renewal.onhost.places import fault, files_of
 
-__all__ = ["KUBEADM_PATH", "RunKubeadm", "check_inside", "forget_copy", "kubeadm", "renew", "run_in_namespace"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    RunKubeadm = Callable[[str, Sequence[str]], None]
+    """Runs kubeadm with these arguments, which sees the folder as /etc/kubernetes. Raises Failed."""
+
+__all__ = ["KUBEADM_PATH", "check_inside", "forget_copy", "kubeadm", "renew", "run_in_namespace"]
 
 KUBEADM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin"
 _STAGE = "stage"
 _SECONDS = 120.0
 _KINDS = (".crt", ".key", ".pub")
 _ENTER = 'mount --bind -- "$1" "$2" && shift 2 && exec "$@"'
-
-RunKubeadm = Callable[[str, Sequence[str]], None]
-"""Runs kubeadm with these arguments, which sees the folder as /etc/kubernetes. Raises Failed."""
 
 
 def renew(
