@@ -128,7 +128,7 @@ def change_members(hosts: Hosts, host: Host, what: str, member: str) -> str:
 
     Its answer is the last line: a login shell may greet before it. Raises HostUnreachable or HostError.
     """
-    command = ["python3", "-I", "-", what, member]
+    command = [host.python, "-I", "-", what, member]
     done = hosts.run(host, command, stdin=program("change_members", "adopt"), timeout_seconds=_SECONDS)
     try:
         answer = json.loads(done.stdout.strip().rpartition("\n")[2])

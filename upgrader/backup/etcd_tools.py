@@ -143,7 +143,7 @@ class EtcdTools:
         return DataSummary(int(answer["keys"]), str(answer["digest"]), int(answer["revision"]), str(answer["uid"]))
 
     def _program(self, host: Host, module: str, *words: str, seconds: float) -> dict[str, Any]:
-        command = ["python3", "-I", "-", *words]
+        command = [host.python, "-I", "-", *words]
         done = self.hosts.run(host, command, stdin=program(module, "backup"), timeout_seconds=seconds)
         try:
             answer: dict[str, Any] = json.loads(done.stdout)

@@ -23,6 +23,7 @@ _CONNECTION = {
     "extra_args": ("ansible_ssh_extra_args",),
     "host_key_checking": ("ansible_ssh_host_key_checking", "ansible_host_key_checking"),
     "connection": ("ansible_connection",),
+    "python": ("ansible_python_interpreter",),
     "password": ("ansible_ssh_password", "ansible_ssh_pass", "ansible_password"),
     "executable": ("ansible_ssh_executable",),
     "become": ("ansible_become",),

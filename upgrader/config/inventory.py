@@ -39,6 +39,7 @@ _GROUPS = ("controllers", "workers", "load_balancers", "surge")
 _TIMEOUT_SECONDS = 60.0
 _INI = re.compile(r"\s*(?:[#;].*\n\s*)*\[")
 """How an INI inventory begins, behind comments."""
+_PROGRAM = re.compile(r"/[\w.+/-]+|python[\d.]*", re.ASCII)
 _TRUE = ("true", "yes", "y", "on", "1", "t")
 _ALLOW = "If you trust its authors: `cluster.dynamicInventory: true` in upgrader.yaml."
 
@@ -238,6 +239,7 @@ def host_from_facts(inventory: Path, name: str, known: Mapping[str, Any], *, con
         known_hosts=_path(where, "UserKnownHostsFile", options.get("userknownhostsfile")),
         become=_is_true(known.get("become")),
         become_password=str(known.get("become_password") or ""),
+        python=_python(str(known.get("python") or "")),
     )
     if not controller:
         return host
@@ -245,6 +247,11 @@ def host_from_facts(inventory: Path, name: str, known: Mapping[str, Any], *, con
     given = {"Port": known.get("port"), "IdentityFile": host.key_file, "User": known.get("user")}
     named = [word for option, value in given.items() if value for word in ("-o", f"{option}={_quoted(str(value))}")]
     return resolve(where, host, [*before, *named, *after])
+
+
+def _python(interpreter: str) -> str:
+    """As Ansible is told; where it is to look for one itself (`auto`), or for more than a program, `python3`."""
+    return interpreter if _PROGRAM.fullmatch(interpreter) else "python3"
 
 
 def _quoted(value: str) -> str:

@@ -32,6 +32,8 @@ class Host:
     """A program whose stdin and stdout are the connection, with OpenSSH's tokens such as `%h`."""
     jumps: tuple[Host, ...] = ()
     """The bastions to go through, the first one first."""
+    python: str = "python3"
+    """What runs Python there (Ansible's `ansible_python_interpreter`), for the programs that are sent to it."""
 
 
 @dataclass(frozen=True)

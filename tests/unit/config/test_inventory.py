@@ -63,6 +63,24 @@ def test_password_of_a_spare_machine_is_known(tmp_path: Path) -> None:
     assert password not in KNOWN.mask(f"sudo: {password}")
 
 
+@pytest.mark.parametrize(
+    ("interpreter", "python"),
+    [
+        ("/usr/bin/python3.11", "/usr/bin/python3.11"),
+        ("python3.11", "python3.11"),
+        ("{{ base }}/bin/python", "/opt/pypy/bin/python"),
+        ("auto_silent", "python3"),
+        ("/usr/bin/env python3", "python3"),
+        ("-c", "python3"),
+    ],
+)
+def test_python_of_a_machine(tmp_path: Path, interpreter: str, python: str) -> None:
+    """RHEL 8's python3 is too old for Ansible, too: programs that are sent there run with the one that it is told."""
+    known = {"ansible_python_interpreter": interpreter, "base": "/opt/pypy"}
+    (tmp_path / "hosts.yml").write_text(json.dumps({"controllers": {"hosts": {"a": known}}}))
+    assert load_hosts(tmp_path / "hosts.yml")["controllers"][0].python == python
+
+
 def test_ini_inventories_work_too(tmp_path: Path) -> None:
     """Whatever format Ansible reads is fine, as Ansible reads it."""
     (tmp_path / "hosts").write_text("[controllers]\nc[1:2] ansible_host=10.0.0.9 ansible_user=u\n")

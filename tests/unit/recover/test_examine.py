@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -488,6 +489,15 @@ def test_all_controllers_and_their_failures() -> None:
     assert "python3 can't be run there" in seen[1].error
     assert "can't be understood" in seen[2].error
     assert [e.host.name for e in examine_all(hosts, cluster, ("controller-2",))] == ["controller-2"]
+
+
+def test_python_is_the_one_that_the_inventory_names() -> None:
+    """Where it isn't there, it is named, and so is the variable."""
+    hosts = FakeHosts()
+    hosts.commands["/usr/bin/python3.11"] = CommandResult(127, "", "sh: /usr/bin/python3.11: not found")
+    with pytest.raises(HostError, match=r"/usr/bin/python3\.11 can't be run there") as caught:
+        examine(hosts, replace(HOST, python="/usr/bin/python3.11"))
+    assert "ansible_python_interpreter" in caught.value.remedy
 
 
 def test_a_program_that_fails_is_told_with_its_last_words() -> None:

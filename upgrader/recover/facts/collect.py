@@ -26,12 +26,13 @@ _NOT_FOUND = 127
 def examine(hosts: Hosts, host: Host, now: Callable[[], float] = time.time) -> HostFacts:
     """One controller's facts; changes nothing there. Raises HostUnreachable or HostError."""
     sent = now()
-    done = hosts.run(host, ["python3", "-I", "-"], stdin=program(), timeout_seconds=_SECONDS, check=False)
+    done = hosts.run(host, [host.python, "-I", "-"], stdin=program(), timeout_seconds=_SECONDS, check=False)
     received = now()
-    if done.exit_status == _NOT_FOUND or "python3" in done.stderr.partition("\n")[0]:
+    if done.exit_status == _NOT_FOUND or host.python in done.stderr.partition("\n")[0]:
         raise HostError(
-            f"{host.name}: python3 can't be run there: {done.stderr.strip()}",
-            remedy="Install python3 on it: Ansible, and the examination of a controller, need it.",
+            f"{host.name}: {host.python} can't be run there: {done.stderr.strip()}",
+            remedy="Install python3 on it: Ansible, and the examination of a controller, need it. Where it is "
+            "elsewhere, set ansible_python_interpreter in the inventory.",
         )
     if done.exit_status:
         last = done.stderr.strip().rpartition("\n")[2] or "no output"

@@ -22,7 +22,7 @@ def ask_etcd(hosts: Hosts, host: Host, client: EtcdClient) -> Mapping[str, str] 
     Raises HostUnreachable or HostError.
     """
     given = {"servers": client.servers, "ca": client.ca, "certificate": client.certificate, "key": client.key}
-    command = ["python3", "-I", "-", json.dumps(given)]
+    command = [host.python, "-I", "-", json.dumps(given)]
     done = hosts.run(host, command, stdin=program("planned_etcd"), timeout_seconds=_SECONDS)
     try:
         found = json.loads(done.stdout)

@@ -32,7 +32,7 @@ class SentProgram:
         `quiet`: the answer is a secret, and so no error repeats it. Raises HostUnreachable; HostError where it has
         failed, or didn't run.
         """
-        command, sent = ["python3", "-I", "-", *words], program(self.module, self.package, secrets)
+        command, sent = [host.python, "-I", "-", *words], program(self.module, self.package, secrets)
         done = hosts.run(host, command, stdin=sent, timeout_seconds=seconds, check=False)
         last = done.stdout.strip().rpartition("\n")[2]  # a login shell may greet before it
         try:
@@ -42,7 +42,8 @@ class SentProgram:
             said = done.stderr.strip().rpartition("\n")[2] or printed or "no output"
             raise HostError(
                 f"{host.name}: {self.asked} could not be asked ({done.exit_status}): {said}",
-                remedy="Python 3.8 or newer is needed there, as Ansible needs it.",
+                remedy="Python 3.8 or newer is needed there, as Ansible needs it; where `python3` is older, name "
+                "another one as ansible_python_interpreter in the inventory.",
             ) from None
         if not isinstance(answer, dict) or "failed" in answer:
             why = answer.get("failed") if isinstance(answer, dict) else last

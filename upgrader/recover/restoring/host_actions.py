@@ -47,7 +47,7 @@ class HostActions:
         self.hosts.run(host, ["sh", "-c", _REMOVE, "sh", path])
 
     def _stop(self, host: Host, uids: Collection[str]) -> None:
-        command = ["python3", "-I", "-", *sorted(uids)]
+        command = [host.python, "-I", "-", *sorted(uids)]
         done = self.hosts.run(host, command, stdin=program("stop_pods"), timeout_seconds=_START_SECONDS)
         try:
             answer = json.loads(done.stdout)
