@@ -25,10 +25,24 @@ certificates() {
 shown() { printf 'certificate %s %s\n' "$(printf %s "$1" | one_line)" "$(certificates | one_line)"; }
 forbidden() { printf 'forbidden %s\n' "$(printf %s "$1" | one_line)"; }
 
-for folder in /etc/kubernetes /etc/kubernetes/pki /etc/kubernetes/pki/etcd /var/lib/kubelet /var/lib/kubelet/pki; do
+# Where kubeadm's `certificatesDir` is another one, the manifests' flags name it, those too that were adopted.
+elsewhere() {
+  cat /etc/kubernetes/manifests/*.yaml /etc/kubernetes/upgrader/adopted/*.yaml 2>/dev/null |
+    sed -n "s|.*--[a-z-]*=\(/[^\"' ,]*\)/[^/\"' ,]*\.crt.*|\1|p" | sort -u |
+    while read -r folder; do
+      case "$(readlink -f "$folder")" in
+        "$(readlink -f /etc/kubernetes/pki)" | "$(readlink -f /etc/kubernetes/pki/etcd)") ;;
+        *) printf '%s\n' "$folder" ;;
+      esac
+    done
+}
+
+for folder in /etc/kubernetes /etc/kubernetes/pki /etc/kubernetes/pki/etcd /var/lib/kubelet /var/lib/kubelet/pki \
+  $(elsewhere); do
   [ ! -d "$folder" ] || { [ -r "$folder" ] && [ -x "$folder" ]; } || forbidden "$folder"
 done
-for file in /etc/kubernetes/pki/*.crt /etc/kubernetes/pki/etcd/*.crt /var/lib/kubelet/pki/kubelet-client-current.pem; do
+for file in /etc/kubernetes/pki/*.crt /etc/kubernetes/pki/etcd/*.crt /var/lib/kubelet/pki/kubelet-client-current.pem \
+  $(for folder in $(elsewhere); do ls -d "$folder"/*.crt 2>/dev/null; done); do
   [ -e "$file" ] || [ -L "$file" ] || continue
   if [ -r "$file" ]; then shown "$file" <"$file"; else forbidden "$file"; fi
 done
@@ -47,7 +61,10 @@ done
 
 
 def read_certificates(hosts: Hosts, host: Host) -> tuple[CertificateFile | UnreadableCertificate, ...]:
-    """Those in the places where kubeadm and the kubelet keep them, in kubeconfigs too. Raises HostError."""
+    """Those in the places where kubeadm and the kubelet keep them, or that the manifests name; in kubeconfigs too.
+
+    Raises HostError.
+    """
     return tuple(_certificates(host.name, hosts.run(host, ["sh", "-c", _SCRIPT]).stdout))
 
 

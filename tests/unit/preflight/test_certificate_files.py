@@ -107,6 +107,29 @@ def test_names_and_text_may_be_anything(controller: Controller, ca: CertificateA
     assert controller.subjects() == [("a file b\nfile c.crt", "x")]
 
 
+@pytest.mark.parametrize("manifest", ["manifests/kube-apiserver.yaml", "upgrader/adopted/kube-apiserver.yaml"])
+def test_certificates_in_another_folder(
+    controller: Controller, ca: CertificateAuthority, tmp_path: Path, manifest: str
+) -> None:
+    """kubeadm's `certificatesDir`: the manifests name it, also once they were adopted; nothing expires unseen there."""
+    elsewhere = tmp_path / "srv/pki"
+    for name in ("apiserver", "etcd/server", "ca"):
+        controller.put(f"srv/pki/{name}.crt", ca.issue(name.partition("/")[2] or name))
+    flags = f"    - --tls-cert-file={elsewhere}/apiserver.crt\n    - --cert-file={elsewhere}/etcd/server.crt\n"
+    controller.put(f"etc/{manifest}", f"{flags}    - --tls-private-key-file={elsewhere}/apiserver.key\n")
+    assert sorted(controller.subjects()) == [("apiserver.crt", "apiserver"), ("ca.crt", "ca"), ("server.crt", "server")]
+
+
+def test_folder_that_is_the_usual_one_by_a_link_is_read_once(
+    controller: Controller, ca: CertificateAuthority, tmp_path: Path
+) -> None:
+    """As Kubespray has it: /etc/kubernetes/pki leads to /etc/kubernetes/ssl, which the flags name."""
+    controller.put("etc/ssl/apiserver.crt", ca.issue("apiserver"))
+    (tmp_path / "etc/pki").symlink_to(tmp_path / "etc/ssl")
+    controller.put("etc/manifests/kube-apiserver.yaml", f"- --tls-cert-file={tmp_path}/etc/ssl/apiserver.crt\n")
+    assert controller.subjects() == [("apiserver.crt", "apiserver")]
+
+
 @pytest.mark.parametrize("quote", ["", "'", '"'])
 def test_every_user_of_a_kubeconfig(controller: Controller, ca: CertificateAuthority, quote: str) -> None:
     """Each has a certificate of its own, quoted or not; one without any has none, nor has a comment."""
