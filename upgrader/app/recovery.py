@@ -20,7 +20,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.pipeline import RecoverTools, recover_pipeline, recovered
-from upgrader.recover.steps.release_recovery import NAMESPACE, RELEASE
+from upgrader.recover.steps.release_recovery import NAMESPACE, RELEASE, lost_records
 
 __all__ = ["ProposedRecovery", "propose_recovery"]
 
@@ -53,6 +53,8 @@ class ProposedRecovery:
         if not self.seen.healthy or self.tools.helm.history(RELEASE, NAMESPACE):
             return
         kube = self.tools.kube
+        if lost := lost_records(kube):
+            raise RollbackFailed(lost.message, remedy=lost.remedy)
         version = str(json.loads(kube.raw("/version")).get("gitVersion", "VERSION"))
         own = kube.list(PODS, NAMESPACE, labels="component=kube-apiserver,tier=control-plane")
         raise RollbackFailed(

@@ -21,6 +21,7 @@ from upgrader.app.execution import FinishedRun
 from upgrader.cli.main import cli
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import RollbackFailed, UsageError
+from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import GatePolicy
@@ -129,11 +130,24 @@ def test_release_that_is_not_installed(
     site.kube.unavailable = False
     site.healthy()
     site.helm = FakeHelm()
+    site.kube.delete(WORKLOADS["Deployment"], "kube-apiserver", "kube-system")
     site.kube.raw_answers["/version"] = '{"gitVersion": "v1.36.3"}'
     add_pod(site.kube, "kube-apiserver-controller-1", running(), labels=labels, host_ip="10.0.0.1")
     error = site.invoke(*arguments).exception
     assert isinstance(error, RollbackFailed) and says in error.message and remedy in error.remedy
     assert "not installed" in error.message and site.ran == []
+
+
+@pytest.mark.parametrize("arguments", [("--dry-run",), ("--yes",)])
+def test_records_that_this_helm_does_not_find(site: Site, arguments: tuple[str, ...]) -> None:
+    """kube-apiserver's own pods serve: no standby pod is named, and no run that would install it over them."""
+    site.kube.unavailable = False
+    site.healthy()
+    site.helm = FakeHelm()
+    error = site.invoke(*arguments).exception
+    assert isinstance(error, RollbackFailed) and site.ran == []
+    assert "Deployment kube-system/kube-apiserver is there" in error.message and "standby" not in error.message
+    assert "HELM_DRIVER" in error.remedy and "upgrader run" not in error.remedy
 
 
 def test_it_asks_before_it_starts(site: Site) -> None:

@@ -23,7 +23,7 @@ from upgrader.recover.steps.pod_content import contradictions, pod_content
 from upgrader.recover.steps.revision_match import Checkpoint, Rendered, matching, rendered
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["NAMESPACE", "RELEASE", "ReleaseRecoveryStep"]
+__all__ = ["NAMESPACE", "RELEASE", "LostRecords", "ReleaseRecoveryStep", "lost_records"]
 
 RELEASE, NAMESPACE = "kube-apiserver", "kube-system"
 
@@ -39,6 +39,29 @@ the power cut, until the kubelet has reported again.
 """
 _HASHES = ("pod-template-hash", "controller-revision-hash")
 _ROLLBACK_TRIES = 4
+
+
+@dataclass(frozen=True)
+class LostRecords:
+    """What to say where Helm has no record of the release, and its workload is there."""
+
+    message: str
+    remedy: str
+
+
+def lost_records(kube: Kube) -> LostRecords | None:
+    """None where the workload is gone as well. Raises ApiError."""
+    refs = (WorkloadRef("Deployment", NAMESPACE, RELEASE), WorkloadRef("DaemonSet", NAMESPACE, RELEASE))
+    there = [ref for ref in refs if kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace) is not None]
+    if not there:
+        return None
+    return LostRecords(
+        f"Helm has no record of release {RELEASE}, and {there[0]} is there all the same: its records are lost, or kept "
+        "where this Helm doesn't look, so that no revision is known to go back to",
+        "Set HELM_DRIVER as it was when the release was installed. If the records are lost, restore the Secrets "
+        f"sh.helm.release.v1.{RELEASE}.v… of {NAMESPACE}, or have Helm record what is there, with the version and "
+        f"values that work: helm install {RELEASE} CHART -n {NAMESPACE} -f VALUES",
+    )
 
 
 @dataclass(frozen=True)
@@ -93,16 +116,8 @@ class ReleaseRecoveryStep:
 
     def _without_records(self) -> StepFailed:
         """Helm knows nothing of the release: it is gone, or its records alone are."""
-        refs = (WorkloadRef("Deployment", NAMESPACE, RELEASE), WorkloadRef("DaemonSet", NAMESPACE, RELEASE))
-        there = [ref for ref in refs if self._live(ref) is not None]
-        if there:
-            return StepFailed(
-                f"Helm has no record of release {RELEASE}, and {there[0]} is there all the same: its records are lost, "
-                "or kept where this Helm doesn't look, so that no revision is known to go back to",
-                remedy="Set HELM_DRIVER as it was when the release was installed. If the records are lost, restore the "
-                f"Secrets sh.helm.release.v1.{RELEASE}.v… of {NAMESPACE}, or have Helm record what is there, with the "
-                f"version and values that work: helm install {RELEASE} CHART -n {NAMESPACE} -f VALUES",
-            )
+        if lost := lost_records(self.kube):
+            return StepFailed(lost.message, remedy=lost.remedy)
         return StepFailed(
             f"release {RELEASE} is not installed: the API is served by its standby pod only",
             remedy="Install it again, at the version that runs: upgrader run --to VERSION",
