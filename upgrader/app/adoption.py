@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.adopt.addon_parts import left_alone
+from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_facts
 from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
@@ -145,6 +146,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             servers = server_addresses(cluster.kubeconfig, cluster.context)
             own = _own_values(session)
             kubernetes = own.get("kubernetes", {})
+            check_container_runtime(tools.kube, tools.hosts, cluster.controllers, own.get("pod-checkpointer", {}))
             facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
             pki = str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))
             facts = replace(facts, referred_files=referred_files(tools.hosts, facts.controllers, pki))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
+from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.facts import ControllerFacts, read_controllers
 from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined, running_version
 from upgrader.adopt.joined_pipeline import JoinedControllers
@@ -136,6 +137,8 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     _refuse_rotation(session)
     pods = [ApiPod(each.host, pod.flags) for each in new if (pod := each.active.get("kube-apiserver"))]
     served = client_addresses(kube, hosts, pods, server_addresses(cluster.kubeconfig, cluster.context))
+    checkpointer = _values(session, "pod-checkpointer")
+    check_container_runtime(kube, hosts, (each.host for each in new), checkpointer)
     values = _api_values(session)
     _serve_all_clients(values, served)
     manifests = [release.manifest for release in observed.releases.values()]
@@ -158,10 +161,14 @@ def _api_values(session: Session) -> Mapping[str, Any]:
     return releases["kube-apiserver"]
 
 
+def _values(session: Session, release: str) -> Mapping[str, Any]:
+    items = (item for item in session.settings.pipeline if isinstance(item, ReleaseSettings))
+    return next((item.values for item in items if item.name == release), {})
+
+
 def _refuse_rotation(session: Session) -> None:
     """A controller that joins then lacks the file with which kube-controller-manager signs."""
-    items = (item for item in session.settings.pipeline if isinstance(item, ReleaseSettings))
-    values = next((item.values for item in items if item.name == "kubernetes"), {})
+    values = _values(session, "kubernetes")
     if signing := (values.get("pki") or {}).get("signingCertificate"):
         raise Inhibited(
             f"values/kubernetes.yaml has the file {signing} for the CA that signs, as while the cluster's CA is "
