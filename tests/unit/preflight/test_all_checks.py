@@ -21,6 +21,7 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
     world.kube.unavailable = True
     findings = run_checks(world.context())
     assert {finding.id for finding in findings} == {
+        "version.unknown",
         "access.unknown",
         "version.unknown",
         "nodes.unknown",
