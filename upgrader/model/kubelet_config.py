@@ -53,7 +53,7 @@ class KubeletConfig:
             kept = json.loads(annotation)
             earlier = KubeletConfig(str(kept["text"]))
             return earlier if earlier.digest == digest and kept["written"] == self.digest else None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def lacks(self, fields: Mapping[str, Any]) -> tuple[str, ...]:

@@ -66,6 +66,6 @@ class NodeMark:
                 before = KubernetesVersion.known(str(found.get("before", "")))
                 cordoned, detached = found["cordoned"] is True, found.get("detached") is True
                 return cls(found["phase"], cordoned, str(found.get("why", "")), before, detached)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):  # the node's own kubelet may write it
             pass
         return cls("drain", cordoned=False)

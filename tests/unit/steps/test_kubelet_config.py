@@ -196,7 +196,7 @@ def test_gate_holds_only_with_all_fields(kube: Api) -> None:
     assert gate.check().kind is VerdictKind.UNKNOWN
 
 
-@pytest.mark.parametrize("annotation", ["", "None", "[]", "{}", '{"text": "x"}'])
+@pytest.mark.parametrize("annotation", ["", "None", "[]", "{}", '{"text": "x"}', "[" * 100_000], ids=range(6))
 def test_annotation_that_can_not_be_read_brings_nothing_back(kube: Api, annotation: str) -> None:
     """Whoever wrote it, it isn't ours."""
     point = step(kube).capture()

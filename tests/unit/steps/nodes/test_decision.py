@@ -65,7 +65,9 @@ def test_backward(mark: NodeMark | None, version: KubernetesVersion, todo: Todo)
     assert backward(mark, version, OLD) == todo
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"phase": "dance"}', '{"phase": "swap"}', '{"phase": []}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"phase": "dance"}', '{"phase": "swap"}', '{"phase": []}', "[" * 100_000], ids=range(7)
+)
 def test_mark_that_can_not_be_read_keeps_the_cordon(text: str) -> None:
     """Nobody knows any more whose the cordon is: it stays, and the upgrade begins again."""
     assert NodeMark.of({"metadata": {"annotations": {MARK: text}}}) == NodeMark("drain", cordoned=False)
