@@ -23,7 +23,6 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
     assert {finding.id for finding in findings} == {
         "version.unknown",
         "access.unknown",
-        "version.unknown",
         "nodes.unknown",
         "machines.unknown",
         "ports.unknown",
