@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tests.unit.guard.fake_api import FakeApi
 from upgrader.guard.core.admission import AdmissionRequest, Answer, allow, deny
-from upgrader.guard.guard_errors import ApiAway
+from upgrader.guard.guard_errors import ApiAway, ApiRefused
 from upgrader.guard.roles.admission_server import Decide, admission_app
 from upgrader.guard.roles.no_downscale import NoDownscale
 from upgrader.guard.roles.run_lease import RunLease
@@ -156,6 +157,17 @@ def test_a_parent_that_cannot_be_read_is_no_reason_to_be_stuck(
     prepare(api)
     response = no_downscale(api, **request_)
     assert response["allowed"] and why in response["warnings"][0]
+
+
+def test_why_a_parent_cannot_be_read_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """All of it, as with long names a warning has no room for the right that is missing."""
+    api, name = FakeApi(), "long-" * 50
+    why = f'GET {name}: 403: "{name}" is forbidden: cannot get resource "statefulsets"'
+    api.next_answer("get", ApiRefused(why, 403))
+    with caplog.at_level(logging.WARNING, "guard"):
+        response = no_downscale(api, name=name)
+    assert response["allowed"] and "cannot get" not in response["warnings"][0]
+    assert [vars(record)["reason"] for record in caplog.records] == [why]
 
 
 def status(questions: dict[str, Callable[[], str]]) -> tuple[int, str, str]:

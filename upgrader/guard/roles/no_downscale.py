@@ -9,6 +9,7 @@ from upgrader.guard.core.downscale import Parent, by_scale, decide, labels_befor
 from upgrader.guard.core.hold import refuse_downscale
 from upgrader.guard.core.rollout import GROUP_LABEL
 from upgrader.guard.guard_errors import ApiAway, ApiRefused
+from upgrader.guard.logs import LOG
 from upgrader.guard.roles.run_lease import RunLease
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.resource import Resource
@@ -59,6 +60,8 @@ class NoDownscale:
         try:
             found = await self._api.get(resource, request.name, request.namespace)
         except (ApiAway, ApiRefused) as error:
+            # The answer's warning may be cut before it says why, and autoscalers show it to nobody.
+            LOG.warning("labels can't be read", extra={"request": str(request), "reason": str(error)})
             return Parent(None, str(error))
         if found is None:
             return Parent(None, "it doesn't exist")
