@@ -18,6 +18,7 @@ NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 ACCOUNT = "system:serviceaccount:ops:guard"
 ROLES = ("generator", "aggregator", "ingress")
 """Each has an account of its own: `guard-ROLE`."""
+CHECKER = "system:serviceaccount:shop:default"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Pair:
     """Its URL."""
     roles: Mapping[str, Path]
     """The kubeconfig of each of ROLES."""
+    checker: Path
+    """The kubeconfig of the ServiceAccount that health checkers in `shop` run as."""
 
 
 @pytest.fixture(scope="package")
@@ -40,8 +43,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """With the namespaces `ops`, where guard is, and `shop`, whose workloads it is for."""
     accounts = {role: f"{ACCOUNT}-{role}" for role in ROLES}
     folder = tmp_path_factory.mktemp("guard")
-    with api_servers(folder, ACCOUNT, *accounts.values()) as servers, servers.serving(OLD) as kube:
+    with api_servers(folder, ACCOUNT, CHECKER, *accounts.values()) as servers, servers.serving(OLD) as kube:
         for name in ("ops", "shop"):
             kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         roles = {role: servers.kubeconfig(account) for role, account in accounts.items()}
-        yield Pair(kube, servers.kubeconfig(), servers.kubeconfig(ACCOUNT), servers.etcd_url, roles)
+        checker = servers.kubeconfig(CHECKER)
+        yield Pair(kube, servers.kubeconfig(), servers.kubeconfig(ACCOUNT), servers.etcd_url, roles, checker)

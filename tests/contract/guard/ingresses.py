@@ -101,9 +101,16 @@ class Edge:
     def health(self, node: str) -> int:
         """The HTTP status of its port; 0: nothing answers."""
         try:
-            return urllib3.request("GET", f"http://127.0.0.1:{self.ports[node]}/", retries=False).status
+            return self._asked(node).status
         except urllib3.exceptions.HTTPError:
             return 0
+
+    def answer(self, node: str) -> str:
+        """What its port says. Raises HTTPError."""
+        return self._asked(node).data.decode()
+
+    def _asked(self, node: str) -> urllib3.BaseHTTPResponse:
+        return urllib3.request("GET", f"http://127.0.0.1:{self.ports[node]}/", retries=False)
 
     def marks(self, node: str) -> dict[str, str]:
         """The Node's annotations."""
@@ -253,8 +260,8 @@ def edge(kube: KubeAdapter, rolling: dict[str, Any], count: int = 2, **spec: Any
 
 
 @contextmanager
-def checkers(edge_: Edge, folder: Path, kubeconfig: Path) -> Iterator[None]:
-    """A health checker for each node, as the DaemonSet's pods run it but for the port."""
+def checkers(edge_: Edge, folder: Path, kubeconfig: Path) -> Iterator[dict[str, Path]]:
+    """A health checker for each node, as the DaemonSet's pods run it but for the port; the log of each."""
     with ExitStack() as stack:
         logs = {node: folder / f"{node}.log" for node in edge_.nodes}
         for node, log in logs.items():
@@ -276,4 +283,4 @@ def checkers(edge_: Edge, folder: Path, kubeconfig: Path) -> Iterator[None]:
             return len(edge_.ports) == len(logs)
 
         until("health checkers to start", started, timeout_seconds=120, interval_seconds=0.1)
-        yield
+        yield logs

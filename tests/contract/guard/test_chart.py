@@ -6,7 +6,9 @@ import copy
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,25 @@ import yaml
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.checking import checked
+from tests.contract.guard.chart_rights import (
+    CERTIFICATES,
+    CONFIGURATIONS,
+    NO_DOWNSCALE,
+    ROLLOUTS,
+    Right,
+    complaints,
+)
 from tests.contract.guard.conftest import Pair
-from tests.contract.guard.webhooks import VALIDATING, applied, bundles, scaled, stateful_set, wait_refused
+from tests.contract.guard.webhooks import (
+    MUTATING,
+    VALIDATING,
+    applied,
+    bundles,
+    no_downscale,
+    scaled,
+    stateful_set,
+    wait_refused,
+)
 from tests.contract.guard.zones import zones
 from upgrader.adapters.helm import find_helm
 from upgrader.ports import Kind, KubeObject
@@ -36,22 +55,32 @@ FLAGS = ("-server-tls.self-signed-cert.secret-name=guard-certificate",)
 
 @pytest.fixture(scope="module")
 def objects() -> list[KubeObject]:
+    """With groups that are rolled in `shop`."""
+    return _rendered(rollouts={"enabled": True, "namespaces": ["shop"]})
+
+
+def _rendered(**values: Any) -> list[KubeObject]:
     """What Helm renders for the namespace `ops`."""
     command = [str(find_helm()), "template", "guard", str(CHART), "--namespace=ops", "--values=-"]
-    values = json.dumps({"image": {"repository": "x"}, "rollouts": {"enabled": True, "namespaces": ["shop"]}})
-    done = subprocess.run(command, input=values, capture_output=True, text=True, check=True)
+    given = json.dumps({"image": {"repository": "x"}, **values})
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
     return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
 @contextmanager
-def rights(pair: Pair, objects: list[KubeObject], without: str = "") -> Iterator[None]:
-    """Those of the chart, but for one, such as `get secrets`, until the end of the block."""
+def rights(pair: Pair, objects: list[KubeObject], *without: Right | None) -> Iterator[None]:
+    """Those of the chart, but for some, until the end of the block."""
     given = [copy.deepcopy(dict(each)) for each in objects if each["kind"] in _RBAC]
     for each in given:
-        for rule in each.get("rules") or ():
-            rule["verbs"] = [v for v in rule["verbs"] if not any(f"{v} {r}" == without for r in rule["resources"])]
         if "rules" in each:
-            each["rules"] = [rule for rule in each["rules"] if rule["verbs"]]
+            place = each["metadata"].get("namespace", "")
+            lost = {(r.verb, r.resource) for r in without if r and r.namespace in ("", place)}
+            each["rules"] = [
+                {**rule, "verbs": [verb], "resources": [resource]}
+                for rule in each["rules"]
+                for verb, resource in product(rule["verbs"], rule["resources"])
+                if (verb, resource) not in lost
+            ]
     try:
         for each in given:
             pair.kube.create(_RBAC[each["kind"]], each, each["metadata"].get("namespace", ""))
@@ -102,17 +131,23 @@ def test_the_charts_webhooks_ask_about_downscales_alone(pair: Pair, objects: lis
             assert not list(check_webhooks(checked(pair.kube, controllers=[])))
 
 
-@pytest.mark.parametrize("right", ["get secrets", "create secrets", "list validatingwebhookconfigurations"])
-def test_a_right_that_is_missing_is_named(pair: Pair, objects: list[KubeObject], tmp_path: Path, right: str) -> None:
-    """Without what it needs to begin it isn't ready, and its log says which right."""
-    verb, resource = right.split()
-    with rights(pair, objects, without=right), guard_process(tmp_path, pair.account, *FLAGS) as guard:
+def wait_named(guard: GuardProcess, right: Right) -> None:
+    """Until its log says that it lacks this right."""
+    until(f"it to name {right}", lambda: complaints(guard, right) != [], timeout_seconds=120, interval_seconds=0.1)
 
-        def said() -> bool:
-            return any(f'cannot {verb} resource \\"{resource}\\"' in json.dumps(line) for line in guard.lines())
 
-        until(f"it to name {right}", said, timeout_seconds=120, interval_seconds=0.1)
-        assert guard.get("/ready")[0] == 503
+@pytest.mark.parametrize("right", CERTIFICATES, ids=str)
+def test_a_right_that_is_missing_is_named(pair: Pair, objects: list[KubeObject], tmp_path: Path, right: Right) -> None:
+    """Without what it needs to begin it isn't ready, and its log says which right; so it does without a watch."""
+    if right.verb == "update":  # which a Secret needs that can't be used
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "guard-certificate"}}
+        pair.kube.create(Kind("v1", "secrets"), secret, "ops")
+    with rights(pair, objects, right), guard_process(tmp_path, pair.account, *FLAGS) as guard:
+        wait_named(guard, right)
+        if right.verb == "watch":
+            guard.wait_ready()
+        else:
+            assert guard.get("/ready")[0] == 503
 
 
 ROLLOUT = (*FLAGS, "-roles=rollout", "-kubernetes.namespace=shop")
@@ -132,40 +167,24 @@ def test_the_charts_rights_are_enough_to_roll(pair: Pair, objects: list[KubeObje
         group.controller(name)
         group.make_ready(name)
         until("v2 to be current", lambda: group.current(name) == "v2", timeout_seconds=120, interval_seconds=0.1)
-        assert not [line for line in guard.lines() if "cannot" in str(line.get("reason"))]
+        assert complaints(guard) == []
 
 
-@pytest.mark.parametrize(
-    "right",
-    [
-        "create leases",
-        "get leases",
-        "update leases",
-        "list leases",
-        "watch leases",
-        "list pods",
-        "watch pods",
-        "delete pods",
-        "list statefulsets",
-        "watch statefulsets",
-        "get statefulsets",
-        "update statefulsets/status",
-        "create events",
-    ],
-)
-def test_a_right_that_rollouts_lack_is_named(pair: Pair, objects: list[KubeObject], tmp_path: Path, right: str) -> None:
+@pytest.mark.parametrize("right", ROLLOUTS, ids=str)
+def test_a_right_that_rollouts_lack_is_named(
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: Right
+) -> None:
     """Each of them, in the log, as soon as it is needed."""
-    without = ("get statefulsets", "update statefulsets/status")
     with (
-        rights(pair, objects, without=right),
+        rights(pair, objects, right),
         zones(pair.kube, count=1) as group,
         guard_process(tmp_path, pair.account, *ROLLOUT) as guard,
     ):
         (name,) = group.names
-        if right == "create events":
+        if right.resource == "events":
             annotations = {"annotations": {"rollout-max-unavailable": "abc"}}
             pair.kube.patch(Kind("apps/v1", "statefulsets"), name, {"metadata": annotations}, "shop")
-        if right in without:
+        if str(right) in ("get statefulsets", "update statefulsets/status"):  # at the end
             group.controller(name, "v2")
             for pod in group.pods(name):
                 pair.kube.delete(Kind("v1", "pods"), pod, "shop")
@@ -173,35 +192,91 @@ def test_a_right_that_rollouts_lack_is_named(pair: Pair, objects: list[KubeObjec
             group.make_ready(name)
         else:
             group.template(name, "v2")
-        verb, resource = right.split()
-
-        def said() -> bool:
-            return any(f'cannot {verb} resource "{resource}"' in str(line.get("reason")) for line in guard.lines())
-
-        until(f"it to name {right}", said, timeout_seconds=120, interval_seconds=0.1)
+        wait_named(guard, right)
 
 
-def test_without_the_right_to_patch_its_configuration_it_says_so(
-    pair: Pair, objects: list[KubeObject], tmp_path: Path
-) -> None:
-    """It is ready, as others may inject its authority."""
-    without = "patch validatingwebhookconfigurations"
-    with rights(pair, objects, without=without), guard_process(tmp_path, pair.account, *FLAGS) as guard:
+@pytest.mark.parametrize("right", [None, *CONFIGURATIONS], ids=str)
+def test_a_configuration_that_it_may_not_patch_is_named(pair: Pair, tmp_path: Path, right: Right | None) -> None:
+    """Each of the chart's own, and others' of both kinds, get its authority. Where one right is missing, those of the
+    other kind do, and the rest are named; it is ready all the same, as somebody else may inject it.
+    """
+    on, shop = {"enabled": True}, {"enabled": True, "namespaces": ["shop"]}
+    others = {"configurations": ["theirs"]}
+    objects = _rendered(rollouts=shop, downscale=on, zoneBudget=shop, protector=on, certificate=others)
+    found = [(VALIDATING, each) for each in objects if each["kind"] == "ValidatingWebhookConfiguration"]
+    assert len(found) == 4
+    for kind in (VALIDATING, MUTATING):
+        its = no_downscale("https://127.0.0.1")
+        found.append((kind, {**its, "kind": _CONFIGURATIONS[kind], "metadata": {**its["metadata"], "name": "theirs"}}))
+    with rights(pair, objects, right), guard_process(tmp_path, pair.account, *FLAGS) as guard, ExitStack() as stack:
         guard.wait_ready()
-        with applied(pair.kube, configuration(objects, guard)):
-            until(
-                "it to name the right",
-                lambda: any("cannot patch" in str(line.get("reason")) for line in guard.lines()),
-                timeout_seconds=120,
-                interval_seconds=0.1,
-            )
+        for kind, manifest in found:
+            # They are asked about nothing: what they are asked about is for other tests.
+            hooks = [{**each, "clientConfig": {"url": guard.url("/")}, "rules": []} for each in manifest["webhooks"]]
+            name = stack.enter_context(applied(pair.kube, {**manifest, "webhooks": hooks}, kind))
+            if right and right.resource == kind.plural:
+                what, told = f"it to name {name}", partial(_refused, guard, right, name)
+            else:
+                what, told = f"{name} to have its authority", partial(_injected, pair, name, kind)
+            until(what, told, timeout_seconds=120, interval_seconds=0.1)
+        assert guard.get("/ready")[0] == 200
+        assert right or not complaints(guard)
+
+
+_CONFIGURATIONS = {VALIDATING: "ValidatingWebhookConfiguration", MUTATING: "MutatingWebhookConfiguration"}
+
+
+def _refused(guard: GuardProcess, right: Right, name: str) -> bool:
+    """Whether its log says that it lacks this right to a configuration."""
+    return any(f'"{name}" is forbidden' in each for each in complaints(guard, right))
+
+
+def _injected(pair: Pair, name: str, kind: Kind) -> bool:
+    return all(bundles(pair.kube, name, kind))
+
+
+SCALED = ("deployments", "replicasets", "statefulsets")
+
+
+def scale_review(resource: str) -> dict[str, Any]:
+    """What the API server asks about a scale from 3 to 1."""
+    scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "db", "namespace": "shop"}}
+    request = {
+        "uid": "1",
+        "kind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+        "resource": {"group": "apps", "version": "v1", "resource": resource},
+        "subResource": "scale",
+        "name": "db",
+        "namespace": "shop",
+        "operation": "UPDATE",
+        "object": {**scale, "spec": {"replicas": 1}},
+        "oldObject": {**scale, "spec": {"replicas": 3}},
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+@pytest.mark.parametrize("right", NO_DOWNSCALE, ids=str)
+def test_a_right_to_read_what_is_scaled_is_named(
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: Right
+) -> None:
+    """It is let through with a warning; what that may have no room for is in the log. Other kinds are read."""
+    with rights(pair, objects, right), guard_process(tmp_path, pair.account, *FLAGS) as guard:
+        guard.wait_ready()
+        for resource in SCALED:
+            status, text = guard.post("/admission/no-downscale", scale_review(resource))
+            response = json.loads(text)["response"]
+            assert (status, response["allowed"]) == (200, True)
+            (warning,) = response["warnings"]
+            assert (": 403: " in warning) is (resource == right.resource)
+        assert len(complaints(guard, right)) == len(complaints(guard)) == 1
 
 
 def test_without_the_right_to_read_what_is_scaled_it_warns(
     pair: Pair, objects: list[KubeObject], tmp_path: Path
 ) -> None:
     """The scale is let through, as a label that can't be read must keep nobody stuck."""
-    with rights(pair, objects, without="get statefulsets"), guard_process(tmp_path, pair.account, *FLAGS) as guard:
+    without = [right for right in NO_DOWNSCALE if right.resource == "statefulsets"]
+    with rights(pair, objects, *without), guard_process(tmp_path, pair.account, *FLAGS) as guard:
         guard.wait_ready()
         with applied(pair.kube, configuration(objects, guard)) as name, stateful_set(pair.kube, PROTECTED) as kept:
             wait_known(pair, name, "is not allowed")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
+from tests.contract.guard.chart_rights import HOLD, Right, complaints
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.test_chart import FLAGS, configuration, objects, rights
 from tests.contract.guard.webhooks import applied, bundles, scaled, stateful_set, wait_refused
@@ -115,7 +117,7 @@ def test_a_run_holds_groups_but_those_of_its_step(pair: Pair, objects: list[Kube
         assert len(group.pods(b)) == 1
         run.end()
         assert scaled(pair.kube, b, 1, dry_run=True) == ""
-        assert not [line for line in guard.lines() if "cannot" in str(line.get("reason"))]
+        assert complaints(guard) == []
 
 
 def test_a_run_that_died_holds_nothing_for_long(pair: Pair, objects: list[KubeObject], tmp_path: Path) -> None:
@@ -128,26 +130,22 @@ def test_a_run_that_died_holds_nothing_for_long(pair: Pair, objects: list[KubeOb
         waits("it to begin", lambda: not group.pods(name), seconds=120)
 
 
+@pytest.mark.parametrize("right", HOLD, ids=str)
 def test_without_the_right_to_read_the_lease_nothing_begins(
-    pair: Pair, objects: list[KubeObject], tmp_path: Path
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: Right
 ) -> None:
     """Nobody knows whether a run is alive: the right is named, a group waits, and a downscale in it is for
     failurePolicy to decide.
     """
-    without = [each for each in objects if each["metadata"].get("namespace") != "kube-system"]
     with (
-        rights(pair, without),
+        rights(pair, objects, right),
         guard_process(tmp_path, pair.account, *HOLDING) as guard,
         zones(pair.kube, count=1) as group,
     ):
         guard.wait_ready()
         (name,) = group.names
         group.template(name, "v2")
-
-        def said() -> bool:
-            return any('cannot get resource \\"leases\\"' in json.dumps(line) for line in guard.lines())
-
-        waits("it to name the right", said)
+        waits("it to name the right", lambda: complaints(guard, right) != [])
         with applied(pair.kube, configuration(objects, guard)) as webhooks:
             until("it to be injected", lambda: all(bundles(pair.kube, webhooks)), timeout_seconds=120)
             wait_refused(pair.kube, name, 0, "failed calling webhook")

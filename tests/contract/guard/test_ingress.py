@@ -12,6 +12,7 @@ import pytest
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.checking import merge
+from tests.contract.guard.chart_rights import HEALTH_CHECKERS, INGRESS, INGRESS_HOLD, Right, complaints
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.ingresses import (
     ASKED,
@@ -240,57 +241,42 @@ def test_a_run_holds_an_update_but_that_of_its_step(pair: Pair, objects: list[Ku
         assert site.images() == ["nginx:2"] * 4
         run.end()
         goes_on(site, "all pods to be new", lambda: site.images() == ["nginx:3"] * 4, 240)
-        assert not [line for line in process.lines() if "cannot" in str(line.get("reason"))]
+        assert complaints(process) == []
     pair.kube.delete(LEASES, "guard-ingress", "ops")
 
 
+@pytest.mark.parametrize("right", INGRESS_HOLD, ids=str)
 def test_without_the_right_to_read_the_lease_no_update_begins(
-    pair: Pair, objects: list[KubeObject], tmp_path: Path
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: Right
 ) -> None:
     """Nobody knows whether a run is alive: the right is named in the condition; nodes get their first pods."""
-    without = [each for each in objects if each["metadata"].get("namespace") != "kube-system"]
     with (
-        rights(pair, without),
+        rights(pair, objects, right),
         edge(pair.kube, DETACH, 1) as site,
         guard_process(tmp_path, pair.roles["ingress"], *FLAGS, "-hold=run") as process,
     ):
         process.wait_ready()
         whole(site)
         site.image("nginx:2")
-        goes_on(site, "it to name the right", lambda: 'cannot get resource "leases"' in waits_for(site))
+        goes_on(site, "it to name the right", lambda: right.named in waits_for(site))
         assert site.images() == ["nginx:1"] * 2 and site.most_asked == 0
     pair.kube.delete(LEASES, "guard-ingress", "ops")
 
 
-@pytest.mark.parametrize(
-    "right",
-    [
-        "",
-        *("create leases", "list nodes", "get nodes", "patch nodes", "list ingressdaemonsets", "get ingressdaemonsets"),
-        *("update ingressdaemonsets/status", "list deployments", "create deployments", "update deployments"),
-        *("patch deployments", "delete deployments", "list daemonsets", "create daemonsets", "update daemonsets"),
-        "delete daemonsets",
-    ],
-)
+@pytest.mark.parametrize("right", [None, *INGRESS], ids=str)
 def test_the_charts_rights_are_enough_and_each_is_needed(
-    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: str
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: Right | None
 ) -> None:
     """From the first pods to a node that leaves: with one less, the log names it."""
-
-    def complains() -> list[str]:
-        verb, _, resource = right.partition(" ")
-        wanted = f'cannot {verb} resource "{resource}"' if right else "cannot "
-        return [reason for line in process.lines() if wanted in (reason := str(line.get("reason")))]
-
     with (
-        rights(pair, objects, without=right),
+        rights(pair, objects, right),
         edge(pair.kube, {**DETACH, "maxUnavailableNodes": 2}, 2) as site,
         guard_process(tmp_path, pair.roles["ingress"], *FLAGS) as process,
     ):
         steps = iter((lambda: _changes(site), lambda: _loses(site), lambda: None))
 
         def done() -> bool:
-            if right and complains():
+            if right and complaints(process, right):
                 return True
             site.tick()
             count = sum("ingress" in (pair.kube.get(NODES, n) or {})["metadata"].get("labels", {}) for n in site.nodes)
@@ -303,8 +289,26 @@ def test_the_charts_rights_are_enough_and_each_is_needed(
 
         until(f"it to work, or to name {right}", done, timeout_seconds=120, interval_seconds=0.2)
         if not right:
-            assert complains() == []
+            assert complaints(process) == []
     pair.kube.delete(LEASES, "guard-ingress", "ops")
+
+
+@pytest.mark.parametrize("right", [None, *HEALTH_CHECKERS], ids=str)
+def test_a_right_that_health_checkers_lack_is_named(
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, right: Right | None
+) -> None:
+    """In the log of the checker, whose port answers no until it knows; and none is missing by the chart's rights."""
+    with rights(pair, objects, right), edge(pair.kube, {}, 1) as site, checkers(site, tmp_path, pair.checker) as logs:
+        (node,) = site.nodes
+        if right:
+            # As it stands in JSON.
+            named = right.named.replace('"', '\\"')
+            until(f"it to name {right}", lambda: named in logs[node].read_text(), timeout_seconds=120)
+        else:
+            unknown = "nothing is known of the node's pods yet"
+            until("it to know", lambda: unknown not in site.answer(node), timeout_seconds=120)
+            assert "cannot" not in logs[node].read_text()
+        assert site.health(node) == 503
 
 
 def _changes(site: Edge) -> None:

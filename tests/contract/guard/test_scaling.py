@@ -16,6 +16,7 @@ import pytest
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.checking import merge
+from tests.contract.guard.chart_rights import DOWNSCALE, Right, complaints
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.pod_service import PodService, pod_service
 from tests.contract.guard.test_chart import FLAGS, rights
@@ -58,7 +59,7 @@ def guard(pair: Pair, objects: list[KubeObject], tmp_path: Path) -> Iterator[Gua
     with rights(pair, objects), guard_process(tmp_path, pair.account, *ROLLOUT) as process:
         process.wait_ready()
         yield process
-        assert not [line for line in process.lines() if "cannot" in str(line.get("reason"))]
+        assert complaints(process) == []
 
 
 def served(pair: Pair) -> bool:
@@ -269,20 +270,13 @@ def test_a_delayed_downscale_takes_the_last_pods_over_the_delay(
         has(pair, a, 2)
 
 
-@pytest.mark.parametrize(
-    "right",
-    [
-        *("get replicatemplates/scale", "patch replicatemplates/status"),
-        *("patch statefulsets/scale", "patch statefulsets"),
-    ],
-)
+@pytest.mark.parametrize("right", DOWNSCALE, ids=str)
 def test_a_right_that_following_sets_lack_is_named(
-    pair: Pair, objects: list[KubeObject], template: str, tmp_path: Path, right: str
+    pair: Pair, objects: list[KubeObject], template: str, tmp_path: Path, right: Right
 ) -> None:
     """In the log, as soon as it is needed: for the reference, for the scale, and to show when a set was downscaled."""
-    verb, resource = right.split()
     with (
-        rights(pair, objects, without=right),
+        rights(pair, objects, right),
         zones(pair.kube, replicas=2, count=1) as group,
         guard_process(tmp_path, pair.account, *ROLLOUT) as process,
     ):
@@ -292,6 +286,6 @@ def test_a_right_that_following_sets_lack_is_named(
 
         def said() -> bool:
             settle(pair, group, a)
-            return any(f'cannot {verb} resource "{resource}"' in str(line) for line in process.lines())
+            return complaints(process, right) != []
 
         until(f"it to name {right}", said, timeout_seconds=120, interval_seconds=0.5)

@@ -12,7 +12,9 @@ from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
-VALIDATING = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
+_API = "admissionregistration.k8s.io/v1"
+VALIDATING = Kind(_API, "validatingwebhookconfigurations", namespaced=False)
+MUTATING = Kind(_API, "mutatingwebhookconfigurations", namespaced=False)
 STATEFUL_SETS = Kind("apps/v1", "statefulsets")
 _SCALED = ("statefulsets", "deployments", "replicasets")
 
@@ -49,20 +51,20 @@ def no_downscale(url: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def bundles(kube: KubeAdapter, name: str) -> list[str]:
+def bundles(kube: KubeAdapter, name: str, kind: Kind = VALIDATING) -> list[str]:
     """The caBundle of each webhook of a configuration; "" where there is none."""
-    found: Any = kube.get(VALIDATING, name)
+    found: Any = kube.get(kind, name)
     return [webhook["clientConfig"].get("caBundle", "") for webhook in found["webhooks"]]
 
 
 @contextmanager
-def applied(kube: KubeAdapter, manifest: Mapping[str, Any]) -> Iterator[str]:
+def applied(kube: KubeAdapter, manifest: Mapping[str, Any], kind: Kind = VALIDATING) -> Iterator[str]:
     """A configuration, until the end of the block; its name."""
-    kube.create(VALIDATING, manifest)
+    kube.create(kind, manifest)
     try:
         yield manifest["metadata"]["name"]
     finally:
-        kube.delete(VALIDATING, manifest["metadata"]["name"])
+        kube.delete(kind, manifest["metadata"]["name"])
 
 
 @contextmanager
