@@ -82,7 +82,8 @@ def test_workload_that_a_policy_refuses(kube: KubeAdapter, made: Make) -> None:
     """One that is there and one that is new, in two namespaces; as the policy wants it, it is no finding."""
     old, new = namespace(kube, made), namespace(kube, made)
     made(DEPLOYMENTS, deployment(old), old)
-    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["CREATE", "UPDATE"]}
+    what = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}
+    rule = {**what, "operations": ["CREATE", "UPDATE"]}
     policy = made(
         _admission("validatingadmissionpolicies"),
         {

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from upgrader.adopt.derive import about_source_addresses
+from upgrader.adopt.other_versions import about_other_versions
 from upgrader.adopt.values_files import kept_as, write_values
 from upgrader.app.adoption import Adoption, adoption, propose_undo
 from upgrader.app.new_controllers import FoundControllers, found_controllers
@@ -47,7 +48,8 @@ def adopt(folder: Path, undo: bool, new_controllers: bool, yes: bool, take_over:
 
 def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
     with adoption(folder, FRONT_END) as found:
-        for line in (_about_the_api(found), about_source_addresses(found.facts), *_about_flags(found)):
+        versions = about_other_versions(found.facts, found.version)
+        for line in (_about_the_api(found), about_source_addresses(found.facts), *_about_flags(found), *versions):
             if line:
                 say(line)
         changed = found.changed_files()
