@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 from testkit.command import REPOSITORY
 from testkit.kept_connections import KeptConnections
@@ -19,6 +20,9 @@ _EVENTS, _PODS = Kind("v1", "events"), Kind("v1", "pods")
 _OURS = "app.kubernetes.io/name=kube-apiserver"
 _UPGRADE = ("upgrade", "kube-apiserver", str(_CHART), "--reuse-values")
 _PER_SECOND = 10.0
+_DRAIN = timedelta(seconds=15)
+"""The chart's `gracefulShutdown.drainSeconds`."""
+_UNTIL_IT_IS_THERE = ("HTTP 429", "connection closed while connecting")
 _IN_GOOD_ORDER = ("HTTP 429", "closed without an answer", "not processed")
 
 
@@ -26,16 +30,22 @@ def test_pod_deleted_by_hand(cluster: LabCluster) -> None:
     """`kubectl delete pod` of the only instance, on a settled cluster: it serves until its successor does.
 
     Not during other rollouts: Kubernetes' controllers may then react later than the old instance's grace period (see
-    the chart's README).
+    the chart's README). On a machine that is so busy that the successor needs longer than `drainSeconds`, clients are
+    told to try again, or aren't connected, until it is there.
     """
     cluster.wait_until_settled(OLD)
     (old,) = _pods(cluster)
     with _clients(cluster) as probe:
+        begun = datetime.now(UTC)
         cluster.kube.delete(_PODS, old, "kube-system")
         until("the old pod to be gone", lambda: old not in _pods(cluster), timeout_seconds=90)
         _one_pod(cluster)
         seen = probe.stop()
-    _nothing_failed(seen, cluster)
+    if _ready_since(cluster) - begun <= _DRAIN:
+        _nothing_failed(seen, cluster)
+    else:
+        assert all(failure.error in _UNTIL_IT_IS_THERE for failure in seen.failures), seen.failures
+        assert seen.longest_gap_ms < 5000
 
 
 def test_proxy_upgrade_its_configuration_and_back_again_in_a_row(cluster: LabCluster) -> None:
@@ -112,6 +122,13 @@ def _helm(cluster: LabCluster, *arguments: str) -> None:
 
 def _pods(cluster: LabCluster) -> list[str]:
     return [pod["metadata"]["name"] for pod in cluster.kube.list(_PODS, "kube-system", labels=_OURS)]
+
+
+def _ready_since(cluster: LabCluster) -> datetime:
+    """When the only instance became Ready."""
+    (pod,) = cluster.kube.list(_PODS, "kube-system", labels=_OURS)
+    (ready,) = (each for each in pod["status"]["conditions"] if each["type"] == "Ready")
+    return datetime.fromisoformat(ready["lastTransitionTime"])
 
 
 def _one_pod(cluster: LabCluster) -> None:
