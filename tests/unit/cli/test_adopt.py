@@ -17,6 +17,7 @@ from upgrader.app.adoption import ADOPTED, NOT_ADOPTED, is_adopted
 from upgrader.cli import adopt
 from upgrader.cli.main import cli
 from upgrader.errors import UsageError
+from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.steps.verify import VerifyStep
 
@@ -39,6 +40,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     found = SimpleNamespace(
         facts=facts(),
+        version=KubernetesVersion.parse("v1.36.3"),
         restarts=(),
         derived=SimpleNamespace(changes=()),
         changed_files=lambda: {values / "kubernetes.yaml": "a: 2\n", values / "kube-apiserver.yaml": "b: 1\n"},
@@ -60,6 +62,13 @@ def test_what_is_replaced_is_announced(found: Any, tmp_path: Path) -> None:
     assert "values/kubernetes.yaml; what is there now is kept as kubernetes.yaml.before-adopt" in ended.stderr
     assert "Will write values/kube-apiserver.yaml\n" in ended.stderr
     assert (tmp_path / "values/kubernetes.yaml").read_text() == "a: 1\n"
+
+
+def test_a_component_that_is_behind_is_named(found: Any, tmp_path: Path) -> None:
+    """Before the question, as adoption brings it to kube-apiserver's version."""
+    found.version = KubernetesVersion.parse("v1.36.4")
+    ended = upgrader(tmp_path, answer="n\n")
+    assert "kube-scheduler runs v1.36.3 now, and gets v1.36.4" in " ".join(ended.stderr.split())
 
 
 def test_nobody_to_ask(found: Any, tmp_path: Path) -> None:
