@@ -16,7 +16,17 @@ import yaml
 from upgrader.adopt.addon_parts import addon_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 
-__all__ = ["HANDED_OVER", "base_values", "extra_args", "merged", "missing_flags", "rendered_flags", "rendered_pod"]
+__all__ = [
+    "HANDED_OVER",
+    "base_values",
+    "container_image",
+    "extra_args",
+    "image_values",
+    "merged",
+    "missing_flags",
+    "rendered_flags",
+    "rendered_pod",
+]
 
 HANDED_OVER = frozenset(
     {"bind-address", "advertise-address", "secure-port", "permit-port-sharing", "endpoint-reconciler-type"}
@@ -50,7 +60,7 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
     values: Values = {
         "kubernetesVersion": version,
         "replicas": len(addresses),
-        "image": _image(api.image, version),
+        "image": image_values(api.image, version),
         "port": int(_flag(api, "secure-port", "6443")),
         "extraAddresses": list(facts.client_addresses),
         "etcd": {"servers": _flag(api, "etcd-servers", "https://127.0.0.1:2379").split(",")},
@@ -89,7 +99,7 @@ def _kube_proxy(facts: KubeadmFacts, version: str) -> Values:
     if daemonset is None:
         return {"enabled": False}
     return {
-        "image": _image(_container_image(daemonset), version),
+        "image": image_values(container_image(daemonset), version),
         "server": yaml.safe_load(facts.proxy_kubeconfig)["clusters"][0]["cluster"]["server"],
         "config": yaml.safe_load(facts.proxy_config),
         **addon_values(daemonset),
@@ -101,7 +111,7 @@ def _coredns(facts: KubeadmFacts) -> Values:
     if deployment is None:
         return {"enabled": False}
     return {
-        "image": _image(_container_image(deployment), ""),
+        "image": image_values(container_image(deployment), ""),
         "replicas": deployment["spec"]["replicas"],
         "clusterIP": facts.dns_address,
         "corefile": facts.corefile,
@@ -110,13 +120,13 @@ def _coredns(facts: KubeadmFacts) -> Values:
 
 
 def _leader(pod: StaticPod, version: str, controllers: int) -> Values:
-    values: Values = {"replicas": controllers, "image": _image(pod.image, version), **_extras(pod)}
+    values: Values = {"replicas": controllers, "image": image_values(pod.image, version), **_extras(pod)}
     if "kubeconfig" in pod.flags:
         values["kubeconfig"] = pod.flags["kubeconfig"][0]
     return values
 
 
-def _image(reference: str, version: str) -> Values:
+def image_values(reference: str, version: str) -> Values:
     """`repository` and what else is needed. `version` "": the image has versions of its own."""
     name, _, digest = reference.partition("@")
     repository, colon, tag = name.rpartition(":")
@@ -131,7 +141,8 @@ def _image(reference: str, version: str) -> Values:
     return image
 
 
-def _container_image(workload: Mapping[str, Any]) -> str:
+def container_image(workload: Mapping[str, Any]) -> str:
+    """That of a workload's first container."""
     return str(workload["spec"]["template"]["spec"]["containers"][0]["image"])
 
 

@@ -37,12 +37,13 @@ elsewhere() {
     done
 }
 
+more=$(elsewhere)
 for folder in /etc/kubernetes /etc/kubernetes/pki /etc/kubernetes/pki/etcd /var/lib/kubelet /var/lib/kubelet/pki \
-  $(elsewhere); do
+  $more; do
   [ ! -d "$folder" ] || { [ -r "$folder" ] && [ -x "$folder" ]; } || forbidden "$folder"
 done
 for file in /etc/kubernetes/pki/*.crt /etc/kubernetes/pki/etcd/*.crt /var/lib/kubelet/pki/kubelet-client-current.pem \
-  $(for folder in $(elsewhere); do ls -d "$folder"/*.crt 2>/dev/null; done); do
+  $(for folder in $more; do ls -d "$folder"/*.crt 2>/dev/null; done); do
   [ -e "$file" ] || [ -L "$file" ] || continue
   if [ -r "$file" ]; then shown "$file" <"$file"; else forbidden "$file"; fi
 done

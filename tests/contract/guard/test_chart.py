@@ -29,6 +29,7 @@ from tests.contract.guard.chart_rights import (
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.webhooks import (
     MUTATING,
+    PROTECTED,
     VALIDATING,
     applied,
     bundles,
@@ -43,7 +44,6 @@ from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.webhooks import check_webhooks
 
 CHART = Path(__file__).parents[3] / "charts" / "guard"
-PROTECTED = {"grafana.com/no-downscale": "true"}
 _RBAC = {
     "Role": Kind("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": Kind("rbac.authorization.k8s.io/v1", "rolebindings"),

@@ -13,6 +13,7 @@ from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.webhooks import (
+    PROTECTED,
     VALIDATING,
     applied,
     bundles,
@@ -25,7 +26,6 @@ from upgrader.ports import Kind
 
 SECRETS = Kind("v1", "secrets")
 SECRET = "rollout-operator-self-signed-certificate"
-PROTECTED = {"grafana.com/no-downscale": "true"}
 PATH = "/admission/no-downscale"
 
 each_way = pytest.mark.parametrize("subresource", ["", "scale"])

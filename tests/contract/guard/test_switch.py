@@ -10,6 +10,7 @@ from testkit.guard_process import guard_process
 from testkit.lab_cluster import until
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.webhooks import (
+    PROTECTED,
     STATEFUL_SETS,
     VALIDATING,
     applied,
@@ -26,8 +27,6 @@ from upgrader.webhook_switch.configurations import NOTHING
 from upgrader.webhook_switch.relieved_tools import RelievedKube
 from upgrader.webhook_switch.switch import switch_off, switch_on
 from upgrader.webhook_switch.unreachable import UnreachableWebhooks
-
-PROTECTED = {"grafana.com/no-downscale": "true"}
 
 
 def selector(pair: Pair, name: str) -> Any:

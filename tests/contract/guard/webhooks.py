@@ -16,6 +16,7 @@ _API = "admissionregistration.k8s.io/v1"
 VALIDATING = Kind(_API, "validatingwebhookconfigurations", namespaced=False)
 MUTATING = Kind(_API, "mutatingwebhookconfigurations", namespaced=False)
 STATEFUL_SETS = Kind("apps/v1", "statefulsets")
+PROTECTED = {"grafana.com/no-downscale": "true"}
 _SCALED = ("statefulsets", "deployments", "replicasets")
 
 

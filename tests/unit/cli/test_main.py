@@ -84,6 +84,15 @@ def test_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> 
     assert {name: lines for name, lines in wide.items() if lines} == {}
 
 
+def test_no_sentence_of_help_is_cut() -> None:
+    """Click ends what doesn't fit on one line with dots: what a command does would be left to guess."""
+    context = click.Context(entry.cli, info_name="upgrader", terminal_width=80, **entry.cli.context_settings)
+    helps = dict(_helps(entry.cli, context))
+    assert len(helps) > 50 and "upgrader certs rotate-ca trust" in helps
+    lines = [(path, line) for path, text in helps.items() for line in text.splitlines() if "Usage:" not in line]
+    assert [(path, line) for path, line in lines if line.endswith("...") or len(line) > 80] == []
+
+
 def test_output_that_nobody_reads_to_its_end_is_no_bug() -> None:
     """`upgrader explain | head -1`: no traceback, and not the exit code of a bug."""
     command = [sys.executable, "-m", "upgrader", "explain"]

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from upgrader.guard.core.rollout import Hold
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict
+from upgrader.guard.logs import LOG
 from upgrader.guard.roles.run_lease import LEASES, RunLease
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.backoff import Backoff
@@ -53,7 +54,8 @@ class RollingGroups:
         while True:
             try:
                 return await self.all()
-            except (ApiAway, ApiRefused):
+            except (ApiAway, ApiRefused) as error:
+                LOG.warning("what was begun before can't be read", extra={"lease": self._lease, "reason": str(error)})
                 await self._sleep(backoff.next_seconds())
 
     async def add(self, group: str) -> None:

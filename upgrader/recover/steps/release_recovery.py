@@ -148,7 +148,7 @@ class ReleaseRecoveryStep:
             return f"revision {newest.number} is {newest.status}", None
         if workload is None:
             return f"revision {newest.number} has no workload {RELEASE}", None
-        live = self._live(workload.ref)
+        live = self._live(workload)
         if live is None:
             return f"{workload.ref} does not exist", None
         pod = live["spec"]["template"]["spec"]
@@ -185,8 +185,8 @@ class ReleaseRecoveryStep:
         match = matching(tuple(revision for revision in history if revision.good), of, checkpoints)
         return match is not None and match[0] == history[-1]
 
-    def _live(self, ref: WorkloadRef) -> KubeObject | None:
-        return self.kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
+    def _live(self, workload: Rendered) -> KubeObject | None:
+        return self.kube.get(WORKLOADS[workload.ref.kind], workload.ref.name, workload.ref.namespace)
 
     def _evidence(self, workload: Rendered, healthy_checks: int) -> Verdict:
         """The workload's state: certain as soon as it is broken twice in a row, or healthy `healthy_checks` times."""
