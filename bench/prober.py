@@ -17,11 +17,11 @@ from pathlib import Path
 import h11
 
 from testkit.command import REPOSITORY, must, upgrader
-from upgrader.availability.api_endpoint import read_endpoint
-from upgrader.availability.http_exchange import Request
-from upgrader.availability.prober_control import AvailabilityProbe
-from upgrader.availability.request_encoder import Encoder
-from upgrader.availability.schedule import FRESH_PER_SECOND
+from upgrader.gates.availability.api_endpoint import read_endpoint
+from upgrader.gates.availability.http_exchange import Request
+from upgrader.gates.availability.prober_control import AvailabilityProbe
+from upgrader.gates.availability.request_encoder import Encoder
+from upgrader.gates.availability.schedule import FRESH_PER_SECOND
 from upgrader.model.availability import Availability
 
 __all__ = ["Cost", "main", "page"]

@@ -12,7 +12,7 @@ from upgrader.engine.journal.record import encode
 from upgrader.engine.state.event_fold import fold
 from upgrader.model.event import Event, GateChecked, Note, StepApplied
 from upgrader.model.outcome import pending
-from upgrader.report.formats import FILES, report_text
+from upgrader.reporting.report.formats import FILES, report_text
 
 __all__ = ["lines_of", "measured", "talkative"]
 

@@ -19,7 +19,7 @@ from testkit.command import REPOSITORY, must, upgrader
 from testkit.labs import every_address, nodes_disks
 from testkit.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.availability.prober_control import AvailabilityProbe
+from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.lab import Lab
 
 __all__ = ["Run", "main", "page"]

@@ -18,8 +18,8 @@ import yaml
 from testkit.command import REPOSITORY, must, upgrader
 from testkit.labs import every_address
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.errors import ApiError
+from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.lab import Lab
 from upgrader.model.availability import Availability
 from upgrader.ports import Kind

@@ -1,4 +1,4 @@
-"""Puts what is no Python into the wheel: charts, playbooks, and what the lab is made of.
+"""Puts what is no Python into the wheel: charts, playbooks, templates, and what the lab is made of.
 
 Not into an editable installation, which reads them from the checkout.
 """
@@ -13,6 +13,7 @@ _FOLDERS = {
     "charts": "upgrader/built_in_charts",
     "playbooks": "upgrader/built_in_playbooks",
     "lab": "upgrader/built_in_lab",
+    "templates": "upgrader/built_in_templates",
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from testkit import example_runs as runs
 from testkit.browser import Browser
-from upgrader.report.html import report_html
+from upgrader.reporting.report.html import report_html
 
 OUTAGES = {"recovered": (28.0, 77.0)}
 """When the API answered nothing, in seconds since the run began."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from upgrader.checkpointer.observed_values import ApiState
-from upgrader.checkpointer.reporting.metrics import render
-from upgrader.checkpointer.reporting.pass_report import Counters, Report, WorkloadReport
-from upgrader.node.workload_policy import Workload
+from upgrader.in_cluster.checkpointer.observed_values import ApiState
+from upgrader.in_cluster.checkpointer.reporting.metrics import render
+from upgrader.in_cluster.checkpointer.reporting.pass_report import Counters, Report, WorkloadReport
+from upgrader.onhost.node.workload_policy import Workload
 
 __all__ = ["BAD", "GOOD", "Series", "series_of"]
 

@@ -10,10 +10,10 @@ from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.adapters.hosts import SshHosts
 from upgrader.config.inventory import load_hosts
 from upgrader.errors import ApiError
-from upgrader.model.host_facts import Examined, Unknown
+from upgrader.onhost.sending.collect import examine
+from upgrader.onhost.sending.host_facts import Examined, Unknown
 from upgrader.recover.diagnosis.diagnose import Diagnosis, diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
-from upgrader.recover.facts.collect import examine
 
 __all__ = ["Doctor", "broken", "errors", "examining", "ids"]
 

@@ -24,11 +24,11 @@ from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.sending.collect import examine_all
+from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.ports import CommandResult
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import PreflightContext
-from upgrader.recover.facts.collect import examine_all
-from upgrader.recover.facts.etcd_answers import ask_etcd
 
 __all__ = ["NAMES", "Etcd", "free_port", "new_members"]
 

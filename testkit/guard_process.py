@@ -98,7 +98,14 @@ def guard_process(folder: Path, kubeconfig: Path, *flags: str) -> Iterator[Guard
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
     command: Sequence[str] = [
-        *(sys.executable, "-m", "upgrader.guard", "-server.port=0", "-server-tls.port=0", "-server-tls.enabled"),
+        *(
+            sys.executable,
+            "-m",
+            "upgrader.in_cluster.guard",
+            "-server.port=0",
+            "-server-tls.port=0",
+            "-server-tls.enabled",
+        ),
         "-roles=webhook",
         f"-kubernetes.config-file={kubeconfig}",
         "-server-tls.self-signed-cert.dns-name=127.0.0.1",

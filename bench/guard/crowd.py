@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upgrader.guard.guard_errors import ApiAway, Conflict
-from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS
-from upgrader.guard.roles.zone_budget_books import ZONE_BUDGETS
-from upgrader.guard.runtime.api_client import Api
-from upgrader.guard.runtime.connection import by_kubeconfig
+from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
+from upgrader.in_cluster.guard.roles.workload_cache import PODS, STATEFUL_SETS
+from upgrader.in_cluster.guard.roles.zone_budget_books import ZONE_BUDGETS
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.connection import by_kubeconfig
 
 __all__ = ["Crowd", "budget", "crowded", "manifests"]
 

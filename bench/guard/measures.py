@@ -17,9 +17,9 @@ from bench.guard.page import Reached
 from bench.guard.programs import ADMISSION, PROTECTOR, ROLLER, Replica
 from bench.guard.sets import Sets
 from bench.guard.site import PROTECTORS, Site, becomes
-from upgrader.guard.runtime.api_client import Api
-from upgrader.guard.runtime.connection import by_kubeconfig
-from upgrader.guard.runtime.resource import Resource
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.connection import by_kubeconfig
+from upgrader.in_cluster.guard.runtime.resource import Resource
 
 __all__ = ["deletions", "quota", "ready_to_deletion", "webhook"]
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from bench.sidebyside.trial import Mark, Seen, per_second
-from upgrader.availability.prober_control import AvailabilityProbe
+from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.model.availability import Availability
 
 __all__ = ["Observer", "anonymous_bytes", "memory_files"]

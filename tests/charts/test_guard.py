@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.charts.conftest import Refused, Render, Rendered
-from upgrader.guard.commands.flags import Settings, parse
-from upgrader.guard.core.ingress import NODE_ANNOTATIONS
+from upgrader.in_cluster.guard.commands.flags import Settings, parse
+from upgrader.in_cluster.guard.core.ingress import NODE_ANNOTATIONS
 from upgrader.model.workload import selects
 
 DEPLOYMENT = ("Deployment", "guard")

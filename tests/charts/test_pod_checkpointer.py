@@ -11,7 +11,7 @@ import yaml
 from tests.charts.conftest import CHARTS, Refused, Render
 from tests.charts.test_kube_apiserver import ONE as API_SERVER
 from tests.charts.test_kubernetes import VALUES as KUBERNETES
-from upgrader.checkpointer.observation.pull_records import FOLDER
+from upgrader.in_cluster.checkpointer.observation.pull_records import FOLDER
 
 NAME = ("DaemonSet", "pod-checkpointer")
 

@@ -23,15 +23,15 @@ from testkit.fakes.kube import FakeKube
 from testkit.faults.silent_disk import silent_disk
 from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.model.observed import Observed
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.sending.collect import examine
+from upgrader.onhost.sending.host_facts import Examined, HostFacts
 from upgrader.ports import CommandResult
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.controller_keys import check_keys
 from upgrader.preflight.controller_machines import check_clocks, check_disks, check_ports
-from upgrader.recover.facts.collect import examine
 
 ONE, TWO = Host("controller-1", "127.0.0.1"), Host("controller-2", "127.0.0.1")
 PKI = "etc/kubernetes/pki"

@@ -24,7 +24,7 @@ from tests.unit.recover.host_facts_json import host_facts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import Examined
+from upgrader.onhost.sending.host_facts import Examined
 from upgrader.ports import Kind
 from upgrader.preflight.access_rights import check_access
 from upgrader.preflight.all_checks import Check, run_checks

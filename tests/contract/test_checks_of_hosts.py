@@ -18,16 +18,16 @@ from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.own_machine import ThisMachine
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.host_facts import Cgroups
 from upgrader.model.observed import Observed
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.sending.collect import examine
+from upgrader.onhost.sending.host_facts import Cgroups
 from upgrader.ports import Hosts
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.ssh_access import check_hosts
 from upgrader.preflight.ssh_keys import check_key_files
-from upgrader.recover.facts.collect import examine
 
 VERSION = KubernetesVersion(1, 37, 1)
 YEAR = 365 * 24.0

@@ -26,11 +26,11 @@ from tests.contract.checking import (
 )
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.app.observe_cluster import observe
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import Examined
 from upgrader.model.surge import SURGE
 from upgrader.model.version import KubernetesVersion
-from upgrader.observe_cluster import observe
+from upgrader.onhost.sending.host_facts import Examined
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.component_skew import check_components
 from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS

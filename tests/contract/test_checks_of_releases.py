@@ -16,9 +16,9 @@ import pytest
 from tests.contract.checking import checked
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.app.observe_cluster import observe_release
 from upgrader.model.plan import PlannedRelease
 from upgrader.model.release import ReleaseSpec
-from upgrader.observe_cluster import observe_release
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import DEPLOYMENTS

@@ -12,10 +12,10 @@ from tests.contract.checking import Make, Status, checked, fake_node
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import Examined
 from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.plan import NodeChange, Plan, PlannedNodes
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.sending.host_facts import Examined
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.os_support import check_os_support
 

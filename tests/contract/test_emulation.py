@@ -13,10 +13,10 @@ from testkit.fakes.helm import FakeHelm
 from testkit.lab_cluster import OLD, TARGET
 from tests.contract.checking import checked
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.app.observe_cluster import observe
 from upgrader.gates.continuity.served_groups import read_groups
 from upgrader.model.emulation import ServerVersion
 from upgrader.model.version import KubernetesVersion
-from upgrader.observe_cluster import observe
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.version_skew import check_version
 

@@ -14,18 +14,18 @@ from testkit.etcd_members import NAMES, Etcd, new_members
 from testkit.fakes.hosts import FakeHosts
 from upgrader.adapters.clock import SystemClock
 from upgrader.errors import StepFailed
-from upgrader.etcd.on_hosts import EtcdOnHosts
-from upgrader.etcd.onhost.manifest import image_of
-from upgrader.etcd.onhost.member import Member
-from upgrader.etcd.step import EtcdStep
 from upgrader.lab.binaries import ETCD, Binaries
 from upgrader.lab.progress_port import Silent
 from upgrader.model.cluster import Host
 from upgrader.model.etcd_plan import EtcdChange, PlannedEtcd
 from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.etcd_version import EtcdVersion
-from upgrader.node.cri import Container, ContainerStatus, Image, Sandbox
+from upgrader.onhost.etcd.manifest import image_of
+from upgrader.onhost.etcd.member import Member
+from upgrader.onhost.node.cri import Container, ContainerStatus, Image, Sandbox
 from upgrader.ports import CommandResult
+from upgrader.steps.etcd.on_hosts import EtcdOnHosts
+from upgrader.steps.etcd.step import EtcdStep
 
 OLD, NEW, BAD = (f"example.com/etcd:{version.removeprefix('v')}-0" for version in (ETCD, OTHER_ETCD, "v3.6.99"))
 

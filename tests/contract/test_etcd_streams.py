@@ -14,10 +14,10 @@ import pytest
 
 from testkit.etcd_members import FILES, NAMES, Etcd, new_members
 from testkit.lab_cluster import until
-from upgrader.etcd.onhost import streams
-from upgrader.etcd.onhost.streams import Streams
 from upgrader.lab.binaries import Binaries
 from upgrader.lab.progress_port import Silent
+from upgrader.onhost.etcd import streams
+from upgrader.onhost.etcd.streams import Streams
 
 NAME = NAMES[0]
 SLOW = ("--election-timeout=15000", "--heartbeat-interval=1000")

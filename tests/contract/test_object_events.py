@@ -16,8 +16,8 @@ from upgrader.model.event import Event, StepEnded, StepStarted, UndoEnded, UndoS
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
-from upgrader.observability.object_events import ObjectEvents
 from upgrader.ports import Kube, KubeObject
+from upgrader.reporting.observability.object_events import ObjectEvents
 
 pytestmark = pytest.mark.contract
 

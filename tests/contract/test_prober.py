@@ -12,8 +12,8 @@ import yaml
 
 from testkit.lab_cluster import until
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.availability.prober import OBJECT
-from upgrader.availability.prober_control import AvailabilityProbe
+from upgrader.gates.availability.prober import OBJECT
+from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.model.availability import Availability
 from upgrader.ports import Kind
 

@@ -13,9 +13,9 @@ from testkit.local_service import local_service
 from upgrader.adapters.http_service import HttpClient
 from upgrader.errors import ServiceError
 from upgrader.model.observability import HttpEndpoint
-from upgrader.observability.exposition import rendered
-from upgrader.observability.run_metrics import run_metrics
-from upgrader.observability.sinks import Pushgateway
+from upgrader.reporting.observability.exposition import rendered
+from upgrader.reporting.observability.run_metrics import run_metrics
+from upgrader.reporting.observability.sinks import Pushgateway
 
 pytestmark = pytest.mark.contract
 CLUSTER = "north, «one»"

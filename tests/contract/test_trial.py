@@ -17,8 +17,8 @@ from testkit.certificates import Authority
 from testkit.lab_cluster import OLD, TARGET
 from upgrader.lab.binaries import kubernetes
 from upgrader.lab.progress_port import Silent
-from upgrader.trial.harmless import SCRATCH, got_through, harmless
-from upgrader.trial.reading import last_words
+from upgrader.steps.trial.harmless import SCRATCH, got_through, harmless
+from upgrader.steps.trial.reading import last_words
 
 VERSIONS = (OLD, TARGET)
 KUBECONFIG = """apiVersion: v1

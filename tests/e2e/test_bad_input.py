@@ -12,12 +12,12 @@ import pytest
 from testkit.backups import make_keys
 from testkit.command import Ended, upgrader
 from testkit.lab_cluster import OLD, LabCluster
-from tests.unit.bundle.archives import image_archive
+from tests.unit.steps.images.bundle.archives import image_archive
 from upgrader.app.saved_plans import VALID
 from upgrader.app.wiring import age_files
-from upgrader.bundle.writing import write_bundle
 from upgrader.model.plan_document import FORMAT_VERSION
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.images.bundle.writing import write_bundle
 
 KUBECONFIG = """\
 apiVersion: v1

@@ -219,7 +219,7 @@ def _checkpointer(cluster: LabCluster, *arguments: str) -> str:
     container = next(c.split()[0] for c in listed.splitlines() if "/pod-checkpointer:" in c and c.split()[0] in running)
     identity = f"test-{secrets.token_hex(4)}"
     command = ("ctr", "-n", "k8s.io", "tasks", "exec", "--exec-id", identity, container, "python3", "-m")
-    return cluster.on_controller(*command, "upgrader.checkpointer", *arguments)
+    return cluster.on_controller(*command, "upgrader.in_cluster.checkpointer", *arguments)
 
 
 def _containers(cluster: LabCluster) -> list[str]:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from testkit.doctor import Doctor, broken, errors, examining
 from testkit.lab_cluster import OLD, LabCluster, until
-from upgrader.model.host_facts import Unknown
+from upgrader.onhost.sending.host_facts import Unknown
 
 _OWN = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations"
 

@@ -18,9 +18,9 @@ from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
-from upgrader.trial.pod import LABELS
-from upgrader.trial.programs import planned_programs
-from upgrader.trial.trial import Trial
+from upgrader.steps.trial.pod import LABELS
+from upgrader.steps.trial.programs import planned_programs
+from upgrader.steps.trial.trial import Trial
 
 _TRIAL = ",".join(f"{key}={value}" for key, value in LABELS.items())
 _KINDS = [Kind("v1", plural) for plural in ("pods", "configmaps", "secrets")]

@@ -11,7 +11,7 @@ from testkit.command import REPOSITORY
 from testkit.kept_connections import KeptConnections
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.labs import every_address
-from upgrader.availability.prober_control import AvailabilityProbe
+from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.model.availability import Availability
 from upgrader.ports import Kind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testkit.doctor import Doctor, broken, examining, ids
 from testkit.lab_cluster import LabCluster, until
-from upgrader.model.host_facts import EtcdServer
+from upgrader.onhost.sending.host_facts import EtcdServer
 
 
 def test_manifests_deleted(cluster: LabCluster) -> None:

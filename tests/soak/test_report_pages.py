@@ -12,7 +12,7 @@ import pytest
 from testkit import example_runs as runs
 from testkit.browser import Browser
 from testkit.example_runs import Story, nodes_story, series_of, state_of
-from upgrader.report.html import report_html
+from upgrader.reporting.report.html import report_html
 
 PAGES: dict[str, Story] = {
     "good": runs.GOOD,

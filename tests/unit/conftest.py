@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.unit.availability.server import TOKEN, ApiServer, Listener
-from upgrader.redaction.known_secrets import KNOWN
+from tests.unit.gates.availability.server import TOKEN, ApiServer, Listener
+from upgrader.model.redaction.known_secrets import KNOWN
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

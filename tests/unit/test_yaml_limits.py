@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from upgrader.redaction.known_secrets import secrets_in
+from upgrader.model.redaction.known_secrets import secrets_in
 from upgrader.yaml_limits import check_limits
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from upgrader.bundle.tar_entries import Entry, NotATar, entries
 from upgrader.errors import ChartRefused
+from upgrader.steps.images.bundle.tar_entries import Entry, NotATar, entries
 
 __all__ = ["check_schemas"]
 

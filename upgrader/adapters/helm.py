@@ -33,10 +33,10 @@ from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
 from upgrader.adapters.helm_refusals import refusal
 from upgrader.errors import ApiUnavailable, ChartRefused, HelmError, ReleaseLocked, UsageError
 from upgrader.model.manifest import objects_in
+from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
-from upgrader.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.wait_and_retry import retry
 from upgrader.yaml_limits import check_limits
 

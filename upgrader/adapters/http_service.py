@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from upgrader.errors import ServiceError
 from upgrader.model.observability import HttpAnswer, HttpEndpoint
-from upgrader.redaction.known_secrets import KNOWN
+from upgrader.model.redaction.known_secrets import KNOWN
 
 __all__ = ["HttpClient"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from upgrader.errors import HostError, Inhibited
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import EtcdServer, Examined, Member, Unknown
+from upgrader.onhost.sending.host_facts import EtcdServer, Examined, Member, Unknown
+from upgrader.onhost.sending.shipped_program import program
 from upgrader.ports import Hosts
-from upgrader.recover.facts.shipped_program import program
 
 __all__ = ["MemberToRemove", "change_members", "etcd_servers", "member_to_remove"]
 
@@ -129,7 +129,7 @@ def change_members(hosts: Hosts, host: Host, what: str, member: str) -> str:
     Its answer is the last line: a login shell may greet before it. Raises HostUnreachable or HostError.
     """
     command = [host.python, "-I", "-", what, member]
-    done = hosts.run(host, command, stdin=program("change_members", "adopt"), timeout_seconds=_SECONDS)
+    done = hosts.run(host, command, stdin=program("change_members", "members"), timeout_seconds=_SECONDS)
     try:
         answer = json.loads(done.stdout.strip().rpartition("\n")[2])
         failed = str(answer.get("failed", ""))

@@ -13,7 +13,7 @@ from upgrader.model.cluster import Host
 from upgrader.model.manifest import objects_in
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Clock, Kind, Kube
-from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.release.helm_release import ChartStep
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["GrowStep", "SettleEndpointsStep", "fixed_endpoints", "keeping_endpoints"]

@@ -14,8 +14,8 @@ from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.pipeline import Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
-from upgrader.step_builder import StepBuilder
-from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.release.helm_release import ChartStep
+from upgrader.steps.step_builder import StepBuilder
 
 __all__ = ["JoinedControllers"]
 

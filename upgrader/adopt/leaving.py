@@ -13,8 +13,8 @@ from upgrader.adopt.leading_to import canonical
 from upgrader.errors import HostError, HostUnreachable, Inhibited, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
-from upgrader.model.host_facts import Examined
 from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
+from upgrader.onhost.sending.host_facts import Examined
 from upgrader.ports import Hosts, KubeObject
 
 __all__ = [

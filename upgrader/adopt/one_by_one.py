@@ -11,7 +11,7 @@ from upgrader.errors import StepFailed
 from upgrader.model.release import RestorePoint
 from upgrader.model.workload import Workload
 from upgrader.ports import Clock, Kind, Kube
-from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.release.helm_release import ChartStep
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["InTurnStep", "WithdrawStep"]

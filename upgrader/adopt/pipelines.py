@@ -16,7 +16,7 @@ from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
-from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.release.helm_release import ChartStep
 
 __all__ = ["LEADERS", "adopt_pipeline", "adopting", "needs_port_sharing", "undo_pipeline"]
 

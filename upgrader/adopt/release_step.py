@@ -11,7 +11,7 @@ from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint, last_good
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm, Hosts
-from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.release.helm_release import ChartStep
 
 __all__ = ["FORGET", "ForgetCheckpointsStep", "NewCheckpointsStep", "TakeOverStep", "UninstallStep"]
 

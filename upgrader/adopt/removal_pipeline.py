@@ -21,7 +21,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
-from upgrader.step_builder import StepBuilder
+from upgrader.steps.step_builder import StepBuilder
 from upgrader.steps.verify import VerifyStep
 
 __all__ = ["Removal"]

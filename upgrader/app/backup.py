@@ -9,13 +9,13 @@ from pathlib import Path
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.wiring import Session, age_files, open_session
-from upgrader.backup.etcd_member import read_member
-from upgrader.backup.etcd_tools import EtcdTools
-from upgrader.backup.identity_file import read_identities
-from upgrader.backup.manifest import BackupManifest
-from upgrader.backup.take import TakenBackup
-from upgrader.backup.verify import BackupFile, prove_on, send_snapshot
 from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.steps.backup.etcd_member import read_member
+from upgrader.steps.backup.etcd_tools import EtcdTools
+from upgrader.steps.backup.identity_file import read_identities
+from upgrader.steps.backup.manifest import BackupManifest
+from upgrader.steps.backup.take import TakenBackup
+from upgrader.steps.backup.verify import BackupFile, prove_on, send_snapshot
 
 __all__ = ["open_backup", "prove_backup", "take_backup", "unless_locked"]
 

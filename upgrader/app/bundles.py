@@ -8,8 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from upgrader.app.wiring import copy_image, intended_steps, open_renderer
-from upgrader.bundle.reading import open_bundle
-from upgrader.bundle.writing import names_in, write_bundle
 from upgrader.config.load import Overrides, load_settings
 from upgrader.errors import UsageError
 from upgrader.model.bundle_index import BundleIndex
@@ -17,7 +15,9 @@ from upgrader.model.image_name import full_name
 from upgrader.model.images import images_in
 from upgrader.model.plan import PlannedPlaybook
 from upgrader.model.version import KubernetesVersion
-from upgrader.planner import IntendedRelease
+from upgrader.steps.images.bundle.reading import open_bundle
+from upgrader.steps.images.bundle.writing import names_in, write_bundle
+from upgrader.steps.planner import IntendedRelease
 
 __all__ = ["create_bundle", "verify_bundle"]
 

@@ -26,6 +26,9 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.unchanged import check_unchanged
 from upgrader.app.wiring import Session, open_session
+from upgrader.certificates.authority_on_host import AuthorityOnHost
+from upgrader.certificates.sign_pipeline import Signing
+from upgrader.certificates.trust_pipeline import RELEASE, Rotation
 from upgrader.config.yaml_editing import with_changes
 from upgrader.errors import Inhibited, UsageError
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
@@ -38,13 +41,10 @@ from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import ReleaseSettings
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.certificates.new_signer import SIGNING
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
-from upgrader.renewal.authority_on_host import AuthorityOnHost
-from upgrader.renewal.onhost.new_signer import SIGNING
-from upgrader.renewal.sign_pipeline import Signing
-from upgrader.renewal.trust_pipeline import RELEASE, Rotation
-from upgrader.step_builder import StepBuilder
+from upgrader.steps.step_builder import StepBuilder
 
 __all__ = ["FoundCas", "Phase", "ProposedPhase", "found_cas", "show_cas"]
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.app.wiring import Session
+from upgrader.certificates.authority_on_host import AuthorityOnHost
+from upgrader.certificates.pipeline import Serving
 from upgrader.config.kubeconfig import read_kubeconfig
 from upgrader.errors import ConfigError, Inhibited
 from upgrader.gates.apiserver_instance import instance_flags
 from upgrader.gates.kubernetes_kinds import NODES, WORKLOADS
 from upgrader.model.ca_trust import CaTrust, RotationStage
+from upgrader.onhost.certificates.bundles import certificates, fingerprint
+from upgrader.onhost.certificates.issued import issuer
+from upgrader.onhost.certificates.new_signer import SIGNING
 from upgrader.preflight.component_flags import parse_flags
-from upgrader.renewal.authority_on_host import AuthorityOnHost
-from upgrader.renewal.onhost.bundles import certificates, fingerprint
-from upgrader.renewal.onhost.issued import issuer
-from upgrader.renewal.onhost.new_signer import SIGNING
-from upgrader.renewal.pipeline import Serving
 
 __all__ = [
     "NOTHING",

@@ -15,6 +15,8 @@ from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
+from upgrader.certificates.kubeadm_on_host import KubeadmOnHost
+from upgrader.certificates.pipeline import Serving, components_to_restart, renewal_pipeline, serving
 from upgrader.errors import ApiError, HostError, Inhibited
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
 from upgrader.model.cluster import Host
@@ -24,13 +26,11 @@ from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
 from upgrader.model.release import last_good
 from upgrader.model.renewable import ControllerCertificates, RenewableCertificate
 from upgrader.model.run_kind import RunKind
+from upgrader.onhost.certificates.bundles import certificates
+from upgrader.onhost.certificates.places import KNOWN
 from upgrader.pipeline import Pipeline
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 from upgrader.preflight.refusal import refusal
-from upgrader.renewal.kubeadm_on_host import KubeadmOnHost
-from upgrader.renewal.onhost.bundles import certificates
-from upgrader.renewal.onhost.places import KNOWN
-from upgrader.renewal.pipeline import Serving, components_to_restart, renewal_pipeline, serving
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ProposedRenewal", "mend_controllers", "propose_renewal", "served_files"]

@@ -8,8 +8,8 @@ from pathlib import Path
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.app.wiring import open_session
 from upgrader.errors import UpgraderError, UsageError
-from upgrader.observability.check_metrics import check_metrics
-from upgrader.observability.exposition import rendered
+from upgrader.reporting.observability.check_metrics import check_metrics
+from upgrader.reporting.observability.exposition import rendered
 
 __all__ = ["publish_check"]
 

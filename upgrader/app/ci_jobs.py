@@ -11,7 +11,7 @@ from typing import Literal
 
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import UsageError
-from upgrader.templates.rendering import Templates
+from upgrader.rendering import Templates
 
 __all__ = ["CiSystem", "ProposedJobs", "propose_jobs"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from upgrader.app.observe_cluster import server_version
 from upgrader.errors import Inhibited
 from upgrader.model.version import KubernetesVersion
-from upgrader.observe_cluster import server_version
 from upgrader.ports import Kind, Kube, KubeObject
 
 __all__ = ["FoundCluster", "FoundNode", "survey"]

@@ -39,11 +39,11 @@ from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import ReleaseSettings
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.sending.collect import examine_all
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 from upgrader.preflight.refusal import refusal
-from upgrader.recover.facts.collect import examine_all
 
 __all__ = ["LeavingController", "ProposedRemoval", "leaving_controller"]
 

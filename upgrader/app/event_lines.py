@@ -20,7 +20,7 @@ from upgrader.errors import ConfigError, UpgraderError, error_name
 from upgrader.model.event import Event
 from upgrader.model.json_schema import schema_of
 from upgrader.model.outcome import RunOutcome
-from upgrader.redaction.printable import without_commands
+from upgrader.model.redaction.printable import without_commands
 
 __all__ = ["FORMAT_VERSION", "OUTCOME", "CommandEnded", "ErrorForm", "error_form", "line_of", "read_line", "render"]
 

@@ -16,9 +16,6 @@ from upgrader.app.observing import observing
 from upgrader.app.probing import probe_of, probing, recording
 from upgrader.app.undone_apis import removed_by_undo
 from upgrader.app.wiring import Session
-from upgrader.availability.guard import guarded
-from upgrader.availability.phases import Phases
-from upgrader.availability.series_file import SERIES
 from upgrader.config.yaml_document import shown
 from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.engine.execution.runner import Runner, RunResult
@@ -30,6 +27,9 @@ from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Interrupted, RollbackFailed, StepFailed, UpgraderError, UsageError
+from upgrader.gates.availability.guard import guarded
+from upgrader.gates.availability.phases import Phases
+from upgrader.gates.availability.series_file import SERIES
 from upgrader.gates.bake_gate import baked_together
 from upgrader.gates.continuity.continuity import Continuity, removed_by_plan
 from upgrader.gates.shared_reads import SharedReads
@@ -50,14 +50,14 @@ from upgrader.model.plan import Plan
 from upgrader.model.plan_document import StepDocument
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure, ReleaseSettings, Settings
+from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.webhook_ref import WebhookRef
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
-from upgrader.preflight.skipping import NO_SKIPS, Skips
-from upgrader.report.formats import write_reports
-from upgrader.report.plan_diffs import DIFFS, keep_diffs
-from upgrader.templates.rendering import Templates
+from upgrader.rendering import Templates
+from upgrader.reporting.report.formats import write_reports
+from upgrader.reporting.report.plan_diffs import DIFFS, keep_diffs
 
 __all__ = ["FinishedRun", "continue_run", "execute_run"]
 

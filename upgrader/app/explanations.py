@@ -15,6 +15,8 @@ from typing import Literal
 
 from upgrader import errors
 from upgrader.app.finding_texts import check_texts, recovery_texts
+from upgrader.certificates.gates import InUseGate, ServedGate
+from upgrader.certificates.trust_gates import AcceptedGate, AggregatedGate, PublishedGate
 from upgrader.errors import UpgraderError, UsageError
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.availability_gate import AvailabilityGate
@@ -34,8 +36,6 @@ from upgrader.gates.rollout_group_gate import RolloutGroupGate
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY, WORST_SEVERITY, may_be_overruled
 from upgrader.model.exit_codes import EXIT_CODES
 from upgrader.recover.steps.release_gate import ReleaseGate
-from upgrader.renewal.gates import InUseGate, ServedGate
-from upgrader.renewal.trust_gates import AcceptedGate, AggregatedGate, PublishedGate
 
 __all__ = ["Explanation", "all_codes", "explain"]
 

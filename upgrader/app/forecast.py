@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from upgrader.app.wiring import Session
-from upgrader.bundle.reading import Bundle
 from upgrader.errors import HelmError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedPlaybook
 from upgrader.model.version import KubernetesVersion
-from upgrader.planner import observed_after
+from upgrader.steps.images.bundle.reading import Bundle
+from upgrader.steps.planner import observed_after
 
 __all__ = ["Forecast", "forecast"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from upgrader.app.wiring import open_kube, system_clock
-from upgrader.webhook_switch.configurations import Webhook
-from upgrader.webhook_switch.switch import switch_off, switch_on
+from upgrader.recover.webhook_bypass.configurations import Webhook
+from upgrader.recover.webhook_bypass.switch import switch_off, switch_on
 
 __all__ = ["switch_guard_off", "switch_guard_on"]
 

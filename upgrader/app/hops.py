@@ -16,8 +16,8 @@ from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Inhibited, Interrupted
+from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.skipping import Skips
 
 __all__ = ["HopWatcher", "hops_left", "refuse_if_stopped", "run_hops", "skips_of"]
 

@@ -16,7 +16,7 @@ from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiUnavailable, HostUnreachable
 from upgrader.model.host_key import HostKey
 from upgrader.ports import HostKeys, Kube
-from upgrader.templates.rendering import Templates
+from upgrader.rendering import Templates
 
 __all__ = ["Login", "ProposedFolder", "look_at_cluster", "propose_folder"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from upgrader.config.load import load_settings
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import UsageError
-from upgrader.templates.rendering import Templates
+from upgrader.rendering import Templates
 
 __all__ = ["MachineFiles", "check_units", "sudoers_rule"]
 

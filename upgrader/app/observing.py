@@ -8,13 +8,13 @@ from datetime import datetime
 
 from upgrader.app.wiring import Session
 from upgrader.engine.state.run_state import RunState
-from upgrader.observability.messages import TOPICS
-from upgrader.observability.metrics_publisher import MetricsPublisher
-from upgrader.observability.object_events import ObjectEvents, workloads_of
-from upgrader.observability.trace import Trace
-from upgrader.observability.webhook import Webhook
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
+from upgrader.reporting.observability.messages import TOPICS
+from upgrader.reporting.observability.metrics_publisher import MetricsPublisher
+from upgrader.reporting.observability.object_events import ObjectEvents, workloads_of
+from upgrader.reporting.observability.trace import Trace
+from upgrader.reporting.observability.webhook import Webhook
 
 __all__ = ["observing"]
 

@@ -13,12 +13,12 @@ from upgrader.app.wiring import open_renderer, wanted_releases
 from upgrader.config.load import Overrides, read_folder
 from upgrader.config.strange_folder import StrangeFolder
 from upgrader.model.finding import Finding
+from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.folder_checks import check_folder
 from upgrader.preflight.folder_context import FolderContext, NotAsked
 from upgrader.preflight.refusal import refusal
-from upgrader.preflight.skipping import NO_SKIPS, Skips
 
 __all__ = ["CheckedFolder", "check_offline"]
 

@@ -21,7 +21,7 @@ from upgrader.config.yaml_document import shown
 from upgrader.model.plan import ObjectChange, PlannedPlaybook
 from upgrader.model.plan_document import FORMAT_VERSION
 from upgrader.model.version import KubernetesVersion
-from upgrader.planner import IntendedStep, object_changes
+from upgrader.steps.planner import IntendedStep, object_changes
 
 __all__ = ["OfflinePlan", "OfflineStep", "plan_offline"]
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from upgrader.app.wiring import Session
-from upgrader.availability.prober_control import AvailabilityProbe
-from upgrader.availability.series_file import SeriesWriter
+from upgrader.gates.availability.prober_control import AvailabilityProbe
+from upgrader.gates.availability.series_file import SeriesWriter
 from upgrader.model.availability import Availability
 from upgrader.model.event import AvailabilityMeasured, Note
 from upgrader.ports import Reporter

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.app.cluster_folder import check_cluster_folder
-from upgrader.availability.series_file import SERIES, read_series
 from upgrader.engine.history.past_runs import PastRun, newest_name, newest_run, run_named
 from upgrader.engine.history.run_status import Status, status_of
 from upgrader.engine.journal.journal_file import JOURNAL
 from upgrader.engine.locks.folder_lock import folder_holder
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ConfigError, UsageError
+from upgrader.gates.availability.series_file import SERIES, read_series
 from upgrader.model.availability_series import AvailabilitySeries
-from upgrader.report.comparison import Comparison, compared
-from upgrader.report.formats import FILES, Format, report_text, write_reports
-from upgrader.report.plan_diffs import DIFFS, PlanDiffs, read_diffs
-from upgrader.report.redacted import redacted
-from upgrader.templates.rendering import Templates
+from upgrader.rendering import Templates
+from upgrader.reporting.report.comparison import Comparison, compared
+from upgrader.reporting.report.formats import FILES, Format, report_text, write_reports
+from upgrader.reporting.report.plan_diffs import DIFFS, PlanDiffs, read_diffs
+from upgrader.reporting.report.redacted import redacted
 
 __all__ = ["RunToReport", "compare_runs", "run_to_report"]
 

@@ -13,14 +13,14 @@ from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import locked_folder
 from upgrader.app.wiring import Session, open_session
-from upgrader.backup.etcd_member import EtcdMember, read_member
-from upgrader.backup.etcd_tools import EtcdTools
-from upgrader.backup.manifest import BackupManifest
-from upgrader.backup.restore import Restoration
-from upgrader.backup.take import AUTHORITY
 from upgrader.errors import ApiError, BackupRefused, HostError
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
+from upgrader.steps.backup.etcd_member import EtcdMember, read_member
+from upgrader.steps.backup.etcd_tools import EtcdTools
+from upgrader.steps.backup.manifest import BackupManifest
+from upgrader.steps.backup.restore import Restoration
+from upgrader.steps.backup.take import AUTHORITY
 
 __all__ = ["ProposedRestore", "propose_restore"]
 

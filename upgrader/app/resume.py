@@ -13,7 +13,6 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.hops import hops_left, skips_of
 from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import Session
-from upgrader.bundle.reading import Bundle
 from upgrader.engine.execution.next_action import Action, End, next_action
 from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.engine.state.event_fold import follow
@@ -26,8 +25,9 @@ from upgrader.model.plan import Plan
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
-from upgrader.steps.import_images import ImportImagesStep
-from upgrader.steps.undone_by_hand import undone_by_hand
+from upgrader.steps.images.bundle.reading import Bundle
+from upgrader.steps.images.import_images import ImportImagesStep
+from upgrader.steps.playbook.undone_by_hand import undone_by_hand
 
 __all__ = ["ResumableRun", "ResumedRun", "resumable_run"]
 

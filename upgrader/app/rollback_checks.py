@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from upgrader.app.observe_cluster import kubelet_versions
 from upgrader.engine.state.run_state import StepState
 from upgrader.errors import ChangedMeanwhile, Inhibited
 from upgrader.model.release import without_revision
 from upgrader.model.version import KubernetesVersion
-from upgrader.observe_cluster import kubelet_versions
 from upgrader.ports import Helm, Kube
 
 __all__ = ["check_kubelets", "check_unchanged"]

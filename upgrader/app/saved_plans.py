@@ -17,7 +17,6 @@ from typing import Any
 from upgrader import __version__
 from upgrader.app.plan_inputs import PlanKey, plan_inputs, records_key
 from upgrader.app.wiring import Session
-from upgrader.bundle.reading import Bundle
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Inhibited, StepFailed, UsageError
 from upgrader.model.etcd_plan import PlannedEtcd
@@ -38,6 +37,7 @@ from upgrader.model.plan_document import FORMAT_VERSION, PlanDocument
 from upgrader.model.release import last_good
 from upgrader.model.saved_plan import BoundInput, BoundRelease, PlanBinding, SavedPlan
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.images.bundle.reading import Bundle
 
 __all__ = ["VALID", "BoundPlan", "SavedFile", "bind", "read_plan", "write_plan"]
 

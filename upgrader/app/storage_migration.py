@@ -18,8 +18,8 @@ from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline, PipelineStep
-from upgrader.planner import plan_run
 from upgrader.steps.migrate_storage import MigrateStorageStep
+from upgrader.steps.planner import plan_run
 
 __all__ = ["ProposedMigration", "propose_migration"]
 

@@ -11,10 +11,10 @@ from upgrader.app.upgrade import CheckedPlan, PlannedUpgrade
 from upgrader.app.wiring import open_session
 from upgrader.errors import ApiError
 from upgrader.model.finding import Finding
+from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.skipping import NO_SKIPS, Skips
-from upgrader.trial.findings import untried
-from upgrader.trial.trial import remove_left
+from upgrader.steps.trial.findings import untried
+from upgrader.steps.trial.trial import remove_left
 
 __all__ = ["check_and_try"]
 

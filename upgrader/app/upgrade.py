@@ -15,7 +15,6 @@ from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.saved_plans import BoundPlan, SavedFile, bind, read_plan, write_plan
 from upgrader.app.wiring import Session, open_session
-from upgrader.bundle.reading import Bundle
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.step_times import usual_seconds
 from upgrader.errors import ChartRefused, Inhibited, UsageError
@@ -24,12 +23,13 @@ from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
 from upgrader.model.plan_document import HopDocument, HostChanges, PlanDocument
 from upgrader.model.run_kind import RunKind
+from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.upgrade_path import upgrade_path
 from upgrader.model.version import KubernetesVersion
-from upgrader.planner import left_behind
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.refusal import refusal
-from upgrader.preflight.skipping import NO_SKIPS, Skips
+from upgrader.steps.images.bundle.reading import Bundle
+from upgrader.steps.planner import left_behind
 
 __all__ = [
     "CheckedPlan",

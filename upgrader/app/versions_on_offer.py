@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
+from upgrader.app.observe_cluster import kubelet_versions, server_version
 from upgrader.app.wiring import open_kube
 from upgrader.config.load import load_settings
 from upgrader.errors import ApiError, ConfigError, UsageError
@@ -16,7 +17,6 @@ from upgrader.model.api_lifecycle import Minor, newest_known
 from upgrader.model.support_ends import support_ends
 from upgrader.model.upgrade_path import newest_patches, upgrade_path
 from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
-from upgrader.observe_cluster import kubelet_versions, server_version
 from upgrader.ports import Kube
 
 __all__ = ["Here", "OfferedVersion", "ask", "offered_versions", "read_versions", "where_we_are"]

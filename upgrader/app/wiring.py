@@ -23,8 +23,7 @@ from upgrader.adapters.own_machine import ThisMachine
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.adapters.prometheus import PrometheusApi
 from upgrader.adapters.skopeo import copy_image, push_archive
-from upgrader.backup.take import BackupTaker
-from upgrader.bundle.reading import Bundle, open_bundle
+from upgrader.app.observe_cluster import observe
 from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig_context import find_context
@@ -40,7 +39,6 @@ from upgrader.engine.locks.cluster_lock import read_lease
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
 from upgrader.errors import ApiError, ChartRefused
-from upgrader.etcd.on_hosts import etcd_images
 from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.model.api_lifecycle import Minor
@@ -52,19 +50,21 @@ from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.observability.sinks import MetricSink, Pushgateway, Textfile
-from upgrader.observe_cluster import observe
-from upgrader.pipeline_builder import PipelineBuilder, with_every_step
-from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, wanted_steps
+from upgrader.onhost.sending.collect import examine_all
+from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.ports import Age, Clock, Helm, HostKeys, HttpService, Kube, OwnMachine, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
-from upgrader.recover.facts.collect import examine_all
-from upgrader.recover.facts.etcd_answers import ask_etcd
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
-from upgrader.webhook_switch.relieved_tools import RelievedHelm, RelievedKube
-from upgrader.webhook_switch.unreachable import UnreachableWebhooks
+from upgrader.recover.webhook_bypass.relieved_tools import RelievedHelm, RelievedKube
+from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
+from upgrader.reporting.observability.sinks import MetricSink, Pushgateway, Textfile
+from upgrader.steps.backup.take import BackupTaker
+from upgrader.steps.etcd.on_hosts import etcd_images
+from upgrader.steps.images.bundle.reading import Bundle, open_bundle
+from upgrader.steps.pipeline_builder import PipelineBuilder, with_every_step
+from upgrader.steps.planner import IntendedRelease, IntendedStep, emulation_after, wanted_steps
 
 __all__ = [
     "Session",

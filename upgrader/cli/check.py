@@ -19,8 +19,8 @@ from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.errors import UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
+from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.skipping import Skips
 from upgrader.ui.findings import print_findings
 from upgrader.ui.offline_check import print_folder
 

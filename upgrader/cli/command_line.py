@@ -17,8 +17,8 @@ from upgrader.cli.notices import say
 from upgrader.config.duration import parse_duration
 from upgrader.errors import UsageError
 from upgrader.model.finding import Finding
+from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.skipping import Skips
 from upgrader.ui.reporters import choose_reporter
 from upgrader.ui.summary import print_report
 

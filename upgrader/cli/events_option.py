@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from upgrader.cli.exit_code import exit_code_of
-from upgrader.redaction.printable import printable
+from upgrader.model.redaction.printable import printable
 from upgrader.ui.event_stream import EventStream
 
 __all__ = ["EVENTS", "event_stream", "outcome_told", "write_all"]

@@ -10,7 +10,7 @@ from upgrader.app.guard_cells import forget_cell
 from upgrader.app.guard_switch import switch_guard_off, switch_guard_on
 from upgrader.cli.notices import say
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.webhook_switch.configurations import Webhook
+from upgrader.recover.webhook_bypass.configurations import Webhook
 
 __all__ = ["guard"]
 

@@ -20,7 +20,7 @@ from upgrader.cli.global_options import (
     with_output,
 )
 from upgrader.errors import UpgraderError
-from upgrader.redaction.known_secrets import KNOWN, secrets_in
+from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.ui.lost_terminal import outlast_the_terminal
 from upgrader.ui.masked_output import mask_output
 

@@ -9,8 +9,8 @@ from upgrader.app.upgrade import CheckedPlan
 from upgrader.app.wiring import system_clock
 from upgrader.cli.command_line import conclude, confirm, mention_needless
 from upgrader.cli.notices import say
+from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.skipping import NO_SKIPS, Skips
 from upgrader.ui.plan import print_plan
 from upgrader.ui.terminal import duration
 

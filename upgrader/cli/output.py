@@ -8,7 +8,7 @@ from typing import Any, Literal
 import click
 import yaml
 
-from upgrader.redaction.printable import printable
+from upgrader.model.redaction.printable import printable
 
 __all__ = ["OUTPUT", "TEXT_OR_JSON", "Output", "PlainOutput", "print_plain", "print_text"]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import click
 
-from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.cli.command_line import DURATION
 from upgrader.cli.ended_by_signals import ended_by_signals
 from upgrader.cli.output import TEXT_OR_JSON
 from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import load_settings
+from upgrader.gates.availability.prober_control import AvailabilityProbe
 from upgrader.model.availability import Availability
 from upgrader.ui.availability import live_line, print_availability
 

@@ -14,8 +14,8 @@ from upgrader.app.report import compare_runs, run_to_report
 from upgrader.cli.completing import complete_run
 from upgrader.cli.notices import say
 from upgrader.errors import UsageError
-from upgrader.report.comparison import comparison_markdown
-from upgrader.report.formats import Format
+from upgrader.reporting.report.comparison import comparison_markdown
+from upgrader.reporting.report.formats import Format
 from upgrader.ui.comparison import print_comparison
 
 __all__ = ["report"]

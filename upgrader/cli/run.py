@@ -16,8 +16,8 @@ from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
 from upgrader.cli.resuming import resume_now
 from upgrader.errors import UsageError
+from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.skipping import Skips
 
 __all__ = ["run"]
 

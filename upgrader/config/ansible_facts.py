@@ -56,7 +56,7 @@ def read(options: Options) -> Mapping[str, Any]:
     from ansible.template import Templar  # type: ignore[import-untyped]
     from ansible.vars.manager import VariableManager  # type: ignore[import-untyped]
 
-    from upgrader.redaction.patterns import is_secret_name
+    from upgrader.model.redaction.patterns import is_secret_name
 
     if not options.run_code:
         _forbid_lookups()

@@ -21,8 +21,8 @@ from upgrader.config.ssh_options import check_host_keys, options_in, resolve
 from upgrader.config.yaml_document import check_syntax, root_keys, shown
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.settings import Settings
-from upgrader.redaction.known_secrets import KNOWN
 
 __all__ = [
     "check_exists",

@@ -15,7 +15,7 @@ from upgrader.config.credential_plugin import run_plugin
 from upgrader.config.proxy import Proxy, proxy_for
 from upgrader.config.yaml_document import Document, read_mapping, shown
 from upgrader.errors import ConfigError
-from upgrader.redaction.known_secrets import KNOWN, secrets_in
+from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 
 __all__ = ["KubeconfigContext", "Login", "named_files", "read_kubeconfig"]
 

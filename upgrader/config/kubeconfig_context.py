@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from upgrader.config.yaml_document import Document, read_mapping, shown
 from upgrader.errors import ConfigError, UsageError
+from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.model.settings import Settings
-from upgrader.redaction.known_secrets import KNOWN, secrets_in
 
 __all__ = ["check_context", "find_context", "kubectl_context", "server_addresses"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from upgrader.errors import ConfigError
-from upgrader.redaction.known_secrets import KNOWN
+from upgrader.model.redaction.known_secrets import KNOWN
 
 __all__ = ["Proxy", "proxy_for"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, PODS, REPLICA_SETS, SECRETS, WORKLOADS
 from upgrader.gates.trial_pod import trial_pod
-from upgrader.node.refused_writes import is_servers_own, is_webhooks
+from upgrader.onhost.node.refused_writes import is_servers_own, is_webhooks
 from upgrader.ports import Clock, Kube, KubeObject
 
 __all__ = ["NOT_ACCEPTED", "REFUSALS", "Admitted", "Refusal", "is_refusal", "lasting_refusal", "refusal"]

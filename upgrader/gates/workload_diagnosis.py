@@ -11,12 +11,9 @@ from upgrader.gates.kubernetes_kinds import LEASES
 from upgrader.gates.node_health import HEARTBEATS
 from upgrader.gates.pod_evidence import (
     causal_event,
-    headline,
     lines_of,
     log_tail,
     probe_container,
-    refuses_its_arguments,
-    unreachable_backend,
     warnings_of,
 )
 from upgrader.gates.pod_faults import Fault, Severity, worst_fault
@@ -24,10 +21,11 @@ from upgrader.gates.remedies import inspect_pod
 from upgrader.gates.rollout import judge_rollout, restarted_pods, short_nodes, without_nodes
 from upgrader.gates.stateful_rollout import new_and_ready, stale_pods
 from upgrader.gates.workload_reading import Reading, read_workload
+from upgrader.model.log_lines import headline, refuses_its_arguments, unreachable_backend
 from upgrader.model.outcome import Verdict, VerdictKind, broken, pending
+from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.workload import Pod, WorkloadRef, parse_time
 from upgrader.ports import Kube
-from upgrader.redaction.printable import mask_secrets
 
 __all__ = ["diagnose_reading", "diagnose_workload", "explain_pod"]
 

@@ -22,12 +22,17 @@ def requirements_of(name: str) -> Path:
 
 def checkpointer_image(progress: LabProgress, architecture: str = "") -> Image:
     """It, from the sources as they are now; for this machine's architecture, or for `amd64` or `arm64`."""
-    return _image("pod-checkpointer", ("checkpointer", "daemons", "node"), progress, architecture)
+    return _image(
+        "pod-checkpointer",
+        ("in_cluster/checkpointer", "in_cluster/shared", "contract", "onhost/node"),
+        progress,
+        architecture,
+    )
 
 
 def guard_image(progress: LabProgress, architecture: str = "") -> Image:
     """As `checkpointer_image`."""
-    return _image("guard", ("guard", "daemons"), progress, architecture)
+    return _image("guard", ("in_cluster/guard", "in_cluster/shared", "contract"), progress, architecture)
 
 
 def _image(name: str, packages: Sequence[str], progress: LabProgress, architecture: str) -> Image:
@@ -45,7 +50,7 @@ def _image(name: str, packages: Sequence[str], progress: LabProgress, architectu
             unpacked_layer("python", progress, architecture),
             layer_of_files(f"{name}-compiled-{key}", {"/app": app}),
         ),
-        entrypoint=("python3", "-m", f"upgrader.{packages[0]}"),
+        entrypoint=("python3", "-m", f"upgrader.{packages[0].replace('/', '.')}"),
         environment=("PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONPATH=/app:/app/site-packages", "PYTHONUNBUFFERED=1"),
         working_dir="/app",
         architecture=architecture,

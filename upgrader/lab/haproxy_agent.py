@@ -12,10 +12,10 @@ __all__ = ["AGENT_PACKAGES", "agent_folder", "agent_rights", "start_agent", "wri
 
 AGENT_PACKAGES = ("python3-aiohttp", "python3-yaml")
 """Of Debian: what it needs beside Python."""
-_PACKAGES = ("guard", "daemons")
+_PACKAGES = ("in_cluster/guard", "in_cluster/shared", "contract")
 _MAIN = """import sys
 
-from upgrader.guard.commands.haproxy_agent import haproxy_agent
+from upgrader.in_cluster.guard.commands.haproxy_agent import haproxy_agent
 
 sys.exit(haproxy_agent(sys.argv[1:]))
 """
@@ -68,7 +68,8 @@ def start_agent(kubeconfig: str) -> str:
 
 def _write_archive(target: Path) -> None:
     package = _package()
-    files = [package / "__init__.py", *(path for name in _PACKAGES for path in sorted((package / name).rglob("*.py")))]
+    inits = [package / "__init__.py", package / "in_cluster/__init__.py"]
+    files = [*inits, *(path for name in _PACKAGES for path in sorted((package / name).rglob("*.py")))]
     entries = {str(path.relative_to(package.parent)): path.read_bytes() for path in files}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         for name, content in {"__main__.py": _MAIN.encode(), **entries}.items():

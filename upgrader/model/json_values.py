@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from upgrader.errors import UsageError
+from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
-from upgrader.redaction.printable import mask_secrets
 
 __all__ = ["from_json", "to_json"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upgrader.model.manifest import Manifest, objects_in
-from upgrader.redaction.patterns import MASK, is_secret_name, mask_patterns
+from upgrader.model.redaction.patterns import MASK, is_secret_name, mask_patterns
 
 __all__ = ["masked", "masked_text"]
 

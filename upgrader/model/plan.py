@@ -16,9 +16,9 @@ from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguratio
 from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.own_steps import KUBEADM_CONFIG, KUBELET_CONFIG
 from upgrader.model.planned_surge import PlannedSurge
+from upgrader.model.redaction.patterns import mask_patterns
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
-from upgrader.redaction.patterns import mask_patterns
 
 __all__ = [
     "Action",

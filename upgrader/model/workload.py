@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from upgrader.node.labels import CHECKPOINT_OF, CONDITION
+from upgrader.contract.checkpoints import CHECKPOINT_OF, CONDITION
 
 __all__ = [
     "CHECKPOINT_OF",

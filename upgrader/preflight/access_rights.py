@@ -17,7 +17,7 @@ from upgrader.model.settings import WorkloadGateKind
 from upgrader.model.workload import WorkloadKind
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext
-from upgrader.preflight.planned_commands import planned_commands
+from upgrader.steps.release.planned_commands import planned_commands
 
 __all__ = ["check_access", "missing_right"]
 
@@ -132,7 +132,7 @@ def _of_plan(context: PreflightContext) -> Iterator[_Right]:
     for namespace in releases:
         yield from (_Right(verb, "secrets", namespace=namespace, why=_HELM) for verb in _OF_RELEASES)
     pulled = {pods.namespace for pods in planned_pods(context.plan)} if context.plan and context.pulls_images else set()
-    tried = set(releases) if any(planned_commands(context)) else set()
+    tried = set(releases) if any(planned_commands(context.changing, context.target)) else set()
     for namespace in sorted(pulled | tried | ({SYSTEM} if context.pulls_images else set())):
         why = "the steps before anything changes"
         yield from (_Right(verb, "pods", namespace=namespace, why=why) for verb in _OF_PREPARING)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from upgrader.errors import ApiError, HelmError, HostError, PlaybookError, UpgraderError
 from upgrader.model.finding import Finding
+from upgrader.model.severities import with_policy
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
 from upgrader.preflight.approvals import check_approvals
@@ -47,7 +48,6 @@ from upgrader.preflight.removed_apis import check_removed_apis
 from upgrader.preflight.renewed_certificates import check_renewed
 from upgrader.preflight.rollouts import check_rollouts
 from upgrader.preflight.served_apis import check_served_apis
-from upgrader.preflight.severities import with_policy
 from upgrader.preflight.ssh_access import check_hosts
 from upgrader.preflight.ssh_keys import check_key_files
 from upgrader.preflight.version_skew import check_controller_kubelets, check_version

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import Manifest, objects_in
-from upgrader.preflight.context import COMPONENTS, PreflightContext
+from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.memory import APISERVER_BYTES, quantity
 
 __all__ = ["check_resources"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from upgrader.errors import UpgraderError
+from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
 from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 from upgrader.model.workload import Pod
 from upgrader.ports import KubeObject
-from upgrader.preflight.context import COMPONENTS, DAEMONSETS, SYSTEM, PreflightContext
+from upgrader.preflight.context import DAEMONSETS, SYSTEM, PreflightContext
 
 __all__ = ["check_components"]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Severity
-from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import MetricGateSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.sending.host_facts import Examined, HostFacts
 from upgrader.ports import Ansible, Clock, Helm, Hosts, Kind, Kube, KubeObject, Prometheus
 
-__all__ = ["COMPONENTS", "DAEMONSETS", "DEPLOYMENTS", "MIRROR", "NODES", "PODS", "SYSTEM", "PreflightContext"]
+__all__ = ["DAEMONSETS", "DEPLOYMENTS", "MIRROR", "NODES", "PODS", "SYSTEM", "PreflightContext"]
 
 NODES = Kind("v1", "nodes", namespaced=False)
 PODS = Kind("v1", "pods")
@@ -26,9 +26,6 @@ DEPLOYMENTS = Kind("apps/v1", "deployments")
 SYSTEM = "kube-system"
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of static pods' mirror pods."""
-COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-
-
 _NODES_AT_ONCE = 500
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import objects_in
 from upgrader.model.workload import Pod, Workload
 from upgrader.ports import KubeObject
-from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, MIRROR, PODS, SYSTEM, PreflightContext
+from upgrader.preflight.context import DEPLOYMENTS, MIRROR, PODS, SYSTEM, PreflightContext
 
 __all__ = ["check_control_plane"]
 

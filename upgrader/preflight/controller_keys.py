@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from upgrader.model.finding import Finding
-from upgrader.model.host_facts import Certificate, HostFacts, Identity
+from upgrader.onhost.sending.host_facts import Certificate, HostFacts, Identity
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["certificates_of", "check_keys"]

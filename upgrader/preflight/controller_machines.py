@@ -7,7 +7,7 @@ from itertools import groupby
 
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.host_facts import HostFacts, Identity, Space, Unknown
+from upgrader.onhost.sending.host_facts import HostFacts, Identity, Space, Unknown
 from upgrader.preflight.component_flags import component_flags
 from upgrader.preflight.context import PreflightContext
 

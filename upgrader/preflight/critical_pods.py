@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.critical_workloads import unready_workloads
 from upgrader.gates.workload_diagnosis import explain_pod
+from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
 from upgrader.model.workload import Pod
-from upgrader.preflight.context import COMPONENTS, SYSTEM, PreflightContext
+from upgrader.preflight.context import SYSTEM, PreflightContext
 
 __all__ = ["check_critical_pods"]
 

@@ -8,7 +8,7 @@ from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.etcd_version import OLDEST_ETCD, EtcdVersion
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.host_facts import EtcdServer, Member, Unknown
+from upgrader.onhost.sending.host_facts import EtcdServer, Member, Unknown
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_etcd_image"]

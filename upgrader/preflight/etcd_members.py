@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from upgrader.model.etcd_version import OLDEST_ETCD, EtcdVersion
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.host_facts import Etcd, EtcdServer, HostFacts, Member, Unknown
+from upgrader.onhost.sending.host_facts import Etcd, EtcdServer, HostFacts, Member, Unknown
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_etcd_members"]

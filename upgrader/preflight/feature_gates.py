@@ -11,7 +11,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.flag_lifecycle import GateStage, fate, judged_by, known_gates
 from upgrader.preflight.given_gates import given_gates
-from upgrader.preflight.planned_commands import PlannedCommand, planned_commands
+from upgrader.steps.release.planned_commands import PlannedCommand, planned_commands
 
 __all__ = ["check_feature_gates"]
 
@@ -25,7 +25,7 @@ _STAGES = {"GA": "in every cluster now", "Deprecated": "deprecated"}
 
 def check_feature_gates(context: PreflightContext) -> Iterator[Finding]:
     """A component ends at once at a gate that it doesn't know, or that is locked to the other value."""
-    for command in planned_commands(context):
+    for command in planned_commands(context.changing, context.target):
         gates = given_gates(command)
         if gates and judged_by(command.version) is None:
             yield Finding(

@@ -8,7 +8,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.flag_lifecycle import fate, judged_by, known_flags
-from upgrader.preflight.planned_commands import PlannedCommand, planned_commands
+from upgrader.steps.release.planned_commands import PlannedCommand, planned_commands
 
 __all__ = ["check_flags"]
 
@@ -18,7 +18,7 @@ _SHORT = ("-h", "-v")
 
 def check_flags(context: PreflightContext) -> Iterator[Finding]:
     """A component ends at once at a flag that it doesn't know, before it does anything else."""
-    for command in planned_commands(context):
+    for command in planned_commands(context.changing, context.target):
         if command.flags is None:
             yield Finding(
                 "flags.unread",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from upgrader.model.finding import Finding
+from upgrader.model.severities import with_policy
 from upgrader.preflight.all_checks import CHECKS
 from upgrader.preflight.folder_charts import check_charts
 from upgrader.preflight.folder_context import FolderContext, NotAsked
@@ -14,7 +15,6 @@ from upgrader.preflight.folder_inventory import check_inventory
 from upgrader.preflight.folder_playbooks import check_playbooks
 from upgrader.preflight.helm_client import check_client
 from upgrader.preflight.removed_apis import check_manifests
-from upgrader.preflight.severities import with_policy
 from upgrader.preflight.version_skew import check_target
 
 __all__ = ["FolderReport", "check_folder"]

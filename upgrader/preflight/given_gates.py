@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from upgrader.model.config_text import read_config
 from upgrader.model.manifest import objects_in
-from upgrader.preflight.planned_commands import PlannedCommand
+from upgrader.steps.release.planned_commands import PlannedCommand
 
 __all__ = ["given_gates"]
 

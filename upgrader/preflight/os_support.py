@@ -12,8 +12,8 @@ from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import minor_of, minor_text
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.host_facts import Cgroups
 from upgrader.model.plan import PlannedNodes
+from upgrader.onhost.sending.host_facts import Cgroups
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.os_lifecycle import OsLifecycle, known_systems, leading_numbers
 

@@ -8,14 +8,14 @@ from upgrader.model.cluster import Host
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Finding
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.planned_commands import PlannedCommand, planned_commands
+from upgrader.steps.release.planned_commands import PlannedCommand, planned_commands
 
 __all__ = ["check_planned_etcd"]
 
 
 def check_planned_etcd(context: PreflightContext) -> Iterator[Finding]:
     """Asked over SSH; a kube-apiserver that can't reach etcd ends again and again."""
-    for command in planned_commands(context):
+    for command in planned_commands(context.changing, context.target):
         groups = _groups(command) if command.component == "kube-apiserver" else ()
         # Why a controller can't be examined is another finding.
         for host in context.cluster.controllers if groups else ():

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, Pod, Workload, WorkloadRef
-from upgrader.preflight.context import COMPONENTS, DAEMONSETS, PODS, SYSTEM, PreflightContext
+from upgrader.preflight.context import DAEMONSETS, PODS, SYSTEM, PreflightContext
 
 __all__ = ["check_checkpointer"]
 

@@ -8,6 +8,6 @@ steps       what follows once there is an API: roll back the release, hand over 
 restoring   what to start on which controller next, doing it, and waiting for the API
 diagnosis   facts → what is wrong, the cause first
 facts       what the controllers report, read over SSH
-onhost      the program that is sent to them, with `upgrader.node`
+onhost      the program that is sent to them, with `upgrader.onhost.node`
 ==========  ==============================================================================================
 """

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from upgrader.errors import Interrupted
 from upgrader.model.event import StepApproved
-from upgrader.redaction.printable import printable
+from upgrader.model.redaction.printable import printable
 
 __all__ = ["ApprovalQuestion"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upgrader.backup.manifest import BackupManifest
+from upgrader.steps.backup.manifest import BackupManifest
 
 __all__ = ["describe_backup"]
 

@@ -7,7 +7,7 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.report.comparison import Comparison, difference_text, outcome_text, time_text
+from upgrader.reporting.report.comparison import Comparison, difference_text, outcome_text, time_text
 from upgrader.ui.terminal import console, show
 
 __all__ = ["print_comparison"]

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.model.host_facts import EtcdServer, HostFacts, Unit, Unknown
+from upgrader.onhost.sending.host_facts import EtcdServer, HostFacts, Unit, Unknown
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.terminal import console, show

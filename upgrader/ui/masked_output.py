@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
-from upgrader.redaction.printable import mask_around_colours, printable
+from upgrader.model.redaction.printable import mask_around_colours, printable
 
 __all__ = ["mask_output"]
 

@@ -35,8 +35,8 @@ from upgrader.model.event import (
     WebhookSwitched,
     WebhookSwitching,
 )
+from upgrader.model.redaction.printable import printable
 from upgrader.model.run_kind import describe_run
-from upgrader.redaction.printable import printable
 from upgrader.ui.repeats import Repeats
 from upgrader.ui.terminal import duration, milliseconds
 

@@ -15,7 +15,7 @@ from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.history.run_status import Status
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.model.first_words import first_words
-from upgrader.report.headline import headline
+from upgrader.reporting.report.headline import headline
 from upgrader.ui.as_typed import program
 from upgrader.ui.live_display import MARKS
 from upgrader.ui.summary import outcome_of, step_row

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upgrader.config.effective import EffectiveSetting
-from upgrader.redaction.printable import printable
+from upgrader.model.redaction.printable import printable
 from upgrader.ui.terminal import console, show
 
 __all__ = ["print_settings"]

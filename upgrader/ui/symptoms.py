@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.text import Text
 
 from upgrader.app.doctor import Symptom
-from upgrader.redaction.printable import printable
+from upgrader.model.redaction.printable import printable
 from upgrader.ui.terminal import console, filled
 
 __all__ = ["print_symptoms"]

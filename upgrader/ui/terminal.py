@@ -13,8 +13,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from upgrader.model.redaction.printable import printable
 from upgrader.model.time_text import duration, milliseconds
-from upgrader.redaction.printable import printable
 
 __all__ = [
     "console",

@@ -266,7 +266,7 @@ def checkers(edge_: Edge, folder: Path, kubeconfig: Path) -> Iterator[dict[str, 
         logs = {node: folder / f"{node}.log" for node in edge_.nodes}
         for node, log in logs.items():
             command = [
-                *(sys.executable, "-m", "upgrader.guard", "ingress-health", f"-ingress=shop/{edge_.name}"),
+                *(sys.executable, "-m", "upgrader.in_cluster.guard", "ingress-health", f"-ingress=shop/{edge_.name}"),
                 *("-port=0", f"-kubernetes.config-file={kubeconfig}"),
             ]
             environment = {**os.environ, "NODE_NAME": node}

@@ -20,9 +20,9 @@ from testkit.lab_cluster import until
 from tests.contract.checking import merge
 from tests.contract.guard.conftest import ACCOUNT, Pair
 from upgrader.adapters.clock import SystemClock
-from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT
-from upgrader.guard.core.load_balancer import DETACHING
-from upgrader.guard.core.times import seconds_of
+from upgrader.contract.detach import ATTACHED, DETACHED, DETACHMENT
+from upgrader.contract.times import seconds_of
+from upgrader.in_cluster.guard.core.load_balancer import DETACHING
 from upgrader.model.node_settings import DetachPolicy
 from upgrader.ports import Kind
 from upgrader.steps.nodes.cordon import Cordons
@@ -73,7 +73,7 @@ class Agent:
 
     def __init__(self, pair: Pair, haproxy: HAProxyProcess, log: Path, *flags: str) -> None:
         self._log, self._output = log, log.open("ab")
-        command = [sys.executable, "-m", "upgrader.guard", NAME, f"-haproxy.socket={haproxy.socket}", *flags]
+        command = [sys.executable, "-m", "upgrader.in_cluster.guard", NAME, f"-haproxy.socket={haproxy.socket}", *flags]
         self.process = subprocess.Popen(
             [*command, f"-kubernetes.config-file={pair.account}"], stdout=self._output, stderr=self._output
         )

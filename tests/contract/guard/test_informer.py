@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.contract.guard.conftest import Pair
-from upgrader.guard.guard_errors import ApiRefused, Conflict, VersionGone
-from upgrader.guard.runtime import informer as module
-from upgrader.guard.runtime.api_client import JSON_PATCH, Api
-from upgrader.guard.runtime.connection import Connection, Credentials, by_kubeconfig
-from upgrader.guard.runtime.informer import Informer, whole
-from upgrader.guard.runtime.resource import Resource
+from upgrader.in_cluster.guard.guard_errors import ApiRefused, Conflict, VersionGone
+from upgrader.in_cluster.guard.runtime import informer as module
+from upgrader.in_cluster.guard.runtime.api_client import JSON_PATCH, Api
+from upgrader.in_cluster.guard.runtime.connection import Connection, Credentials, by_kubeconfig
+from upgrader.in_cluster.guard.runtime.informer import Informer, whole
+from upgrader.in_cluster.guard.runtime.resource import Resource
 from upgrader.lab.binaries import Binaries
 from upgrader.lab.progress_port import Silent
 

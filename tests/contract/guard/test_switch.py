@@ -23,10 +23,10 @@ from tests.contract.guard.webhooks import (
 from upgrader.adapters.clock import SystemClock
 from upgrader.errors import Inhibited
 from upgrader.model.event import Event, WebhookSwitched
-from upgrader.webhook_switch.configurations import NOTHING
-from upgrader.webhook_switch.relieved_tools import RelievedKube
-from upgrader.webhook_switch.switch import switch_off, switch_on
-from upgrader.webhook_switch.unreachable import UnreachableWebhooks
+from upgrader.recover.webhook_bypass.configurations import NOTHING
+from upgrader.recover.webhook_bypass.relieved_tools import RelievedKube
+from upgrader.recover.webhook_bypass.switch import switch_off, switch_on
+from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
 
 
 def selector(pair: Pair, name: str) -> Any:

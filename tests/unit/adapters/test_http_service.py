@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from testkit.http_server import Handler, HttpServer, http_server
-from tests.unit.availability.server import ApiServer
+from tests.unit.gates.availability.server import ApiServer
 from upgrader.adapters.http_service import HttpClient
 from upgrader.errors import ServiceError
 from upgrader.model.observability import HttpEndpoint
-from upgrader.redaction.printable import mask_secrets
+from upgrader.model.redaction.printable import mask_secrets
 
 SECONDS = 30.0
 

@@ -27,7 +27,7 @@ from upgrader.model.settings import BUILT_IN_CHARTS, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline
 from upgrader.ports import Tools
-from upgrader.step_builder import StepBuilder
+from upgrader.steps.step_builder import StepBuilder
 
 V = KubernetesVersion(1, 36, 3)
 HOSTS = tuple(Host(f"controller-{number}", f"10.0.0.{number}") for number in (1, 2, 3))

@@ -8,7 +8,7 @@ from tests.unit.recover.controllers import controller
 from upgrader.adopt.etcd_membership import MemberToRemove, etcd_servers, member_to_remove
 from upgrader.errors import Inhibited
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import EtcdServer, Examined, Member, Unknown
+from upgrader.onhost.sending.host_facts import EtcdServer, Examined, Member, Unknown
 
 A, B, C = (Member(f"{letter}1", f"controller-{number}") for number, letter in enumerate("abc", 1))
 DOWN = Unknown("no answer")

@@ -20,7 +20,7 @@ from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import Kind
-from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.release.helm_release import ChartStep
 
 NODES, PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
 SLICES, DEPLOYMENTS = Kind("discovery.k8s.io/v1", "endpointslices"), Kind("apps/v1", "deployments")

@@ -22,7 +22,7 @@ from upgrader.adopt.leaving import (
 )
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.host_facts import Examined
+from upgrader.onhost.sending.host_facts import Examined
 from upgrader.ports import CommandResult
 
 ONE, TWO = Host("controller-1", "10.0.0.1"), Host("controller-2", "10.0.0.2")

@@ -15,7 +15,7 @@ from upgrader.errors import HelmError, StepFailed
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Kind, KubeObject
-from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.release.helm_release import ChartStep
 
 NAME, SYSTEM = "kube-apiserver", "kube-system"
 VALUES = {"replicas": 3, "rollout": {"minReadySeconds": 5}}

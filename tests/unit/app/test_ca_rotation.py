@@ -20,16 +20,18 @@ import yaml
 
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.app.test_upgrade import FakeSession
+from tests.unit.certificates.controllers import STARTED, RollingKube, add_control_plane
 from tests.unit.engine.killing import FROM, Fate, Killed, World
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, running
 from tests.unit.preflight.pki import CertificateAuthority, encoded
-from tests.unit.renewal.controllers import STARTED, RollingKube, add_control_plane
 from upgrader.app import ca_rotation
 from upgrader.app.ca_rotation import Phase, found_cas, show_cas
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.values_edit import write_edited
 from upgrader.app.wiring import Session
+from upgrader.certificates.trust_gates import ROOT_CA
+from upgrader.certificates.trust_steps import TRUSTED_CA
 from upgrader.engine.locks.fence import Fence
 from upgrader.errors import HostError, Inhibited, RollbackFailed, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, NODES, WORKLOADS
@@ -40,10 +42,8 @@ from upgrader.model.release import ReleaseSpec
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, AvailabilitySettings, GatePolicy, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.certificates.bundles import added, certificates, fingerprint, removed
 from upgrader.ports import CommandResult, KubeObject, Tools
-from upgrader.renewal.onhost.bundles import added, certificates, fingerprint, removed
-from upgrader.renewal.trust_gates import ROOT_CA
-from upgrader.renewal.trust_steps import TRUSTED_CA
 
 CONTROLLERS, WORKER = ("controller-1", "controller-2", "controller-3"), "worker-1"
 NODES_ = (*CONTROLLERS, WORKER)

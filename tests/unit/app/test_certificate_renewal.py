@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 
 from tests.unit.app.test_upgrade import FakeSession
+from tests.unit.certificates.controllers import Certificate, Controllers, RollingKube, add_control_plane
 from tests.unit.engine.killing import FROM, Fate, Killed, World
 from tests.unit.gates.builders import add_node, add_pod, running
 from tests.unit.preflight.pki import CertificateAuthority, printed
-from tests.unit.renewal.controllers import Certificate, Controllers, RollingKube, add_control_plane
 from upgrader.app import certificate_renewal
 from upgrader.app.certificate_renewal import propose_renewal
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.wiring import Session
+from upgrader.certificates.steps import RESTARTED_AT
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import ApiError, ApiUnavailable, HostError, Inhibited, StepFailed
@@ -33,7 +34,6 @@ from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult, KubeObject, Tools
 from upgrader.preflight.context import DEPLOYMENTS
-from upgrader.renewal.steps import RESTARTED_AT
 
 NODES_ = ("controller-1", "controller-2")
 SOON, LATE = timedelta(days=20), timedelta(days=300)

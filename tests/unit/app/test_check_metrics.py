@@ -19,7 +19,7 @@ from upgrader.errors import ServiceError, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
 from upgrader.model.version import KubernetesVersion
-from upgrader.observability.sinks import MetricSink, Pushgateway, Textfile
+from upgrader.reporting.observability.sinks import MetricSink, Pushgateway, Textfile
 
 ERROR = Finding("webhooks.no-backend", "error", "webhook x refuses pods")
 WARNING = Finding("apis.unavailable", "warning", "APIService y is not Available")

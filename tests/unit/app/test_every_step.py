@@ -12,13 +12,12 @@ import pytest
 
 from tests.unit.app.test_saved_plans import NAMESPACES
 from tests.unit.app.test_upgrade import FakeSession
-from tests.unit.bundle.archives import image_archive
 from tests.unit.engine.killing import TO, World
+from tests.unit.steps.images.bundle.archives import image_archive
 from upgrader.app import upgrade
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.upgrade import plan_upgrade, propose_upgrade, save_plan
 from upgrader.app.wiring import Session
-from upgrader.bundle.writing import write_bundle
 from upgrader.engine.locks.fence import Fence
 from upgrader.errors import Inhibited, UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
@@ -33,6 +32,7 @@ from upgrader.model.settings import (
 )
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Tools
+from upgrader.steps.images.bundle.writing import write_bundle
 from upgrader.ui.plan import print_plan
 from upgrader.ui.plan_json import plan_json
 from upgrader.ui.plan_markdown import plan_markdown

@@ -16,13 +16,12 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
-from tests.unit.availability.server import ApiServer
+from tests.unit.gates.availability.server import ApiServer
 from upgrader.adapters.clock import SystemClock
 from upgrader.app import execution
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.wiring import Session
-from upgrader.availability.series_file import SERIES, SeriesWriter
 from upgrader.engine.execution.runner import RunResult
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.step_times import usual_seconds
@@ -30,6 +29,7 @@ from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import JournalError, UsageError
+from upgrader.gates.availability.series_file import SERIES, SeriesWriter
 from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster
@@ -42,7 +42,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Tools
-from upgrader.report import formats
+from upgrader.reporting.report import formats
 from upgrader.steps.verify import VerifyStep
 
 

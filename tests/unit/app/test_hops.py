@@ -30,10 +30,10 @@ from upgrader.model.plan import Plan
 from upgrader.model.plan_document import HopDocument
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
+from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion as V
-from upgrader.planner import IntendedRelease
 from upgrader.ports import Recovery, Tools
-from upgrader.preflight.skipping import Skips
+from upgrader.steps.planner import IntendedRelease
 
 GOAL = V(1, 39, 0)
 THROUGH = (V(1, 37, 4), V(1, 38, 2))

@@ -18,8 +18,8 @@ from upgrader.config.inventory import load_hosts
 from upgrader.config.load import load_settings
 from upgrader.errors import ApiError, HostUnreachable, Inhibited
 from upgrader.model.host_key import HostKey
+from upgrader.model.redaction.printable import printable
 from upgrader.ports import Kind
-from upgrader.redaction.printable import printable
 
 NODES, PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
 CONFIG_MAPS, DEPLOYMENTS = Kind("v1", "configmaps"), Kind("apps/v1", "deployments")

@@ -13,8 +13,8 @@ from upgrader.app.observing import observing
 from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import find_runs
 from upgrader.model.observability import HttpEndpoint, ObservabilitySettings, WebhookSettings
-from upgrader.observability.sinks import Textfile
 from upgrader.pipeline import Pipeline
+from upgrader.reporting.observability.sinks import Textfile
 
 
 def session(

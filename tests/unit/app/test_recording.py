@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from upgrader.app.probing import recording
-from upgrader.availability.series_file import SERIES, read_series
+from upgrader.gates.availability.series_file import SERIES, read_series
 from upgrader.model.event import Event, Note
 
 

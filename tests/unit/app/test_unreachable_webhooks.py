@@ -10,7 +10,7 @@ import pytest
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.playbooks import FakePlaybooks
-from tests.unit.webhook_switch.test_switch import SELECTOR, VALIDATING, Cluster
+from tests.unit.recover.webhook_bypass.test_switch import SELECTOR, VALIDATING, Cluster
 from upgrader.app.execution import FinishedRun, continue_run, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
@@ -30,10 +30,10 @@ from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.ports import Tools
-from upgrader.report.headline import headline
-from upgrader.webhook_switch.configurations import NOTHING
-from upgrader.webhook_switch.relieved_tools import RelievedKube
-from upgrader.webhook_switch.unreachable import UnreachableWebhooks
+from upgrader.recover.webhook_bypass.configurations import NOTHING
+from upgrader.recover.webhook_bypass.relieved_tools import RelievedKube
+from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
+from upgrader.reporting.report.headline import headline
 
 
 class Killed(BaseException):

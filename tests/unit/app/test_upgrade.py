@@ -43,14 +43,14 @@ from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
+from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, Recovery, Tools
-from upgrader.preflight.skipping import Skips
-from upgrader.report.plan_diffs import DIFFS, read_diffs
-from upgrader.trial import step
-from upgrader.trial.pod import LABELS
-from upgrader.trial.programs import PlannedProgram
-from upgrader.trial.trial import Trial
+from upgrader.reporting.report.plan_diffs import DIFFS, read_diffs
+from upgrader.steps.trial import step
+from upgrader.steps.trial.pod import LABELS
+from upgrader.steps.trial.programs import PlannedProgram
+from upgrader.steps.trial.trial import Trial
 from upgrader.ui.plain_log import PlainReporter
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit.bundle.archives import docker_archive
-from upgrader.bundle.reading import open_bundle
-from upgrader.bundle.writing import write_bundle
+from tests.unit.steps.images.bundle.archives import docker_archive
 from upgrader.cli.main import cli
 from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.images.bundle.reading import open_bundle
+from upgrader.steps.images.bundle.writing import write_bundle
 
 SKOPEO = """#!/bin/sh
 # Copies into an OCI layout, as `skopeo copy docker://… oci:…` does.

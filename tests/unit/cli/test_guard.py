@@ -16,7 +16,7 @@ from upgrader.cli.main import cli
 from upgrader.errors import Inhibited, UsageError
 from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
 from upgrader.ports import Kube
-from upgrader.webhook_switch.configurations import KINDS, NOTHING
+from upgrader.recover.webhook_bypass.configurations import KINDS, NOTHING
 
 KIND = KINDS["ValidatingWebhookConfiguration"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.unit.availability.server import ApiServer
-from upgrader.availability.prober import OBJECT
+from tests.unit.gates.availability.server import ApiServer
 from upgrader.cli.main import cli
+from upgrader.gates.availability.prober import OBJECT
 
 
 @pytest.fixture

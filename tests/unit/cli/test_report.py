@@ -20,7 +20,7 @@ from upgrader.cli.main import cli
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import JournalError, UsageError
-from upgrader.report import formats
+from upgrader.reporting.report import formats
 
 LATER = "20260102T000000-v1.37.1"
 

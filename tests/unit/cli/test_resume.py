@@ -16,6 +16,7 @@ from testkit.fakes.clock import FakeClock
 from tests.unit.engine.killing import FROM, TO, World, manifest
 from upgrader.app import existing_run, interrupted_upgrade, resume, rollback
 from upgrader.app.execution import FinishedRun
+from upgrader.app.observe_cluster import observe
 from upgrader.cli import run
 from upgrader.cli.main import cli
 from upgrader.engine.history.journal_replicas import LocalJournals
@@ -45,12 +46,11 @@ from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.observe_cluster import observe
 from upgrader.pipeline import Pipeline
-from upgrader.pipeline_builder import PipelineBuilder
-from upgrader.planner import IntendedRelease, wanted_steps
 from upgrader.ports import Tools
-from upgrader.steps.undone_by_hand import UndoneByHandStep
+from upgrader.steps.pipeline_builder import PipelineBuilder
+from upgrader.steps.planner import IntendedRelease, wanted_steps
+from upgrader.steps.playbook.undone_by_hand import UndoneByHandStep
 
 OLDER, NEWER = "20260101T000000-v1.37.1", "20260102T000000-v1.37.1"
 POINT = RestorePoint("a", "kube-system", 1)

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from tests.unit.app.test_ca_rotation import OLD, Place, place
 from upgrader.cli.main import cli
 from upgrader.errors import Inhibited
-from upgrader.renewal.onhost.bundles import fingerprint
+from upgrader.onhost.certificates.bundles import fingerprint
 
 __all__ = ["place"]
 

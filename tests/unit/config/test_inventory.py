@@ -15,9 +15,9 @@ from upgrader.config.inventory import host_from_facts, load_cluster, load_hosts,
 from upgrader.config.ssh_options import resolve
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Host
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.redaction.known_secrets import KNOWN
 
 INVENTORY = """\
 all:

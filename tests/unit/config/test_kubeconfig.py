@@ -13,7 +13,7 @@ import yaml
 from upgrader.config.credential_plugin import run_plugin
 from upgrader.config.kubeconfig import Login, read_kubeconfig
 from upgrader.errors import ConfigError
-from upgrader.redaction.known_secrets import KNOWN
+from upgrader.model.redaction.known_secrets import KNOWN
 
 API = "client.authentication.k8s.io/v1"
 

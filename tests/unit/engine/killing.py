@@ -15,6 +15,7 @@ from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
 from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_node, add_pod, running
+from upgrader.app.observe_cluster import observe
 from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.step_inputs import step_inputs
 from upgrader.engine.execution.stop_request import StopRequest
@@ -30,11 +31,10 @@ from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings, StepSettings
 from upgrader.model.version import KubernetesVersion
-from upgrader.observe_cluster import observe
 from upgrader.pipeline import Pipeline
-from upgrader.pipeline_builder import PipelineBuilder
-from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
 from upgrader.ports import CommandResult, PlaybookResult, Tools
+from upgrader.steps.pipeline_builder import PipelineBuilder
+from upgrader.steps.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
 
 FROM, TO = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 HELM_SECONDS = 300.0

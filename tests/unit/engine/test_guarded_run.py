@@ -9,16 +9,16 @@ import pytest
 
 from testkit.fakes.helm import FakeHelm
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
-from upgrader.availability.guard import guarded
-from upgrader.availability.phases import Phases
 from upgrader.engine.execution.runner import RunResult
 from upgrader.errors import GateFailed
+from upgrader.gates.availability.guard import guarded
+from upgrader.gates.availability.phases import Phases
 from upgrader.model.availability import Availability, Limits, Phase
 from upgrader.model.event import ApprovalRequested, GateChecked, StepStarted, UndoStarted
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
 from upgrader.pipeline import Pipeline, PipelineStep
-from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.release.helm_release import ChartStep
 from upgrader.steps.verify import VerifyStep
 
 

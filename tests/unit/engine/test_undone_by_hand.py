@@ -15,7 +15,7 @@ from upgrader.model.event import Note, RunResumed, RunStarted
 from upgrader.model.outcome import Verdict, broken, holds
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline, PipelineStep
-from upgrader.steps.undone_by_hand import undone_by_hand
+from upgrader.steps.playbook.undone_by_hand import undone_by_hand
 
 Steps = Callable[[Verdict], tuple[PipelineStep, PipelineStep]]
 

@@ -9,6 +9,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_pod, running
+from upgrader.contract.checkpoints import CONDITION
 from upgrader.errors import ApiUnavailable
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
@@ -18,7 +19,6 @@ from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
-from upgrader.node.labels import CONDITION
 from upgrader.pipeline import Gate
 from upgrader.ports import KubeObject
 

@@ -17,13 +17,13 @@ from tests.unit.gates.builders import (
     running,
     waiting,
 )
+from upgrader.contract.checkpoints import CONDITION
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.gates.workload_reading import find_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
-from upgrader.node.labels import CONDITION
 from upgrader.ports import Kind
 
 WEB = WorkloadRef("Deployment", "kube-system", "web")

@@ -16,7 +16,7 @@ from upgrader.lab.progress_port import Silent
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sources in a folder of their own; nothing is built, what would be is written down."""
     (tmp_path / "upgrader/lab").mkdir(parents=True)
-    for name in ("checkpointer", "daemons", "guard", "node", "recover"):
+    for name in ("contract", "in_cluster", "onhost", "recover"):
         shutil.copytree(Path(upgrader.__file__).parent / name, tmp_path / "upgrader" / name)
     monkeypatch.setattr(module, "__file__", str(tmp_path / "upgrader/lab/daemon_images.py"))
     monkeypatch.setattr(module, "unpacked_layer", lambda name, progress, architecture: Path(f"{name}-{architecture}"))
@@ -29,11 +29,11 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("changed", "rebuilt"),
     [
-        ("checkpointer/loop.py", True),
-        ("node/generation_choice.py", True),
-        ("daemons/json_logs.py", True),
+        ("in_cluster/checkpointer/loop.py", True),
+        ("onhost/node/generation_choice.py", True),
+        ("in_cluster/shared/json_logs.py", True),
         ("recover/pipeline.py", False),
-        ("guard/guard_errors.py", False),
+        ("in_cluster/guard/guard_errors.py", False),
     ],
 )
 def test_the_image_is_built_again_when_what_is_in_it_changes(sources: Path, changed: str, rebuilt: bool) -> None:
@@ -55,19 +55,22 @@ def test_the_image_is_built_again_when_its_libraries_change(sources: Path, monke
 def test_the_image_holds_three_packages_of_ours(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpointer, what daemons share and the node library, beside the libraries of its requirements."""
     monkeypatch.setattr(module, "layer_of_files", lambda key, files: files["/app"])
-    assert module.checkpointer_image(Silent()).layers[1] == Path(
-        "site-packages/upgrader/checkpointer/upgrader/daemons/upgrader/node"
-    )
+    held = "upgrader/contract/upgrader/in_cluster/checkpointer/upgrader/in_cluster/shared/upgrader/onhost/node"
+    assert module.checkpointer_image(Silent()).layers[1] == Path(f"site-packages/{held}")
 
 
 def test_the_image_of_guard_holds_two_packages_of_ours(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """guard and what daemons share; it is built again when one of them changes, and started by its own name."""
     before = module.guard_image(Silent(), "arm64")
-    assert before.entrypoint == ("python3", "-m", "upgrader.guard") and before.layers[0] == Path("python-arm64")
-    (sources / "guard" / "guard_errors.py").write_text("")
+    assert before.entrypoint == ("python3", "-m", "upgrader.in_cluster.guard") and before.layers[0] == Path(
+        "python-arm64"
+    )
+    (sources / "in_cluster/guard" / "guard_errors.py").write_text("")
     assert module.guard_image(Silent(), "arm64").name != before.name
     monkeypatch.setattr(module, "layer_of_files", lambda key, files: files["/app"])
-    assert module.guard_image(Silent()).layers[1] == Path("site-packages/upgrader/daemons/upgrader/guard")
+    assert module.guard_image(Silent()).layers[1] == Path(
+        "site-packages/upgrader/contract/upgrader/in_cluster/guard/upgrader/in_cluster/shared"
+    )
 
 
 @pytest.mark.parametrize("name", ["guard", "pod-checkpointer"])

@@ -37,7 +37,7 @@ def test_it_starts_from_that_file_alone(made: Path, tmp_path: Path) -> None:
     assert "-haproxy.socket FILE" in done.stdout
     script = (
         f"import json, sys; sys.path.insert(0, {str(made / 'haproxy-agent.pyz')!r});"
-        "import upgrader.guard.commands.haproxy_agent as found;"
+        "import upgrader.in_cluster.guard.commands.haproxy_agent as found;"
         "print(json.dumps([found.__file__, sorted({name.split('.')[0] for name in sys.modules})]))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)

@@ -18,16 +18,17 @@ from tests.unit.preflight.pki import client_certificate
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.components import COMPONENTS
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Finding
-from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.sending.host_facts import Examined, HostFacts
 from upgrader.ports import CommandResult
 from upgrader.preflight.all_checks import Check, run_checks
-from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, NODES, PODS, PreflightContext
+from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS, PreflightContext
 
 V = KubernetesVersion
 CONTROLLER = "controller-1"

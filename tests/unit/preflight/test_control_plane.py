@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from tests.unit.preflight.conftest import World
+from upgrader.model.components import COMPONENTS
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.autoscalers import check_autoscalers
-from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, NODES, PODS
+from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.releases import check_releases
 

@@ -15,9 +15,9 @@ from testkit.fakes.clock import FakeClock
 from tests.unit.gates.builders import add_pod
 from tests.unit.preflight.conftest import World
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.app.observe_cluster import kubelet_versions
 from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.gates.node_health import NodeHealth, NodeMemory
-from upgrader.observe_cluster import kubelet_versions
 from upgrader.ports import Kube
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import DAEMONSETS

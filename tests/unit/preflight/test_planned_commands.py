@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.preflight.conftest import World, workload
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.planned_commands import GivenFlag, PlannedCommand, given_flags, planned_commands
+from upgrader.steps.release.planned_commands import GivenFlag, PlannedCommand, given_flags, planned_commands
 
 V = KubernetesVersion
 
@@ -16,7 +16,8 @@ V = KubernetesVersion
 def commands(world: World, manifest: str) -> list[PlannedCommand]:
     """Those of a release that is to have this manifest."""
     world.manifests["kubernetes"] = manifest
-    return list(planned_commands(world.context()))
+    context = world.context()
+    return list(planned_commands(context.changing, context.target))
 
 
 def names(command: PlannedCommand) -> list[str] | None:
@@ -86,7 +87,8 @@ def test_init_containers_are_read(world: World) -> None:
 def test_unchanged_release_is_not_read(world: World) -> None:
     """What the run doesn't change stays as it is."""
     assert commands(world, workload({"name": "web"})) == []
-    assert list(planned_commands(World().context())) == []
+    context = World().context()
+    assert list(planned_commands(context.changing, context.target)) == []
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, running
 from tests.unit.preflight.conftest import CONTROLLER, World, deployment
+from upgrader.model.components import COMPONENTS
 from upgrader.model.workload import CHECKPOINT_OF
-from upgrader.preflight.context import COMPONENTS, DAEMONSETS, DEPLOYMENTS, SYSTEM
+from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, SYSTEM
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 
 LABELS = {"app": "pod-checkpointer"}

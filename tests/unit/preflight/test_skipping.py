@@ -7,8 +7,8 @@ import pytest
 from upgrader.errors import UsageError
 from upgrader.model.check_ids import FOUND_BY_A_RUN, SKIPPABLE
 from upgrader.model.finding import Finding
+from upgrader.model.skips import Skips
 from upgrader.preflight.all_checks import CHECKS, inhibits
-from upgrader.preflight.skipping import Skips
 
 REFUSED = Finding("webhooks.no-backend", "error", "webhook x refuses pods")
 UNKNOWN = Finding("webhooks.unknown", "unknown", "the webhooks could not be checked")

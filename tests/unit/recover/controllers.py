@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import (
+from upgrader.onhost.sending.host_facts import (
     ActiveManifest,
     Clock,
     Container,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tests.unit.recover.controllers import NOW
-from upgrader.model.host_facts import HostFacts, Unknown
+from upgrader.onhost.sending.host_facts import HostFacts, Unknown
 
 __all__ = ["host_facts"]
 

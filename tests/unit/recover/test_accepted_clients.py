@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 from testkit.certificates import Authority
-from upgrader.node.cri import Runtime
-from upgrader.recover.onhost import accepted_clients, container_facts, stop_pods, tls
-from upgrader.recover.onhost.accepted_clients import accepted
-from upgrader.recover.onhost.questions import Failed
+from upgrader.onhost.common import tls
+from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.facts import accepted_clients, container_facts, stop_pods
+from upgrader.onhost.facts.accepted_clients import accepted
+from upgrader.onhost.node.cri import Runtime
 
 NAMES = ("system:node:c1", "system:kube-controller-manager", "system:kube-scheduler")
 UID = "io.kubernetes.pod.uid"

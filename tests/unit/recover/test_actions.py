@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import Container, Endpoint, Unit, Unknown
+from upgrader.onhost.sending.host_facts import Container, Endpoint, Unit, Unknown
 from upgrader.recover.diagnosis.diagnose import Controller
 from upgrader.recover.restoring.actions import (
     BESIDE_SECONDS,

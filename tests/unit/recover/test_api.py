@@ -16,7 +16,7 @@ from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.rollback_needs import Refusal
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
-from upgrader.model.host_facts import Container, Endpoint
+from upgrader.onhost.sending.host_facts import Container, Endpoint
 from upgrader.ports import CommandResult, Kind
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen

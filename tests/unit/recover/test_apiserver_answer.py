@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from upgrader.recover.onhost import apiserver_answer
+from upgrader.onhost.facts import apiserver_answer
 
 
 @pytest.mark.parametrize(

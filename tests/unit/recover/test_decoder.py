@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from upgrader.model.host_facts import Endpoint, HostFacts, Unknown
-from upgrader.recover.facts.decoder import decode
+from upgrader.onhost.sending.decoder import decode
+from upgrader.onhost.sending.host_facts import Endpoint, HostFacts, Unknown
 
 WHY = {"unknown": "no answer within 9 s"}
 

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
-from upgrader.model.host_facts import Examined
+from upgrader.onhost.sending.host_facts import Examined
 from upgrader.recover.diagnosis.diagnose import Diagnosis, diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.recover.onhost.durable_files import replace
+from upgrader.onhost.common.durable_files import replace
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from testkit.fakes.hosts import FakeHosts
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.model.etcd_client import EtcdClient
+from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.ports import CommandResult
-from upgrader.recover.facts.etcd_answers import ask_etcd
 
 HOST = Host("controller-1", "10.0.0.2")
 

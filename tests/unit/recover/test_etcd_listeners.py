@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from testkit.certificates import Authority
-from upgrader.recover.onhost import etcd_facts
-from upgrader.recover.onhost.questions import Failed
+from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.facts import etcd_facts
 
 BOTH = "--listen-client-urls=https://127.0.0.1:2379,https://10.0.0.2:2379"
 

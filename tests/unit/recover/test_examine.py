@@ -21,12 +21,18 @@ import pytest
 
 from testkit.certificates import Authority
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.checkpointer.builders import API, Contents, made, pod
-from tests.unit.checkpointer.container_runtime import Runtime, container, field, sandbox
-from upgrader.checkpointer.storage.store import Store
+from tests.unit.in_cluster.checkpointer.builders import API, Contents, made, pod
+from tests.unit.in_cluster.checkpointer.container_runtime import Runtime, container, field, sandbox
 from upgrader.errors import HostError
+from upgrader.in_cluster.checkpointer.storage.store import Store
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.host_facts import (
+from upgrader.onhost.common import questions
+from upgrader.onhost.facts import checkpoint_facts, etcd_facts
+from upgrader.onhost.facts.identity_facts import ranges
+from upgrader.onhost.node.generation import Origin
+from upgrader.onhost.node.workload_policy import Policy, Workload
+from upgrader.onhost.sending.collect import examine, examine_all
+from upgrader.onhost.sending.host_facts import (
     Certificate,
     Cgroups,
     EtcdServer,
@@ -37,13 +43,8 @@ from upgrader.model.host_facts import (
     Unit,
     Unknown,
 )
-from upgrader.node.generation import Origin
-from upgrader.node.workload_policy import Policy, Workload
+from upgrader.onhost.sending.shipped_program import program
 from upgrader.ports import CommandResult
-from upgrader.recover.facts.collect import examine, examine_all
-from upgrader.recover.facts.shipped_program import program
-from upgrader.recover.onhost import checkpoint_facts, etcd_facts, questions
-from upgrader.recover.onhost.identity_facts import ranges
 
 HOST = Host("controller-1", "10.0.0.11")
 IMAGE = field(1, field(1, "sha256:aa") + field(3, "example/main@sha256:bb"))

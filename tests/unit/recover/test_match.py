@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from upgrader.checkpointer.static_pods.sanitise import candidate
+from upgrader.in_cluster.checkpointer.static_pods.sanitise import candidate
 from upgrader.model.release import Revision
-from upgrader.node.workload_policy import Workload
+from upgrader.onhost.node.workload_policy import Workload
 from upgrader.recover.steps.pod_content import contradictions, pod_content
 from upgrader.recover.steps.revision_match import Checkpoint, matching, rendered
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.recover.onhost.private_folder import locked
-from upgrader.recover.onhost.questions import Failed
+from upgrader.onhost.common.private_folder import locked
+from upgrader.onhost.common.questions import Failed
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from testkit.fakes.hosts import FakeHosts
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
+from upgrader.onhost.sending.sent_program import SentProgram
+from upgrader.onhost.sending.shipped_program import program
 from upgrader.ports import CommandResult
-from upgrader.recover.facts.sent_program import SentProgram
-from upgrader.recover.facts.shipped_program import program
 
 HOST = Host("controller-1", "10.0.0.1")
 PROGRAM = SentProgram("authority", "renewal", "its CAs", "look there")

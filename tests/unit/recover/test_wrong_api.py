@@ -12,7 +12,7 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.recover.controllers import NOW, controller, generation
 from upgrader.errors import ApiError
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.host_facts import Client, Container, Examined, HostFacts, Unit, Unknown
+from upgrader.onhost.sending.host_facts import Client, Container, Examined, HostFacts, Unit, Unknown
 from upgrader.recover.diagnosis.diagnose import diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, wrong_finding
 

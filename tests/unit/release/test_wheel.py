@@ -51,7 +51,7 @@ def test_every_file_that_it_needs_is_in_it(built: Path) -> None:
     """Templates, tables, charts with their schemas, playbooks and what the lab is made of: all that git has of them."""
     root = Sources.of_this_checkout().root
     places = {"upgrader": "upgrader", "charts": "upgrader/built_in_charts", "playbooks": "upgrader/built_in_playbooks"}
-    places["lab"] = "upgrader/built_in_lab"
+    places |= {"lab": "upgrader/built_in_lab", "templates": "upgrader/built_in_templates"}
     listed = subprocess.run(["git", "ls-files", "--", *places], cwd=root, capture_output=True, text=True, check=True)
     missing = []
     for name in listed.stdout.splitlines():
@@ -59,7 +59,7 @@ def test_every_file_that_it_needs_is_in_it(built: Path) -> None:
         if (root / name).is_file() and not (built / "installed" / places[top] / rest).is_file():
             missing.append(name)
     assert missing == []
-    assert any((built / "installed/upgrader/templates").rglob("hosts.yml.j2"))
+    assert any((built / "installed/upgrader/built_in_templates").rglob("hosts.yml.j2"))
 
 
 def test_the_same_sources_make_the_same_bytes(built: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult, Hosts, KubeObject, Recovery, Tools
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.pipeline import RecoverTools
-from upgrader.trial.trial import Trial
+from upgrader.steps.trial.trial import Trial
 
 __all__ = ["FOLDER", "API_SERVER", "Site"]
 

@@ -9,7 +9,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from upgrader.errors import ReleaseLocked
-from upgrader.steps.free_release import FreeReleaseStep
+from upgrader.steps.release.free_release import FreeReleaseStep
 
 
 def quiet(text: str) -> None:

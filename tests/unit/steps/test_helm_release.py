@@ -10,7 +10,7 @@ from testkit.fakes.helm import FakeHelm
 from upgrader.errors import HelmError, StepFailed, WorkloadFailed
 from upgrader.model.outcome import Verdict, broken, holds
 from upgrader.model.release import ReleaseSpec, RestorePoint
-from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.release.helm_release import ChartStep
 
 OLD, NEW = "tag: v1\n", "tag: v2\n"
 

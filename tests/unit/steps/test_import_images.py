@@ -14,7 +14,7 @@ from upgrader.model.planned_images import PlannedPods, WantedImage
 from upgrader.model.settings import ImageSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult
-from upgrader.steps.import_images import ImportImagesStep
+from upgrader.steps.images.import_images import ImportImagesStep
 
 NODES = (Host("controller-1", "10.0.0.1"), Host("worker-1", "10.0.0.2"))
 NGINX, OTHER = "docker.io/library/nginx:1", "r.io/other:1"

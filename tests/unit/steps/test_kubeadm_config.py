@@ -12,7 +12,7 @@ from upgrader.model.outcome import VerdictKind
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, KubeObject
-from upgrader.steps.kubeadm_config import KubeadmConfigStep
+from upgrader.steps.kubeadm_config.step import KubeadmConfigStep
 
 CONFIG_MAPS = Kind("v1", "configmaps")
 V136, V137 = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)

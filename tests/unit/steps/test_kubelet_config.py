@@ -16,7 +16,7 @@ from upgrader.model.kubelet_config import BEFORE
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Kind, KubeObject
-from upgrader.steps.kubelet_config import KubeletConfigStep
+from upgrader.steps.kubelet_config.step import KubeletConfigStep
 
 CONFIG_MAPS = Kind("v1", "configmaps")
 HEAD = "# kubeadm's\nkind: KubeletConfiguration\n"

@@ -14,8 +14,8 @@ from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.ports import CommandResult, PlaybookResult
-from upgrader.steps.playbook import PlaybookStep
-from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
+from upgrader.steps.playbook.playbook_markers import PlaybookInspector, PlaybookMarkers
+from upgrader.steps.playbook.step import PlaybookStep
 
 
 def step(playbooks: FakePlaybooks, undo: Path | None = None) -> PlaybookStep:

@@ -17,8 +17,8 @@ from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import ImageSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, KubeObject
-from upgrader.steps.pull_images import PullImagesStep
-from upgrader.steps.puller_pod import LABELS
+from upgrader.steps.images.pull_images import PullImagesStep
+from upgrader.steps.images.puller_pod import LABELS
 
 OTHER = "sha256:" + "b" * 64
 PROXY = """

@@ -8,8 +8,8 @@ import pytest
 
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ConfigError
-from upgrader.report.formats import FILES, report_text, write_reports
-from upgrader.templates.rendering import Templates
+from upgrader.rendering import Templates
+from upgrader.reporting.report.formats import FILES, report_text, write_reports
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.unit.recover.host_facts_json import host_facts
 from tests.unit.recover.test_diagnose import CASES, seen_in
 from tests.unit.ui.conftest import text
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import Examined, Generation, HostFacts
+from upgrader.onhost.sending.host_facts import Examined, Generation, HostFacts
 from upgrader.recover.diagnosis.diagnose import Diagnosis, diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.ui.diagnosis import draw_diagnosis

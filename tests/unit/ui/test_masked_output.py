@@ -18,7 +18,7 @@ from upgrader.ui.terminal import console
 
 _PROGRAM = """
 import os, sys, click
-from upgrader.redaction.known_secrets import KNOWN
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.ui.masked_output import mask_output
 from upgrader.ui.terminal import console
 KNOWN.learn(["hunter22"])

@@ -23,7 +23,7 @@ from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRele
 from upgrader.model.plan_document import PlanDocument
 from upgrader.model.release import EtcdBefore, NodeBefore, ReleaseSpec, RestorePoint
 from upgrader.model.version import KubernetesVersion
-from upgrader.report.comparison import Comparison, Row
+from upgrader.reporting.report.comparison import Comparison, Row
 from upgrader.ui.comparison import print_comparison
 from upgrader.ui.errors import print_error
 from upgrader.ui.findings import draw_findings

@@ -21,8 +21,8 @@ from typing import Any
 from upgrader.engine.journal import read_schema_2
 from upgrader.engine.journal.decode import UnknownEvent, event_from
 from upgrader.model.event import Event
+from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
-from upgrader.redaction.printable import mask_secrets
 
 __all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode", "plain", "time_of"]
 

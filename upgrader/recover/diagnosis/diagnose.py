@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding, Severity
-from upgrader.model.host_facts import (
+from upgrader.onhost.sending.host_facts import (
     Client,
     Endpoint,
     EtcdServer,

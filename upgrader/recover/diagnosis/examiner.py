@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from upgrader.errors import ApiError
 from upgrader.gates.rollback_needs import NOT_ACCEPTED, refusal
 from upgrader.model.cluster import Cluster
-from upgrader.model.host_facts import Examined, HostFacts, Unknown
-from upgrader.node.disk_layout import KUBE_APISERVER
+from upgrader.onhost.node.disk_layout import KUBE_APISERVER
+from upgrader.onhost.sending.collect import examine_all
+from upgrader.onhost.sending.host_facts import Examined, HostFacts, Unknown
 from upgrader.ports import Hosts, Kube
 from upgrader.recover.diagnosis.diagnose import Diagnosis, diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
-from upgrader.recover.facts.collect import examine_all
 
 __all__ = ["Examiner", "read_api"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from upgrader.gates.rollback_needs import NOT_ACCEPTED
 from upgrader.model.finding import Finding
-from upgrader.model.host_facts import Client, HostFacts, Unit, Unknown
+from upgrader.onhost.sending.host_facts import Client, HostFacts, Unit, Unknown
 
 __all__ = ["ApiSeen", "refused_clients", "right_pods", "wrong_finding"]
 

@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import Container, Endpoint, EtcdServer, Generation, HostFacts, Unit, Unknown
-from upgrader.node.disk_layout import KUBE_APISERVER
-from upgrader.node.generation_choice import restorable
+from upgrader.onhost.node.disk_layout import KUBE_APISERVER
+from upgrader.onhost.node.generation_choice import restorable
+from upgrader.onhost.sending.host_facts import Container, Endpoint, EtcdServer, Generation, HostFacts, Unit, Unknown
 from upgrader.recover.diagnosis.diagnose import Controller
 
 __all__ = ["Action", "Attempts", "StartStandby", "StartUnit", "StopInstances", "next_actions", "remember"]

@@ -7,12 +7,12 @@ import posixpath
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from upgrader.contract.checkpoints import CHECKPOINT_OF
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
-from upgrader.node.disk_layout import is_foreign
-from upgrader.node.labels import CHECKPOINT_OF
+from upgrader.onhost.node.disk_layout import is_foreign
+from upgrader.onhost.sending.shipped_program import program
 from upgrader.ports import Hosts
-from upgrader.recover.facts.shipped_program import program
 from upgrader.recover.restoring.actions import Action, StartStandby, StartUnit, StopInstances
 
 __all__ = ["HostActions"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upgrader.gates.kubernetes_kinds import PODS, REPLICA_SETS, WORKLOADS
-from upgrader.node.disk_layout import KUBE_APISERVER
+from upgrader.onhost.node.disk_layout import KUBE_APISERVER
 from upgrader.ports import Kube, KubeObject
 
 __all__ = ["retire"]

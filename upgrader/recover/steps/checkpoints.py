@@ -6,9 +6,9 @@ import posixpath
 from collections.abc import Callable, Iterator
 
 from upgrader.errors import HostError
-from upgrader.model.host_facts import Generation
-from upgrader.node.generation import RECORD
-from upgrader.node.generation_choice import last_good
+from upgrader.onhost.node.generation import RECORD
+from upgrader.onhost.node.generation_choice import last_good
+from upgrader.onhost.sending.host_facts import Generation
 from upgrader.ports import Hosts
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 from upgrader.recover.steps.revision_match import Checkpoint

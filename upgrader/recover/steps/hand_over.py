@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from upgrader.contract.checkpoints import CHECKPOINT_OF
 from upgrader.errors import StepFailed
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.workload_diagnosis import diagnose_workload as judge
 from upgrader.gates.workload_reading import read_workload
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.host_facts import Unknown
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint
 from upgrader.model.workload import Pod, WorkloadRef
-from upgrader.node.disk_layout import KUBE_APISERVER, Layout
-from upgrader.node.labels import CHECKPOINT_OF
+from upgrader.onhost.node.disk_layout import KUBE_APISERVER, Layout
+from upgrader.onhost.sending.host_facts import Unknown
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from upgrader.node.disk_layout import Layout
+from upgrader.onhost.node.disk_layout import Layout
 
 __all__ = ["Content", "Path", "contradictions", "extras", "pod_content"]
 

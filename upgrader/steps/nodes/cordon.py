@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from upgrader.contract import detach as contract
 from upgrader.errors import ApiError
-from upgrader.guard.core import detach as contract
 from upgrader.model.node_configuration import CONFIGURED, configured_with
 from upgrader.model.node_mark import MARK, NodeMark, Phase
 from upgrader.model.version import KubernetesVersion

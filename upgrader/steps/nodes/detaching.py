@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from upgrader.guard.core import detach as contract
+from upgrader.contract import detach as contract
 from upgrader.model.node_settings import DetachPolicy
 from upgrader.ports import Clock, Kube
 from upgrader.steps.nodes.cordon import LOAD_BALANCER, Cordons, NodeNow

@@ -19,9 +19,9 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.ports import PlaybookResult
 from upgrader.steps.nodes.cordon import Cordons
 from upgrader.steps.nodes.drain import Drain
-from upgrader.steps.nodes.surge import AddSurgeStep, RemoveSurgeStep
-from upgrader.steps.nodes.surge_nodes import SurgeNodes
-from upgrader.steps.nodes.surge_removal import SurgeRemoval
+from upgrader.steps.surge.step import AddSurgeStep, RemoveSurgeStep
+from upgrader.steps.surge.surge_nodes import SurgeNodes
+from upgrader.steps.surge.surge_removal import SurgeRemoval
 
 __all__ = ["Cloud"]
 

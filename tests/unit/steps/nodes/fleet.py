@@ -9,10 +9,10 @@ from typing import Any
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
+from upgrader.contract.detach import ATTACHED, DETACHED, DETACHMENT
 from upgrader.errors import PlaybookError
 from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS
 from upgrader.gates.node_return import NodeReturn
-from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT
 from upgrader.model.node_settings import DetachPolicy, DrainPolicy, NodePool, NodeSource
 from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.version import KubernetesVersion

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet, Killed
+from upgrader.contract.detach import ATTACHED, DETACHED, DETACHMENT, OWNER
+from upgrader.contract.times import timestamp
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
-from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, OWNER
-from upgrader.guard.core.times import timestamp
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_settings import DetachPolicy, DrainPolicy
 from upgrader.model.release import NodeBefore, RestorePoint

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding, Severity
-from upgrader.model.host_facts import Container, Endpoint, Generation, HostFacts, Unknown, Workload
-from upgrader.node.disk_layout import KUBE_APISERVER, Layout
-from upgrader.node.generation_choice import best
+from upgrader.onhost.node.disk_layout import KUBE_APISERVER, Layout
+from upgrader.onhost.node.generation_choice import best
+from upgrader.onhost.sending.host_facts import Container, Endpoint, Generation, HostFacts, Unknown, Workload
 from upgrader.recover.diagnosis.causes.cause import Cause, duration, last_words
 
 __all__ = ["active_standby", "apiserver", "checkpoints"]

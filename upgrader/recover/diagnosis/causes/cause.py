@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from upgrader.gates.pod_evidence import headline
 from upgrader.model.finding import Finding
+from upgrader.model.log_lines import headline
 
 __all__ = ["Cause", "duration", "last_words", "moment", "size"]
 

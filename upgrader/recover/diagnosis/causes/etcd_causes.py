@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
-from upgrader.model.host_facts import Container, Etcd, EtcdServer, HostFacts, Unknown
+from upgrader.onhost.sending.host_facts import Container, Etcd, EtcdServer, HostFacts, Unknown
 from upgrader.recover.diagnosis.causes.cause import Cause, last_words, moment, size
 
 __all__ = ["etcd"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from upgrader.model.finding import Finding, Severity
-from upgrader.model.host_facts import Certificate, HostFacts, Space, Unit, Unknown
+from upgrader.onhost.sending.host_facts import Certificate, HostFacts, Space, Unit, Unknown
 from upgrader.recover.diagnosis.causes.cause import Cause, duration, last_words, moment, size
 
 __all__ = ["clock_and_certificates", "disks", "manifests", "services"]

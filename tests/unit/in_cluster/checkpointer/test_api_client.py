@@ -1,0 +1,92 @@
+"""How the checkpointer talks to the API server: what it writes, and connections that end."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+from tests.unit.in_cluster.checkpointer.api_server import Answer, Node, Server
+from upgrader.in_cluster.checkpointer.observation.api_client import Api
+
+
+def test_a_condition_is_patched_into_the_pod_s_status(node: Node) -> None:
+    """Only our own condition is sent, as a strategic merge, so that the kubelet's conditions stay."""
+    asked: list[tuple[str, str, bytes]] = []
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        asked.append((method, path, body))
+        return 200, b"{}"
+
+    server = Server(node.folder, node.authority, answer)
+    node.servers.append(server)
+    api = node.api(server)
+    api.set_condition("kube-system", "web-1", "False", "PodNotReady", "not yet", "2026-01-01T00:00:00Z")
+    api.close()
+    ((method, path, body),) = asked
+    assert (method, path) == ("PATCH", "/api/v1/namespaces/kube-system/pods/web-1/status")
+    assert server.types == ["application/strategic-merge-patch+json"]
+    assert json.loads(body)["status"]["conditions"] == [
+        {
+            "type": "checkpointer.upgrader.io/Checkpointed",
+            "status": "False",
+            "reason": "PodNotReady",
+            "message": "not yet",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ]
+
+
+def test_a_kept_connection_that_the_server_closed_is_replaced(node: Node) -> None:
+    """An API server that hangs up between two passes is asked again before it counts as unreachable."""
+    server = node.serve()
+    api = node.api(server)
+    api.pods()
+    server.connections[0].shutdown(socket.SHUT_RDWR)
+    assert api.pods() == []
+    api.close()
+    assert len(server.connections) == 2
+
+
+def test_a_stopping_server_is_left_for_another(node: Node) -> None:
+    """A 429 on a kept connection is what a stopping server sends: a new connection may reach one that works."""
+    asked: list[str] = []
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        asked.append(path)
+        return (429, b"{}") if len(asked) == 2 else (200, b'{"items": []}')
+
+    server = Server(node.folder, node.authority, answer)
+    node.servers.append(server)
+    api = node.api(server)
+    assert api.pods() == []
+    assert api.pods() == []
+    api.close()
+    assert (len(asked), len(server.connections)) == (3, 2)
+
+
+def slice_of(*addresses: str, port: int = 6443) -> bytes:
+    """The EndpointSlice of the API's own Service."""
+    endpoints = [{"addresses": [address]} for address in addresses]
+    return json.dumps({"ports": [{"name": "https", "port": port}], "endpoints": endpoints}).encode()
+
+
+def serves_elsewhere(node: Node, server: Server, answer: Answer, address: str) -> bool:
+    """What a node with that address finds, when the server it talks to answers so."""
+    node.answer = answer
+    api = Api(node.kubeconfig(f"https://127.0.0.1:{server.port}"), "controller-1", 10, address)
+    try:
+        return api.serves_elsewhere()
+    finally:
+        api.close()
+
+
+def test_another_instance_is_asked_at_its_own_address(node: Node) -> None:
+    """Only an API server that isn't this node's, and answers, counts: what answers us may be our own standby pod."""
+    server = node.serve()
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = int(closed.getsockname()[1])
+    both = slice_of("127.0.0.1", "10.0.0.9", port=server.port)
+    assert serves_elsewhere(node, server, (200, both), "10.0.0.9")
+    for body in (slice_of("127.0.0.1", port=server.port), b"{}"):
+        assert not serves_elsewhere(node, server, (200, body), "127.0.0.1")
+    assert not serves_elsewhere(node, server, (200, slice_of("127.0.0.1", port=nobody)), "10.0.0.9")

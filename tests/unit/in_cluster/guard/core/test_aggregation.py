@@ -1,0 +1,106 @@
+"""What an aggregator writes: upstream's "aggregates pods of the cell", and which buckets may go when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.in_cluster.guard.core.builders import member
+from upgrader.in_cluster.guard.core.admission_history import Bucket
+from upgrader.in_cluster.guard.core.aggregation import Aggregate, Seen, aggregate
+from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector
+from upgrader.in_cluster.guard.core.selectors import Selector
+from upgrader.in_cluster.guard.core.workloads import Pod
+
+APP = Selector.of({"matchLabels": {"app": "web"}})
+NOW = 1000.0
+
+
+def _pod(name: str, **changes: Any) -> Pod:
+    return member(name, labels={"app": "web"}, **changes)
+
+
+def _count(pods: list[Pod], *buckets: Bucket, min_ready: int = 0, now: float = NOW, **seen: Any) -> Aggregate:
+    protector = Protector("ns", "web", 1, APP, APP, min_ready, cells=(Cell("a", Counts(9, 9), 5.0, buckets),))
+    return aggregate(protector, "a", Seen({p.uid: p for p in pods}, seen.pop("last_event", now), **seen), now)
+
+
+def test_the_pods_of_the_cell_are_counted() -> None:
+    """Each by what it is; not those that go, have ended, aren't selected, or are in another namespace."""
+    pods = [
+        _pod("p-1"),
+        _pod("p-2", ready_since=None),
+        _pod("p-3", ready_since=None, phase="Pending", scheduled=False),
+        _pod("p-4", terminating=True),
+        _pod("p-5", phase="Failed", ready_since=None),
+        _pod("p-6", namespace="other"),
+        member("db-0"),
+    ]
+    assert _count(pods).cell.counts == Counts(total=3, available=1, ready=1, scheduled=2, running=2)
+    assert _count([]).cell.counts == Counts()
+
+
+def test_ready_is_not_yet_available_and_becomes_so_without_an_event() -> None:
+    """It says in how many seconds to count again."""
+    pods = [_pod("p-1", ready_since=NOW - 20), _pod("p-2", ready_since=NOW - 2), _pod("p-3", ready_since=NOW - 9)]
+    found = _count(pods, min_ready=10)
+    assert (found.cell.counts.ready, found.cell.counts.available, found.again_in) == (3, 1, 1.0)
+    assert _count(pods, min_ready=10, now=NOW + 1).cell.counts.available == 2
+    assert _count(pods, min_ready=10, now=NOW + 8).again_in is None
+    assert _count([_pod("p-1", ready_since=float("inf"))], min_ready=10).again_in is None
+
+
+def test_a_bucket_goes_in_the_write_that_no_longer_counts_its_pod() -> None:
+    """Seen to terminate, to end, or to be gone; another's stays."""
+    pods = [_pod("p-1", terminating=True), _pod("p-2"), _pod("p-3", phase="Succeeded", ready_since=None)]
+    buckets = [Bucket(900.0, name) for name in ("p-1", "p-2", "p-3", "p-4")]
+    found = _count(pods, *buckets, gone={"p-4"})
+    assert [b.uid for b in found.cell.buckets] == ["p-2"]
+    assert (found.cell.counts.total, found.to_read) == (1, ())
+
+
+def test_a_uid_that_was_never_seen_is_read_first() -> None:
+    """The cache may lag behind it; gone by the API's own word, it goes."""
+    bucket = Bucket(900.0, "unknown")
+    asked = _count([], bucket)
+    assert (asked.cell.buckets, asked.to_read) == ((bucket,), ("unknown",))
+    assert _count([], bucket, read={"unknown": None}).cell.buckets == ()
+    there = _count([], bucket, read={"unknown": _pod("unknown")})
+    assert (there.cell.buckets, there.to_read, there.cell.counts.available) == ((bucket,), (), 1)
+
+
+def test_a_uid_that_stays_for_a_minute_is_read_first() -> None:
+    """Its deletion was refused by somebody else; by this process' own clock, whatever the bucket says."""
+    bucket, pods = Bucket(5.0, "p-1"), [_pod("p-1")]
+    assert _count(pods, bucket).to_read == ()
+    assert _count(pods, bucket, noticed={"p-1": NOW - 59}).to_read == ()
+    old = {"p-1": NOW - 60}
+    asked = _count(pods, bucket, noticed=old)
+    assert (asked.cell.buckets, asked.to_read) == ((bucket,), ("p-1",))
+    assert _count(pods, bucket, noticed=old, read={"p-1": _pod("p-1")}).cell == Cell("a", Counts(1, 1, 1, 1, 1), NOW)
+
+
+def test_what_the_api_says_counts_before_the_cache() -> None:
+    """A pod that terminates by the API's word isn't counted, although the cache still has it."""
+    bucket, pods = Bucket(5.0, "p-1"), [_pod("p-1"), _pod("p-2")]
+    found = _count(pods, bucket, read={"p-1": replace(_pod("p-1"), terminating=True)})
+    assert (found.cell.buckets, found.cell.counts.available) == ((), 1)
+
+
+@pytest.mark.parametrize("ahead", [-7200.0, 0.0, 7200.0])
+def test_a_bucket_of_many_goes_by_this_processs_own_clock(ahead: float) -> None:
+    """A minute after it was first seen as it is, if the cell was heard of then, whatever clock the webhook has."""
+    bucket = Bucket(900.0 + ahead, end=940.0 + ahead, counter=7)
+    assert _count([], bucket).cell.buckets == (bucket,)
+    assert _count([], bucket, last_event=999.0, noticed={"": 940.0}).cell.buckets == (bucket,)
+    assert _count([], bucket, last_event=1000.0, noticed={"": 940.0}).cell.buckets == ()
+
+
+def test_the_last_events_time_never_goes_back() -> None:
+    """Another leader's clock may have been ahead; one that was wrong doesn't have the cell look dead until then."""
+    assert _count([], last_event=3.0).cell.last_event == 5.0
+    assert _count([], last_event=3.0, now=4.0).cell.last_event == 3.0
+    protector = Protector("ns", "web", 1, APP, APP)
+    assert aggregate(protector, "new", Seen({}, 3.0), NOW).cell == Cell("new", last_event=3.0)

@@ -1,0 +1,184 @@
+"""Protectors of Deployments: upstream's "maintains the lifecycle of a child PodProtector", and its roundings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.in_cluster.guard.core.builders import Json
+from upgrader.in_cluster.guard.core.generator import (
+    FINALIZER,
+    Work,
+    belongs_to,
+    cells_to_remove,
+    conditions,
+    min_available,
+    protector_name,
+    wanted,
+    work,
+)
+from upgrader.in_cluster.guard.core.selectors import Selector
+
+PROTECTED = Selector.of({"matchLabels": {"podseidon.kubewharf.io/protect": "true"}})
+SELECTOR = {"matchLabels": {"app": "web"}}
+
+
+def _deployment(replicas: int | None = 10, metadata: Json | None = None, **spec: Any) -> Json:
+    return {
+        "metadata": {
+            "name": "web",
+            "namespace": "ns",
+            "labels": {"podseidon.kubewharf.io/protect": "true"},
+            "finalizers": [FINALIZER],
+            **(metadata or {}),
+        },
+        "spec": {"replicas": replicas, "selector": SELECTOR, **spec},
+    }
+
+
+def _rolling(unavailable: object, surge: object = "25%") -> Json:
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}}
+
+
+def _protector(deployment: Json) -> Json:
+    target = wanted(deployment, PROTECTED)
+    assert target is not None
+    return {
+        "metadata": {"name": target.name, "labels": {**target.labels, "team": "x"}, "finalizers": [FINALIZER]},
+        "spec": {**target.spec, "admissionHistoryConfig": {"maxConcurrentLag": 1}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("replicas", "strategy", "least"),
+    [
+        (10, _rolling("30%"), 7),
+        (20, _rolling("30%"), 14),
+        (10, _rolling("25%"), 8),
+        (10, {}, 8),
+        (None, {}, 1),
+        (1, {}, 1),
+        (3, _rolling(0), 3),
+        (3, _rolling(0, 0), 2),
+        (3, _rolling("10%", 0), 2),
+        (3, _rolling("10%", "1%"), 3),
+        (3, _rolling(5), 0),
+        (3, _rolling("100%"), 0),
+        (3, _rolling("x", True), 2),
+        (0, {}, 0),
+    ],
+)
+def test_a_deployment_keeps_what_its_rollout_keeps(replicas: int | None, strategy: Json, least: int) -> None:
+    """maxUnavailable is rounded down, maxSurge up, and 1 is unavailable if both are 0: as its controller does."""
+    assert min_available(_deployment(replicas, strategy=strategy)) == (least, "")
+
+
+def test_recreate_protects_nothing_and_says_so() -> None:
+    """Podseidon wants 75 % of its pods, so that it can never roll."""
+    target = wanted(_deployment(strategy={"type": "Recreate"}), PROTECTED)
+    assert target is not None
+    assert target.spec["minAvailable"] == 0
+    assert "Recreate" in target.condition
+
+
+def test_a_protector_is_made_for_a_selected_deployment() -> None:
+    """Its name, where it comes from, and the Deployment's own selector and time; first comes the finalizer."""
+    deployment = _deployment(metadata={"finalizers": None}, minReadySeconds=5)
+    target = wanted(deployment, PROTECTED)
+    assert target is not None
+    assert (target.namespace, target.name, target.condition) == ("ns", "deployment-web", "")
+    assert target.labels == {
+        "podseidon.kubewharf.io/source-name": "web",
+        "podseidon.kubewharf.io/source-group": "apps",
+        "podseidon.kubewharf.io/source-kind": "Deployment",
+        "podseidon.kubewharf.io/source-resource": "deployments",
+    }
+    assert target.spec == {"minAvailable": 8, "minReadySeconds": 5, "selector": SELECTOR}
+    assert work(deployment, None, PROTECTED) == Work(add_source_finalizer=True, create=True)
+
+
+def test_a_protector_follows_its_deployment() -> None:
+    """10 at 30 % is 7, 20 is 14; what people added beside it is theirs."""
+    before = _protector(_deployment(10, strategy=_rolling("30%")))
+    assert work(_deployment(10, strategy=_rolling("30%")), before, PROTECTED) == Work()
+    assert work(_deployment(20, strategy=_rolling("30%")), before, PROTECTED) == Work(update=True)
+
+
+@pytest.mark.parametrize("change", [{"finalizers": []}, {"labels": {}}, {"finalizers": None}])
+def test_a_protector_is_put_right(change: Json) -> None:
+    """Without its finalizer or its labels it would be lost."""
+    before = _protector(_deployment())
+    assert work(_deployment(), {**before, "metadata": {**before["metadata"], **change}}, PROTECTED) == Work(update=True)
+
+
+def test_a_protector_that_is_deleted_by_hand_stays() -> None:
+    """Its finalizer keeps it, and nothing takes that off while the Deployment wants it."""
+    before = _protector(_deployment())
+    going = {**before, "metadata": {**before["metadata"], "deletionTimestamp": "1970-01-01T00:00:00Z"}}
+    assert work(_deployment(), going, PROTECTED) == Work()
+
+
+def test_a_deployment_that_is_deleted_takes_its_protector_along() -> None:
+    """Both go: first the protector, then the Deployment's finalizer."""
+    going = _deployment(metadata={"deletionTimestamp": "1970-01-01T00:00:00Z"})
+    assert work(going, _protector(_deployment()), PROTECTED) == Work(release=True, remove_source_finalizer=True)
+    assert work(going, None, PROTECTED) == Work(remove_source_finalizer=True)
+
+
+def test_a_deployment_that_has_vanished_leaves_its_protector() -> None:
+    """It wasn't deleted: etcd lost it. Its pods are what the protector is for now."""
+    assert work(None, _protector(_deployment()), PROTECTED) == Work(orphaned=True)
+    assert work(None, None, PROTECTED) == Work()
+
+
+def test_a_protector_without_a_deployment_goes_once_somebody_deletes_it() -> None:
+    """Else it would be there for ever, and its namespace with it."""
+    before = _protector(_deployment())
+    going = {**before, "metadata": {**before["metadata"], "deletionTimestamp": "1970-01-01T00:00:00Z"}}
+    assert work(None, going, PROTECTED) == Work(release=True)
+
+
+@pytest.mark.parametrize("name", ["web", "w" * 64, "w" * 253, "w" * 52 + "." * 2 + "x" * 100])
+def test_long_names_have_protectors_too(name: str) -> None:
+    """A name has at most 253 characters, a label's value 63; what is cut has a hash."""
+    deployment = _deployment(metadata={"name": name})
+    target = wanted(deployment, PROTECTED)
+    assert target is not None
+    assert len(target.name) <= 253 and len(target.labels["podseidon.kubewharf.io/source-name"]) <= 63
+    made = {"metadata": {"name": target.name, "labels": target.labels}}
+    assert protector_name(name) == target.name and belongs_to(made, name)
+    assert not belongs_to(made, name[:-1] + "y") and not belongs_to({"metadata": {}}, name)
+
+
+def test_a_protector_says_whether_it_protects_and_whether_its_source_is_there() -> None:
+    """Since when, too; conditions of others stay."""
+    other = {"type": "Theirs", "status": "True"}
+    found = {c["type"]: c for c in conditions([other], wanted(_deployment(), PROTECTED), 0.0)}
+    assert found["Theirs"] == other
+    assert [found[kind]["status"] for kind in ("Protects", "SourceFound")] == ["True", "True"]
+    assert list(found.values()) == conditions(found.values(), wanted(_deployment(), PROTECTED), 99.0)
+    lost = {c["type"]: c for c in conditions(found.values(), None, 99.0)}
+    assert (lost["SourceFound"]["status"], lost["SourceFound"]["lastTransitionTime"]) == (
+        "False",
+        "1970-01-01T00:01:39Z",
+    )
+    assert lost["Protects"] == found["Protects"]
+    recreate = wanted(_deployment(strategy={"type": "Recreate"}), PROTECTED)
+    assert "Recreate" in conditions([], recreate, 0.0)[0]["message"]
+
+
+def test_a_deployment_that_is_no_longer_selected_is_let_go() -> None:
+    """As is one that never was."""
+    other = _deployment(metadata={"labels": {}})
+    assert work(other, _protector(_deployment()), PROTECTED) == Work(release=True, remove_source_finalizer=True)
+    assert work(_deployment(metadata={"labels": None, "finalizers": []}), None, PROTECTED) == Work()
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"), [(None, set()), ("", set()), ("a", {"a"}), ("a,b", {"a", "b"}), (" a , ,b,", {"a", "b"})]
+)
+def test_cells_are_forgotten_by_annotation(text: str | None, cells: set[str]) -> None:
+    """A list with commas, as podseidon's runbooks have it."""
+    annotations = None if text is None else {"podseidon.kubewharf.io/remove-cell-once": text}
+    assert cells_to_remove({"metadata": {"annotations": annotations}}) == cells

@@ -1,0 +1,149 @@
+"""The Lease of a group: what is noted before a downscale, and what becomes of it, whoever is killed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.in_cluster.guard.core.builders import changed, members, without, zone
+from upgrader.in_cluster.guard.core.group_lease import (
+    OPEN_SECONDS,
+    SETS,
+    VALID_SECONDS,
+    GroupLease,
+    LeaseUnreadable,
+    Lock,
+    Open,
+    Preparing,
+    Record,
+    locked,
+    manifest,
+    name_of,
+    read,
+    seen_sets,
+    unseen,
+    waiting,
+    with_open,
+)
+
+A, B = "web-zone-a", "web-zone-b"
+GROUP = ("ns", "web")
+SETS_OF = (zone(A, generation=5), zone(B, generation=2))
+PODS = (*members(A), *members(B))
+OPENED = with_open(GroupLease(), SETS_OF[0], Preparing(A, 3, 1), 1000.5)
+OLD = frozenset(waiting(OPENED))
+
+
+def shrunk(replicas: int = 1) -> tuple[Any, ...]:
+    """The same sets, of which the first has been downscaled."""
+    return zone(A, replicas, generation=6), SETS_OF[1]
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    """Lock, last and open downscales; what others have written on the Lease stays."""
+    lock = Lock("me", "a downscale of a", Preparing(A, 3, 1))
+    lease = GroupLease(lock, {A: Record(A, 7.0, Open(1000.25, 3, 1, 5), 3), B: Record(B)})
+    item = manifest("ops", GROUP, None, lease, 50.0)
+    assert item["metadata"]["name"] == "guard-group.ns.web" and item["metadata"]["namespace"] == "ops"
+    again = read(item)
+    assert again.sets == lease.sets and again.lock is not None
+    assert (again.lock.holder, again.lock.why, again.lock.preparing) == (lock.holder, lock.why, lock.preparing)
+    item["metadata"]["annotations"]["theirs"] = "x"
+    released = manifest("ops", GROUP, item, GroupLease(None, lease.sets), 60.0)
+    assert read(released).lock is None and released["metadata"]["annotations"]["theirs"] == "x"
+    assert read(None) == GroupLease()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', '{"a": {}}', '{"a": {"uid": "x", "last": "soon"}}'])
+def test_what_nobody_can_read_is_no_empty_lease(text: str) -> None:
+    """Unknown isn't "nobody has the lock, and nothing was downscaled"."""
+    with pytest.raises(LeaseUnreadable):
+        read({"metadata": {"annotations": {SETS: text}}, "spec": {}})
+    opened = {"a": {"uid": "x", "open": {"at": "2026-01-01T00:00:00Z", "before": True, "after": 1, "generation": 1}}}
+    with pytest.raises(LeaseUnreadable, match="True is no number"):
+        read({"metadata": {"annotations": {SETS: json.dumps(opened)}}, "spec": {}})
+
+
+def test_groups_that_cannot_be_names_have_leases_too() -> None:
+    """A label may have capitals and underscores, a Lease's name may not; no two groups share one."""
+    names = {name_of("ns", group) for group in ("web", "Web", "web_1", "web_2")}
+    assert len(names) == 4 and all(name == name.lower() and "_" not in name for name in names)
+
+
+def test_an_allowed_downscale_keeps_the_others_until_it_is_seen() -> None:
+    """By the set itself: not by time, and not by another change of it."""
+    assert list(unseen(OPENED, SETS_OF, ())) == [A]
+    assert list(unseen(OPENED, (zone(A, generation=6), SETS_OF[1]), ())) == [A]
+    assert unseen(OPENED, shrunk(), ()) == {}
+    assert OPENED.last_downscales == {A: 1000.5}
+
+
+def test_a_downscale_that_is_seen_is_the_last_one() -> None:
+    """From when it was allowed."""
+    lease, stay = seen_sets(OPENED, shrunk(), PODS, (), ())
+    assert lease.sets[A] == Record(A, last=1000.5) and stay == ()
+
+
+def test_a_downscale_that_never_came_is_forgotten_and_its_pods_stay() -> None:
+    """Another webhook has refused it, or the API server went away: it keeps nobody from anything after a while."""
+    assert waiting(OPENED) == {next(iter(OLD)): OPEN_SECONDS}
+    assert seen_sets(OPENED, SETS_OF, PODS, (), ()) == (OPENED, ())
+    lease, stay = seen_sets(OPENED, SETS_OF, PODS, OLD, ())
+    assert lease.last_downscales == {} and stay == (Preparing(A, 3, 1),)
+    assert unseen(OPENED, SETS_OF, OLD) == {}
+
+
+def test_what_may_have_been_done_counts() -> None:
+    """The spec is another one by now, with more replicas: it may have had fewer in between."""
+    lease, stay = seen_sets(OPENED, (zone(A, 2, generation=8), SETS_OF[1]), PODS, OLD, ())
+    assert lease.last_downscales == {A: 1000.5} and stay == (Preparing(A, 2, 1),)
+
+
+def test_a_second_downscale_of_the_same_set_is_a_part_of_the_open_one() -> None:
+    """Whom the first one has prepared isn't forgotten."""
+    lease = with_open(OPENED, SETS_OF[0], Preparing(A, 3, 2), 1010.0)
+    assert lease.sets[A].unseen == Open(1010.0, 3, 1, 5)
+    after = with_open(OPENED, zone(A, 1, generation=6), Preparing(A, 1, 0), 1010.0)
+    assert after.sets[A] == Record(A, last=1000.5, unseen=Open(1010.0, 1, 0, 6))
+
+
+def test_who_was_killed_while_pods_were_prepared_leaves_them_to_others() -> None:
+    """The lock says which; it is given up after a while. Those that an allowed downscale takes go, and aren't told."""
+    lock = Lock("killed", "a downscale", Preparing(A, 3, 1), renewed="t")
+    lease = GroupLease(lock)
+    assert waiting(lease) == {("lock", "killed", "t"): VALID_SECONDS}
+    assert seen_sets(lease, SETS_OF, PODS, (), ())[1] == ()
+    assert seen_sets(lease, SETS_OF, PODS, set(waiting(lease)), ()) == (GroupLease(), (Preparing(A, 3, 1),))
+    both = GroupLease(lock, with_open(GroupLease(), SETS_OF[0], Preparing(A, 3, 2), 1000.0).sets)
+    next_ = locked(lease, Lock("other", "a downscale of b"), set(waiting(lease)))
+    assert next_.stay == (Preparing(A, 3, 1),), "whoever takes it over keeps it in mind"
+    assert read(manifest("ops", GROUP, None, next_, 1.0)).stay == next_.stay
+    assert seen_sets(next_, SETS_OF, PODS, (), ())[1] == next_.stay
+    assert seen_sets(next_, (zone(A, 1), SETS_OF[1]), PODS, (), ())[1] == (), "they are gone"
+    assert seen_sets(both, SETS_OF, PODS, {("lock", "killed", "t")}, ())[1] == (Preparing(A, 2, 1),)
+
+
+def test_a_set_of_the_same_name_is_another_one() -> None:
+    """What was noted of one that was deleted says nothing."""
+    again = zone(A, generation=1)
+    other = (replace(again, uid="another"), SETS_OF[1])
+    assert unseen(OPENED, other, ()) == {}
+    assert seen_sets(OPENED, other, (), (), ())[0].sets == {}
+
+
+def test_ordinals_that_ran_are_noted() -> None:
+    """All, of a set that is seen for the first time; later those that were seen to run, and no longer those that a
+    downscale has taken.
+    """
+    lease, _ = seen_sets(GroupLease(), SETS_OF, without(PODS, f"{A}-2"), (), {A})
+    assert lease.sets[A].ever_ran == 3 and B not in lease.sets
+    grown = (zone(A, 5), SETS_OF[1])
+    pending = (*PODS, *changed(members(A, count=5)[3:], f"{A}-4", phase="Pending"))
+    lease, _ = seen_sets(lease, grown, pending, (), {A})
+    assert lease.sets[A].ever_ran == 4
+    lease = with_open(lease, grown[0], Preparing(A, 5, 2), 1.0)
+    lease, _ = seen_sets(lease, (zone(A, 2, generation=1), SETS_OF[1]), without(PODS, f"{A}-2"), (), {A})
+    assert lease.sets[A].ever_ran == 2

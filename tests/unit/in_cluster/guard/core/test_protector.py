@@ -1,0 +1,427 @@
+"""PodProtectors: upstream's webhook tests, faults, answers, and that no interleaving deletes a pod too many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.in_cluster.guard.core.builders import Json, member, request_of, review_of
+from upgrader.in_cluster.guard.core.admission import NotAnAdmissionReview
+from upgrader.in_cluster.guard.core.admission_history import Bucket
+from upgrader.in_cluster.guard.core.aggregation import Seen, aggregate
+from upgrader.in_cluster.guard.core.ledger import Judgement, admit
+from upgrader.in_cluster.guard.core.protector import (
+    FORCE_DELETE,
+    HEALTH_CRITERION,
+    Cell,
+    Counts,
+    Protector,
+    ProtectorRequest,
+    Tuning,
+    judge,
+    misdirected,
+    pod_of_delete,
+    request_for,
+)
+from upgrader.in_cluster.guard.core.protector_object import read, status
+from upgrader.in_cluster.guard.core.selectors import Selector
+from upgrader.in_cluster.guard.core.workloads import Pod
+
+APP = Selector.of({"matchLabels": {"app": "web"}})
+FEW = "PodProtector ns/deployment-web reports too few available replicas to admit pod deletion"
+FULL = "PodProtector ns/deployment-web has full admission buffer and is temporarily unable to admit pod deletion"
+NOW = 1000.0
+
+
+def _pod(name: str = "web-x-1", **changes: Any) -> Pod:
+    return member(name, labels={"app": "web"}, **changes)
+
+
+def _all(count: int) -> Counts:
+    return Counts(count, count, count, count, count)
+
+
+def _protector(least: int, *cells: Cell, **changes: Any) -> Protector:
+    return Protector("ns", "deployment-web", least, APP, APP, cells=cells, **changes)
+
+
+def _ask(name: str = "web-x-1", cell: str = "a", request: str = "", **changes: Any) -> ProtectorRequest:
+    return ProtectorRequest(request or f"r-{name}", changes.pop("pod", _pod(name)), cell=cell, **changes)
+
+
+def _admit(protector: Protector, *requests: ProtectorRequest, now: float = NOW) -> tuple[list[int], Protector]:
+    judged, after = admit(protector, requests, now, lambda request, book: judge(request, book, now))
+    return [j.answer.code for j in judged], after
+
+
+def _judge(request: ProtectorRequest, protector: Protector) -> Judgement:
+    return judge(request, protector, NOW)
+
+
+def test_one_of_each_cell_goes_and_no_third() -> None:
+    """ "allows normal … and rejects extra": 3 + 4 pods, minimum 5."""
+    protector = _protector(5, Cell("a", _all(3)), Cell("b", _all(4)))
+    codes, after = _admit(protector, _ask("a-1", "a"))
+    assert codes == [0]
+    codes, after = _admit(after, _ask("b-1", "b"))
+    assert codes == [0]
+    assert [len(c.buckets) for c in after.cells] == [1, 1]
+    assert (after.counts.available, after.lag, after.estimate) == (7, 2, 5)
+    assert _admit(after, _ask("a-2", "a")) == ([409], after)
+
+
+def test_bulk_deletions_are_rejected() -> None:
+    """DeleteCollection asks about each pod: as many go as may, in one write."""
+    codes, after = _admit(_protector(2, Cell("a", _all(5))), *(_ask(f"p-{n}") for n in range(5)))
+    assert codes == [0, 0, 0, 409, 409]
+    assert after.estimate == 2
+
+
+def test_a_second_deletion_waits_for_the_first_to_be_seen() -> None:
+    """ "… MaxConcurrentLag": with 1, the second is refused until the aggregator has seen the first."""
+    protector = _protector(1, Cell("a", _all(9)), tuning=Tuning(max_concurrent_lag=1))
+    codes, after = _admit(protector, _ask("p-1"), _ask("p-2"))
+    assert codes == [0, 409]
+    assert _admit(after.with_cell(Cell("a", _all(8))), _ask("p-2"))[0] == [0]
+
+
+def test_where_nothing_has_to_stay_nobody_has_to_count() -> None:
+    """minAvailable 0, as a Deployment with the strategy Recreate has it: it is written down all the same."""
+    codes, after = _admit(_protector(0), _ask("p-1"), _ask("p-2"))
+    assert (codes, after.lag) == ([0, 0], 2)
+    assert _admit(_protector(0, tuning=Tuning(max_concurrent_lag=1)), _ask("p-1"), _ask("p-2"))[0] == [0, 409]
+
+
+def test_an_unready_pod_goes() -> None:
+    """ "… unready": at the minimum, and without being written down."""
+    protector = _protector(3, Cell("a", _all(3)))
+    judgement = _judge(_ask(pod=_pod(ready_since=None)), protector)
+    assert (judgement.answer.allowed, judgement.reserves, judgement.why) == (True, False, "AlreadyUnready")
+
+
+def test_a_pod_that_is_ready_but_not_available_goes() -> None:
+    """ "… unavailable": minReadySeconds 600, younger than that; as old as that it counts."""
+    protector = _protector(3, Cell("a", _all(3)), min_ready_seconds=600)
+    assert _judge(_ask(pod=_pod(ready_since=NOW - 590)), protector).answer.allowed
+    assert _judge(_ask(pod=_pod(ready_since=float("inf"))), protector).answer.allowed
+    assert _judge(_ask(pod=_pod(ready_since=NOW - 600)), protector).answer.code == 429
+
+
+def test_a_pod_that_is_nearly_available_is_judged_as_if_it_were() -> None:
+    """Its aggregator's clock may be ahead of ours by a second, and count it."""
+    protector = _protector(3, Cell("a", _all(3)), min_ready_seconds=600)
+    assert _judge(_ask(pod=_pod(ready_since=NOW - 599)), protector).answer.code == 429
+
+
+def test_a_pod_goes_when_enough_others_run() -> None:
+    """ "… when peer is running": by the criterion Running, four run although only three are available."""
+    protector = _protector(3, Cell("a", Counts(4, 3, 3, 4, 4)))
+    assert _judge(_ask(), protector).answer.code == 429
+    assert _judge(_ask(criterion="Running"), protector).reserves
+    assert _judge(_ask(criterion="Scheduled"), protector).reserves
+    assert _judge(_ask(criterion="Ready"), protector).answer.code == 429
+    assert _judge(_ask(criterion="Whatever"), protector).answer.code == 429
+
+
+@pytest.mark.parametrize("eviction", [False, True])
+def test_at_the_minimum_it_is_429(eviction: bool) -> None:
+    """Too few: the answer of the table, and who refused, for the audit log."""
+    answer = _judge(_ask(eviction=eviction), _protector(3, Cell("a", _all(3)))).answer
+    assert (answer.code, answer.reason, answer.message) == (429, "TooManyRequests", FEW)
+    assert answer.audit == {"reject-by-podprotector": "ns/deployment-web"}
+
+
+@pytest.mark.parametrize(("eviction", "code"), [(False, 409), (True, 429)])
+@pytest.mark.parametrize("most", [0, 1])
+def test_what_is_reserved_but_not_seen_is_409_and_429_for_evictions(eviction: bool, code: int, most: int) -> None:
+    """`kubectl drain` tries 429 again, and gives up on podseidon's 409."""
+    cell = Cell("a", _all(4), buckets=(Bucket(1.0, "other"),))
+    protector = _protector(3, cell, tuning=Tuning(max_concurrent_lag=most))
+    answer = _judge(_ask(eviction=eviction), protector).answer
+    assert (answer.code, answer.message) == (code, FULL)
+
+
+def test_a_terminating_pod_goes() -> None:
+    """It has been allowed already."""
+    judgement = _judge(_ask(pod=_pod(terminating=True)), _protector(3, Cell("a", _all(3))))
+    assert judgement.answer.allowed and not judgement.reserves
+
+
+def test_an_unmatched_pod_goes() -> None:
+    """Also when its protector has gone from the cache meanwhile: no protector, no refusal, no crash."""
+    judgement = _judge(_ask(pod=member("db-0")), _protector(3, Cell("a", _all(3))))
+    assert judgement.answer.allowed and not judgement.reserves
+
+
+def test_a_pod_with_force_delete_goes_and_is_counted_as_gone() -> None:
+    """At the minimum too; the next deletion knows of it."""
+    forced = _ask("p-1", pod=replace(_pod("p-1"), annotations={FORCE_DELETE: "NodeIsBroken"}))
+    codes, after = _admit(_protector(3, Cell("a", _all(4))), forced, _ask("p-2"))
+    assert codes == [0, 409]
+    assert _admit(_protector(3, Cell("a", _all(3))), forced)[0] == [0]
+    assert _judge(forced, after).answer.audit == {FORCE_DELETE: "NodeIsBroken"}
+
+
+def test_a_dry_run_takes_no_quota() -> None:
+    """Podseidon writes it down, although it says that it has no side effects then."""
+    protector = _protector(3, Cell("a", _all(4)))
+    codes, after = _admit(protector, _ask("p-1", dry_run=True), _ask("p-2", dry_run=True))
+    assert codes == [0, 0] and after is protector
+    _, full = _admit(protector, _ask("p-1"))
+    assert _admit(full, _ask("p-2", dry_run=True)) == ([409], full)
+
+
+def test_a_pod_that_is_asked_about_again_takes_one_place() -> None:
+    """A second try for the same pod isn't refused by the first."""
+    _, once = _admit(_protector(3, Cell("a", _all(4))), _ask("p-1", request="r1"))
+    codes, twice = _admit(once, _ask("p-1", request="r2"))
+    assert codes == [0] and twice.lag == 1
+    assert twice.give_back({"r1": "p-1"}).lag == 1
+    assert twice.give_back({"r1": "p-1", "r2": "p-1"}).lag == 0
+
+
+def test_a_forgotten_cell_takes_its_pods_along() -> None:
+    """`forget-cell`: what it counted doesn't hide that it is gone."""
+    protector = _protector(3, Cell("a", _all(3)), Cell("b", _all(4)))
+    assert protector.without_cells({"b"}).counts.available == 3
+    assert _admit(protector.without_cells({"b"}), _ask())[0] == [429]
+
+
+def test_many_deletions_are_put_together_and_still_count() -> None:
+    """Quota 7, names for 2: not an eighth."""
+    protector = _protector(3, Cell("a", _all(10)), tuning=Tuning(compact_threshold=2))
+    codes, after = _admit(protector, *(_ask(f"p-{n}") for n in range(9)))
+    assert codes == [0] * 7 + [409] * 2
+    assert [b.count for b in after.cell("a").buckets] == [5, 1, 1]
+
+
+ITEM: Json = {
+    "metadata": {"name": "deployment-web", "namespace": "ns"},
+    "spec": {
+        "minAvailable": 3,
+        "minReadySeconds": 5,
+        "selector": {"matchLabels": {"app": "web"}},
+        "admissionHistoryConfig": {"maxConcurrentLag": 2, "aggregationRateMillis": 500},
+    },
+    "status": {
+        "cells": [
+            {
+                "cellID": "a",
+                "aggregation": {
+                    "totalReplicas": 5,
+                    "availableReplicas": 4,
+                    "readyReplicas": 4,
+                    "scheduledReplicas": 5,
+                    "runningReplicas": 5,
+                    "lastEventTime": "1970-01-01T00:00:05.000000Z",
+                },
+                "admissionHistory": {"buckets": [{"startTime": "1970-01-01T00:00:06.500000Z", "podUID": "u"}]},
+            }
+        ],
+        "conditions": [{"type": "Protects"}],
+    },
+}
+
+
+def test_a_protector_is_read_and_its_status_written() -> None:
+    """What it adds up to is new, with the estimate where podseidon shows the count; what others wrote stays."""
+    protector = read(ITEM, Tuning())
+    assert protector.tuning == Tuning(2, 100, 0.5)
+    assert (protector.min_available, protector.min_ready_seconds, protector.aggregation) == (3, 5, APP)
+    written = status(protector, ITEM["status"])
+    assert written["cells"] == ITEM["status"]["cells"]
+    assert written["conditions"] == [{"type": "Protects"}]
+    assert written["summary"] == {
+        "totalReplicas": 5,
+        "aggregatedAvailableReplicas": 4,
+        "estimatedAvailableReplicas": 3,
+        "maxLatencyMillis": 1500,
+        "aggregatedReady": 4,
+        "aggregatedScheduled": 5,
+        "aggregatedRunning": 5,
+    }
+
+
+def test_a_new_protector_has_no_cells() -> None:
+    """Nothing counted yet: nothing may go. The wider selector counts where there is one."""
+    item = {**ITEM, "spec": {**ITEM["spec"], "aggregationSelector": {}, "admissionHistoryConfig": None}, "status": None}
+    protector = read(item, Tuning(7, 8, 9.0))
+    assert (protector.tuning, protector.aggregation, protector.counts) == (Tuning(7, 8, 9.0), Selector(), Counts())
+    assert _admit(protector, _ask())[0] == [429]
+    assert status(protector)["summary"]["maxLatencyMillis"] == 0
+    never_seen = protector.with_cell(Cell("a", buckets=(Bucket(1.0, "u"),)))
+    assert "lastEventTime" not in status(never_seen)["cells"][0]["aggregation"]
+
+
+PODS = {"group": "", "version": "v1", "resource": "pods"}
+
+
+def _delete(**changes: Any) -> Json:
+    pod = {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u"}}
+    return review_of("DELETE", **{"resource": PODS, "name": "web-1", "object": None, "oldObject": pod, **changes})
+
+
+def _eviction(**metadata: Any) -> Json:
+    body = {"kind": "Eviction", "metadata": {"name": "web-1", **metadata}}
+    return review_of("CREATE", resource=PODS, subResource="eviction", name="web-1", object=body, oldObject=None)
+
+
+def test_a_deletion_and_an_eviction_are_understood() -> None:
+    """An eviction doesn't call webhooks for DELETE, so that both come here."""
+    deletion, eviction = request_of(_delete()), request_of(_eviction())
+    assert misdirected(deletion) is None and misdirected(eviction) is None
+    subject = pod_of_delete(deletion)
+    assert (subject.name, subject.uid) == ("web-1", "u")
+    asked = request_for(deletion, subject, "a")
+    assert (asked.id, asked.eviction, asked.cell, asked.criterion, asked.dry_run) == (
+        deletion.uid,
+        False,
+        "a",
+        "Available",
+        False,
+    )
+    assert request_for(eviction, subject, "a").eviction
+
+
+def test_a_collections_pods_are_understood_one_by_one() -> None:
+    """The API server asks about each of them, without the name that its request for all of them doesn't have."""
+    request = request_of(_delete(name=""))
+    assert misdirected(request) is None and pod_of_delete(request).name == "web-1"
+
+
+def test_an_evictions_own_criterion_counts_first() -> None:
+    """Then the pod's; and a deletion's options have none."""
+    subject = replace(_pod(), annotations={HEALTH_CRITERION: "Ready"})
+    by_eviction = request_of(_eviction(annotations={HEALTH_CRITERION: "Running"}))
+    assert request_for(by_eviction, subject, "a").criterion == "Running"
+    for other in (_eviction(), _eviction(annotations={HEALTH_CRITERION: 7}), _eviction(annotations=[]), _delete()):
+        assert request_for(request_of(other), subject, "a").criterion == "Ready"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        _delete(subResource="status"),
+        _delete(resource={**PODS, "group": "apps"}),
+        _delete(resource={**PODS, "resource": "nodes"}),
+        {**_eviction(), "request": {**_eviction()["request"], "name": ""}},
+        {**_delete(), "request": {**_delete()["request"], "operation": "UPDATE"}},
+        {**_eviction(), "request": {**_eviction()["request"], "subResource": "binding"}},
+    ],
+)
+def test_what_is_neither_is_refused(document: Json) -> None:
+    """400."""
+    answer = misdirected(request_of(document))
+    assert answer is not None and answer.code == 400
+
+
+@pytest.mark.parametrize("name", [".", "..", "", "a/b", "a\nb", ["web-1"]])
+def test_a_collections_pod_has_a_name(name: object) -> None:
+    """Its request has none: what its pod is called is what is asked for, and `.` would be the list of all pods."""
+    with pytest.raises(NotAnAdmissionReview):
+        pod_of_delete(
+            request_of(_delete(name="", oldObject={"metadata": {"name": name, "namespace": "ns", "uid": "u"}}))
+        )
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        None,
+        {},
+        {"metadata": "x"},
+        {"metadata": {"name": "web-1"}},
+        {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u"}, "status": {"conditions": "x"}},
+        {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u"}, "status": 7},
+        {"metadata": {"name": "web-1", "namespace": "ns", "uid": 7}},
+        {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u", "labels": ["app"]}},
+        {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u", "labels": {"app": ["web"]}}},
+        {"metadata": {"name": "web-1", "namespace": "ns", "uid": "u", "annotations": {"a": 7}}},
+        {"metadata": {"name": "web-2", "namespace": "ns", "uid": "u"}},
+        {"metadata": {"name": "web-1", "namespace": "other", "uid": "u"}},
+    ],
+)
+def test_what_is_no_pod_is_refused(old: object) -> None:
+    """Of the wrong shape, or another one than the request names."""
+    with pytest.raises(NotAnAdmissionReview):
+        pod_of_delete(request_of(_delete(oldObject=old)))
+
+
+@dataclass
+class _World:
+    """Two cells' pods as they are; each cell's aggregator and two webhooks see what they have been told."""
+
+    alive: dict[str, set[str]]
+    stored: Protector
+    version: int = 0
+    allowed: set[str] = field(default_factory=set)  # may be deleted at any time
+    deleted: list[str] = field(default_factory=list)  # in this order
+    told: dict[str, int] = field(default_factory=dict)  # how many of them each aggregator has been told
+    reads: dict[str, tuple[int, Protector]] = field(default_factory=dict)
+
+    def write(self, who: str, after: Protector, before: tuple[int, Protector]) -> bool:
+        """An update with the version that was read."""
+        if after is before[1]:
+            return True
+        if before[0] != self.version:
+            return False
+        self.stored, self.version = after, self.version + 1
+        return True
+
+
+def _cell_pods(world: _World, cell: str) -> dict[str, Pod]:
+    gone = set(world.deleted[: world.told.get(cell, 0)])
+    return {name: _pod(name) for name in world.alive[cell] if name not in gone}
+
+
+@settings(max_examples=120)
+@given(st.data())
+def test_no_interleaving_deletes_a_pod_too_many(data: st.DataObject) -> None:
+    """Webhooks and aggregators that read, write, lag and crash as they like: never below the minimum.
+
+    Deletions that were allowed happen later or never; aggregators learn of them later still; buckets are compacted.
+    """
+    sizes = {"a": data.draw(st.integers(0, 4)), "b": data.draw(st.integers(1, 4))}
+    least = data.draw(st.integers(0, sum(sizes.values())))
+    alive = {cell: {f"{cell}-{n}" for n in range(size)} for cell, size in sizes.items()}
+    tuning = Tuning(data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2)))
+    world = _World(alive, _protector(least, *(Cell(c, _all(n), 0.0) for c, n in sizes.items()), tuning=tuning))
+    everything = sorted(alive["a"] | alive["b"])
+    for step in range(data.draw(st.integers(1, 40))):
+        now = NOW + step
+        match data.draw(st.sampled_from(["read", "judge", "judge", "delete", "tell", "count", "count", "crash"])):
+            case "read":
+                world.reads[data.draw(st.sampled_from(["webhook 1", "webhook 2", "a", "b"]))] = (
+                    world.version,
+                    world.stored,
+                )
+            case "judge":
+                who = data.draw(st.sampled_from(["webhook 1", "webhook 2"]))
+                before = world.reads.pop(who, (world.version, world.stored))
+                names = data.draw(st.lists(st.sampled_from(everything), min_size=1, max_size=3, unique=True))
+                names = [n for n in names if n not in world.deleted]
+                asked = [_ask(n, n[0], f"r-{step}-{n}", dry_run=data.draw(st.booleans())) for n in names]
+                codes, after = _admit(before[1], *asked, now=now)
+                if world.write(who, after, before):
+                    world.allowed |= {
+                        r.pod.uid for r, code in zip(asked, codes, strict=True) if code == 0 and not r.dry_run
+                    }
+            case "delete" if world.allowed - set(world.deleted):
+                world.deleted.append(data.draw(st.sampled_from(sorted(world.allowed - set(world.deleted)))))
+            case "tell":
+                cell = data.draw(st.sampled_from(["a", "b"]))
+                world.told[cell] = data.draw(st.integers(world.told.get(cell, 0), len(world.deleted)))
+            case "count":
+                cell = data.draw(st.sampled_from(["a", "b"]))
+                before = world.reads.pop(cell, (world.version, world.stored))
+                seen = Seen(_cell_pods(world, cell), now, set(world.deleted[: world.told.get(cell, 0)]))
+                world.write(cell, before[1].with_cell(aggregate(before[1], cell, seen, now).cell), before)
+            case "crash":
+                world.reads.clear()
+        left = sum(sizes.values()) - len(world.allowed | set(world.deleted))
+        assert left >= min(least, sum(sizes.values()))
+        assert world.stored.estimate <= left

@@ -1,0 +1,361 @@
+"""The aggregator as it acts: what it reads before it strikes a deletion off, and when it writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.in_cluster.guard.fake_api import FakeApi
+from tests.unit.in_cluster.guard.protector_world import Sure, bucket, counted, pod, protector, put, see, stored, uids
+from upgrader.in_cluster.guard.core.protector import Tuning
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
+from upgrader.in_cluster.guard.roles.aggregator import Aggregator
+from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell
+from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
+from upgrader.in_cluster.guard.runtime.metrics import Metrics
+from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
+
+KEY = ("shop", "web")
+
+
+class World:
+    """An aggregator of the cell `a` that leads; protectors and pods are in one cluster. Its clock is the test's."""
+
+    def __init__(self) -> None:
+        self.api, self.metrics = FakeApi(), Metrics()
+        self.now = 2000.0
+        self.leadership = Sure(self.api, "ops", "guard", "me")
+        self.cache = ProtectorCache(self.api, [], Tuning())
+        counts = ProtectorMetrics(self.metrics)
+        self.role = Aggregator(
+            self.api, self.api, self.cache, "a", [], self.leadership, counts, now=lambda: self.now, chance=lambda: 0.0
+        )
+        self.pods = PodsOfCell(self.api, [], "", self.role._pod_changed, lambda: self.now)
+        self.role._pods = self.pods
+
+    async def see(self) -> None:
+        """The caches know what there is now."""
+        await see(self.cache)
+        for informer in self.pods.informers:
+            await informer._list()
+
+    async def look(self) -> None:
+        """At the protector, once."""
+        self.api.calls.clear()
+        await self.role._look_at(KEY)
+
+    def done(self, verb: str) -> list[str]:
+        """The names of what was asked for by this verb."""
+        return [call.rpartition("/")[2] for call in self.api.calls if call.startswith(f"{verb} ")]
+
+    def counts(self) -> tuple[int, int]:
+        """Total and available of the cell."""
+        found = stored(self.api)["status"]["cells"][0]["aggregation"]
+        return found["totalReplicas"], found["availableReplicas"]
+
+
+def run(test: Callable[[World], Awaitable[None]]) -> None:
+    """In a loop of its own."""
+
+    async def whole() -> None:
+        await test(World())
+
+    asyncio.run(whole())
+
+
+def gone(api: FakeApi, name: str) -> None:
+    """A pod is deleted."""
+    del api.objects[PODS.path("shop", name)]
+
+
+def test_pods_are_counted_and_written_once() -> None:
+    """Also a cell without any; the second time nothing has changed, and nothing is written."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector())
+        await world.see()
+        await world.look()
+        assert world.counts() == (0, 0)
+        put(world.api, pod("x"), pod("y", ready=False))
+        await world.see()
+        await world.look()
+        assert world.counts() == (2, 1) and stored(world.api)["status"]["summary"]["estimatedAvailableReplicas"] == 1
+        await world.see()
+        await world.look()
+        assert world.done("replace") == [] and world.done("get") == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_nobody_can_write_ends_nothing(time: str) -> None:
+    """Who may write a status in a namespace would end what counts the pods of all; the schema lets them through."""
+
+    async def test(world: World) -> None:
+        strange = counted(1, {**bucket("uid-a"), "startTime": time})
+        strange["aggregation"]["lastEventTime"] = time
+        put(world.api, protector(cells={"b": strange}), pod("a"))
+        await world.see()
+        await world.look()
+        assert [each["cellID"] for each in stored(world.api)["status"]["cells"]] == ["a", "b"]
+
+    run(test)
+
+
+def test_that_nothing_changed_is_told_every_half_minute() -> None:
+    """So that people see that somebody counts."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector())
+        await world.see()
+        await world.look()
+        for later, written in ((2029.0, []), (2031.0, ["web"])):
+            world.now = later
+            await world.see()
+            await world.look()
+            assert world.done("replace") == written
+
+    run(test)
+
+
+def test_that_it_counts_is_told_after_a_clock_was_wrong() -> None:
+    """An hour ahead until a moment ago: the time goes back, as one that stands still says that nobody counts."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector())
+        world.now = 5600.0
+        await world.see()
+        await world.look()
+        for now, written in ((2000.0, ["web"]), (2001.0, []), (2031.0, ["web"])):
+            world.now = now
+            await world.see()
+            await world.look()
+            assert world.done("replace") == written
+
+    run(test)
+
+
+def test_deletions_without_names_are_struck_off_a_minute_after_the_last_of_them() -> None:
+    """By this process's clock: the webhook that has allowed them is in another cluster, an hour behind, or ahead."""
+
+    async def test(world: World, begun: str) -> None:
+        many = {"startTime": f"1970-01-01T{begun}:00.000000Z", "counter": 7}
+        put(world.api, protector(cells={"a": counted(9, many)}))
+        for now, left in ((2000.0, 7), (2059.0, 7), (2061.0, 0)):
+            world.now = now
+            await world.see()
+            await world.look()
+            assert sum(each["counter"] for each in buckets(world.api)) == left
+        put(world.api, protector(cells={"a": counted(9, {**many, "counter": 8})}))
+        world.now = 2062.0
+        await world.see()
+        await world.look()
+        assert buckets(world.api), "another one has come to them"
+
+    run(lambda world: test(world, "00:00"))
+    run(lambda world: test(world, "09:00"))
+
+
+def buckets(api: FakeApi) -> list[dict[str, Any]]:
+    """Of the cell."""
+    found: list[dict[str, Any]] = stored(api)["status"]["cells"][0]["admissionHistory"]["buckets"]
+    return found
+
+
+def test_a_deletion_that_was_seen_goes_with_the_pod() -> None:
+    """Seen to be gone, without asking the API; and one that terminates."""
+
+    async def test(world: World) -> None:
+        buckets = [bucket("uid-x", "r", name="x"), bucket("uid-y", "r", name="y"), bucket("uid-z", "r", name="z")]
+        put(world.api, protector(cells={"a": counted(3, *buckets)}), pod("x"), pod("y"), pod("z"))
+        await world.see()
+        gone(world.api, "x")
+        put(world.api, pod("y", deletionTimestamp="1970-01-01T00:00:00Z"))
+        await world.see()
+        await world.look()
+        assert (world.counts(), uids(world.api, "a"), world.done("get")) == ((1, 1), ["uid-z"], [])
+
+    run(test)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_uid_that_it_never_saw_is_read_first(named: bool) -> None:
+    """By its name, or among all where podseidon has written none; gone by the API's word, it is struck off; there by
+    the API's word, and new to the cache, it stays.
+    """
+
+    async def test(world: World) -> None:
+        buckets = [bucket(f"uid-{name}", "r", name=name if named else "") for name in ("x", "y")]
+        put(world.api, protector(cells={"a": counted(2, *buckets)}))
+        await world.see()
+        put(world.api, pod("x"))
+        await world.look()
+        assert uids(world.api, "a") == ["uid-x"]
+        assert sorted(world.done("get")) == (["x", "y"] if named else [])
+
+    run(test)
+
+
+def test_what_the_api_says_holds_until_the_cache_knows_it() -> None:
+    """Struck off because the API says that it is gone, a pod isn't counted again because the cache is behind."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(cells={"a": counted(1, bucket("uid-x", "r", name="x"))}), pod("x"))
+        await world.see()
+        world.now = 2000.0
+        await world.look()
+        gone(world.api, "x")
+        world.now = 2062.0
+        await world.look()
+        assert (world.counts(), uids(world.api, "a")) == ((0, 0), [])
+        await see(world.cache)
+        await world.look()
+        assert world.counts() == (0, 0)
+
+    run(test)
+
+
+def test_a_deletion_that_others_refused_is_dropped_after_a_minute() -> None:
+    """The pod is there by the API's own word. A new request for it begins a new minute."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(cells={"a": counted(1, bucket("uid-x", "r", name="x"))}), pod("x"))
+        await world.see()
+        await world.look()
+        world.now = 2050.0
+        again = bucket("uid-x", "r", "s", name="x")
+        put(world.api, protector(cells={"a": counted(1, again)}))
+        for now, left in ((2050.0, ["uid-x"]), (2100.0, ["uid-x"]), (2111.0, [])):
+            world.now = now
+            await world.see()
+            await world.look()
+            assert uids(world.api, "a") == left
+        assert world.counts() == (1, 1)
+
+    run(test)
+
+
+def test_what_a_webhook_writes_meanwhile_is_kept() -> None:
+    """A conflict: the newest is read, and counted again."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(), pod("x"), pod("y"))
+        await world.see()
+        put(world.api, protector(cells={"a": counted(0, bucket("uid-y", "r", name="y"))}))
+        await world.look()
+        assert (world.counts(), uids(world.api, "a")) == ((2, 2), ["uid-y"])
+        assert stored(world.api)["status"]["summary"]["estimatedAvailableReplicas"] == 1
+
+    run(test)
+
+
+def test_one_that_is_written_all_the_time_is_counted_later() -> None:
+    """After five conflicts others get their turn."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(), pod("x"))
+        await world.see()
+        world.api.next_answer("replace", *[Conflict("modified", 409)] * 5)
+        await world.look()
+        assert "status" not in stored(world.api)
+        await world.look()
+        assert world.counts() == (1, 1)
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [ApiAway("away"), ApiRefused("forbidden", 403), ValueError("odd")])
+def test_what_fails_is_counted_and_done_again(error: Exception) -> None:
+    """By its kind; what nobody thought of, too, as others' protectors are to be counted all the same."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector())
+        await world.see()
+        world.api.next_answer("replace", error)
+        await world.look()
+        assert f'aggregator_reconcile_count{{error="{type(error).__name__}"}} 1.0' in world.metrics.text()
+        await world.look()
+        assert world.counts() == (0, 0)
+
+    run(test)
+
+
+def test_one_that_goes_meanwhile_is_nobodys() -> None:
+    """Before the write, or at it."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector())
+        await world.see()
+        world.api.next_answer("replace", NotFound("gone", 404))
+        await world.look()
+        world.api.next_answer("replace", Conflict("modified", 409))
+        del world.api.objects[POD_PROTECTORS.path("shop", "web")]
+        await world.look()
+        await see(world.cache)
+        await world.look()
+        assert world.api.calls == [] and 'aggregator_reconcile_count{error=""} 3.0' in world.metrics.text()
+
+    run(test)
+
+
+def test_who_may_not_lead_writes_nothing() -> None:
+    """Not even what it has counted while it led."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector())
+        await world.see()
+        world.leadership.is_sure = False
+        await world.look()
+        assert world.done("replace") == []
+
+    run(test)
+
+
+def test_deletions_that_wait_are_measured() -> None:
+    """How many protectors have some that are younger than what was seen, and since when."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(cells={"a": counted(1, bucket("uid-x", "r"))}), protector(1, "other"))
+        await see(world.cache)
+        text = world.metrics.text()
+        assert "aggregator_next_event_pool_current_size 1.0" in text
+        assert "aggregator_next_event_pool_current_latency 1000.0" in text
+
+    run(test)
+
+
+def test_pods_that_return_to_the_selector_count_again() -> None:
+    """A pod whose labels leave the cell's selector, and come back, isn't taken for gone."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(cells={"a": counted(1, bucket("uid-x", "r", name="x"))}), pod("x"))
+        await world.see()
+        kept: dict[str, Any] = world.api.objects.pop(PODS.path("shop", "x"))
+        await world.see()
+        world.api.objects[PODS.path("shop", "x")] = kept
+        await world.see()
+        await world.look()
+        assert (world.counts(), uids(world.api, "a")) == ((1, 1), ["uid-x"])
+
+    run(test)
+
+
+def test_whoever_begins_to_lead_lists_the_pods() -> None:
+    """It counts them then, and forgets them when it leads no longer."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(), pod("x"))
+        tasks = [asyncio.ensure_future(i.run()) for i in world.cache.informers]
+        tasks.append(asyncio.ensure_future(world.role.run()))
+        async with asyncio.timeout(5):
+            while "status" not in stored(world.api):
+                await asyncio.sleep(0.001)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert world.counts() == (1, 1) and world.role._pods is None
+
+    run(test)

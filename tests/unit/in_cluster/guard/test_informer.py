@@ -1,0 +1,229 @@
+"""The cache: what it knows after lists, events, gaps and a server that is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.in_cluster.guard.fake_api import FakeApi
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, VersionGone
+from upgrader.in_cluster.guard.runtime import informer as module
+from upgrader.in_cluster.guard.runtime.backoff import Backoff
+from upgrader.in_cluster.guard.runtime.informer import Informer, whole
+from upgrader.in_cluster.guard.runtime.resource import Object, Resource
+
+PODS = Resource("v1", "pods")
+GONE = VersionGone("too old", 410)
+
+
+def pod(name: str, version: int = 1, **labels: str) -> dict[str, Any]:
+    """A pod in the namespace `shop`."""
+    return {"metadata": {"name": name, "namespace": "shop", "resourceVersion": str(version), "labels": labels}}
+
+
+def event(kind: str, item: Object) -> dict[str, Any]:
+    """As a watch brings it."""
+    return {"type": kind, "object": item}
+
+
+class Following:
+    """An informer that follows a fake server, and what it told."""
+
+    def __init__(self, api: FakeApi, **more: Any) -> None:
+        self.seconds = 0.0
+        self.told: list[tuple[str, str]] = []
+        keep = more.pop("keep", whole)
+        self.informer = Informer(api, PODS, "shop", keep=keep, backoff=Backoff(0.001, 0.001), clock=self._now, **more)
+        self.informer.tell(self._hear)
+
+    def names(self) -> list[str]:
+        return sorted(name for _, name in self.informer.objects)
+
+    def _now(self) -> float:
+        self.seconds += 10  # no watch is short
+        return self.seconds
+
+    def _hear(self, before: Any, after: Any) -> None:
+        kind, found = "added" if before is None else "deleted" if after is None else "changed", after or before
+        self.told.append((kind, found if isinstance(found, str) else found["metadata"]["name"]))
+
+
+def follow(test: Callable[[FakeApi, Following], Awaitable[None]], **more: Any) -> None:
+    """Run a test while an informer follows."""
+
+    async def run() -> None:
+        api = FakeApi()
+        for name in ("a", "b", "c"):
+            api.put(PODS, pod(name), "shop")
+        following = Following(api, **more)
+        task = asyncio.create_task(following.informer.run())
+        try:
+            async with asyncio.timeout(5):
+                await test(api, following)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+async def drained(api: FakeApi) -> None:
+    """Until all events were read."""
+    while not api.events.empty():
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def test_it_lists_in_pages_and_then_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the list it knows all, and each event changes what it knows and is told once, bookmarks excepted."""
+    monkeypatch.setattr(module, "_PAGE", 2)
+
+    async def test(api: FakeApi, following: Following) -> None:
+        await following.informer.synced.wait()
+        assert following.names() == ["a", "b", "c"]
+        for each in (
+            event("ADDED", pod("d", 110)),
+            event("MODIFIED", pod("a", 111, zone="x")),
+            event("BOOKMARK", {"metadata": {"resourceVersion": "150"}}),
+            event("DELETED", pod("b", 151)),
+            None,
+        ):
+            api.events.put_nowait(each)
+        await drained(api)
+        assert following.names() == ["a", "c", "d"]
+        assert following.told[3:] == [("added", "d"), ("changed", "a"), ("deleted", "b")]
+        while len(api.calls) < 4:
+            await asyncio.sleep(0)
+        assert [call.partition("?")[2] for call in api.calls] == [
+            "limit=2&continue=",
+            "limit=2&continue=2",
+            "resourceVersion=103",
+            "resourceVersion=151",
+        ], "the second watch goes on where the first one ended"
+
+    follow(test)
+
+
+def test_what_it_missed_is_told_after_a_gap() -> None:
+    """Where the server has forgotten the moment, all is listed again: what has gone meanwhile is told as deleted."""
+
+    async def test(api: FakeApi, following: Following) -> None:
+        await following.informer.synced.wait()
+        del api.objects[PODS.path("shop", "a")]
+        api.put(PODS, pod("b", zone="x"), "shop")
+        api.put(PODS, pod("e"), "shop")
+        api.events.put_nowait(GONE)
+        await drained(api)
+        while len(following.told) < 6:
+            await asyncio.sleep(0)
+        assert following.told[3:] == [("deleted", "a"), ("changed", "b"), ("added", "e")], "c is as it was"
+
+    follow(test)
+
+
+def test_pages_of_a_forgotten_moment_are_read_in_one_piece() -> None:
+    """A list that takes longer than the server remembers is asked for in pages once more, as one piece takes much
+    memory; then without pages.
+    """
+
+    async def test(api: FakeApi, following: Following) -> None:
+        await following.informer.synced.wait()
+        limits = [call.partition("?")[2].partition("&")[0] for call in api.calls[:3]]
+        assert limits == ["limit=500", "limit=500", "limit=0"]
+        assert following.names() == ["a", "b", "c"]
+
+    async def gone(api: FakeApi, following: Following) -> None:
+        await test(api, following)
+
+    async def run() -> None:
+        api = FakeApi()
+        for name in ("a", "b", "c"):
+            api.put(PODS, pod(name), "shop")
+        api.next_answer("page", GONE, GONE)
+        following = Following(api)
+        task = asyncio.create_task(following.informer.run())
+        await gone(api, following)
+        task.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_server_that_is_away_leaves_what_is_known() -> None:
+    """Nothing is forgotten while nothing answers; it says for how long it has heard nothing, and goes on afterwards."""
+
+    async def test(api: FakeApi, following: Following) -> None:
+        await following.informer.synced.wait()
+        api.next_answer("watch", ApiAway("refused"), ApiRefused("watch: 403", 403), ApiAway("refused"))
+        heard = following.informer.silent_seconds()
+        api.events.put_nowait(None)
+        while sum(call.startswith("watch") for call in api.calls) < 5:
+            await asyncio.sleep(0.001)
+        assert following.names() == ["a", "b", "c"]
+        assert following.informer.silent_seconds() > heard
+        api.events.put_nowait(event("ADDED", pod("d", 120)))
+        await drained(api)
+        assert following.names() == ["a", "b", "c", "d"]
+
+    follow(test)
+
+
+def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_loop() -> None:
+    """A server that stops ends watches as soon as they begin: the next one waits."""
+
+    async def run() -> None:
+        api, waited = FakeApi(), list[float]()
+
+        class Counting(Backoff):
+            def next_seconds(self) -> float:
+                waited.append(super().next_seconds())
+                return 0
+
+        informer = Informer(api, PODS, keep=whole, backoff=Counting(), clock=lambda: 1.0)
+        task = asyncio.create_task(informer.run())
+        for _ in range(3):
+            api.events.put_nowait(None)
+        await drained(api)
+        while len(waited) < 3:
+            await asyncio.sleep(0)
+        task.cancel()
+        assert all(waited)
+
+    asyncio.run(run())
+
+
+def test_only_what_a_role_needs_is_kept() -> None:
+    """`keep` makes the cache small, in whatever form: changes are told by the versions that the API had. Who comes
+    late hears of all that is there.
+    """
+
+    def name_only(found: dict[str, Any]) -> str:
+        return str(found["metadata"]["name"])
+
+    async def test(api: FakeApi, following: Following) -> None:
+        await following.informer.synced.wait()
+        assert sorted(following.informer.objects.values()) == ["a", "b", "c"]
+        late: list[Any] = []
+        following.informer.tell(lambda before, after: late.append(after))
+        assert len(late) == 3
+        assert following.informer.name == "pods in shop"
+        api.events.put_nowait(event("MODIFIED", pod("a", 7)))
+        api.events.put_nowait(event("DELETED", pod("b", 8)))
+        await drained(api)
+        assert following.told[3:] == [("changed", "a"), ("deleted", "b")]
+        following.told.clear()
+        await following.informer._list()  # of what the server has, a and b are other versions by now, and c isn't
+        assert sorted(following.told) == [("added", "b"), ("changed", "a")]
+
+    follow(test, keep=name_only)
+
+
+def test_nothing_is_known_before_the_first_list() -> None:
+    """It is infinitely long ago that the server was heard of."""
+
+    async def run() -> None:
+        assert Informer(FakeApi(), PODS, keep=whole).silent_seconds() == float("inf")
+
+    asyncio.run(run())

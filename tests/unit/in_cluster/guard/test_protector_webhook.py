@@ -1,0 +1,264 @@
+"""The webhook of a cell: whom it asks, what it writes, and when it doesn't answer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.in_cluster.guard.core.builders import request_of, review_of
+from tests.unit.in_cluster.guard.fake_api import FakeApi
+from tests.unit.in_cluster.guard.protector_world import counted, pod, protector, put, see, stored, uids
+from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, NotAnAdmissionReview
+from upgrader.in_cluster.guard.core.protector import Tuning
+from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
+from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
+from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, NewestProtectors, ProtectorCache
+from upgrader.in_cluster.guard.roles.protector_webhook import CellWebhook, ProtectorWriter, unknown_cell
+from upgrader.in_cluster.guard.runtime.metrics import Metrics
+from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
+
+RESOURCE = {"group": "", "version": "v1", "resource": "pods"}
+
+
+def deletion(name: str, uid: str = "r", **changes: Any) -> AdmissionRequest:
+    """Of a pod in `shop` that is as `pod` makes it."""
+    old = pod(name, namespace="shop")
+    given = {"uid": uid, "resource": RESOURCE, "name": name, "namespace": "shop", "object": None, "oldObject": old}
+    return request_of(review_of("DELETE", **{**given, **changes}))
+
+
+def eviction(name: str, uid: str = "r", **changes: Any) -> AdmissionRequest:
+    """Of a pod in `shop`."""
+    body = {"kind": "Eviction", "metadata": {"name": name}}
+    given = {"uid": uid, "resource": RESOURCE, "subResource": "eviction", "name": name, "namespace": "shop"}
+    return request_of(review_of("CREATE", **{**given, "object": body, "oldObject": None, **changes}))
+
+
+class World:
+    """A webhook of the cell `a`; protectors and pods are in one cluster."""
+
+    def __init__(self) -> None:
+        self.api, self.metrics = FakeApi(), Metrics()
+        counts = ProtectorMetrics(self.metrics)
+        self.cache = ProtectorCache(self.api, [], Tuning())
+        writer = ProtectorWriter(self.api, Tuning(), counts, NewestProtectors(self.cache))
+        self.webhook = CellWebhook("a", self.api, self.cache, writer, counts, 5.0)
+
+    async def begin(self, *objects: dict[str, Any]) -> None:
+        """With these, which the cache knows."""
+        put(self.api, *objects)
+        await see(self.cache)
+        self.api.calls.clear()
+
+    async def ask(self, request: AdmissionRequest) -> Answer:
+        """What is answered."""
+        return await self.webhook(request)
+
+
+def run(test: Callable[[World], Awaitable[None]]) -> None:
+    """In a loop of its own."""
+
+    async def whole() -> None:
+        await test(World())
+
+    asyncio.run(whole())
+
+
+def test_what_is_allowed_is_written_down_first() -> None:
+    """One more than must stay may go; the next one is refused, by deletion with 409, by eviction with 429."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(2, cells={"a": counted(3)}), pod("x"), pod("y"))
+        assert (await world.ask(deletion("x", "1"))).allowed
+        assert uids(world.api, "a") == ["uid-x"]
+        refused = await world.ask(deletion("y", "2"))
+        assert (refused.code, refused.audit) == (409, {"reject-by-podprotector": "shop/web"})
+        assert (await world.ask(eviction("y", "3"))).code == 429
+        assert uids(world.api, "a") == ["uid-x"]
+        text = world.metrics.text()
+        assert 'webhook_request_count{cause="DeletePod",cell="a",status="NewDisruption"} 1.0' in text
+        assert 'webhook_handle_pod_in_ppr_count{pod_cell="a",rejected="true",request_type="EvictPod"} 1.0' in text
+        assert "retrybatch_execute_batch_size_count 3.0" in text
+
+    run(test)
+
+
+def test_a_dry_run_writes_nothing() -> None:
+    """It is answered alike."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(2, cells={"a": counted(3)}), pod("x"))
+        assert (await world.ask(deletion("x", dryRun=True))).allowed
+        assert uids(world.api, "a") == [] and not [c for c in world.api.calls if c.startswith("replace")]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        (pod("x", labels={"app": "other"}), pod("x", namespace="shop", labels={"app": "other"})),
+        (pod("x", ready=False), pod("x", namespace="shop", ready=False)),
+        (pod("x"), pod("x", namespace="shop", deletionTimestamp="1970-01-01T00:00:00Z")),
+    ],
+)
+def test_what_needs_nobodys_word(there: dict[str, Any], told: dict[str, Any]) -> None:
+    """No protector selects it, it isn't ready, or it terminates: the API isn't asked. By eviction only for the pod."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(2, cells={"a": counted(2)}), there)
+        assert (await world.ask(deletion("x", oldObject=told))).allowed
+        assert world.api.calls == []
+        put(world.api, {**there, "metadata": {**told["metadata"]}})
+        world.api.calls.clear()
+        assert (await world.ask(eviction("x"))).allowed
+        assert world.api.calls == [f"get {PODS.path('shop', 'x')}"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("request_", [deletion("made-up"), eviction("made-up"), deletion("x", oldObject=None)])
+def test_a_request_that_is_made_up_writes_nothing(request_: AdmissionRequest) -> None:
+    """For a pod that isn't there no place is taken; what is no pod at all is no review."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(0, cells={"a": counted(3)}), pod("x"))
+        if request_.name == "x":
+            with pytest.raises(NotAnAdmissionReview):
+                await world.ask(request_)
+        else:
+            assert (await world.ask(request_)).allowed
+        assert not [c for c in world.api.calls if c.startswith("replace")]
+
+    run(test)
+
+
+def test_a_pod_of_another_uid_is_not_reserved() -> None:
+    """The one that was to be deleted is gone by now: should the other one be, the API server asks again."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(0, cells={"a": counted(3)}), pod("x"))
+        old = pod("x", namespace="shop", uid="former")
+        assert (await world.ask(deletion("x", oldObject=old))).allowed
+        assert uids(world.api, "a") == []
+
+    run(test)
+
+
+def test_all_protectors_must_agree() -> None:
+    """What one has reserved before another refuses is given back."""
+
+    async def test(world: World) -> None:
+        await world.begin(
+            protector(1, "first", cells={"a": counted(3)}), protector(3, "second", cells={"a": counted(3)}), pod("x")
+        )
+        assert (await world.ask(deletion("x"))).code == 429
+        assert uids(world.api, "a", "first") == uids(world.api, "a", "second") == []
+
+    run(test)
+
+
+def test_a_forced_deletion_is_allowed_and_noted() -> None:
+    """It takes its place all the same, and the audit log says why."""
+
+    async def test(world: World) -> None:
+        forced = pod("x", annotations={"podseidon.kubewharf.io/force-delete": "by me"})
+        await world.begin(protector(3, cells={"a": counted(3)}), forced)
+        answer = await world.ask(deletion("x"))
+        assert answer.allowed and answer.audit == {"podseidon.kubewharf.io/force-delete": "by me"}
+        assert uids(world.api, "a") == ["uid-x"]
+
+    run(test)
+
+
+def test_a_protector_that_is_gone_refuses_nothing() -> None:
+    """Podseidon crashes there."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(3, cells={"a": counted(3)}), pod("x"))
+        del world.api.objects[POD_PROTECTORS.path("shop", "web")]
+        assert (await world.ask(deletion("x"))).allowed
+
+    run(test)
+
+
+def test_a_conflict_is_tried_again() -> None:
+    """And counted."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(1, cells={"a": counted(3)}), pod("x"))
+        world.api.next_answer("replace", Conflict("modified", 409))
+        assert (await world.ask(deletion("x"))).allowed
+        assert "retrybatch_submit_retry_count_sum 1.0" in world.metrics.text()
+        assert uids(world.api, "a") == ["uid-x"]
+
+    run(test)
+
+
+def test_without_knowing_nothing_is_answered() -> None:
+    """Caches that aren't there yet, and a cluster that is away: failurePolicy decides, and it is counted."""
+
+    async def test(world: World) -> None:
+        with pytest.raises(ApiAway, match="not listed yet"):
+            await world.ask(deletion("x"))
+        await world.begin(protector(1, cells={"a": counted(3)}), pod("x"))
+        world.api.next_answer("get", ApiAway("away"))
+        with pytest.raises(ApiAway):
+            await world.ask(deletion("x"))
+        assert 'webhook_http_error{cell="a",error="ApiAway"} 2.0' in world.metrics.text()
+
+    run(test)
+
+
+def test_what_is_no_deletion_is_refused() -> None:
+    """Before anything has to be known: `upgrader guard on` asks so."""
+
+    async def test(world: World) -> None:
+        assert (await world.ask(request_of(review_of("UPDATE")))).code == 400
+        with pytest.raises(NotAnAdmissionReview, match="no cell"):
+            await unknown_cell(deletion("x"))
+
+    run(test)
+
+
+def test_a_protector_that_cannot_be_read_protects_nothing() -> None:
+    """Its definition refuses what can't be read; another's may have stored it."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(3, selector={"matchExpressions": [{"key": "a", "operator": "?"}]}), pod("x"))
+        assert (await world.ask(deletion("x"))).allowed and "status" not in stored(world.api)
+
+    run(test)
+
+
+def test_a_deletion_costs_one_read_and_one_write() -> None:
+    """Of its pod, and of its protector: neither what the watch shows is read again, nor what was just written and isn't
+    shown yet; what another has written is, once.
+    """
+
+    async def test(world: World) -> None:
+        await world.begin(protector(1, cells={"a": counted(6)}), *map(pod, "uvwxyz"))
+        asked = [call for name in "xy" for call in await calls(world, name)]
+        assert asked == ["get pods", "replace podprotectors"] * 2
+
+        await see(world.cache)
+        assert await calls(world, "z") == ["get pods", "replace podprotectors"]
+
+        world.api.put(POD_PROTECTORS, stored(world.api), "shop")  # an aggregator has counted, say
+        again = ["get pods", "replace podprotectors", "get podprotectors", "replace podprotectors"]
+        assert await calls(world, "u") == again
+        assert await calls(world, "v") == ["get pods", "replace podprotectors"]
+        assert uids(world.api, "a") == [f"uid-{name}" for name in "xyzuv"]
+
+    run(test)
+
+
+async def calls(world: World, name: str) -> list[str]:
+    """What a deletion asked the API for, by verb and kind; it was allowed."""
+    world.api.calls.clear()
+    assert (await world.ask(deletion(name, f"of-{name}"))).allowed
+    return [re.sub(r" .*/(pods|podprotectors)/.*", r" \1", call) for call in world.api.calls]

@@ -1,0 +1,109 @@
+"""What whoever reaches the webhooks' port can't do: take all of guard's memory."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+from aiohttp import ClientSession, web
+
+from tests.unit.in_cluster.guard.test_admission_server import PATH, review
+from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
+from upgrader.in_cluster.guard.roles.admission_server import admission_app
+from upgrader.in_cluster.guard.roles.request_room import NoRoom, Room
+from upgrader.in_cluster.guard.runtime.http_servers import listening
+from upgrader.in_cluster.guard.runtime.metrics import Metrics
+
+
+def serve(test: Callable[[ClientSession, Metrics], Awaitable[None]]) -> None:
+    """With a server that allows what it is asked."""
+
+    async def decide(_: AdmissionRequest) -> Answer:
+        return allow()
+
+    async def run() -> None:
+        metrics = Metrics()
+        app = admission_app({PATH: decide}, metrics, timeout_seconds=30)
+        async with listening(app, 0) as port, ClientSession(f"http://127.0.0.1:{port}") as client:
+            await test(client, metrics)
+
+    asyncio.run(run())
+
+
+def body(**request: Any) -> bytes:
+    """A review that is well-formed."""
+    return json.dumps(review(**request)).encode()
+
+
+@pytest.mark.parametrize(
+    ("filling", "status"),
+    [
+        (b"[" + b"[]," * 500_000 + b"[]]", 413),
+        (b"[" + b'{"a":1},' * 600_000 + b"1]", 413),
+        (b'"' + b"a" * (9 << 20) + b'"', 413),
+        (b'"' + b"a" * (3 << 20) + b'"', 200),
+    ],
+    ids=["lists", "objects", "nine-MiB", "three-MiB"],
+)
+def test_a_body_that_would_take_all_memory_is_not_parsed(filling: bytes, status: int) -> None:
+    """One of a few MiB made hundreds of MB of objects; one as large as an API server's own objects is answered."""
+
+    async def test(client: ClientSession, metrics: Metrics) -> None:
+        whole = body(object={"x": 0}).replace(b'{"x": 0}', b'{"x": %s, "spec": {"replicas": 1}}' % filling)
+        answer = await client.post(PATH, data=io.BytesIO(whole))
+        assert answer.status == status
+        assert ('answer="failed"' in metrics.text()) is (status != 200)
+        assert (await client.post(PATH, data=body())).status == 200, "and the next one is answered"
+
+    serve(test)
+
+
+class Sent:
+    """A request of which so many bytes have come, and the rest never does."""
+
+    def __init__(self, size: int) -> None:
+        self.headers: dict[str, str] = {}
+        self.content = self
+        self._size = size
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        yield b" " * self._size
+        await asyncio.Event().wait()
+
+
+def test_bodies_that_are_never_sent_to_their_end_share_one_room() -> None:
+    """Who keeps many connections half-way takes no more than the room; it is free again when one of them ends."""
+
+    async def run() -> None:
+        room = Room(1000)
+
+        async def read() -> bytes:
+            with room.share() as share:
+                return await share.body(cast(web.Request, Sent(200)))
+
+        stalled = [asyncio.ensure_future(read()) for _ in range(8)]
+        refused, _ = await asyncio.wait(stalled, timeout=0.01)
+        assert len(refused) == 6 and all(isinstance(each.exception(), NoRoom) for each in refused)
+        assert room.taken == 800, "each counts twice, as bytes and as text"
+        for each in stalled:
+            each.cancel()
+        await asyncio.gather(*stalled, return_exceptions=True)
+        assert room.taken == 0
+
+    asyncio.run(run())
+
+
+def test_what_is_encoded_is_not_decoded() -> None:
+    """API servers send reviews as they are; a few bytes would become many."""
+
+    async def test(client: ClientSession, _: Metrics) -> None:
+        headers = {"Content-Encoding": "gzip"}
+        answer = await client.post(PATH, data=gzip.compress(b" " * (1 << 20)), headers=headers)
+        assert answer.status == 413 and "encoded" in await answer.text()
+
+    serve(test)

@@ -1,0 +1,332 @@
+"""Zone-aware budgets as the role keeps them: what is asked of the API, what is reserved, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.in_cluster.guard.core.builders import Json
+from tests.unit.in_cluster.guard.fake_api import FakeApi
+from tests.unit.in_cluster.guard.test_rollouts import Sure, pod, stateful_set
+from upgrader.in_cluster.guard.core.admission import AdmissionRequest
+from upgrader.in_cluster.guard.core.workloads import pod as as_pod
+from upgrader.in_cluster.guard.core.zone_budget import Rollout
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
+from upgrader.in_cluster.guard.roles.group_locks import GroupLocks
+from upgrader.in_cluster.guard.roles.rollout import Rollouts
+from upgrader.in_cluster.guard.roles.workload_cache import PODS, STATEFUL_SETS
+from upgrader.in_cluster.guard.roles.zone_budget_books import ZONE_BUDGETS, RolloutRequest, ledger_of
+from upgrader.in_cluster.guard.roles.zone_budgets import ZoneBudgets, validated
+from upgrader.in_cluster.guard.runtime.metrics import Metrics
+from upgrader.in_cluster.guard.runtime.resource import Resource
+
+VERSION = Resource(ZONE_BUDGETS.api_version, "", namespaced=False)
+
+
+def review(pod: str, namespace: str = "shop", **changes: Any) -> AdmissionRequest:
+    """An eviction."""
+    asked: dict[str, Any] = {"uid": f"of-{pod}", "operation": "CREATE", "group": "", "version": "v1"}
+    asked |= {"resource": "pods", "subresource": "eviction", "kind": "Eviction"}
+    return AdmissionRequest(**{**asked, "namespace": namespace, "name": pod, "dry_run": False, **changes})
+
+
+class World:
+    """Two zones of one pod, whose group has a budget, and a role that knows it."""
+
+    def __init__(self) -> None:
+        self.api, self.metrics, self.now = FakeApi(), Metrics(), 1000.0
+        self.budgets = ZoneBudgets(self.api, ["shop"], self.metrics, 5, clock=lambda: self.now)
+        self.install()
+        self.put_budget()
+        for name in ("a", "b"):
+            self.put(stateful_set(name), pod(name))
+
+    def install(self) -> None:
+        """The kind."""
+        found = {"metadata": {"name": ""}, "resources": [{"name": ZONE_BUDGETS.plural}]}
+        self.api.objects[VERSION.path()] = found
+
+    def put_budget(self, name: str = "db", **spec: Any) -> None:
+        """One for the group."""
+        given = {"selector": {"matchLabels": {"rollout-group": "db"}}, **spec}
+        self.api.put(ZONE_BUDGETS, {"metadata": {"name": name}, "spec": given}, "shop")
+
+    def put(self, *objects: Json) -> None:
+        """Sets and pods, in `shop`, all with the group's label."""
+        for each in objects:
+            each["metadata"]["labels"]["rollout-group"] = "db"
+            self.api.put(STATEFUL_SETS if "template" in each["spec"] else PODS, each, "shop")
+
+    async def see(self) -> None:
+        """The cache knows what there is now."""
+        for informer in self.budgets.cache.informers.values():
+            await informer._list()
+
+    def reserved(self) -> set[str]:
+        """UIDs."""
+        return set(ledger_of(self.api.objects[ZONE_BUDGETS.path("shop", "db")]).reservations)
+
+    def counted(self, reason: str, status: str) -> bool:
+        """Whether the metrics have one of these."""
+        wanted = f'rollout_operator_zpdb_eviction_requests_total{{reason="{reason}",status="{status}"}} 1.0'
+        return wanted in self.metrics.text()
+
+
+def run(test: Callable[[World], Awaitable[None]]) -> None:
+    """In a loop of its own, with budgets that are known."""
+
+    async def whole() -> None:
+        world = World()
+        await world.see()
+        await test(world)
+
+    asyncio.run(whole())
+
+
+def test_an_eviction_is_reserved_and_the_next_zone_is_denied() -> None:
+    """By the pod's UID as the API says; the reservation is counted as the pod is still there."""
+
+    async def test(world: World) -> None:
+        assert (await world.budgets.evict(review("a-0"))).allowed
+        assert world.reserved() == {"pod-a-v1"}
+        answer = await world.budgets.evict(review("b-0"))
+        assert (answer.code, answer.message) == (429, "1 pod not ready in a")
+        assert world.counted("allowed", "200") and world.counted("denied", "429")
+        assert "rollout_operator_zpdb_inflight_eviction_requests 0.0" in world.metrics.text()
+
+    run(test)
+
+
+def test_a_dry_run_of_an_eviction_reserves_nothing() -> None:
+    """It is answered as it would be."""
+
+    async def test(world: World) -> None:
+        assert (await world.budgets.evict(review("a-0", dry_run=True))).allowed
+        assert world.reserved() == set()
+        assert not [call for call in world.api.calls if call.startswith("replace")]
+
+    run(test)
+
+
+def test_what_is_none_of_ours_is_let_through() -> None:
+    """A namespace without budgets isn't even read; a pod that isn't there, or in no budget, takes no place."""
+
+    async def test(world: World) -> None:
+        assert (await world.budgets.evict(review("x", "elsewhere"))).warnings
+        assert (await world.budgets.evict(review("x"))).warnings == ("there is no such pod",)
+        free = pod("c")
+        world.api.put(PODS, free, "shop")
+        assert (await world.budgets.evict(review("c-0"))).allowed and world.counted("pod-not-in-scope", "200")
+        assert world.reserved() == set() and world.counted("pod-not-found", "200")
+        assert (await world.budgets.evict(review("a-0", operation="DELETE"))).code == 400
+
+    run(test)
+
+
+def test_an_invalid_budget_denies_with_its_name() -> None:
+    """Also where it got invalid after the cache has seen it."""
+
+    async def test(world: World) -> None:
+        world.put_budget(maxUnavailable=1, maxUnavailablePercentage=5)
+        for _ in range(2):
+            answer = await world.budgets.evict(review("a-0"))
+            assert answer.code == 400 and "shop/db is invalid" in answer.message
+            await world.see()
+
+    run(test)
+
+
+def test_a_budget_that_is_deleted_meanwhile_denies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was listed, and is gone as the pod is to be reserved."""
+
+    async def test(world: World) -> None:
+        listed = world.api.page
+
+        async def page(*arguments: Any, **more: Any) -> Any:
+            found = await listed(*arguments, **more)
+            world.api.objects.pop(ZONE_BUDGETS.path("shop", "db"), None)
+            return found
+
+        monkeypatch.setattr(world.api, "page", page)
+        assert (await world.budgets.evict(review("a-0"))).allowed
+
+    run(test)
+
+
+def test_a_budget_counts_from_when_it_is_there() -> None:
+    """Also for an eviction that follows it before any watch has told of it."""
+
+    async def test(world: World) -> None:
+        del world.api.objects[ZONE_BUDGETS.path("shop", "db")]
+        await world.see()
+        world.put_budget(maxUnavailable=0)
+        assert not (await world.budgets.evict(review("a-0"))).allowed
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [ApiAway("away"), ApiRefused("cannot list resource pods", 403)])
+def test_what_is_not_known_is_an_error(error: Exception) -> None:
+    """HTTP 500, so that failurePolicy decides; counted."""
+
+    async def test(world: World) -> None:
+        world.budgets._seconds = 0.01
+        world.api.next_answer("page", *[error] * 1000)
+        with pytest.raises(type(error)):
+            await world.budgets.evict(review("a-0"))
+        assert world.counted("failed", "500") and world.reserved() == set()
+
+    run(test)
+
+
+def test_without_the_kind_there_are_no_budgets() -> None:
+    """Which is known, so that guard is ready; once the kind is there its budgets count, and guard isn't ready before
+    they are listed.
+    """
+
+    async def whole() -> None:
+        world = World()
+        cache = world.budgets.cache
+        assert cache.why_not_ready() == "not looked for yet"
+        del world.api.objects[VERSION.path()]
+        assert (await world.budgets.evict(review("a-0"))).allowed and cache.why_not_ready() == ""
+        world.install()
+        assert (await world.budgets.evict(review("a-0"))).allowed and world.reserved()
+        assert "not listed yet" in cache.why_not_ready()
+        running = asyncio.ensure_future(world.budgets.run())
+        async with asyncio.timeout(5):
+            while cache.why_not_ready():
+                await asyncio.sleep(0.001)
+        assert (await world.budgets.evict(review("a-0"))).allowed and world.reserved()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(whole())
+
+
+def test_reservations_are_freed_after_a_minute() -> None:
+    """From when this process has seen them; one that can't be freed is tried again."""
+
+    async def test(world: World) -> None:
+        await world.budgets.evict(review("a-0"))
+        await world.see()
+        await world.budgets.settle()
+        world.now += 59
+        await world.budgets.settle()
+        assert world.reserved() == {"pod-a-v1"}
+        world.now += 1
+        world.api.next_answer("get", NotFound("gone", 404))
+        await world.budgets.settle()
+        assert world.reserved() == {"pod-a-v1"}
+        await world.budgets.settle()
+        assert world.reserved() == set()
+
+    run(test)
+
+
+def test_a_budget_of_0_lets_rollouts_go_on() -> None:
+    """Evictions are denied with 403; a rollout has its set's own limit, and the other zones still count."""
+
+    async def test(world: World) -> None:
+        world.put_budget(maxUnavailable=0)
+        await world.see()
+        assert (await world.budgets.evict(review("a-0"))).code == 403
+        asked = [
+            RolloutRequest(
+                f"rollout-{name}", as_pod(world.api.objects[PODS.path("shop", f"{name}-0")]), rollout=Rollout(1)
+            )
+            for name in ("a", "b")
+        ]
+        assert (await world.budgets.ask(asked[0])).answer.allowed
+        assert (await world.budgets.ask(asked[1])).answer.code == 429
+
+    run(test)
+
+
+def test_rollouts_ask_before_they_delete() -> None:
+    """A pod that is reserved for an eviction stops another zone's deletion, which is told by an Event; its own is not
+    waited for. Without a reservation the deletion is reserved, and done.
+    """
+
+    async def test(world: World) -> None:
+        leadership = Sure(world.api, "ops", "guard", "me")
+        locks = GroupLocks(world.api, "ops")
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, locks=locks, budgets=world.budgets)
+
+        async def look() -> list[str]:
+            for informer in rollouts.caches["shop"].informers:
+                await informer._list()
+            await world.see()
+            await rollouts._look_at(("shop", "db"))
+            return [call.rpartition("/")[2] for call in world.api.calls if call.startswith("delete ")]
+
+        await world.budgets.evict(review("b-0"))
+        assert await look() == []
+        for _ in range(2):
+            world.now += 60
+            await world.see()
+            await world.budgets.settle()
+        assert world.reserved() == set()
+        assert await look() == ["a-0"]
+        assert world.reserved() == {"pod-a-v1"}
+
+    run(test)
+
+
+def test_what_a_budget_refuses_is_left_out_and_told() -> None:
+    """The group is looked at again; nothing is deleted."""
+
+    async def test(world: World) -> None:
+        leadership = Sure(world.api, "ops", "guard", "me")
+        locks = GroupLocks(world.api, "ops")
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, locks=locks, budgets=world.budgets)
+        for informer in rollouts.caches["shop"].informers:
+            await informer._list()
+        world.put_budget("again")
+        await world.see()
+        await rollouts._look_at(("shop", "db"))
+        told = [item["message"] for path, item in world.api.objects.items() if "/events/" in path]
+        assert not [call for call in world.api.calls if call.startswith("delete ")]
+        assert told == [
+            "a-0 isn't deleted yet: pod shop/a-0 is selected by 2 ZoneAwarePodDisruptionBudgets: shop/again, shop/db"
+        ]
+
+    run(test)
+
+
+@pytest.mark.parametrize(("most", "refused", "gone"), [(1, "", "a-0"), (2, "a-0", "a-1")])
+def test_what_a_budget_allows_goes_beside_what_it_refuses(most: int, refused: str, gone: str) -> None:
+    """Two of a zone may be replaced at once: the budget says one, or another budget has the first one, too."""
+
+    async def test(world: World) -> None:
+        whole = stateful_set("a", replicas=2)
+        whole["metadata"]["annotations"]["rollout-max-unavailable"] = "2"
+        whole["status"] |= {"replicas": 2, "readyReplicas": 2}
+        first, second = pod("a"), pod("a")
+        second["metadata"] |= {"name": "a-1", "uid": "second"}
+        for each in (first, second):
+            each["metadata"]["labels"]["refused"] = str(each["metadata"]["name"] == refused)
+        world.put(whole, first, second)
+        world.put_budget(maxUnavailable=most)
+        world.put_budget("again", selector={"matchLabels": {"refused": "True"}})
+        leadership = Sure(world.api, "ops", "guard", "me")
+        locks = GroupLocks(world.api, "ops")
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, locks=locks, budgets=world.budgets)
+        for informer in rollouts.caches["shop"].informers:
+            await informer._list()
+        await world.see()
+        await rollouts._look_at(("shop", "db"))
+        assert [call.rpartition("/")[2] for call in world.api.calls if call.startswith("delete ")] == [gone]
+
+    run(test)
+
+
+def test_budgets_are_validated() -> None:
+    """By what the CRD's rules can't see."""
+    spec = {"selector": {"matchLabels": {}}, "podNamePartitionRegex": "(a)(b)"}
+    item = {"metadata": {"namespace": "shop", "name": "db"}, "spec": spec}
+    asked = review("db", resource=ZONE_BUDGETS.plural, subresource="", object=item)
+    assert asyncio.run(validated(asked)).code == 400

@@ -1,0 +1,203 @@
+"""A restore on controllers in memory: in which order, what is refused before anything stops, and what is compared."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyrage
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from testkit.fakes.recovery import FakeRecovery
+from tests.unit.steps.backup.backups import archive, manifest
+from tests.unit.steps.backup.test_etcd import HOST, STATUS, YAML
+from upgrader.adapters.age import AgeFiles
+from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
+from upgrader.errors import BackupRefused, HostError, StepFailed, UpgraderError
+from upgrader.gates.release_gates import GateCatalog
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.settings import GatePolicy
+from upgrader.ports import CommandResult
+from upgrader.recover.diagnosis.diagnose import Diagnosis
+from upgrader.recover.diagnosis.wrong_api import ApiSeen
+from upgrader.recover.pipeline import RecoverTools
+from upgrader.steps.backup.etcd_member import ASIDE, MANIFEST, read_member
+from upgrader.steps.backup.restore import Restoration
+from upgrader.steps.backup.verify import BackupFile
+
+OTHER = Host("controller-2", "10.0.0.12")
+
+
+class Site:
+    """Two controllers whose programs answer as scripted, and a backup of them; `did` is what was done, in order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.hosts, self.kube, self.clock = FakeHosts(), FakeKube(), FakeClock()
+        self.did: list[str] = []
+        self.notes: list[str] = []
+        self.restored = {"keys": 308, "digest": "d1", "revision": 1959, "uid": "uid-1"}
+        self.scratch = dict(self.restored)
+        self.read_at: list[str] = []
+        for host in (HOST, OTHER):
+            self.hosts.files[host.name, MANIFEST] = (YAML % "/var/lib/etcd").encode()
+        self.hosts.commands = {"python3": self._program, "sh": self._shell}
+        self.path = folder / "backup.age"
+        self.identity = pyrage.x25519.Identity.generate()
+        self.write(archive())
+        cluster = Cluster(folder, folder / "kubeconfig", "", folder / "hosts.yml", (HOST, OTHER))
+        self.recovery = FakeRecovery(self.kube)
+        tools = RecoverTools(
+            hosts=self.hosts,
+            helm=FakeHelm(),
+            kube=self.kube,
+            clock=self.clock,
+            cluster=cluster,
+            examine=lambda: Diagnosis(ApiSeen(True, "ok"), (), ()),
+            recovery=self.recovery,
+            gates=GateCatalog(self.kube, self.clock, cluster, GatePolicy()),
+            helm_timeout_seconds=300.0,
+        )
+        backup = BackupFile(self.path, (str(self.identity),), AgeFiles())
+        members = tuple(read_member(self.hosts, host) for host in (HOST, OTHER))
+        self.restoration = Restoration(backup, manifest(), members, tools)
+        self.steps = {item.step.name: item.step for item in self.restoration.pipeline().steps}
+
+    def write(self, content: bytes) -> None:
+        """The backup's file."""
+        sealed = io.BytesIO()
+        AgeFiles().encrypt(iter([content]), [str(self.identity.to_public())], sealed)
+        self.path.write_bytes(sealed.getvalue())
+
+    def apply(self, *names: str) -> None:
+        """Steps, in this order."""
+        for name in names:
+            self.steps[name].apply(self.notes.append)
+
+    def _program(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        name = stdin.decode().rsplit("upgrader.onhost.backup.", 1)[1].split()[0]
+        self.did.append(f"{host.name} {name}")
+        answer: object = {}
+        if name == "await_pod":
+            answer = {"logs": {"status": STATUS}}
+        elif name == "read_etcd":
+            self.read_at.append(command[4])
+            answer = self.scratch if command[3] else self.restored
+        return CommandResult(0, json.dumps(answer), "")
+
+    def _shell(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        words = {
+            "cat >": "send",
+            "systemctl stop": "halt",
+            "mv -T": "replace",
+            "reset-failed kubelet || true\n": "start",
+        }
+        for text, name in words.items():
+            if text in command[2]:
+                self.did.append(f"{host.name} {name}")
+        return CommandResult(0, "1000000000000\n", "")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Two controllers and a backup."""
+    return Site(tmp_path)
+
+
+def test_nothing_stops_before_every_controller_has_the_data(site: Site) -> None:
+    """Both have read it from a scratch etcd; then both stop; then both get the data; then both start."""
+    site.apply("prepare", "stop", "replace", "start", "api", "pods")
+    kinds = [line.split()[1] for line in site.did]
+    for earlier, later in (("await_pod", "halt"), ("stop_control_plane", "replace"), ("replace", "start")):
+        last = max(at for at, kind in enumerate(kinds) if kind == earlier)
+        assert last < kinds.index(later), site.did
+    assert {line for line in site.did if "replace" in line} == {"controller-1 replace", "controller-2 replace"}
+    assert site.recovery.calls == 1
+
+
+def test_what_was_restored_is_read_at_its_own_revision(site: Site) -> None:
+    """API servers may have written more by then; that is not compared."""
+    bump = site.restoration.bump
+    site.clock.sleep(60)  # what was read is at the revision that was made
+    site.apply("prepare", "start")
+    assert site.read_at == ["0", "0", *[str(manifest().revision + bump)] * 2]
+    pods = [json.loads(data) for (_, path), data in site.hosts.files.items() if path.endswith(".json")]
+    made = [
+        words
+        for pod in pods
+        for item in pod["spec"]["initContainers"]
+        if "--bump-revision" in (words := item["command"])
+    ]
+    assert [words[words.index("--bump-revision") + 1] for words in made] == [str(bump)] * 2
+
+
+def test_a_backup_that_is_restored_again_is_ahead_of_the_first_restore(site: Site) -> None:
+    """Clients have seen the revisions of the cluster that was restored first, and all that it has written since."""
+    first = site.restoration.bump
+    site.clock.sleep(3600)
+    assert site.restoration.bump - first > 3600 * 500
+
+
+def test_the_backups_lock_is_released(site: Site) -> None:
+    """It is held by whoever took the backup, for ever: the Lease goes, when the API is back."""
+    site.kube.put(LEASES, {"metadata": {"name": NAME}}, NAMESPACE)
+    site.apply("api")
+    assert site.kube.get(LEASES, NAME, NAMESPACE) is None
+
+
+def refused(site: Site, kind: type[UpgraderError], why: str) -> None:
+    """Preparing fails for that reason; nothing is stopped, and both work folders are removed."""
+    with pytest.raises(kind, match=why):
+        site.apply("prepare")
+    assert not [line for line in site.did if "halt" in line]
+    assert [line for line in site.did if "stop_pod" in line][-2:] == ["controller-1 stop_pod", "controller-2 stop_pod"]
+
+
+@pytest.mark.parametrize("changed", [{"keys": 307}, {"digest": "other"}])
+def test_other_data_than_the_backups_is_refused(site: Site, changed: dict[str, object]) -> None:
+    """What the scratch etcd holds must be what it held when the backup was taken."""
+    site.scratch |= changed
+    refused(site, BackupRefused, "the snapshot restores to")
+
+
+def test_a_damaged_file_is_refused(site: Site) -> None:
+    """Also if it was damaged after it was shown."""
+    content = bytearray(site.path.read_bytes())
+    content[-1] ^= 1
+    site.path.write_bytes(content)
+    refused(site, BackupRefused, "damaged")
+
+
+def test_another_backup_than_the_one_that_was_shown_is_refused(site: Site) -> None:
+    """A file that was exchanged after the question isn't restored."""
+    site.write(archive(replace(manifest(), keys=1)))
+    refused(site, BackupRefused, "another backup than the one that was shown")
+
+
+def test_etcd_with_other_data_fails(site: Site) -> None:
+    """Numbers and hashes of both are in the message, and the API isn't waited for."""
+    site.restored |= {"keys": 1}
+    with pytest.raises(StepFailed, match=r"1 keys .* the backup has 308"):
+        site.apply("start")
+
+
+def test_an_interrupted_restore_finds_the_manifest_aside(site: Site) -> None:
+    """etcd's manifest is where the interrupted restore put it; without any, the controller has no etcd."""
+    site.hosts.files[HOST.name, ASIDE] = site.hosts.files.pop((HOST.name, MANIFEST))
+    assert read_member(site.hosts, HOST).data_dir == "/var/lib/etcd"
+    del site.hosts.files[HOST.name, ASIDE]
+    with pytest.raises(HostError, match="not a static pod"):
+        read_member(site.hosts, HOST)
+
+
+def test_a_member_that_writes_ahead_elsewhere_is_refused(site: Site) -> None:
+    """Only its data is exchanged: it would start with new data and the old log, after everything was stopped."""
+    members = tuple(replace(member, wal_dir="/fast/wal") for member in site.restoration.members)
+    with pytest.raises(HostError, match="/fast/wal"):
+        replace(site.restoration, members=members).pipeline()

@@ -1,0 +1,153 @@
+"""The CAs of each node, over SSH: which are trusted, the making of a new one, and who accepts its clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from upgrader.errors import HostError
+from upgrader.model.ca_trust import IssuedCertificate, NodeTrust, TrustFile
+from upgrader.model.cluster import Host
+from upgrader.onhost.certificates.bundles import fingerprint
+from upgrader.onhost.certificates.issued import KUBELET, OF_THE_CA
+from upgrader.onhost.sending.sent_program import SentProgram
+from upgrader.ports import Hosts
+
+__all__ = ["AuthorityOnHost", "NewAuthority"]
+
+_LOOK_SECONDS, _CHANGE_SECONDS, _MAKE_SECONDS, _ASK_SECONDS = 60.0, 240.0, 300.0, 120.0
+_SIGN_SECONDS = 900.0
+"""Half a dozen certificates; each kubeadm has two minutes, as it may ask an API that doesn't answer."""
+_REMEDY = "Look there: ls -l /etc/kubernetes /etc/kubernetes/pki; systemctl status kubelet"
+_NODE = SentProgram("authority", "certificates", "its CAs", _REMEDY)
+
+
+@dataclass(frozen=True)
+class AuthorityOnHost:
+    """`certificates` is kubeadm's folder of certificates. Every method raises HostUnreachable or HostError."""
+
+    hosts: Hosts
+    certificates: str = "/etc/kubernetes/pki"
+
+    @property
+    def authority(self) -> str:
+        """The CA's own file."""
+        return f"{self.certificates}/ca.crt"
+
+    def look(self, host: Host) -> NodeTrust:
+        """What a node trusts. Changes nothing."""
+        answer = self._ask(host, _LOOK_SECONDS, "look", self.certificates)
+        try:
+            files = tuple(TrustFile(str(each["path"]), tuple(map(str, each["trusts"]))) for each in answer["files"])
+            keys = ("signs", "made", "kept")
+            signs, made, kept = (fingerprint(str(answer[key])) if answer[key] else "" for key in keys)
+            issued = tuple(_issued(each) for each in answer["issued"])
+            return NodeTrust(host, files, signs, made, str(answer["late"]), kept, issued)
+        except (KeyError, TypeError, ValueError) as error:
+            raise HostError(
+                f"{host.name}: what it says of its CAs can't be understood: {error}", remedy=_REMEDY
+            ) from error
+
+    def make(self, host: Host, settings: Mapping[str, Any]) -> str:
+        """Have a new CA there, with its key; returns its certificate. One that is there already stays.
+
+        `settings` are fields of a ClusterConfiguration.
+        """
+        return str(self._ask(host, _MAKE_SECONDS, "make", json.dumps(dict(settings)))["made"])
+
+    def made(self, host: Host) -> str:
+        """The certificate of the new CA that is kept there, as PEM."""
+        found = str(self._ask(host, _LOOK_SECONDS, "look", self.certificates)["made"])
+        if not found:
+            raise HostError(f"{host.name}: the new CA is no longer there", remedy="Run it again: it makes a new one.")
+        return found
+
+    def forget(self, host: Host, *, signing: bool = False) -> None:
+        """Remove the new CA, and (`signing`) the file of the CA that signs, which only a rotation needs."""
+        self._ask(host, _CHANGE_SECONDS, "forget", *([self.certificates] if signing else []))
+
+    def keep_signing(self, host: Host) -> None:
+        """Have the certificate of the CA that signs in a file of its own, beside the others."""
+        self._ask(host, _CHANGE_SECONDS, "signing", self.certificates)
+
+    def trust(self, host: Host, old: str, pem: str) -> tuple[str, ...]:
+        """Trust one CA more, wherever the old one is trusted; restarts the kubelet where it has to. The paths."""
+        return self._changed(host, "trust", self.certificates, old, pem)
+
+    def distrust(self, host: Host, old: str, which: str) -> tuple[str, ...]:
+        """Trust the CA of this fingerprint no more, where the old one is trusted."""
+        return self._changed(host, "distrust", self.certificates, old, which)
+
+    def sign(self, host: Host, renewal: str, keeper: Host) -> tuple[str, ...]:
+        """Have the new CA sign there, and issue anew what the old one has issued; the paths. `renewal` names it for
+        `KubeadmOnHost.put_back`.
+
+        Its key comes from the keeper, over SSH and through this process's memory.
+        """
+        secrets: tuple[str, ...] = ()
+        if host != keeper:
+            found = _NODE.answer(self.hosts, keeper, "key", seconds=_LOOK_SECONDS, quiet=True)
+            secrets = (str(found["pem"]), str(found["key"]))
+        words = ("sign", self.certificates, renewal)
+        return _changed(_NODE.answer(self.hosts, host, *words, seconds=_SIGN_SECONDS, secrets=secrets))
+
+    def renew_kubelet(self, host: Host, renewal: str, keeper: Host, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Have the kubelet there be a client with a certificate of the new CA; it is restarted. The paths.
+
+        `settings` as `make` has them. `renewal` names it for `kubelet_back`.
+        """
+        words = ("issue", json.dumps(dict(settings)), host.name)
+        found = _NODE.answer(self.hosts, keeper, *words, seconds=_MAKE_SECONDS, quiet=True)
+        secrets = (str(found["certificate"]), str(found["key"]))
+        words = ("kubelet", self.certificates, renewal)
+        return _changed(_NODE.answer(self.hosts, host, *words, seconds=_CHANGE_SECONDS, secrets=secrets))
+
+    def kubelet_back(self, host: Host, renewal: str) -> tuple[str, ...]:
+        """Have the kubelet use the certificate that it had before; the paths."""
+        return self._changed(host, "kubelet-back", renewal)
+
+    def refused(self, keeper: Host, asked: Sequence[tuple[str, str, int]]) -> tuple[str, ...]:
+        """Who of these (who, address, port) doesn't accept a client of the new CA that is kept there; one line each."""
+        words = [f"{who} {address} {port}" for who, address, port in asked]
+        return tuple(map(str, self._ask(keeper, _ASK_SECONDS, "refused", *words)["lines"]))
+
+    def accepting(self, keeper: Host, asked: Sequence[tuple[str, str, int]]) -> tuple[str, ...]:
+        """Who of these (who, address, port) doesn't refuse a client of the old CA that is kept there; one line each."""
+        words = [f"{who} {address} {port}" for who, address, port in asked]
+        return tuple(map(str, self._ask(keeper, _ASK_SECONDS, "accepting", *words)["lines"]))
+
+    def _changed(self, host: Host, *words: str) -> tuple[str, ...]:
+        return _changed(self._ask(host, _CHANGE_SECONDS, *words))
+
+    def _ask(self, host: Host, seconds: float, *words: str) -> dict[str, Any]:
+        return _NODE.answer(self.hosts, host, *words, seconds=seconds)
+
+
+def _changed(answer: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(map(str, answer["changed"]))
+
+
+def _issued(listed: Mapping[str, Any]) -> IssuedCertificate:
+    name = str(listed["name"])
+    return IssuedCertificate(name, str(listed["path"]), str(listed["by"]), name in (KUBELET, *OF_THE_CA))
+
+
+@dataclass(frozen=True)
+class NewAuthority:
+    """The new CA, and the controller that keeps it, where it may yet have to be made."""
+
+    on_host: AuthorityOnHost
+    keeper: Host
+
+    @cached_property
+    def pem(self) -> str:
+        """Its certificate. Raises HostError."""
+        return self.on_host.made(self.keeper)
+
+    @property
+    def fingerprint(self) -> str:
+        """Raises HostError."""
+        return fingerprint(self.pem)

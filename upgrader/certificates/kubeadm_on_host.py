@@ -1,0 +1,57 @@
+"""The kubeadm of each controller, over SSH: which certificates it knows, their renewal, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upgrader.errors import HostError
+from upgrader.model.cluster import Host
+from upgrader.model.renewable import ControllerCertificates
+from upgrader.onhost.sending.sent_program import SentProgram
+from upgrader.ports import Hosts
+
+__all__ = ["KubeadmOnHost"]
+
+_LOOK_SECONDS, _SERVED_SECONDS = 240.0, 60.0
+_RENEW_SECONDS = 900.0
+"""About a dozen certificates. Each kubeadm has two minutes: it may ask an API that doesn't answer."""
+_REMEDY = "Look there: kubeadm certs check-expiration"
+_CONTROLLER = SentProgram("controller", "certificates", "its kubeadm", _REMEDY)
+
+
+@dataclass(frozen=True)
+class KubeadmOnHost:
+    """`certificates` is kubeadm's folder of certificates. Every method raises HostUnreachable or HostError."""
+
+    hosts: Hosts
+    certificates: str = "/etc/kubernetes/pki"
+
+    def look(self, host: Host) -> ControllerCertificates:
+        """What kubeadm there knows. Changes nothing."""
+        answer = _CONTROLLER.answer(self.hosts, host, "look", self.certificates, seconds=_LOOK_SECONDS)
+        try:
+            return ControllerCertificates.parse(host, str(answer["kubeadm"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise HostError(
+                f"{host.name}: what kubeadm says of its certificates can't be understood: {error}", remedy=_REMEDY
+            ) from error
+
+    def mend(self, host: Host) -> tuple[str, ...]:
+        """Put back what an interrupted renewal had left unusable, by kubeadm's names; nothing else changes."""
+        return self._changed(host, "mend")
+
+    def renew(self, host: Host, renewal: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Renew these, all or none; returns the files that changed. `renewal` names it for `put_back`."""
+        return self._changed(host, "renew", renewal, self.certificates, *names)
+
+    def put_back(self, host: Host, renewal: str) -> tuple[str, ...]:
+        """Put back what that renewal has changed there; returns the files."""
+        return self._changed(host, "put-back", renewal)
+
+    def others(self, host: Host, address: str, port: int, certificate: str) -> tuple[str, ...]:
+        """What doesn't serve what its file has: kube-apiserver at this address, and etcd. One line each."""
+        words = ("served", address, str(port), certificate)
+        return tuple(map(str, _CONTROLLER.answer(self.hosts, host, *words, seconds=_SERVED_SECONDS)["others"]))
+
+    def _changed(self, host: Host, *arguments: str) -> tuple[str, ...]:
+        return tuple(map(str, _CONTROLLER.answer(self.hosts, host, *arguments, seconds=_RENEW_SECONDS)["changed"]))

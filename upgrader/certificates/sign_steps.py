@@ -1,0 +1,139 @@
+"""The steps by which a new CA signs: on each controller, in kube-controller-manager, and for each kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from upgrader.certificates.authority_on_host import AuthorityOnHost
+from upgrader.certificates.gates import API_SERVER
+from upgrader.certificates.kubeadm_on_host import KubeadmOnHost
+from upgrader.certificates.steps import RESTARTED_AT
+from upgrader.certificates.trust_steps import as_failure, await_node
+from upgrader.gates.kubernetes_kinds import WORKLOADS
+from upgrader.model.cluster import Host
+from upgrader.model.release import RestorePoint
+from upgrader.ports import Clock, Kube
+from upgrader.preflight.renewed_certificates import COMPONENTS
+from upgrader.steps.one_way import OneWay
+
+__all__ = ["KubeletCertificateStep", "LeadersBackStep", "LeadersStep", "SignStep"]
+
+
+@dataclass(frozen=True)
+class SignStep:
+    """Has the new CA sign on a controller, and issue there what the old one has issued; undo puts the files back.
+
+    Its kubeadm issues them in a copy: all files change together, or none. Can be repeated from any state.
+    """
+
+    on_host: AuthorityOnHost
+    kubeadm: KubeadmOnHost
+    keeper: Host
+    host: Host
+    renewal: str
+    """Names what is kept on the controller: undo puts back no other run's."""
+
+    @property
+    def name(self) -> str:
+        return f"sign {self.host.name}"
+
+    def summary(self) -> str:
+        return f"the new CA signs on {self.host.name}, and issues kube-apiserver's certificates and the kubeconfigs'"
+
+    def capture(self) -> RestorePoint:
+        """The controller keeps the files itself, before the first of them changes."""
+        return RestorePoint()
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        with as_failure():
+            changed = self.on_host.sign(self.host, self.renewal, self.keeper)
+        note(f"{self.host.name}: {len(changed)} files are new")
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Raises HostError."""
+        changed = self.kubeadm.put_back(self.host, self.renewal)
+        note(f"{self.host.name}: {len(changed)} files are as they were before")
+
+
+@dataclass(frozen=True)
+class LeadersStep(OneWay):
+    """Replaces the pods of kube-controller-manager and kube-scheduler: they read their kubeconfigs at their start."""
+
+    kube: Kube
+    clock: Clock
+    name: str = "roll-out leaders"
+
+    def summary(self) -> str:
+        return f"roll out {', '.join(COMPONENTS)}: they are clients with certificates of the new CA then"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        with as_failure():
+            _restart(self.kube, self.clock)
+
+
+@dataclass(frozen=True)
+class LeadersBackStep:
+    """Changes nothing; its undo, which comes when files are as they were, has the leaders read them."""
+
+    kube: Kube
+    clock: Clock
+    name: str = "leaders-before"
+
+    def summary(self) -> str:
+        return f"{' and '.join(COMPONENTS)} are replaced once more, if this is rolled back"
+
+    def capture(self) -> RestorePoint:
+        return RestorePoint()
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        """Nothing."""
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Raises ApiError."""
+        _restart(self.kube, self.clock)
+
+
+@dataclass(frozen=True)
+class KubeletCertificateStep:
+    """Has a node's kubelet be a client with a certificate of the new CA; undo gives it the one before.
+
+    It is restarted; pods go on. Can be repeated: it gets another one then.
+    """
+
+    on_host: AuthorityOnHost
+    kube: Kube
+    clock: Clock
+    keeper: Host
+    host: Host
+    renewal: str
+    settings: Callable[[], Mapping[str, object]]
+    """What of kubeadm's configuration decides on a certificate's form."""
+
+    @property
+    def name(self) -> str:
+        return f"kubelet {self.host.name}"
+
+    def summary(self) -> str:
+        return f"the kubelet of {self.host.name} gets a certificate of the new CA, and is restarted; its pods go on"
+
+    def capture(self) -> RestorePoint:
+        """The node keeps the one before itself."""
+        return RestorePoint()
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        with as_failure():
+            self.on_host.renew_kubelet(self.host, self.renewal, self.keeper, self.settings())
+        await_node(self.kube, self.clock, self.host)
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Raises HostError or StepFailed."""
+        if self.on_host.kubelet_back(self.host, self.renewal):
+            await_node(self.kube, self.clock, self.host)
+        note(f"{self.host.name}: its kubelet has the certificate that it had before")
+
+
+def _restart(kube: Kube, clock: Clock) -> None:
+    changes = {"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: f"{clock.now():%Y-%m-%dT%H:%M:%SZ}"}}}}}
+    for name in COMPONENTS:
+        kube.patch(WORKLOADS["Deployment"], name, changes, API_SERVER.namespace)

@@ -1,0 +1,1 @@
+"""What the runner, guard and the pod-checkpointer agree on: labels, annotations, times."""

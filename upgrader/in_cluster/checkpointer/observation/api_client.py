@@ -1,0 +1,213 @@
+"""The API server, as the kubelet of this node talks to it."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from upgrader.contract.checkpoints import CONDITION, HELM_RELEASE, HELM_REVISION
+from upgrader.in_cluster.checkpointer.checkpointer_errors import ApiAway, ApiError, ApiUnknown
+from upgrader.in_cluster.checkpointer.observation.kubelet_kubeconfig import Endpoint, load
+from upgrader.in_cluster.checkpointer.observed_values import Content, Owner
+from upgrader.in_cluster.checkpointer.static_pods.pods import Pod
+
+_STRATEGIC = "application/strategic-merge-patch+json"
+_TOO_MANY = 429
+
+
+class Api:
+    """A kept connection with the kubelet's credential. `timeout_seconds`: seconds for connecting, and for each read.
+    `address`: the node's own.
+
+    Every method raises ApiAway when nothing answers, ApiUnknown when an answer comes from which nothing follows.
+    """
+
+    def __init__(self, kubeconfig: Path, node: str, timeout_seconds: float, address: str = "") -> None:
+        self._kubeconfig, self._node, self._timeout_seconds = kubeconfig, node, timeout_seconds
+        self._address = address
+        self._endpoint: Endpoint | None = None
+        self._stamp: tuple[tuple[int, int], ...] = ()
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def pods(self) -> list[Pod]:
+        """All pods bound to this node."""
+        query = urlencode({"fieldSelector": f"spec.nodeName={self._node}"})
+        items = self._object("GET", f"/api/v1/pods?{query}").get("items")
+        if not isinstance(items, list):
+            raise ApiUnknown("the list of pods has no items")
+        return items
+
+    def content(self, kind: str, namespace: str, name: str) -> Content | None:
+        """A Secret or ConfigMap; None when it doesn't exist."""
+        try:
+            found = self._object("GET", f"/api/v1/namespaces/{quote(namespace)}/{kind.lower()}s/{quote(name)}")
+        except _NotFound:
+            return None
+        binary = found.get("data" if kind == "Secret" else "binaryData") or {}
+        content = {key: base64.b64decode(value) for key, value in binary.items()}
+        if kind == "ConfigMap":
+            content |= {key: value.encode() for key, value in (found.get("data") or {}).items()}
+        meta = found.get("metadata") or {}
+        times = [e["time"] for e in meta.get("managedFields") or [] if e.get("time")]
+        times += [meta["creationTimestamp"]] if meta.get("creationTimestamp") else []
+        if not times:
+            raise ApiUnknown(f"{kind} {namespace}/{name} has no creation time")
+        return Content(content, max(times))
+
+    def owner(self, kind: str, namespace: str, name: str) -> Owner | None:
+        """A Deployment, DaemonSet or StatefulSet; None when it doesn't exist."""
+        path = f"/apis/apps/v1/namespaces/{quote(namespace)}/{kind.lower()}s/{quote(name)}"
+        try:
+            return _owner(kind, self._object("GET", path))
+        except _NotFound:
+            return None
+
+    def serves_elsewhere(self) -> bool:
+        """Whether an API server that isn't this node's answers, asked at its own address."""
+        path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+        found = self._object("GET", path)
+        ports = [p["port"] for p in found.get("ports") or [] if p.get("port")]
+        hosts = {a for e in found.get("endpoints") or [] for a in e.get("addresses") or []} - {self._address}
+        return any(self._serves(host, ports[0]) for host in sorted(hosts) if ports)
+
+    def _serves(self, host: str, port: int) -> bool:
+        assert self._endpoint is not None  # it was just used
+        connection = http.client.HTTPSConnection(
+            host, port, timeout=self._timeout_seconds, context=self._endpoint.context
+        )
+        try:
+            connection.request("GET", "/readyz", headers={"User-Agent": "pod-checkpointer"})
+            response = connection.getresponse()
+            response.read()
+            return response.status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def lease(self, namespace: str, name: str) -> tuple[str, str]:
+        """(time of the last renewal, holder) of a Lease; two empty strings when it doesn't exist."""
+        try:
+            found = self._object(
+                "GET", f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases/{quote(name)}"
+            )
+        except _NotFound:
+            return "", ""
+        spec = found.get("spec") or {}
+        return str(spec.get("renewTime") or ""), str(spec.get("holderIdentity") or "")
+
+    def set_condition(self, namespace: str, pod: str, status: str, reason: str, message: str, now: str) -> None:
+        """Write our condition on a pod. `now`: RFC 3339."""
+        condition = {
+            "type": CONDITION,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": now,
+        }
+        path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/status"
+        self._object("PATCH", path, json.dumps({"status": {"conditions": [condition]}}).encode())
+
+    def close(self) -> None:
+        """Drop the connection; the next request makes a new one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _object(self, method: str, path: str, body: bytes | None = None) -> Mapping[str, Any]:
+        status, content = self._request(method, path, body)
+        where = f"{method} {path.partition('?')[0]}"
+        if status == http.client.NOT_FOUND:
+            raise _NotFound(f"{where}: 404")
+        if status >= http.client.INTERNAL_SERVER_ERROR:
+            raise ApiAway(f"{where}: {status}")
+        if status != http.client.OK:
+            raise ApiUnknown(f"{where}: {status}: {_reason(content)}")
+        try:
+            found = json.loads(content)
+        except ValueError as error:
+            raise ApiUnknown(f"{where}: the answer is not JSON") from error
+        if not isinstance(found, dict):
+            raise ApiUnknown(f"{where}: the answer is not an object")
+        return found
+
+    def _request(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        kept = self._connection is not None
+        try:
+            status, content = self._exchange(method, path, body)
+        except ApiAway:
+            # The server may have closed a kept connection (because it was replaced): that alone doesn't make it
+            # unreachable.
+            if not kept:
+                raise
+            return self._exchange(method, path, body)
+        if kept and status == _TOO_MANY:
+            # A stopping server refuses kept connections; another one accepts new connections.
+            self.close()
+            return self._exchange(method, path, body)
+        return status, content
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        connection = self._connect()
+        try:
+            headers = {"Accept": "application/json", "User-Agent": "pod-checkpointer"}
+            if body is not None:
+                headers["Content-Type"] = _STRATEGIC
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            content = response.read()
+            if response.will_close:
+                self.close()
+            return response.status, content
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise ApiUnknown(f"the API server's certificate is not valid: {error.verify_message}") from error
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise ApiAway(f"{connection.host}:{connection.port}: {error or type(error).__name__}") from error
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        if self._endpoint is None or self._endpoint.stamp() != self._stamp:
+            self.close()
+            self._endpoint = load(self._kubeconfig)
+            self._stamp = self._endpoint.stamp()
+        if self._connection is None:
+            at = self._endpoint
+            self._connection = http.client.HTTPSConnection(
+                at.host, at.port, timeout=self._timeout_seconds, context=at.context
+            )
+        return self._connection
+
+
+def _owner(kind: str, found: Mapping[str, Any]) -> Owner:
+    meta, spec, status = (found.get(part) or {} for part in ("metadata", "spec", "status"))
+    notes = meta.get("annotations") or {}
+    if kind == "DaemonSet":
+        wanted = status.get("desiredNumberScheduled")
+        reached = [status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0)]
+    else:
+        wanted = spec.get("replicas")
+        reached = [status.get(n, 0) for n in ("replicas", "updatedReplicas", "availableReplicas")]
+    observed = status.get("observedGeneration", 0) >= meta.get("generation", 1)
+    return Owner(
+        settled=observed and wanted is not None and all(n == wanted for n in reached),
+        release=str(notes.get(HELM_RELEASE, "")),
+        revision=str(notes.get(HELM_REVISION, "")),
+    )
+
+
+class _NotFound(ApiError):
+    """The server answers, and has no such object."""
+
+
+def _reason(content: bytes) -> str:
+    try:
+        return str(json.loads(content).get("message", ""))
+    except (ValueError, AttributeError):
+        return "no reason given"

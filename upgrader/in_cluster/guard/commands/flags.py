@@ -1,0 +1,204 @@
+"""The flags, as Go's programs take them: `-x=1`, `-x 1`, `--x=1`. Their names are those of rollout-operator."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from upgrader.in_cluster.guard.commands.ingress_flags import IngressSettings, add_ingress_flags, ingress_settings
+from upgrader.in_cluster.guard.commands.protector_flags import ProtectorSettings, add_flags, settings_of
+from upgrader.in_cluster.guard.guard_errors import UsageError
+
+__all__ = ["ROLES", "Settings", "parse"]
+
+ROLES = ("rollout", "webhook", "generator", "aggregator", "ingress")
+_ALONE = ("rollout", "webhook")
+"""What it does unless it is told: as rollout-operator."""
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+_IN = "rollout-operator-self-signed-certificate"
+"""The Secret that rollout-operator keeps its own in."""
+_MOST_TIMEOUT_SECONDS = 30.0
+"""The API server gives a webhook no more."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the flags say."""
+
+    roles: tuple[str, ...]
+    """Of ROLES."""
+    log_level: str
+    port: int
+    tls_port: int
+    certificate_files: tuple[Path, Path] | None
+    """Certificate and key; None: from the Secret."""
+    secret: str
+    dns_name: str
+    organization: str
+    life: timedelta
+    inject: bool
+    timeout_seconds: float
+    interval_seconds: float
+    dry_run: bool
+    pods_timeout_seconds: float
+    """How long a pod may take to answer."""
+    cluster_domain: str
+    """Of the cluster's DNS."""
+    hold: bool
+    """Whether a run of the upgrader holds groups, and IngressDaemonSets, still."""
+    namespaces: tuple[str, ...]
+    budget_namespaces: tuple[str, ...]
+    """Where zone-aware budgets are asked; none: nowhere."""
+    kubeconfig: Path | None
+    url: str
+    protector: ProtectorSettings = field(default_factory=ProtectorSettings)
+    ingress: IngressSettings = field(default_factory=IngressSettings)
+
+
+def parse(arguments: Sequence[str]) -> Settings:
+    """Raises UsageError for flags that contradict each other; one that is wrong in itself ends the process (2)."""
+    given = _parser().parse_args(arguments)
+    namespaces = tuple(dict.fromkeys(given.namespaces))
+    if not namespaces:
+        raise UsageError("the Kubernetes namespace has not been specified: set -kubernetes.namespace")
+    if given.url and not given.kubeconfig:
+        raise UsageError("-kubernetes.api-url needs -kubernetes.config-file")
+    roles = given.roles or (_ALONE if given.tls else ("rollout",))
+    if "webhook" in roles and not given.tls:
+        raise UsageError("the role webhook needs -server-tls.enabled")
+    files = _files(given)
+    if files and given.inject:
+        raise UsageError(
+            "certificates from files have an authority that guard doesn't know: set -webhooks.update-ca-bundle=false"
+        )
+    return Settings(
+        roles=roles,
+        log_level={"warn": "warning"}.get(given.log_level, given.log_level),
+        port=given.port,
+        tls_port=given.tls_port,
+        certificate_files=files,
+        secret=given.secret,
+        dns_name=given.dns_name or f"rollout-operator.{namespaces[0]}.svc",
+        organization=given.organization,
+        life=timedelta(seconds=given.life),
+        inject=given.inject,
+        timeout_seconds=given.timeout_seconds,
+        interval_seconds=given.interval_seconds,
+        dry_run=given.dry_run,
+        pods_timeout_seconds=given.pods_timeout_seconds,
+        cluster_domain=given.cluster_domain,
+        hold=given.hold == "run",
+        namespaces=namespaces,
+        budget_namespaces=tuple(dict.fromkeys(given.budget_namespaces)) or namespaces if given.budgets else (),
+        kubeconfig=given.kubeconfig,
+        url=given.url,
+        protector=settings_of(given),
+        ingress=ingress_settings(given, namespaces),
+    )
+
+
+def _files(given: argparse.Namespace) -> tuple[Path, Path] | None:
+    files: tuple[Path, Path] = given.certificate, given.key
+    if given.own:
+        if any(files):
+            raise UsageError("-server-tls.cert-file and -key-file need -server-tls.self-signed-cert.enabled=false")
+        return None
+    if not all(files):
+        raise UsageError(
+            "no certificate: leave -server-tls.self-signed-cert.enabled on, or set -server-tls.cert-file and -key-file"
+        )
+    return files
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="guard", description="Answers for workloads while a cluster is being changed.", allow_abbrev=False
+    )
+
+    def flag(name: str, dest: str, kind: Callable[[str], Any], default: object, text: str, **more: Any) -> None:
+        parser.add_argument(f"-{name}", f"--{name}", dest=dest, type=kind, default=default, help=text, **more)
+
+    def switch(name: str, dest: str, default: bool, text: str) -> None:
+        flag(name, dest, _truth, default, text, nargs="?", const=True, metavar="true|false")
+
+    levels = ("debug", "info", "warn", "error")
+    flag("log.level", "log_level", str, "info", "what is logged: " + ", ".join(levels), choices=levels, metavar="info")
+    flag("server.port", "port", _port, 8001, "port of /ready and /metrics", metavar="8001")
+    switch("server-tls.enabled", "tls", False, "answer webhooks over HTTPS")
+    flag("server-tls.port", "tls_port", _port, 8443, "port of the webhooks", metavar="8443")
+    text = "how long a webhook's request may take"
+    flag("server-tls.request-timeout", "timeout_seconds", _seconds, 10.0, text, metavar="10s")
+    flag("server-tls.cert-file", "certificate", Path, None, "certificate, if not from the Secret", metavar="FILE")
+    flag("server-tls.key-file", "key", Path, None, "its key", metavar="FILE")
+    own = "server-tls.self-signed-cert"
+    switch(f"{own}.enabled", "own", True, "make a certificate authority and certificate in a Secret")
+    flag(f"{own}.secret-name", "secret", str, _IN, "name of that Secret", metavar="NAME")
+    text = "the Service's name in it (default: rollout-operator.NAMESPACE.svc)"
+    flag(f"{own}.dns-name", "dns_name", str, "", text, metavar="NAME")
+    flag(f"{own}.org", "organization", str, "upgrader", "organization in it", metavar="NAME")
+    flag(f"{own}.expiration", "life", _duration, 365 * 86400, "how long it is valid", metavar="1y")
+    switch("webhooks.update-ca-bundle", "inject", True, "inject the authority into the labelled webhook configurations")
+    switch("webhook-dry-run", "dry_run", False, "deny nothing: warn and count what would be denied")
+    text = f"what it does: of {', '.join(ROLES)} (default: rollout, and webhook with -server-tls.enabled)"
+    flag("roles", "roles", _roles, (), text, metavar="ROLE,…")
+    text = (
+        "who holds rollouts still: an upgrade that is alive, by the Lease kube-system/upgrader (run), or nobody (none)"
+    )
+    flag("hold", "hold", str, "none", text, choices=("run", "none"), metavar="none")
+    text = "how long a pod may take to answer that it is prepared for its end"
+    flag("pods.client-timeout", "pods_timeout_seconds", _duration, 5.0, text, metavar="5s")
+    text = "the domain of the cluster's DNS, by which pods know their own names"
+    flag("kubernetes.cluster-domain", "cluster_domain", str, "cluster.local.", text, metavar="cluster.local.")
+    text = "how often each group is looked at, whatever has changed"
+    flag("reconcile.interval", "interval_seconds", _duration, 5.0, text, metavar="5s")
+    text = "namespace that it is for; can be repeated"
+    flag("kubernetes.namespace", "namespaces", str, [], text, action="append", metavar="NAME")
+    switch("zpdb.enabled", "budgets", True, "ask ZoneAwarePodDisruptionBudgets, where there are any")
+    text = "namespace whose ZoneAwarePodDisruptionBudgets are asked; can be repeated (default: -kubernetes.namespace)"
+    flag("zpdb.namespace", "budget_namespaces", str, [], text, action="append", metavar="NAME")
+    flag("kubernetes.config-file", "kubeconfig", Path, None, "kubeconfig, outside a cluster", metavar="FILE")
+    flag("kubernetes.api-url", "url", str, "", "the API server's URL, if not the kubeconfig's", metavar="URL")
+    add_flags(flag, _duration)
+    add_ingress_flags(flag)
+    return parser
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    roles = tuple(text.split(","))
+    if unknown := [role for role in roles if role not in ROLES]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(ROLES)}")
+    return roles
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false", "1", "0", "t", "f"):
+        raise argparse.ArgumentTypeError(f"{text} is neither true nor false")
+    return text.lower() in ("true", "1", "t")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    """Seconds of a duration in Go's or Prometheus' format."""
+    parts = re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|[smhdwy]))+", text)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)(ms|[smhdwy])", text))
+    if not parts or seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a duration such as 90s, 1h30m or 1y")
+    return seconds
+
+
+def _seconds(text: str) -> float:
+    seconds = _duration(text)
+    if seconds > _MOST_TIMEOUT_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is more than the {_MOST_TIMEOUT_SECONDS:g}s that API servers wait")
+    return seconds

@@ -1,0 +1,119 @@
+"""What an aggregator writes about its cell: how many pods there are, and which deletions it has seen.
+
+Counts and buckets change in one write: a bucket goes when its pod no longer counts, or when it is certain that it won't
+go. A pod that was seen to terminate doesn't count. A UID that this cache never saw, or that has stayed for a minute, is
+read from the API first, as the cache may lag or the deletion may have been refused by somebody else. A bucket of many
+pods, of which nothing but their number is known, goes once this process has known it unchanged for a minute and heard
+of the cell until then. No two processes' clocks are compared: a webhook may be in another cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from upgrader.in_cluster.guard.core.admission_history import Bucket
+from upgrader.in_cluster.guard.core.ledger import SETTLED_AFTER
+from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector, is_available
+from upgrader.in_cluster.guard.core.workloads import Pod
+
+__all__ = ["Aggregate", "Seen", "aggregate"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an aggregator knows of its cell.
+
+    `pods`: its cache, by UID. `gone`: UIDs that were deleted while it watched. `read`: what the API said of UIDs that
+    it was asked about since the last aggregation, None for none with that UID. `noticed`: when this process first saw
+    each UID in a bucket, by its own clock, and "" the buckets without one. `last_event`: up to when all is known of the
+    cell, by that clock.
+    """
+
+    pods: Mapping[str, Pod]
+    last_event: float
+    gone: Collection[str] = ()
+    read: Mapping[str, Pod | None] | None = None
+    noticed: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """The cell to be written, the UIDs to be read from the API, and in how many seconds to ask again, if by itself.
+
+    For a pod that only has to stay ready until it is available there is no event.
+    """
+
+    cell: Cell
+    to_read: tuple[str, ...] = ()
+    again_in: float | None = None
+
+
+def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> Aggregate:
+    """What to write about the cell; it is to be written only if it isn't the protector's."""
+    read = seen.read or {}
+    pods = [p for uid, p in seen.pods.items() if uid not in read] + [p for p in read.values() if p is not None]
+    selected = [p for p in pods if p.namespace == protector.namespace and protector.aggregation.matches(p.labels)]
+    counted = [p for p in selected if not p.terminating and not p.finished]
+    kept: list[Bucket] = []
+    to_read: list[str] = []
+    cell = protector.cell(cell_name)
+    for bucket in cell.buckets:
+        if not bucket.uid:
+            if seen.last_event - (seen.noticed or {}).get("", now) < SETTLED_AFTER:
+                kept.append(bucket)
+        elif not _settled(bucket.uid, seen, now):
+            kept.append(bucket)
+            if bucket.uid not in read and _doubtful(bucket.uid, seen, now):
+                to_read.append(bucket.uid)
+    made = replace(
+        cell,
+        counts=_counts(counted, protector.min_ready_seconds, now),
+        last_event=_heard(seen.last_event, cell.last_event, now),
+        buckets=tuple(kept),
+    )
+    return Aggregate(made, tuple(to_read), _next(counted, protector.min_ready_seconds, now))
+
+
+def _heard(last_event: float, before: float | None, now: float) -> float:
+    """Never back, but from the future: a clock that was wrong must not have the cell look dead until then."""
+    return last_event if before is None or before > now else max(last_event, before)
+
+
+def _settled(uid: str, seen: Seen, now: float) -> bool:
+    """Whether a bucket's pod no longer counts, or stays for certain."""
+    if uid in seen.gone:
+        return True
+    if seen.read is not None and uid in seen.read:
+        found = seen.read[uid]
+        return found is None or found.terminating or found.finished or _old(uid, seen, now)
+    cached = seen.pods.get(uid)
+    return cached is not None and (cached.terminating or cached.finished)
+
+
+def _doubtful(uid: str, seen: Seen, now: float) -> bool:
+    return uid not in seen.pods or _old(uid, seen, now)
+
+
+def _old(uid: str, seen: Seen, now: float) -> bool:
+    return now - (seen.noticed or {}).get(uid, now) >= SETTLED_AFTER
+
+
+def _counts(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> Counts:
+    found = list(pods)
+    return Counts(
+        total=len(found),
+        available=sum(is_available(p, min_ready_seconds, now) for p in found),
+        ready=sum(p.ready_since is not None for p in found),
+        scheduled=sum(p.scheduled for p in found),
+        running=sum(p.phase == "Running" for p in found),
+    )
+
+
+def _next(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> float | None:
+    waits = [
+        p.ready_since + min_ready_seconds - now
+        for p in pods
+        if p.ready_since is not None and 0 < p.ready_since + min_ready_seconds - now < float("inf")
+    ]
+    return min(waits, default=None)

@@ -1,0 +1,192 @@
+"""Which PodProtector a Deployment has, and when it goes.
+
+A protector outlives its Deployment when that has vanished without having been deleted, as it does when objects are
+lost: then it is what stands between the pods and a controller that takes them for orphans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.contract.times import timestamp
+from upgrader.in_cluster.guard.core.selectors import Selector
+
+__all__ = [
+    "FINALIZER",
+    "REMOVE_CELL_ONCE",
+    "Wanted",
+    "Work",
+    "belongs_to",
+    "cells_to_remove",
+    "conditions",
+    "min_available",
+    "protector_name",
+    "wanted",
+    "work",
+]
+
+FINALIZER = "podseidon.kubewharf.io/generator"
+REMOVE_CELL_ONCE = "podseidon.kubewharf.io/remove-cell-once"
+_SOURCE = "podseidon.kubewharf.io/source-"
+_PERCENT = re.compile(r"([0-9]{1,9})%")
+_LONGEST_NAME, _LONGEST_LABEL = 253, 63
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The protector that a Deployment must have. `condition`: why it protects nothing; empty if it does."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    spec: Mapping[str, Any]
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to do about a Deployment and its protector, in this order; each step may have been done already.
+
+    The finalizer is on the Deployment before there is a protector, and leaves it after the protector has gone, so that
+    a Deployment that is deleted is always seen to be. `orphaned`: the protector stays although its source is gone,
+    until somebody deletes it.
+    """
+
+    add_source_finalizer: bool = False
+    create: bool = False
+    update: bool = False
+    release: bool = False  # take the finalizer off the protector, and delete it
+    remove_source_finalizer: bool = False
+    orphaned: bool = False
+
+
+def min_available(deployment: Mapping[str, Any]) -> tuple[int, str]:
+    """How many pods a rollout of the Deployment leaves available, and why it is 0 if its strategy is the reason.
+
+    As its controller rounds: maxUnavailable down, maxSurge up, and 1 unavailable if both are 0 then.
+    """
+    spec = deployment.get("spec") or {}
+    replicas = spec.get("replicas")
+    replicas = 1 if replicas is None else replicas
+    strategy = spec.get("strategy") or {}
+    if strategy.get("type") == "Recreate":
+        return 0, "the strategy Recreate deletes all pods before it makes new ones"
+    rolling = strategy.get("rollingUpdate") or {}
+    unavailable = _amount(rolling.get("maxUnavailable", "25%"), replicas, up=False)
+    surge = _amount(rolling.get("maxSurge", "25%"), replicas, up=True)
+    if unavailable == 0 and surge == 0:
+        unavailable = 1
+    return max(0, replicas - unavailable), ""
+
+
+def protector_name(deployment: str) -> str:
+    """The name of a Deployment's protector; with a hash if that is too long for a name."""
+    return _short(f"deployment-{deployment}", _LONGEST_NAME)
+
+
+def belongs_to(protector: Mapping[str, Any], deployment: str) -> bool:
+    """Whether the protector was made for the Deployment of this name, rather than by people."""
+    labels = protector["metadata"].get("labels") or {}
+    source = (labels.get(f"{_SOURCE}kind"), labels.get(f"{_SOURCE}name"))
+    return source == ("Deployment", _short(deployment, _LONGEST_LABEL))
+
+
+def wanted(deployment: Mapping[str, Any], protected: Selector) -> Wanted | None:
+    """The protector that this Deployment must have; None if it must have none.
+
+    One that is being deleted must have none: who deletes it wants its pods to go.
+    """
+    metadata, spec = deployment["metadata"], deployment["spec"]
+    if not protected.matches(metadata.get("labels") or {}) or metadata.get("deletionTimestamp"):
+        return None
+    least, condition = min_available(deployment)
+    return Wanted(
+        namespace=metadata["namespace"],
+        name=protector_name(metadata["name"]),
+        labels={
+            f"{_SOURCE}name": _short(metadata["name"], _LONGEST_LABEL),
+            f"{_SOURCE}group": "apps",
+            f"{_SOURCE}kind": "Deployment",
+            f"{_SOURCE}resource": "deployments",
+        },
+        spec={
+            "minAvailable": least,
+            "minReadySeconds": spec.get("minReadySeconds") or 0,
+            "selector": spec["selector"],
+        },
+        condition=condition,
+    )
+
+
+def work(deployment: Mapping[str, Any] | None, protector: Mapping[str, Any] | None, protected: Selector) -> Work:
+    """What to do about a Deployment (None: there is none) and the protector of its name (None: there is none)."""
+    if deployment is None:
+        going = protector is not None and bool(protector["metadata"].get("deletionTimestamp"))
+        return Work(orphaned=protector is not None and not going, release=going)
+    marked = FINALIZER in (deployment["metadata"].get("finalizers") or ())
+    target = wanted(deployment, protected)
+    if target is None:
+        return Work(release=protector is not None, remove_source_finalizer=marked)
+    if protector is None:
+        return Work(add_source_finalizer=not marked, create=True)
+    return Work(add_source_finalizer=not marked, update=_differs(protector, target))
+
+
+def conditions(before: Iterable[Mapping[str, Any]], target: Wanted | None, now: float) -> list[Mapping[str, Any]]:
+    """A protector's conditions. `target` None: its Deployment has vanished. Others' conditions stay."""
+    found = {condition["type"]: condition for condition in before}
+    if target is None:
+        message = "the Deployment is gone, and wasn't deleted: apply it again; who wants its pods gone deletes this"
+        states = [("SourceFound", "False", "Vanished", message)]
+    else:
+        protects = ("False", "Recreate", target.condition) if target.condition else ("True", "RollingUpdate", "")
+        states = [("Protects", *protects), ("SourceFound", "True", "Exists", "")]
+    for kind, status, reason, message in states:
+        old = found.get(kind, {})
+        since = old.get("lastTransitionTime") if old.get("status") == status else None
+        found[kind] = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": since or timestamp(now),
+        }
+    return list(found.values())
+
+
+def cells_to_remove(protector: Mapping[str, Any]) -> frozenset[str]:
+    """The cells to be forgotten once; the annotation is taken off in the same pass."""
+    text = (protector["metadata"].get("annotations") or {}).get(REMOVE_CELL_ONCE, "")
+    return frozenset(name for part in text.split(",") if (name := part.strip()))
+
+
+def _differs(protector: Mapping[str, Any], target: Wanted) -> bool:
+    """Whether it has other values than it must, or no finalizer; what people added beside them is theirs."""
+    metadata, spec = protector["metadata"], protector.get("spec") or {}
+    labels = metadata.get("labels") or {}
+    return (
+        FINALIZER not in (metadata.get("finalizers") or ())
+        or any(labels.get(key) != value for key, value in target.labels.items())
+        or any(spec.get(key) != value for key, value in target.spec.items())
+    )
+
+
+def _short(text: str, most: int) -> str:
+    """Its beginning and a hash where it is too long."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 9].rstrip('-.')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _amount(value: object, replicas: int, *, up: bool) -> int:
+    """A number or a percentage of the replicas; what is neither is 0, which the API server lets nobody store."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return max(0, value)
+    percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if percent is None:
+        return 0
+    return -(-replicas * int(percent[1]) // 100) if up else replicas * int(percent[1]) // 100

@@ -1,0 +1,353 @@
+"""The Lease of a group: the lock between its rollouts and its sets' downscales, and when each set was last downscaled.
+
+Who wants to act on a group writes its lock with the resourceVersion that it has read, reads the group then, acts, and
+removes the lock. A downscale that is allowed isn't visible yet: it stays noted as open until the set has no more
+replicas than were allowed, and keeps the other sets as they are until then. So whoever is killed, and whenever, no two
+sets lose pods at once.
+
+No clocks are compared for that: a lock, or an open downscale, that was seen unchanged for long enough by the clock of
+whoever watches is given up. It is the resourceVersion that keeps a slow holder from acting after that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from upgrader.contract.times import micro_timestamp, seconds_of, timestamp
+from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet
+
+__all__ = [
+    "GROUP",
+    "LABEL",
+    "OPEN_SECONDS",
+    "VALID_SECONDS",
+    "GroupLease",
+    "LeaseUnreadable",
+    "Lock",
+    "Open",
+    "Preparing",
+    "Record",
+    "Waiting",
+    "ever_ran",
+    "locked",
+    "manifest",
+    "name_of",
+    "read",
+    "seen_sets",
+    "unseen",
+    "waiting",
+    "with_open",
+]
+
+LABEL = "guard.upgrader.io/lease"
+"""Label of these Leases, with the value `group`."""
+GROUP, LOCK, SETS, STAY = (f"guard.upgrader.io/{each}" for each in ("group", "lock", "sets", "stay"))
+VALID_SECONDS = 40
+"""A lock; no webhook takes longer than 30 s."""
+OPEN_SECONDS = 90
+"""A downscale that was allowed; an API server gives a request 60 s."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+class LeaseUnreadable(ValueError):
+    """Somebody has changed a group's Lease to what nobody can read; says what."""
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """A set whose pods may have been told that they go: those between the two numbers of replicas."""
+
+    set: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Who acts on the group now, and what for, as a sentence's subject. `preparing`: whom to tell otherwise if the
+    holder is killed. `renewed`: another text each time that it is taken.
+    """
+
+    holder: str
+    why: str
+    preparing: Preparing | None = None
+    renewed: str = ""
+
+
+@dataclass(frozen=True)
+class Open:
+    """A downscale that was allowed at `at` (seconds since the epoch), of a set whose spec had that generation then."""
+
+    at: float
+    before: int
+    after: int
+    generation: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is noted of a set. `ever_ran`: how many of its first ordinals have ever had a running pod, None if nobody
+    has watched it yet.
+    """
+
+    uid: str
+    last: float | None = None
+    unseen: Open | None = None
+    ever_ran: int | None = None
+
+
+@dataclass(frozen=True)
+class GroupLease:
+    """All that the Lease says; an empty one is that of a group that has none. `stay`: pods that somebody has begun to
+    prepare, who was killed: they are still to be told that they stay.
+    """
+
+    lock: Lock | None = None
+    sets: Mapping[str, Record] = field(default_factory=dict)
+    stay: tuple[Preparing, ...] = ()
+
+    @property
+    def last_downscales(self) -> dict[str, float]:
+        """By the set's name; one that is open counts from when it was allowed."""
+        found = {name: r.unseen.at if r.unseen else r.last for name, r in self.sets.items()}
+        return {name: at for name, at in found.items() if at is not None}
+
+
+Waiting = tuple[str, str, str]
+"""What has to be seen unchanged for a while until it is given up: its kind, of what, and which one."""
+
+
+def name_of(namespace: str, group: str) -> str:
+    """The Lease's name: the group's where that can be one, else a hash of it."""
+    if _NAME.fullmatch(group):
+        return f"guard-group.{namespace}.{group}"
+    return f"guard-group.{namespace}.{hashlib.sha256(group.encode()).hexdigest()[:32]}"
+
+
+def waiting(lease: GroupLease) -> dict[Waiting, int]:
+    """Each lock and each open downscale, with the seconds after which it is given up."""
+    found: dict[Waiting, int] = {}
+    if lease.lock:
+        found["lock", lease.lock.holder, lease.lock.renewed] = VALID_SECONDS
+    for name, record in lease.sets.items():
+        if record.unseen:
+            found[_of_open(name, record.unseen)] = OPEN_SECONDS
+    return found
+
+
+def unseen(lease: GroupLease, sets: Iterable[StatefulSet], old: Collection[Waiting]) -> dict[str, str]:
+    """The sets whose downscale was allowed and can't be seen yet, each with a sentence's subject. `old`: what was
+    seen unchanged for long enough: it doesn't count any more.
+    """
+    by_name = {each.name: each for each in sets}
+    return {
+        name: f"the downscale of {name} from {record.unseen.before} to {record.unseen.after} replicas, not seen yet"
+        for name, record in lease.sets.items()
+        if record.unseen and not _visible(record, by_name.get(name)) and _of_open(name, record.unseen) not in old
+    }
+
+
+def seen_sets(
+    lease: GroupLease,
+    sets: Iterable[StatefulSet],
+    pods: Iterable[Pod],
+    old: Collection[Waiting],
+    watched: Collection[str],
+) -> tuple[GroupLease, tuple[Preparing, ...]]:
+    """What the Lease has to say after a look at the group, and whom to tell first that they stay after all.
+
+    An open downscale that is visible becomes the set's last one. One that isn't, and is old, is forgotten, and its pods
+    stay; it counts all the same where the set's spec is another one by now, as nobody can know what was in between.
+    `watched`: the sets of which it is noted how many ordinals ever ran; all of one that is seen for the first time.
+    What was noted of a set that isn't among these stays, as a cache may not know it yet.
+    """
+    sets = tuple(sets)
+    stay: list[Preparing] = []
+    records = dict(lease.sets)
+    running = _running(pods)
+    for which in sets:
+        record = lease.sets.get(which.name)
+        if record is None or record.uid != which.uid:
+            if which.name not in watched:
+                records.pop(which.name, None)
+                continue
+            record = Record(which.uid)
+        if (opened := record.unseen) and _visible(record, which):
+            ran = None if record.ever_ran is None else min(record.ever_ran, opened.after)
+            record = replace(record, last=opened.at, unseen=None, ever_ran=ran)
+        elif opened and _of_open(which.name, opened) in old:
+            changed = which.generation != opened.generation
+            record = replace(record, unseen=None, last=opened.at if changed else record.last)
+            stay.append(Preparing(which.name, min(opened.before, which.replicas), opened.after))
+        if which.name in watched:
+            before = which.replicas if record.ever_ran is None else record.ever_ran
+            numbers = (n + 1 - which.first_ordinal for n in running.get(which.uid, ()))
+            highest = max((n for n in numbers if n <= which.replicas), default=0)
+            record = replace(record, ever_ran=max(before, highest))
+        records[which.name] = record
+    free = _given_up(lease, old)
+    for each in free.stay:
+        stay += _left(each, sets, records)
+    return GroupLease(free.lock, records), tuple(each for each in stay if each.before > each.after)
+
+
+def locked(lease: GroupLease, lock: Lock, old: Collection[Waiting]) -> GroupLease:
+    """With this lock; whom the holder before has begun to prepare isn't forgotten."""
+    return replace(_given_up(lease, old), lock=lock)
+
+
+def ever_ran(lease: GroupLease, which: StatefulSet) -> int:
+    """How many of the set's first ordinals have ever had a running pod; all, where nobody has watched it yet."""
+    record = lease.sets.get(which.name)
+    noted = record.ever_ran if record and record.uid == which.uid else None
+    return which.replicas if noted is None else noted
+
+
+def with_open(lease: GroupLease, which: StatefulSet, preparing: Preparing, at: float) -> GroupLease:
+    """Without a lock, and with a downscale of a set that is allowed now. One that is open already is a part of it."""
+    record = lease.sets.get(which.name)
+    if record is None or record.uid != which.uid:
+        record = Record(which.uid)
+    opened = record.unseen
+    if opened and _visible(record, which):
+        record, opened = replace(record, last=opened.at), None
+    before = max(preparing.before, opened.before) if opened else preparing.before
+    after = min(preparing.after, opened.after) if opened else preparing.after
+    new = Open(at, before, after, which.generation)
+    return replace(lease, lock=None, sets={**lease.sets, which.name: replace(record, unseen=new)})
+
+
+def read(item: Mapping[str, Any] | None) -> GroupLease:
+    """From the API's object; None: there is none. Raises LeaseUnreadable."""
+    if item is None:
+        return GroupLease()
+    notes, spec = item["metadata"].get("annotations") or {}, item.get("spec") or {}
+    try:
+        holder, lock = spec.get("holderIdentity"), None
+        if holder:
+            about = json.loads(notes.get(LOCK) or "{}")
+            preparing = about.get("preparing")
+            lock = Lock(
+                holder=str(holder),
+                why=str(about.get("why") or holder),
+                preparing=_preparing(preparing) if preparing else None,
+                renewed=str(spec.get("renewTime") or ""),
+            )
+        sets = {name: _record(found) for name, found in json.loads(notes.get(SETS) or "{}").items()}
+        stay = tuple(map(_preparing, json.loads(notes.get(STAY) or "[]")))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise LeaseUnreadable(f"its annotations can't be read: {type(error).__name__}: {error}") from None
+    return GroupLease(lock, sets, stay)
+
+
+def manifest(
+    namespace: str, group: tuple[str, str], item: Mapping[str, Any] | None, lease: GroupLease, now: float
+) -> dict[str, Any]:
+    """The object that says so; `item`: as it was read, None if there is none. Nobody compares `now`."""
+    before = (item or {}).get("metadata") or {"name": name_of(*group), "namespace": namespace}
+    notes = {key: value for key, value in (before.get("annotations") or {}).items() if key not in (LOCK, STAY)}
+    notes |= {GROUP: "/".join(group), SETS: _text({name: _written(r) for name, r in sorted(lease.sets.items())})}
+    if lease.stay:
+        notes[STAY] = _text([vars(each) for each in lease.stay])
+    spec: dict[str, Any] = {"holderIdentity": "", "leaseDurationSeconds": VALID_SECONDS}
+    if lock := lease.lock:
+        spec |= {"holderIdentity": lock.holder, "renewTime": micro_timestamp(now), "acquireTime": micro_timestamp(now)}
+        about: dict[str, Any] = {"why": lock.why}
+        if lock.preparing:
+            about["preparing"] = vars(lock.preparing)
+        notes[LOCK] = _text(about)
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {**before, "labels": {**(before.get("labels") or {}), LABEL: "group"}, "annotations": notes},
+        "spec": spec,
+    }
+
+
+def _given_up(lease: GroupLease, old: Collection[Waiting]) -> GroupLease:
+    """Without a lock that is old; whom it has left prepared is noted."""
+    lock = lease.lock
+    if lock is None or ("lock", lock.holder, lock.renewed) not in old:
+        return lease
+    return replace(lease, lock=None, stay=(*lease.stay, *((lock.preparing,) if lock.preparing else ())))
+
+
+def _left(preparing: Preparing, sets: Iterable[StatefulSet], records: Mapping[str, Record]) -> list[Preparing]:
+    """Of the pods that somebody has begun to prepare, those that are there to stay."""
+    opened = records[preparing.set].unseen if preparing.set in records else None
+    return [
+        replace(preparing, before=min(preparing.before, each.replicas, opened.after if opened else each.replicas))
+        for each in sets
+        if each.name == preparing.set
+    ]
+
+
+def _visible(record: Record, which: StatefulSet | None) -> bool:
+    """Whether an open downscale can be seen in the set: it has no more replicas than were allowed, or is gone."""
+    if which is None or which.uid != record.uid:
+        return True
+    return record.unseen is None or which.replicas <= record.unseen.after
+
+
+def _of_open(name: str, opened: Open) -> Waiting:
+    return "downscale", name, f"{micro_timestamp(opened.at)} {opened.after}"
+
+
+def _running(pods: Iterable[Pod]) -> dict[str, list[int]]:
+    """The ordinals of pods that run, and don't end, by the UID of their set."""
+    found: dict[str, list[int]] = {}
+    for pod in pods:
+        number = pod.name.rpartition("-")[2]
+        if pod.phase == "Running" and not pod.terminating and number.isascii() and number.isdigit():
+            found.setdefault(pod.owner_uid, []).append(int(number))
+    return found
+
+
+def _preparing(found: Mapping[str, Any]) -> Preparing:
+    return Preparing(str(found["set"]), *_numbers(found, "before", "after"))
+
+
+def _record(found: Mapping[str, Any]) -> Record:
+    last, opened, ran = found.get("last"), found.get("open"), found.get("everRan")
+    return Record(
+        uid=str(found["uid"]),
+        last=None if last is None else _seconds(last),
+        unseen=Open(_seconds(opened["at"]), *_numbers(opened, "before", "after", "generation")) if opened else None,
+        ever_ran=None if ran is None else _numbers(found, "everRan")[0],
+    )
+
+
+def _written(record: Record) -> dict[str, Any]:
+    found: dict[str, Any] = {"uid": record.uid}
+    if record.last is not None:
+        found["last"] = timestamp(record.last)
+    if opened := record.unseen:
+        found["open"] = {**vars(opened), "at": micro_timestamp(opened.at)}
+    if record.ever_ran is not None:
+        found["everRan"] = record.ever_ran
+    return found
+
+
+def _numbers(of: Mapping[str, Any], *names: str) -> list[int]:
+    found = [of[name] for name in names]
+    for each in found:
+        if not isinstance(each, int) or isinstance(each, bool):
+            raise ValueError(f"{each!r} is no number")
+    return found
+
+
+def _seconds(text: object) -> float:
+    seconds = seconds_of(text)
+    if seconds is None:
+        raise ValueError(f"{text!r} is no time")
+    return seconds
+
+
+def _text(content: object) -> str:
+    return json.dumps(content, separators=(",", ":"))

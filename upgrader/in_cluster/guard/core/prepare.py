@@ -1,0 +1,179 @@
+"""Prepare-downscale: the pods that a downscale takes away are told before, or it is refused.
+
+Zones shrink one after the other. When another zone was last downscaled stands on the group's Lease, which is also the
+lock between downscales and rollouts; the annotation `last-downscale` is for people, and written afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from upgrader.contract.times import timestamp
+from upgrader.in_cluster.guard.core.admission import FORBIDDEN, AdmissionRequest, Answer, allow, deny
+from upgrader.in_cluster.guard.core.delayed_downscale import Endpoint, endpoint
+from upgrader.in_cluster.guard.core.downscale import Unreadable, both
+from upgrader.in_cluster.guard.core.hold import refuse_downscale
+from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL, Hold, pods_by_owner
+from upgrader.in_cluster.guard.core.scaling import NotScaled, min_time
+from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, not_ready
+
+__all__ = [
+    "LAST",
+    "PREPARE",
+    "GroupState",
+    "Preparation",
+    "concluded",
+    "decide",
+    "endpoints",
+    "is_prepared",
+    "refused",
+    "shrinks",
+]
+
+PREPARE = "grafana.com/prepare-downscale"
+LAST = "grafana.com/last-downscale"
+"""When a set was last downscaled, for people: what counts is its group's Lease."""
+PATH, PORT = "grafana.com/prepare-downscale-http-path", "grafana.com/prepare-downscale-http-port"
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """A group as it is: all its sets, their pods, and what its Lease tells.
+
+    `locked_by`: who has the group's lock besides this request; empty if nobody. `last_downscales`: by the set's name.
+    `ever_ran`: how many of the set's first ordinals have ever had a running pod.
+    """
+
+    sets: tuple[StatefulSet, ...]
+    pods: tuple[Pod, ...]
+    last_downscales: Mapping[str, float]
+    ever_ran: int
+    locked_by: str = ""
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """The pods to be told by POST before the downscale is allowed: all must answer 2xx."""
+
+    message: str
+    endpoints: tuple[Endpoint, ...]
+
+
+def shrinks(request: AdmissionRequest) -> tuple[int, int] | Answer:
+    """From how many replicas to how many; or the answer, if it is no downscale."""
+    try:
+        before, after = both(request)
+    except Unreadable as error:
+        return allow(f"{request}: the change is allowed, as {error}")
+    if before is None or after is None:
+        return allow() if before == after else allow(f"{request}: the change is allowed, from or to null replicas")
+    return allow() if after >= before else (before, after)
+
+
+def decide(
+    request: AdmissionRequest, which: StatefulSet, state: GroupState, cluster_domain: str, now: float
+) -> Answer | Preparation:
+    """The answer, or whom to prepare first. `which`: the set as it is, from the API; the request may be its Scale."""
+    change = shrinks(request)
+    if isinstance(change, Answer):
+        return change
+    before, after = change
+    what = _what(request, before, after)
+    group = which.labels.get(GROUP_LABEL, "")
+    if group and state.hold is not None and (held := refuse_downscale(request, group, state.hold)):
+        return held
+    if not is_prepared(which):
+        return allow()
+    # Anybody can send a request: it may name any number of replicas, but takes no more pods than the set wants.
+    going = endpoints(which, min(before, which.replicas), after, cluster_domain)
+    if isinstance(going, str):
+        return deny(FORBIDDEN, f"{what}{going}")
+    if group and (why := _blocked(which, state, now)):
+        return deny(FORBIDDEN, f"{what}{why}")
+    return _preparation(request, which, state, going, what)
+
+
+def endpoints(which: StatefulSet, before: int, after: int, cluster_domain: str) -> tuple[Endpoint, ...] | str:
+    """Of the pods that go from so many replicas to so many; or why nobody can know where they are asked."""
+    path, port = which.annotations.get(PATH, ""), which.annotations.get(PORT, "")
+    for name, value in (
+        (f"annotation {PORT}", port),
+        (f"annotation {PATH}", path),
+        ("serviceName", which.service_name),
+    ):
+        if not value:
+            return f"its {name} is not set or empty"
+    if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        return f"its annotation {PORT} is {port[:64]!r}, no port"
+    url = urlsplit(f"http://pod:{port}/{path.lstrip('/')}")
+    numbers = range(which.first_ordinal + after, which.first_ordinal + before)
+    return tuple(endpoint(which, number, url, cluster_domain) for number in numbers)
+
+
+def refused(request: AdmissionRequest, why: str) -> Answer:
+    """The refusal of a downscale, for a reason that isn't the group's state."""
+    change = shrinks(request)
+    return change if isinstance(change, Answer) else deny(FORBIDDEN, f"{_what(request, *change)}{why}")
+
+
+def is_prepared(which: StatefulSet) -> bool:
+    """Whether its pods are to be told before it gets fewer: by a label, or an annotation."""
+    return "true" in (which.labels.get(PREPARE), which.annotations.get(PREPARE))
+
+
+def concluded(preparation: Preparation, failures: Mapping[str, str]) -> Answer:
+    """The answer when all have been told. `failures`: by pod, what went wrong; if any, all are to be told that they
+    stay (DELETE)."""
+    if not failures:
+        return allow()
+    pod, why = min(failures.items())
+    more = f" and {len(failures) - 1} more" if len(failures) > 1 else ""
+    return deny(FORBIDDEN, f"{preparation.message}{pod}{more} could not be prepared for shutdown: {why}")
+
+
+def _what(request: AdmissionRequest, before: int, after: int) -> str:
+    return (
+        f"downscale of {request.resource}/{request.name} in {request.namespace} "
+        f"from {before} to {after} replicas is not allowed because "
+    )
+
+
+def _preparation(
+    request: AdmissionRequest, which: StatefulSet, state: GroupState, going: Iterable[Endpoint], what: str
+) -> Answer | Preparation:
+    running = {p.name for p in state.pods if p.owner_uid == which.uid and p.phase == "Running"}
+    asked = []
+    for each in going:
+        if each.pod in running:
+            asked.append(each)
+        elif each.ordinal < which.first_ordinal + state.ever_ran:
+            return deny(FORBIDDEN, f"{what}{each.pod} isn't running, and can't be prepared for shutdown")
+    return allow() if request.dry_run or not asked else Preparation(what, tuple(asked))
+
+
+def _blocked(which: StatefulSet, state: GroupState, now: float) -> str:
+    """Why no set of the group may shrink now but the one that did last; empty if it may."""
+    if state.locked_by:
+        return f"its group is locked: {state.locked_by}"
+    own = pods_by_owner(state.sets, state.pods)
+    for other in sorted(state.sets, key=lambda s: s.name):
+        if other.uid == which.uid:
+            continue
+        try:
+            least = max((t for t in (min_time(which), min_time(other)) if t is not None), default=0.0)
+        except NotScaled as error:
+            return str(error)
+        last = state.last_downscales.get(other.name)
+        if last is not None and now - last < least:
+            return f"{other.name} was downscaled at {timestamp(last)}, less than {least:.0f} s ago"
+        stale = sum(p.revision != other.update_revision for p in own[other.uid])
+        if not other.observed or stale:
+            return f"{other.name} has {stale} pods that aren't updated"
+        if lacking := not_ready(other, own[other.uid]):
+            return f"{other.name} has {lacking} pods that aren't ready"
+        if surplus := len(own[other.uid]) - other.replicas:
+            return f"{other.name} has {surplus} pods that go yet"
+    return ""

@@ -1,0 +1,264 @@
+"""PodProtectors: a pod may be deleted while more are available than must be, in all cells together.
+
+Each cell's aggregator counts its pods, its webhook writes down what it has allowed. What is allowed and not counted
+yet is subtracted, as those pods may be gone at any time:
+
+    estimate = available, as the cells count − deletions that they have allowed and not seen
+
+A deletion of an available pod is allowed if the estimate is above `minAvailable`, and is written down before the answer
+goes out. So the number of available pods can't come below `minAvailable` by deletions that were asked about: each of
+them lowers the estimate by one when it is allowed, and an aggregator that sees it lowers the count by one in the same
+write in which it drops it from what was allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from upgrader.in_cluster.guard.core.admission import (
+    BAD_REQUEST,
+    CONFLICT,
+    TOO_MANY_REQUESTS,
+    AdmissionRequest,
+    Answer,
+    NotAnAdmissionReview,
+    allow,
+    deny,
+    names_an_object,
+)
+from upgrader.in_cluster.guard.core.admission_history import Bucket, compacted, given_back, reserved, total
+from upgrader.in_cluster.guard.core.ledger import Judgement, Request
+from upgrader.in_cluster.guard.core.selectors import Selector
+from upgrader.in_cluster.guard.core.workloads import Pod, pod
+
+__all__ = [
+    "FORCE_DELETE",
+    "HEALTH_CRITERION",
+    "Cell",
+    "Counts",
+    "Protector",
+    "ProtectorRequest",
+    "Tuning",
+    "is_available",
+    "judge",
+    "misdirected",
+    "pod_of_delete",
+    "request_for",
+]
+
+FORCE_DELETE = "podseidon.kubewharf.io/force-delete"
+HEALTH_CRITERION = "podseidon.kubewharf.io/health-criterion"
+REJECTED_BY = "reject-by-podprotector"
+_CLOCKS_DIFFER = 2.0
+"""Seconds before a pod is available when it is judged as if it were, as its aggregator may count it by then."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """`admissionHistoryConfig`: 0 lets any number of deletions be unseen at a time; the rate is in seconds."""
+
+    max_concurrent_lag: int = 0
+    compact_threshold: int = 100
+    aggregation_rate: float = 1.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many pods of a cell exist, and how many of them are what."""
+
+    total: int = 0
+    available: int = 0
+    ready: int = 0
+    scheduled: int = 0
+    running: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.total + other.total,
+            self.available + other.available,
+            self.ready + other.ready,
+            self.scheduled + other.scheduled,
+            self.running + other.running,
+        )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell's aggregator has counted, up to its event of `last_event`, and what its webhook has allowed since."""
+
+    name: str
+    counts: Counts = Counts()
+    last_event: float | None = None
+    buckets: tuple[Bucket, ...] = ()
+
+
+@dataclass(frozen=True)
+class Protector:
+    """A PodProtector. `aggregation`: which pods count; `selector`: which of them are protected."""
+
+    namespace: str
+    name: str
+    min_available: int
+    selector: Selector
+    aggregation: Selector
+    min_ready_seconds: int = 0
+    tuning: Tuning = Tuning()
+    cells: tuple[Cell, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def counts(self) -> Counts:
+        """All cells together."""
+        return sum((c.counts for c in self.cells), Counts())
+
+    @property
+    def lag(self) -> int:
+        """How many deletions are allowed and not seen."""
+        return sum(total(c.buckets) for c in self.cells)
+
+    @property
+    def estimate(self) -> int:
+        """How many pods are available for certain."""
+        return self.counts.available - self.lag
+
+    def cell(self, name: str) -> Cell:
+        """A cell; an empty one that isn't there yet."""
+        return next((c for c in self.cells if c.name == name), Cell(name))
+
+    def with_cell(self, cell: Cell) -> Protector:
+        """The protector with this cell instead of the one of its name, in the order of names."""
+        others = [c for c in self.cells if c.name != cell.name]
+        return replace(self, cells=tuple(sorted([*others, cell], key=lambda c: c.name)))
+
+    def without_cells(self, names: Collection[str]) -> Protector:
+        """The protector with some cells forgotten, with all that they counted and allowed."""
+        return replace(self, cells=tuple(c for c in self.cells if c.name not in names))
+
+    def without(self, uid: str) -> Protector:
+        """The protector as if this pod's deletion had not been allowed yet."""
+        if not any(b.uid == uid for c in self.cells for b in c.buckets):
+            return self
+        return replace(
+            self, cells=tuple(replace(c, buckets=tuple(b for b in c.buckets if b.uid != uid)) for c in self.cells)
+        )
+
+    def reserve(self, request: Request, now: float) -> Protector:
+        """The protector with this deletion written down in the request's cell."""
+        assert isinstance(request, ProtectorRequest)
+        cell = self.cell(request.cell)
+        buckets = reserved(cell.buckets, request.pod.uid, request.pod.name, request.id, now)
+        return self.with_cell(replace(cell, buckets=compacted(buckets, self.tuning.compact_threshold)))
+
+    def give_back(self, requests: Mapping[str, str]) -> Protector:
+        """The protector without what these requests, by their `id`, reserved for these pods, by UID."""
+        made = self
+        for identity, uid in requests.items():
+            for cell in made.cells:
+                made = made.with_cell(replace(cell, buckets=given_back(cell.buckets, uid, {identity})))
+        return made
+
+
+@dataclass(frozen=True)
+class ProtectorRequest(Request):
+    """A pod of a cell that is to be deleted, or evicted; `criterion`: Available unless an annotation says otherwise."""
+
+    cell: str = ""
+    eviction: bool = False
+    criterion: str = "Available"
+
+
+def misdirected(request: AdmissionRequest) -> Answer | None:
+    """A refusal of what is neither a pod's deletion nor its eviction; None for those."""
+    asked = (request.operation, request.group, request.resource, request.subresource)
+    if asked == ("DELETE", "", "pods", "") or (asked == ("CREATE", "", "pods", "eviction") and request.name):
+        return None
+    return deny(BAD_REQUEST, f"{request.operation} of {request} is no deletion or eviction of a pod")
+
+
+def pod_of_delete(request: AdmissionRequest) -> Pod:
+    """The pod as the API server had it when it was to be deleted; raises `NotAnAdmissionReview` for what is none.
+
+    The request has no name where a collection is deleted: the API server asks about each of its pods.
+    Anybody can send this. Reserve only for a pod whose UID is known from the API itself.
+    """
+    try:
+        found = pod(request.old_object or {})
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise NotAnAdmissionReview("oldObject is no pod") from None
+    texts = (found.name, found.uid, *_texts(found.labels), *_texts(found.annotations))
+    if not all(isinstance(each, str) for each in texts) or not names_an_object(found.name):
+        raise NotAnAdmissionReview("oldObject is no pod")
+    if request.name not in ("", found.name) or found.namespace != request.namespace:
+        raise NotAnAdmissionReview("oldObject is another pod than the request's")
+    return found
+
+
+def request_for(request: AdmissionRequest, subject: Pod, cell: str) -> ProtectorRequest:
+    """What is asked of each protector. An eviction's own annotation counts before the pod's."""
+    own = (request.object or {}).get("metadata") if request.subresource == "eviction" else None
+    annotations = own.get("annotations") if isinstance(own, dict) else None
+    asked = annotations.get(HEALTH_CRITERION) if isinstance(annotations, dict) else None
+    return ProtectorRequest(
+        id=request.uid,
+        pod=subject,
+        dry_run=request.dry_run,
+        cell=cell,
+        eviction=request.subresource == "eviction",
+        criterion=asked if isinstance(asked, str) else subject.annotations.get(HEALTH_CRITERION, "Available"),
+    )
+
+
+def is_available(subject: Pod, min_ready_seconds: float, now: float) -> bool:
+    """Whether a pod is Ready, has been for long enough, and stays."""
+    since = subject.ready_since
+    if since is None or subject.terminating:
+        return False
+    return min_ready_seconds <= 0 or now - since >= min_ready_seconds
+
+
+def judge(request: Request, protector: Protector, now: float) -> Judgement:
+    """What a protector says to a pod's deletion. `protector`: as `admit` hands it over."""
+    assert isinstance(request, ProtectorRequest)
+    subject = request.pod
+    if subject.terminating:
+        return Judgement(allow(), "AlreadyTerminating")
+    if not protector.selector.matches(subject.labels):
+        return Judgement(allow(), "Unmatched")
+    if subject.ready_since is None:
+        return Judgement(allow(), "AlreadyUnready")
+    if not is_available(subject, protector.min_ready_seconds - _CLOCKS_DIFFER, now):
+        return Judgement(allow(), "AlreadyUnhealthy")
+    if FORCE_DELETE in subject.annotations:
+        return Judgement(
+            allow(audit={FORCE_DELETE: _short(subject.annotations[FORCE_DELETE])}), "Forced", reserves=True
+        )
+    healthy, lag = _healthy(protector.counts, request.criterion), protector.lag
+    audit = {REJECTED_BY: str(protector)}
+    least = protector.min_available or -math.inf  # with 0 nothing has to stay, also where nobody has counted yet
+    if healthy <= least:
+        few = f"PodProtector {protector} reports too few available replicas to admit pod deletion"
+        return Judgement(deny(TOO_MANY_REQUESTS, few, audit), "Rejected")
+    most = protector.tuning.max_concurrent_lag
+    if healthy - lag <= least or 0 < most <= lag:
+        full = f"PodProtector {protector} has full admission buffer and is temporarily unable to admit pod deletion"
+        # `kubectl drain` gives up on anything but 429.
+        return Judgement(deny(TOO_MANY_REQUESTS if request.eviction else CONFLICT, full, audit), "NeedRetry")
+    return Judgement(allow(), "NewDisruption", reserves=True)
+
+
+def _healthy(counts: Counts, criterion: str) -> int:
+    by_name = {"Scheduled": counts.scheduled, "Running": counts.running, "Ready": counts.ready}
+    return by_name.get(criterion, counts.available)
+
+
+def _texts(found: object) -> Iterator[object]:
+    """What has to be strings in labels or annotations, or themselves where they are no map."""
+    yield from found.values() if isinstance(found, dict) else (found,)
+
+
+def _short(text: str) -> str:
+    return text[:256]

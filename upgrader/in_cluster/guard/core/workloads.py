@@ -1,0 +1,156 @@
+"""Pods and StatefulSets, as far as decisions need them, read from the API's objects."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from upgrader.contract.times import seconds_of
+
+__all__ = ["REVISION_LABEL", "Pod", "StatefulSet", "natural", "not_ready", "pod", "stateful_set"]
+
+REVISION_LABEL = "controller-revision-hash"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod. `ready_since`: seconds since the epoch, None while its condition Ready isn't True, and infinity while the
+    condition doesn't say since when: then it hasn't been Ready for any time.
+
+    `containers_ready`: no container that the kubelet reports is unready. `finished`: Succeeded or Failed.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    owner_kind: str = ""
+    owner_name: str = ""
+    owner_uid: str = ""
+    node: str = ""
+    ip: str = ""
+    phase: str = ""
+    scheduled: bool = False
+    containers_ready: bool = True
+    ready_since: float | None = None
+    terminating: bool = False
+
+    @property
+    def revision(self) -> str:
+        """The ControllerRevision that it was made from; empty if no label says so."""
+        return self.labels.get(REVISION_LABEL, "")
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def ready(self) -> bool:
+        """Running, Ready with all its containers, and here to stay; what isn't known isn't ready."""
+        return (
+            self.phase == "Running" and self.ready_since is not None and self.containers_ready and not self.terminating
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulSet:
+    """A StatefulSet: `replicas` of its spec, what its status counts, and the two revisions."""
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    replicas: int = 1
+    update_strategy: str = "RollingUpdate"
+    service_name: str = ""
+    first_ordinal: int = 0
+    generation: int = 0
+    observed_generation: int = 0
+    status_replicas: int = 0
+    ready_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    terminating: bool = False
+
+    @property
+    def observed(self) -> bool:
+        """Whether its controller has seen this very spec, so that the status' revisions belong to it."""
+        return bool(self.update_revision) and self.observed_generation >= self.generation
+
+
+def pod(item: Mapping[str, Any]) -> Pod:
+    """A pod from the API's object."""
+    metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    conditions = {c.get("type"): c for c in status.get("conditions") or ()}
+    ready = conditions.get("Ready", {})
+    owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
+    return Pod(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        owner_kind=owner.get("kind", ""),
+        owner_name=owner.get("name", ""),
+        owner_uid=owner.get("uid", ""),
+        node=spec.get("nodeName") or "",
+        ip=status.get("podIP") or "",
+        phase=status.get("phase") or "",
+        scheduled=conditions.get("PodScheduled", {}).get("status") == "True",
+        containers_ready=all(c.get("ready") is True for c in status.get("containerStatuses") or ()),
+        ready_since=_since(ready),
+        terminating=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def _since(ready: Mapping[str, Any]) -> float | None:
+    if ready.get("status") != "True":
+        return None
+    since = seconds_of(ready.get("lastTransitionTime"))
+    return math.inf if since is None else since
+
+
+def stateful_set(item: Mapping[str, Any]) -> StatefulSet:
+    """A StatefulSet from the API's object."""
+    metadata, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+    replicas = spec.get("replicas")
+    return StatefulSet(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        replicas=1 if replicas is None else replicas,
+        update_strategy=(spec.get("updateStrategy") or {}).get("type", "RollingUpdate"),
+        service_name=spec.get("serviceName") or "",
+        first_ordinal=(spec.get("ordinals") or {}).get("start", 0),
+        generation=metadata.get("generation", 0),
+        observed_generation=status.get("observedGeneration", 0),
+        status_replicas=status.get("replicas", 0),
+        ready_replicas=status.get("readyReplicas", 0),
+        current_revision=status.get("currentRevision") or "",
+        update_revision=status.get("updateRevision") or "",
+        terminating=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def not_ready(which: StatefulSet, pods: Iterable[Pod]) -> int:
+    """How many of the set's own pods aren't ready or aren't there: as its status says, or as its pods do if worse.
+
+    Those that its spec wants count as missing, as its status lags right after a scale-up.
+    """
+    own = list(pods)
+    seen = max(0, which.replicas - len(own)) + sum(not p.ready for p in own)
+    return max(which.status_replicas - which.ready_replicas, seen)
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A key for the order in which people count: `a-2` before `a-10`."""
+    parts = re.split(r"([0-9]+)", name)
+    return tuple((int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in parts)

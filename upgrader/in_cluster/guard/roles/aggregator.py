@@ -1,0 +1,243 @@
+"""Counts the pods of a cell into PodProtectors, and strikes off the deletions that it has seen: `core.aggregation`.
+
+Whoever begins to lead lists the cell's pods then: it knows at least what the one before it knew, so that no pod is
+counted again whose deletion has been struck off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from upgrader.in_cluster.guard.core.admission_history import Bucket
+from upgrader.in_cluster.guard.core.aggregation import Aggregate, Seen, aggregate
+from upgrader.in_cluster.guard.core.protector import Cell, Protector
+from upgrader.in_cluster.guard.core.protector_object import status
+from upgrader.in_cluster.guard.core.selectors import InvalidSelector
+from upgrader.in_cluster.guard.core.workloads import Pod, pod
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell
+from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.backoff import Backoff
+from upgrader.in_cluster.guard.runtime.informer import Key
+from upgrader.in_cluster.guard.runtime.leadership import Leadership
+from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
+from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
+
+__all__ = ["Aggregator"]
+
+_AT_ONCE = 8
+_TRIES = 5
+_AGAIN_SECONDS = 10.0
+"""How soon a protector is looked at again while deletions are allowed and not seen."""
+_FRESH_SECONDS = 30.0
+"""How soon a protector's time is written again where nothing changes, so that people see that it is counted."""
+_MOST_LEFT = 20_000
+_PAGE = 500
+
+
+class Aggregator:
+    """Of one cell. `core`: where PodProtectors are, which may be another cluster than the cell's `worker`."""
+
+    def __init__(
+        self,
+        core: Api,
+        worker: Api,
+        protectors: ProtectorCache,
+        cell: str,
+        namespaces: Sequence[str],
+        leadership: Leadership,
+        metrics: ProtectorMetrics,
+        *,
+        labels: str = "",
+        now: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`labels`: a selector of all pods of the cell that any protector counts."""
+        self._core, self._worker, self._cell, self._leadership = core, worker, cell, leadership
+        self._namespaces, self._labels = namespaces, labels
+        self._metrics, self._now, self._chance = metrics, now, chance
+        self._queue = WorkQueue[Key]()
+        self._busy: set[Key] = set()
+        self._failing: dict[Key, Backoff] = {}
+        self._noticed: dict[Key, dict[tuple[str, frozenset[str]], float]] = {}
+        self._left: OrderedDict[str, None] = OrderedDict()
+        self._pods: PodsOfCell | None = None
+        self._protectors = protectors
+        protectors.tell(self._protector_changed)
+        metrics.waiting.set_function(lambda: len(self._waiting()))
+        metrics.waiting_seconds.set_function(lambda: now() - min(self._waiting(), default=now()))
+
+    async def run(self) -> None:
+        """Lead, and count what has changed, until cancelled."""
+        await self._leadership.lead(self._work)
+
+    async def _work(self) -> None:
+        self._pods = pods = PodsOfCell(self._worker, self._namespaces, self._labels, self._pod_changed, self._now)
+        try:
+            with self._metrics.leading("aggregator"):
+                async with asyncio.TaskGroup() as group:
+                    for each in pods.informers:
+                        group.create_task(each.run())
+                    listed = [each.synced for each in pods.informers]
+                    for synced in (*listed, *(each.synced for each in self._protectors.informers)):
+                        await synced.wait()
+                    for held in self._protectors:
+                        self._queue.add((held.protector.namespace, held.protector.name))
+                    room = asyncio.Semaphore(_AT_ONCE)
+                    while True:
+                        await room.acquire()
+                        task = group.create_task(self._look_at(await self._queue.take()))
+                        task.add_done_callback(lambda _: room.release())
+        finally:
+            self._pods = None
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        found = after or before
+        assert found is not None
+        for protector in self._protectors.of(found.namespace):
+            if any(p is not None and protector.aggregation.matches(p.labels) for p in (before, after)):
+                self._soon(protector)
+
+    def _protector_changed(self, key: Key) -> None:
+        if held := self._protectors.get(key):
+            self._soon(held.protector)
+        else:
+            self._noticed.pop(key, None)
+
+    def _soon(self, protector: Protector) -> None:
+        seconds = protector.tuning.aggregation_rate * (0.5 + self._chance() / 2)
+        self._queue.add((protector.namespace, protector.name), seconds)
+
+    async def _look_at(self, key: Key) -> None:
+        if key in self._busy:
+            self._queue.add(key, 0.05)
+            return
+        self._busy.add(key)
+        begun, error = time.monotonic(), ""
+        try:
+            await self._reconcile(key)
+            self._failing.pop(key, None)
+        except (ApiAway, ApiRefused, InvalidSelector) as failed:
+            error = type(failed).__name__
+            if isinstance(failed, Conflict):
+                seconds = 0.1 + self._chance() / 10
+            else:
+                seconds = self._failing.setdefault(key, Backoff()).next_seconds()
+                LOG.warning("a protector can't be counted", extra={"of": "/".join(key), "reason": str(failed)})
+            self._queue.add(key, seconds)
+        except Exception as failed:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for all others
+            error = type(failed).__name__
+            LOG.exception("a protector can't be understood", extra={"of": "/".join(key)})
+            self._queue.add(key, self._failing.setdefault(key, Backoff()).next_seconds())
+        finally:
+            self._busy.discard(key)
+            self._metrics.aggregator.labels(error).observe(time.monotonic() - begun)
+
+    async def _reconcile(self, key: Key) -> None:
+        """Raises ApiAway, ApiRefused, InvalidSelector."""
+        held = self._protectors.get(key)
+        if held is None or self._pods is None:
+            return
+        item, protector = held.item, held.protector
+        found = self._aggregate(protector, {})
+        read = await self._from_api(protector, found.to_read) if found.to_read else {}
+        for _ in range(_TRIES):
+            found = self._aggregate(protector, read)
+            if not self._is_new(protector, found.cell):
+                break
+            if not self._leadership.sure():
+                raise ApiAway("it may not lead any more")
+            content = status(protector.with_cell(found.cell), item.get("status"))
+            try:
+                await self._core.replace(POD_PROTECTORS, {**item, "status": content}, key[0], subresource="status")
+                break
+            except NotFound:
+                return
+            except Conflict:
+                newest = await self._core.get(POD_PROTECTORS, key[1], key[0])
+                if newest is None:
+                    return
+                item, protector = newest, self._protectors.read(newest)
+        else:
+            raise Conflict(f"{'/'.join(key)} was written by others {_TRIES} times", 409)
+        again = [_FRESH_SECONDS, *([_AGAIN_SECONDS] if found.cell.buckets else ())]
+        self._queue.add(key, min([*again, *([found.again_in] if found.again_in is not None else ())]))
+
+    def _aggregate(self, protector: Protector, read: Mapping[str, Pod | None]) -> Aggregate:
+        """`read`: what the API has just said."""
+        assert self._pods is not None
+        now, pods = self._now(), self._pods.of(protector.namespace)
+        noticed = self._notice(protector, now)
+        left = {uid: None for uid in (*noticed, *pods) if uid in self._left}
+        seen = Seen(pods, self._pods.last_event(), self._pods.gone, {**read, **left}, noticed)
+        return aggregate(protector, self._cell, seen, now)
+
+    def _notice(self, protector: Protector, now: float) -> dict[str, float]:
+        """Since when each pod's deletion has been allowed, for all that this process knows; anew for a new request.
+
+        By UID; "": since when those without one are as they are.
+        """
+        key = (protector.namespace, protector.name)
+        before = self._noticed.get(key, {})
+        marks = [_mark(b) for b in protector.cell(self._cell).buckets]
+        found = {mark: before.get(mark, now) for mark in marks}
+        self._noticed[key] = found
+        # Of several buckets without a UID the latest counts.
+        return {uid: since for (uid, _), since in sorted(found.items(), key=lambda item: item[1])}
+
+    async def _from_api(self, protector: Protector, uids: Sequence[str]) -> dict[str, Pod | None]:
+        """Each of these pods; None for one that is gone. One whose name isn't known is looked for among all."""
+        names = {b.uid: b.name for b in protector.cell(self._cell).buckets}
+        found, among = dict[str, Pod | None](), dict[str, Pod]()
+        if any(not names.get(uid) for uid in uids):
+            among = await self._all(protector.namespace)
+        for uid in uids:
+            if name := names.get(uid):
+                item = await self._worker.get(PODS, name, protector.namespace)
+                there = pod(item) if item is not None else None
+                found[uid] = there if there is not None and there.uid == uid else None
+            else:
+                found[uid] = among.get(uid)
+            # It won't come back; a cache that lags may still think that it is there, or see it come and go later.
+            each = found[uid]
+            if each is None or each.terminating or each.finished:
+                self._left[uid] = None
+                if len(self._left) > _MOST_LEFT:
+                    self._left.popitem(last=False)
+        return found
+
+    async def _all(self, namespace: str) -> dict[str, Pod]:
+        found, token = dict[str, Pod](), ""
+        while True:
+            items, _, token = await self._worker.page(PODS, namespace, {}, limit=_PAGE, token=token)
+            found |= {each.uid: each for each in map(pod, items)}
+            if not token:
+                return found
+
+    def _is_new(self, protector: Protector, cell: Cell) -> bool:
+        """Whether it is to be written: that nothing has changed is told once in a while, too."""
+        before = next((each for each in protector.cells if each.name == cell.name), None)
+        if before is None or replace(cell, last_event=before.last_event) != before:
+            return True
+        return abs((cell.last_event or 0.0) - (before.last_event or 0.0)) >= _FRESH_SECONDS
+
+    def _waiting(self) -> list[float]:
+        """For each protector with deletions that are younger than what was seen of its pods: when the oldest was."""
+        found = list[float]()
+        for held in self._protectors:
+            cell = held.protector.cell(self._cell)
+            younger = [b.start for b in cell.buckets if b.last > (cell.last_event or 0.0)]
+            found += [min(younger)] if younger else []
+        return found
+
+
+def _mark(found: Bucket) -> tuple[str, frozenset[str]]:
+    """What a bucket is known by: another request, or another pod put into one of many, makes it another one."""
+    return found.uid, found.requests if found.uid else frozenset({repr(found)})

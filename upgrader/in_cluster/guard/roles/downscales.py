@@ -1,0 +1,134 @@
+"""What becomes of downscales that were allowed: done by the replica that leads, each time that it looks at a group.
+
+One that can be seen is the set's last one, which the annotation `last-downscale` shows. One that never came, because
+somebody else has refused it or the API server was away, is forgotten after a while, and its pods are told that they
+stay; so are those that a process was about to prepare when it was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from upgrader.contract.times import timestamp
+from upgrader.in_cluster.guard.core.group_lease import GROUP, GroupLease, LeaseUnreadable, Preparing, read, seen_sets
+from upgrader.in_cluster.guard.core.prepare import LAST, endpoints, is_prepared
+from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL
+from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, stateful_set
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked, NotFound
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.direct_read import pods_of, stateful_sets
+from upgrader.in_cluster.guard.roles.group_locks import GroupLocks
+from upgrader.in_cluster.guard.roles.pod_preparation import addresses, failures, tell
+from upgrader.in_cluster.guard.roles.workload_cache import STATEFUL_SETS, Group
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.informer import Informer
+from upgrader.in_cluster.guard.runtime.pod_calls import PodCalls
+from upgrader.in_cluster.guard.runtime.resource import Object
+
+__all__ = ["Downscales"]
+
+_STAY_SECONDS = 10.0
+_HOLDER = "guard-downscales"
+"""Of a group's lock: whoever leads may take over what the leader before had."""
+
+
+class Downscales:
+    """Of the groups that somebody looks at; used by the replica that leads, alone."""
+
+    def __init__(
+        self, api: Api, locks: GroupLocks, leases: Informer[Object], calls: PodCalls, cluster_domain: str
+    ) -> None:
+        """`leases`: those of all groups."""
+        self._api, self._locks, self.leases = api, locks, leases
+        self._calls, self._cluster_domain = calls, cluster_domain
+
+    def tell(self, changed: Callable[[Group], None]) -> None:
+        """Tell of each group that others have acted on."""
+
+        def told(before: Object | None, after: Object | None) -> None:
+            group = str(((after or before or {}).get("metadata") or {}).get("annotations", {}).get(GROUP) or "")
+            namespace, slash, name = group.partition("/")
+            if slash and _by_others(before, after):
+                changed((namespace, name))
+
+        self.leases.tell(told)
+
+    async def look(self, group: Group, sets: Sequence[StatefulSet], pods: Iterable[Pod]) -> None:
+        """At one whose sets and pods a cache knows so. Never a reason why a group isn't rolled."""
+        if not self.leases.synced.is_set():
+            return
+        try:
+            await self._look(group, sets, pods)
+        except (Conflict, GroupLocked) as error:
+            LOG.debug("somebody else acts on a group", extra={"group": "/".join(group), "reason": str(error)})
+        except (ApiAway, ApiRefused) as error:
+            LOG.warning("downscales can't be followed", extra={"group": "/".join(group), "reason": str(error)})
+
+    async def _look(self, group: Group, sets: Sequence[StatefulSet], pods: Iterable[Pod]) -> None:
+        watched = {each.name for each in sets if is_prepared(each)}
+        item = self.leases.objects.get(self._locks.key(group))
+        if item is None and not watched:
+            return
+        held = self._locks.seen(group, item)
+        if held.locked_by():
+            return  # a write now would take the lock from whoever has it; it comes again
+        lease, stay = seen_sets(held.lease, sets, pods, held.old, watched)
+        if stay:
+            lease = await self._stay(group, watched)
+        elif lease != held.lease:
+            await self._locks.write(held, lease)
+        await self._show(sets, lease)
+
+    async def _stay(self, group: Group, watched: set[str]) -> GroupLease:
+        """Tell them with the group's lock, by the group as it is then. What can't be told is logged, and given up."""
+        seen = await self._locks.look(group)
+        held = await self._locks.take(seen, "pods are told that they stay", holder=_HOLDER)
+        try:
+            namespace, name = group
+            found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={name}")
+            pods = await pods_of(self._api, namespace, found)
+            sets = {each.name: each for each in map(stateful_set, found)}
+            lease, stay = seen_sets(held.lease, sets.values(), pods, held.old, watched)
+            for each in stay:
+                await self._told(sets[each.set], pods, each)
+            held = await self._locks.write(held, GroupLease(None, lease.sets))
+            return held.lease
+        except BaseException:
+            await self._locks.release(held)
+            raise
+
+    async def _told(self, which: StatefulSet, pods: Iterable[Pod], stay: Preparing) -> None:
+        if not is_prepared(which):
+            return  # nobody was told anything
+        going = endpoints(which, stay.before, stay.after, self._cluster_domain)
+        if isinstance(going, str):
+            LOG.warning("pods can't be told that they stay", extra={"set": which.name, "reason": going})
+            return
+        replies = await tell(self._calls, "DELETE", going, addresses(which, pods), _STAY_SECONDS)
+        for pod, why in failures(replies).items():
+            LOG.warning("a pod can't be told that it stays", extra={"pod": pod, "reason": why})
+        LOG.info("pods stay that were prepared", extra={"set": which.name, "pods": [each.pod for each in going]})
+
+    async def _show(self, sets: Iterable[StatefulSet], lease: GroupLease) -> None:
+        """For people: nobody trusts it, as anybody can write it."""
+        for each in sets:
+            record = lease.sets.get(each.name)
+            if record is None or record.last is None or record.uid != each.uid:
+                continue
+            shown = timestamp(record.last)
+            if each.annotations.get(LAST) != shown:
+                change = {"metadata": {"uid": each.uid, "annotations": {LAST: shown}}}
+                try:
+                    await self._api.patch(STATEFUL_SETS, each.name, change, each.namespace)
+                except (NotFound, Conflict):
+                    continue  # it is gone, or another one
+
+
+def _by_others(before: Object | None, after: Object | None) -> bool:
+    """Whether a webhook has changed it, rather than this role or a rollout: these look again by themselves."""
+    try:
+        was, now = read(before), read(after)
+    except LeaseUnreadable:
+        return True
+    released = was.lock is not None and now.lock is None and not was.lock.holder.startswith("guard-")
+    return released or was.sets != now.sets

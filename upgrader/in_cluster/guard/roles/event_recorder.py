@@ -1,0 +1,62 @@
+"""Kubernetes Events on StatefulSets: each told once, and again only after a while."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from upgrader.in_cluster.guard.core.rollout import Event
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.resource import Resource
+
+__all__ = ["EventRecorder"]
+
+_EVENTS = Resource("v1", "events")
+_AGAIN_SECONDS = 600.0
+"""The API server forgets Events after an hour."""
+
+
+class EventRecorder:
+    """Never a reason why something isn't done: an Event that can't be written is logged."""
+
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._clock = api, clock
+        self._told: dict[tuple[str, str, str], float] = {}
+
+    async def record(self, event: Event) -> None:
+        """Write it, unless it was written lately."""
+        key, now = (event.about.uid, event.reason, event.message), self._clock()
+        if now < self._told.get(key, 0.0):
+            return
+        self._told = {each: until for each, until in self._told.items() if until > now}
+        self._told[key] = now + _AGAIN_SECONDS
+        about = event.about
+        LOG.info(event.message, extra={"event": event.reason, "object": f"{about.namespace}/{about.name}"})
+        time_ = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{about.name}.{uuid.uuid4().hex[:16]}", "namespace": about.namespace},
+            "involvedObject": {
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
+            },
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message[:1024],
+            "source": {"component": "guard"},
+            "firstTimestamp": time_,
+            "lastTimestamp": time_,
+            "count": 1,
+        }
+        try:
+            await self._api.create(_EVENTS, manifest, about.namespace)
+        except (ApiAway, ApiRefused) as error:
+            LOG.warning("an Event can't be written", extra={"reason": str(error)})

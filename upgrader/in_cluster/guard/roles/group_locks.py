@@ -1,0 +1,160 @@
+"""The Leases of groups, in guard's own namespace: read, locked, and written by the resourceVersion that was read."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from upgrader.in_cluster.guard.core.group_lease import (
+    LABEL,
+    VALID_SECONDS,
+    GroupLease,
+    LeaseUnreadable,
+    Lock,
+    Preparing,
+    Waiting,
+    locked,
+    manifest,
+    name_of,
+    read,
+    waiting,
+)
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.run_lease import LEASES
+from upgrader.in_cluster.guard.roles.workload_cache import Group
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.informer import Informer, Key, whole
+from upgrader.in_cluster.guard.runtime.resource import Object
+
+__all__ = ["GroupLocks", "Held", "leases_of_groups"]
+
+_MARGIN_SECONDS = 15.0
+"""Before anybody may take a lock over, its holder has stopped."""
+_AGAIN_SECONDS = (0.1, 0.2)
+_WRITES = 5
+_RELEASE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Held:
+    """A group's Lease as it was read or written last. `old`: what of it was seen unchanged for long enough."""
+
+    group: Group
+    item: Object | None
+    lease: GroupLease
+    old: frozenset[Waiting]
+    at: float
+    """When that began, by the clock of this process."""
+    mine: str = ""
+    """As whom this process has the lock; "" where it hasn't."""
+
+    def locked_by(self, holder: str = "") -> str:
+        """Who else has the lock, as a sentence's subject; "" where nobody has."""
+        lock = self.lease.lock
+        if lock is None or lock.holder in (holder, self.mine) or ("lock", lock.holder, lock.renewed) in self.old:
+            return ""
+        return lock.why
+
+
+class GroupLocks:
+    """As this process sees them, and when it has seen each lock and each open downscale for the first time."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._api, self._namespace, self._clock, self.now = api, namespace, clock, now
+        self._since: dict[Group, dict[Waiting, float]] = {}
+
+    def key(self, group: Group) -> Key:
+        """Of its Lease in a cache."""
+        return self._namespace, name_of(*group)
+
+    async def look(self, group: Group) -> Held:
+        """The Lease as it is now. Raises ApiAway, ApiRefused, GroupLocked where nobody can read what it says."""
+        begun = self._clock()
+        return self.seen(group, await self._api.get(LEASES, name_of(*group), self._namespace), begun)
+
+    def seen(self, group: Group, item: Object | None, begun: float | None = None) -> Held:
+        """The same of one that was read already, at `begun` of this process' clock."""
+        at = self._clock() if begun is None else begun
+        try:
+            lease = read(item)
+        except LeaseUnreadable as error:
+            what = f"the Lease {self._namespace}/{name_of(*group)} can't be read: {error}; delete it"
+            raise GroupLocked(what) from error
+        patience, known = waiting(lease), self._since.get(group, {})
+        since = {each: known.get(each, at) for each in patience}
+        if since:
+            self._since[group] = since
+        else:
+            self._since.pop(group, None)
+        old = frozenset(each for each, seconds in patience.items() if at - since[each] >= seconds)
+        return Held(group, item, lease, old, at)
+
+    async def take(self, held: Held, why: str, *, holder: str = "", preparing: Preparing | None = None) -> Held:
+        """Lock it, if nobody has since it was read. `holder`: who may take it again; nobody else unless it is given.
+
+        Raises Conflict where somebody has written it, GroupLocked where somebody has it, ApiAway, ApiRefused.
+        """
+        if other := held.locked_by(holder):
+            raise GroupLocked(other)
+        lock = Lock(holder or str(uuid.uuid4()), why, preparing)
+        return replace(await self.write(held, locked(held.lease, lock, held.old)), mine=lock.holder)
+
+    async def write(self, held: Held, lease: GroupLease) -> Held:
+        """Write it by the version that was read. Raises as `take` does."""
+        begun = self._clock()
+        content = manifest(self._namespace, held.group, held.item, lease, self.now())
+        if held.item is None:
+            written = await self._api.create(LEASES, content, self._namespace)
+        else:
+            written = await self._api.replace(LEASES, content, self._namespace)
+        return self.seen(held.group, written, begun)
+
+    def sure(self, held: Held) -> bool:
+        """Whether nobody else can have taken over a lock since this one was written."""
+        return self._clock() - held.at < VALID_SECONDS - _MARGIN_SECONDS
+
+    async def release(self, held: Held) -> None:
+        """Give the lock back; where that fails, it is given up by others after a while."""
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self.write(held, replace(held.lease, lock=None))
+        except (ApiAway, ApiRefused, GroupLocked, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            LOG.warning("a lock isn't given back", extra={"group": "/".join(held.group), "reason": reason})
+
+    @asynccontextmanager
+    async def locked(self, group: Group, why: str, *, holder: str) -> AsyncIterator[Held]:
+        """With the lock until the end of the block. Raises as `take` does, but no Conflict."""
+        held = await self._taken(group, why, holder)
+        try:
+            yield held
+        finally:
+            await self.release(held)
+
+    async def _taken(self, group: Group, why: str, holder: str) -> Held:
+        for left in reversed(range(_WRITES)):
+            try:
+                return await self.take(await self.look(group), why, holder=holder)
+            except Conflict:
+                if not left:
+                    break
+                await asyncio.sleep(random.uniform(*_AGAIN_SECONDS))  # noqa: S311 - so that two don't meet again
+        raise GroupLocked("others write its Lease all the time")
+
+
+def leases_of_groups(api: Api, namespace: str) -> Informer[Object]:
+    """A cache of them."""
+    return Informer(api, LEASES, namespace, keep=whole, labels=f"{LABEL}=group")

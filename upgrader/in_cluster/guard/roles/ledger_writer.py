@@ -1,0 +1,273 @@
+"""Reserves what is allowed in the status of the budget that allows it, before anybody is told.
+
+Each process writes a budget by one task at a time: it takes the object, answers all requests that wait by then, and
+replaces the status with the resourceVersion that it has. What arrives meanwhile shares the next write. Whoever else
+writes at the same time gets a conflict, or we do: then everything is read and judged again, 100 to 200 ms later.
+
+The object may be one that this process remembers: a write shows that it was the newest. It is read where it wasn't, and
+where there would be nothing to write.
+
+A write whose answer is lost may have happened. It is judged again on what is there: a request that finds its own
+reservation takes no second place, and the resourceVersion keeps a write that is late from undoing a newer one. Nobody
+is told "allowed" before a write was answered, or none was needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from upgrader.in_cluster.guard.core.ledger import Book, Judgement, Request, admit, refusal
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.informer import Key
+from upgrader.in_cluster.guard.runtime.resource import Object, Resource
+
+__all__ = ["Books", "Judge", "LedgerWriter", "Memory", "all_agree"]
+
+_TRY_SECONDS = 5.0
+"""Until a try is given up whose call doesn't return: what waits behind it has deadlines."""
+_AGAIN_SECONDS = (0.1, 0.2)
+_GIVE_BACK_SECONDS = 1.0
+
+B = TypeVar("B", bound=Book)
+Judge = Callable[[Request, B], Judgement]
+
+
+class Books(Protocol[B]):
+    """How a kind of budget keeps its book."""
+
+    @property
+    def resource(self) -> Resource:
+        """The kind."""
+        ...
+
+    def book_of(self, item: Object) -> B:
+        """What is reserved, from the API's object."""
+        ...
+
+    def status_of(self, item: Object, book: B) -> Mapping[str, Any]:
+        """The whole status of this object with that book."""
+        ...
+
+    async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[B]:
+        """What judges these requests by the budget as it was just read; `now`: seconds since the epoch.
+
+        Whatever else has to be read is read here, once for all of them. Raises ApiAway to be asked again, ApiRefused.
+        """
+        ...
+
+    def tried(self, requests: Sequence[Request]) -> None:
+        """These are judged; what that reserves is written next, which may fail, so that they are tried again."""
+        ...
+
+    def given_back(self, book: B, request: Request) -> B:
+        """The book without what this request reserved."""
+        ...
+
+
+class Memory(Protocol):
+    """The newest of each budget that this process knows, which may be older than the API's."""
+
+    def newest(self, budget: Key) -> Object | None:
+        """None where it isn't known."""
+        ...
+
+    def wrote(self, budget: Key, item: Object) -> None:
+        """What the API has made of a write of this process."""
+        ...
+
+    def outdated(self, budget: Key) -> None:
+        """The API has a newer one than `newest` said."""
+        ...
+
+
+class _NoMemory:
+    """Each budget is read for each write."""
+
+    def newest(self, budget: Key) -> None: ...
+
+    def wrote(self, budget: Key, item: Object) -> None: ...
+
+    def outdated(self, budget: Key) -> None: ...
+
+
+@dataclass(eq=False)
+class _Waiting(Generic[B]):
+    """A request, or a change of the book."""
+
+    done: asyncio.Future[Judgement | None]
+    request: Request | None = None
+    change: Callable[[B], B] | None = None
+    failed: str = "what was to be written before it wasn't"
+
+
+class LedgerWriter(Generic[B]):
+    """Of all budgets of a kind, in one process and one event loop."""
+
+    def __init__(
+        self,
+        api: Api,
+        books: Books[B],
+        memory: Memory | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._api, self._books, self._clock, self._sleep = api, books, clock, sleep
+        self._memory: Memory = memory or _NoMemory()
+        self._waiting: dict[Key, list[_Waiting[B]]] = {}
+        self._working: dict[Key, asyncio.Task[None]] = {}
+
+    async def ask(self, budget: Key, request: Request, seconds: float) -> Judgement:
+        """The budget's judgement, within `seconds`; if it reserves, that is written.
+
+        Raises NotFound where there is no such budget, ApiAway where it couldn't be read or written in time: the place
+        may be taken then, and stays so, as a failurePolicy may let the request through. ApiRefused: what was refused.
+        """
+        judged = await self._in_turn(budget, _Waiting(self._future(), request=request), seconds)
+        assert judged is not None
+        return judged
+
+    async def change(self, budget: Key, change: Callable[[B], B], seconds: float) -> None:
+        """Change the book in its turn, and write it if that makes another one of it. Raises as `ask` does.
+
+        `change` may be called several times, each time with the book as it was just read.
+        """
+        await self._in_turn(budget, _Waiting(self._future(), change=change), seconds)
+
+    async def give_back(self, budget: Key, request: Request) -> None:
+        """Free the request's place; where that isn't possible it is freed by itself, after a while."""
+        try:
+            await self.change(budget, lambda book: self._books.given_back(book, request), _GIVE_BACK_SECONDS)
+        except (ApiAway, ApiRefused) as error:
+            LOG.warning("a place isn't given back", extra={"pod": request.pod.name, "reason": str(error)})
+
+    def _future(self) -> asyncio.Future[Judgement | None]:
+        return asyncio.get_running_loop().create_future()
+
+    async def _in_turn(self, budget: Key, mine: _Waiting[B], seconds: float) -> Judgement | None:
+        self._waiting.setdefault(budget, []).append(mine)
+        if budget not in self._working:
+            self._working[budget] = asyncio.ensure_future(self._work(budget))
+        try:
+            async with asyncio.timeout(seconds):
+                return await mine.done  # which is cancelled with us, and then isn't judged any more
+        except TimeoutError:
+            what = f"{self._books.resource.plural} {'/'.join(budget)}: not written within {seconds:g} s"
+            raise ApiAway(f"{what}: {mine.failed}") from None
+
+    async def _work(self, budget: Key) -> None:
+        """As long as anybody waits."""
+        try:
+            while waiting := self._those_left(budget):
+                try:
+                    async with asyncio.timeout(_TRY_SECONDS):
+                        await self._write(budget, waiting)
+                except (ApiAway, Conflict, TimeoutError) as error:
+                    for each in waiting:
+                        each.failed = str(error) or f"no answer within {_TRY_SECONDS:g} s"
+                    await self._sleep(random.uniform(*_AGAIN_SECONDS))  # noqa: S311 - so that two don't meet again
+                except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+                    for each in waiting:
+                        if not each.done.done():
+                            each.done.set_exception(error)
+        finally:
+            del self._working[budget], self._waiting[budget]
+
+    def _those_left(self, budget: Key) -> list[_Waiting[B]]:
+        left = [each for each in self._waiting[budget] if not each.done.done()]
+        self._waiting[budget] = left
+        return list(left)
+
+    async def _write(self, budget: Key, waiting: Sequence[_Waiting[B]]) -> None:
+        remembered = self._memory.newest(budget)
+        if remembered is not None:
+            try:
+                if await self._write_to(remembered, budget, waiting, only_if_written=True):
+                    return
+            except Conflict:
+                self._memory.outdated(budget)
+        await self._write_to(await self._read(budget), budget, waiting)
+
+    async def _write_to(
+        self, item: Object, budget: Key, waiting: Sequence[_Waiting[B]], *, only_if_written: bool = False
+    ) -> bool:
+        """Judge by this object, write what that reserves, and answer; `only_if_written`: or do nothing, and say so."""
+        now, requests = self._clock(), [each.request for each in waiting if each.request is not None]
+        judge = await self._books.judge_of(item, requests, now) if requests else None
+        before = book = self._books.book_of(item)
+        answers: list[tuple[_Waiting[B], Judgement | None]] = []
+        for each in waiting:
+            judged: Judgement | None = None
+            if each.done.done():
+                continue  # it has given up: it must take no place
+            if each.change is not None:
+                book = each.change(book)
+            elif each.request is not None and judge is not None:
+                (judged,), book = admit(book, [each.request], now, judge)
+            answers.append((each, judged))
+        if book == before and only_if_written:
+            return False
+        self._books.tried([each.request for each, _ in answers if each.request is not None])
+        if book != before:
+            self._memory.wrote(budget, await self._replace(item, book, budget[0]))
+        for each, judged in answers:
+            if not each.done.done():
+                each.done.set_result(judged)
+        return True
+
+    async def _read(self, budget: Key) -> Object:
+        namespace, name = budget
+        item = await self._api.get(self._books.resource, name, namespace)
+        if item is None:
+            raise NotFound(f"there is no {self._books.resource.plural} {namespace}/{name}", 404)
+        return item
+
+    async def _replace(self, item: Object, book: B, namespace: str) -> Object:
+        books, resource = self._books, self._books.resource
+        changed, name = {**item, "status": books.status_of(item, book)}, str(item["metadata"]["name"])
+        what = f"{resource.plural} {namespace}/{name}"
+        another = (
+            f"the CustomResourceDefinition {resource.plural}.{resource.api_version.partition('/')[0]} is another one "
+            "than guard's; apply the one of guard's chart"
+        )
+        try:
+            written = await self._api.replace(resource, changed, namespace, subresource="status")
+        except NotFound:
+            if await self._api.get(resource, name, namespace) is None:
+                raise
+            # The object is there: one that can't be written isn't one that is gone, which refuses nothing.
+            raise ApiRefused(f"{what} has no status that can be written: {another}", 404) from None
+        if written.get("status") != changed["status"] and (
+            books.status_of(written, books.book_of(written)) != books.status_of(written, book)
+        ):
+            # Fields that a schema doesn't know are dropped without an error: nothing would be reserved, ever.
+            raise ApiRefused(f"the API server doesn't keep what is reserved in the status of {what}: {another}", 422)
+        return written
+
+
+async def all_agree(asked: Sequence[tuple[LedgerWriter[Any], Key, Request]], seconds: float) -> tuple[Judgement, ...]:
+    """The judgements of several budgets, one after the other, up to the first that refuses, within `seconds`.
+
+    Then what the others have reserved is given back. Raises as `ask` does; what is reserved stays so then.
+    """
+    until = asyncio.get_running_loop().time() + seconds
+    judgements: list[Judgement] = []
+    for writer, budget, request in asked:
+        left = max(0.0, until - asyncio.get_running_loop().time())
+        judgements.append(await writer.ask(budget, request, left))
+        if refusal(judgements):
+            taken = [w.give_back(b, r) for (w, b, r), j in zip(asked, judgements, strict=False) if _took(r, j)]
+            await asyncio.gather(*taken)
+            break
+    return tuple(judgements)
+
+
+def _took(request: Request, judged: Judgement) -> bool:
+    return judged.reserves and judged.answer.allowed and not request.dry_run

@@ -1,0 +1,51 @@
+"""Tells pods that they go (POST), or that they stay (DELETE), many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from upgrader.in_cluster.guard.core.delayed_downscale import Endpoint, Reply
+from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.runtime.pod_calls import PodCalls
+
+__all__ = ["addresses", "failures", "tell"]
+
+
+def addresses(which: StatefulSet, pods: Iterable[Pod]) -> dict[str, str]:
+    """The IPs of a set's running pods, by their names."""
+    return {each.name: each.ip for each in pods if each.owner_uid == which.uid and each.phase == "Running"}
+
+
+async def tell(
+    calls: PodCalls, method: str, endpoints: Iterable[Endpoint], ips: Mapping[str, str], seconds: float
+) -> dict[str, Reply]:
+    """What each answers, by the pod's name; those that haven't after `seconds` have failed."""
+    tasks = {each.pod: asyncio.ensure_future(_sent(calls, method, each, ips)) for each in endpoints}
+    if not tasks:
+        return {}
+    try:
+        await asyncio.wait(tasks.values(), timeout=seconds)
+        late = Reply(0, error=f"no answer within {seconds:.1f} s")
+        return {pod: task.result() if task.done() else late for pod, task in tasks.items()}
+    finally:
+        for task in tasks.values():
+            task.cancel()
+
+
+def failures(replies: Mapping[str, Reply]) -> dict[str, str]:
+    """Why each that didn't answer 2xx hasn't done what it was told."""
+    return {
+        pod: reply.error or f"HTTP {reply.status}"
+        for pod, reply in replies.items()
+        if reply.error or not 200 <= reply.status < 300
+    }
+
+
+async def _sent(calls: PodCalls, method: str, to: Endpoint, ips: Mapping[str, str]) -> Reply:
+    status, body, error = await calls.send(
+        method, ips.get(to.pod, ""), scheme=to.scheme, port=to.port, path=to.path, host=to.host
+    )
+    LOG.debug("told", extra={"method": method, "url": str(to), "status": status, "reason": error})
+    return Reply(status, body, error)

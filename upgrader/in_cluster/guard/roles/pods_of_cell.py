@@ -1,0 +1,81 @@
+"""The pods of a cell, by namespace and UID, and the UIDs of those that have gone lately."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from upgrader.in_cluster.guard.core.workloads import Pod, pod
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.informer import Informer
+from upgrader.in_cluster.guard.runtime.resource import Resource
+
+__all__ = ["PODS", "PodsOfCell"]
+
+PODS = Resource("v1", "pods")
+_MOST_GONE = 20_000
+"""UIDs that are remembered; one that is forgotten is read from the API."""
+_NONE: Mapping[str, Pod] = MappingProxyType({})
+
+
+class PodsOfCell:
+    """Of some namespaces, or of all. `changed` is told of each pod, as it was and as it is."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespaces: Sequence[str],
+        labels: str,
+        changed: Callable[[Pod | None, Pod | None], None],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`labels`: a selector of what is followed at all; "": everything."""
+        self._changed, self._now = changed, now
+        self._pods: dict[str, dict[str, Pod]] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self.informers = tuple(Informer(api, PODS, each, labels=labels, keep=_kept) for each in namespaces or [""])
+        for informer in self.informers:
+            informer.tell(self._set)
+
+    @property
+    def gone(self) -> Mapping[str, None]:
+        """UIDs of pods that were deleted while they were followed."""
+        return self._gone
+
+    def of(self, namespace: str) -> Mapping[str, Pod]:
+        """Those of a namespace, by UID."""
+        return self._pods.get(namespace, _NONE)
+
+    def last_event(self) -> float:
+        """Up to when everything is known, in seconds since the epoch, by this machine's clock."""
+        return self._now() - max(each.silent_seconds() for each in self.informers)
+
+    def _set(self, old: Pod | None, new: Pod | None) -> None:
+        found = new or old
+        assert found is not None
+        there = self._pods.setdefault(found.namespace, {})
+        if old is not None and (new is None or new.uid != old.uid):
+            there.pop(old.uid, None)
+            self._gone[old.uid] = None
+            if len(self._gone) > _MOST_GONE:
+                self._gone.popitem(last=False)
+        if new is not None:
+            there[new.uid] = new
+            self._gone.pop(new.uid, None)  # its labels had left the selector, and are back
+        if not there:
+            del self._pods[found.namespace]
+        self._changed(old, new)
+
+
+def _kept(item: dict[str, Any]) -> Pod:
+    """What a protector counts by."""
+    meta, status = item["metadata"], item.get("status") or {}
+    kept = {key: meta[key] for key in ("namespace", "name", "uid", "deletionTimestamp") if key in meta}
+    # Most pods have the same labels as others: each text is in memory once.
+    labels = {sys.intern(key): sys.intern(value) for key, value in (meta.get("labels") or {}).items()}
+    known = {key: status.get(key) for key in ("phase", "conditions")}
+    return pod({"metadata": {**kept, "labels": labels}, "status": known})

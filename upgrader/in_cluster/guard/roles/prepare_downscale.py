@@ -1,0 +1,218 @@
+"""/admission/prepare-downscale: before a set gets fewer replicas, the pods that go are told, or it is refused.
+
+The group's Lease is locked from before its sets are read until the answer: no other set of the group shrinks, and none
+rolls, in between. What is allowed is written there before the answer goes out, by the version that was locked: who is
+slow, or was killed and came back, allows nothing. Whoever is killed before leaves a lock that names the set, by which
+the replica that leads tells its pods that they stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
+from upgrader.in_cluster.guard.core.delayed_downscale import Endpoint
+from upgrader.in_cluster.guard.core.group_lease import Preparing, ever_ran, unseen, with_open
+from upgrader.in_cluster.guard.core.hold import refuse_downscale
+from upgrader.in_cluster.guard.core.prepare import (
+    GroupState,
+    Preparation,
+    concluded,
+    decide,
+    is_prepared,
+    refused,
+    shrinks,
+)
+from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL, Hold
+from upgrader.in_cluster.guard.core.workloads import StatefulSet, stateful_set
+from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict, GroupLocked
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.direct_read import pods_of, stateful_sets
+from upgrader.in_cluster.guard.roles.group_locks import GroupLocks, Held
+from upgrader.in_cluster.guard.roles.pod_preparation import addresses, failures, tell
+from upgrader.in_cluster.guard.roles.run_lease import RunLease
+from upgrader.in_cluster.guard.roles.workload_cache import STATEFUL_SETS
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.pod_calls import PodCalls
+
+__all__ = ["PATH", "PrepareDownscale"]
+
+PATH = "/admission/prepare-downscale"
+_ASKED_SHARE, _UNDONE_SHARE = 0.6, 0.15
+"""Of the time that a request may take: for the pods' answers, and for telling them that they stay."""
+_AGAIN_SECONDS = (0.1, 0.2)
+_STAY_SECONDS = 20.0
+"""However long a request takes: pods are told that they stay in the background, if need be."""
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What was decided about a set, as it was read for that, and where its pods are."""
+
+    decision: Answer | Preparation
+    set: StatefulSet
+    ips: Mapping[str, str]
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Those that are to be told."""
+        return self.decision.endpoints if isinstance(self.decision, Preparation) else ()
+
+
+class PrepareDownscale:
+    """Reads all from the API itself; only a downscale that would be allowed locks and writes anything."""
+
+    def __init__(
+        self,
+        api: Api,
+        locks: GroupLocks,
+        calls: PodCalls,
+        *,
+        run_lease: RunLease | None,
+        cluster_domain: str,
+        timeout_seconds: float,
+        dry_run: bool = False,
+    ) -> None:
+        """`run_lease` None: no run holds anything. `timeout_seconds`: what a request may take. `dry_run`: nothing is
+        refused anyway, so that nobody is told, and nothing written.
+        """
+        self._api, self._locks, self._calls, self._run_lease = api, locks, calls, run_lease
+        self._cluster_domain, self._seconds, self._dry_run = cluster_domain, timeout_seconds, dry_run
+        self._background = set[asyncio.Task[None]]()
+
+    async def __call__(self, request: AdmissionRequest) -> Answer:
+        """What is answered. Raises ApiAway, ApiRefused where it can't be known: failurePolicy decides."""
+        change = shrinks(request)
+        if request.operation != "UPDATE":
+            return allow()
+        if isinstance(change, Answer):
+            return change
+        if (request.group, request.resource) != ("apps", "statefulsets"):
+            return allow(f"{request}: the downscale is allowed, as only StatefulSets are prepared")
+        if self._dry_run:
+            request = replace(request, dry_run=True)
+        found = await self._api.get(STATEFUL_SETS, request.name, request.namespace)
+        if found is None:
+            return allow(f"{request}: the downscale is allowed, as there is no such object")
+        which = stateful_set(found)
+        group = request.namespace, which.labels.get(GROUP_LABEL, "")
+        if not is_prepared(which) or not group[1]:
+            return await self._without_lock(request, found, group[1])
+        try:
+            seen = await self._locks.look(group)
+            first = (await self._decide(request, seen)).decision
+            if isinstance(first, Answer) and (request.dry_run or not first.allowed):
+                return first
+            return await self._with_lock(request, seen, Preparing(request.name, *change))
+        except GroupLocked as error:
+            return refused(request, f"its group is locked: {error}")
+
+    async def _without_lock(self, request: AdmissionRequest, found: Mapping[str, Any], group: str) -> Answer:
+        """A set that isn't prepared, or is in no group: nothing keeps it from shrinking but a run, and its own pods."""
+        which, item = stateful_set(found), dict(found)
+        pods = await pods_of(self._api, request.namespace, [item]) if is_prepared(which) else []
+        hold = await self._hold(group)
+        state = GroupState((which,), tuple(pods), {}, which.replicas, hold=hold)
+        decided = _Decided(
+            decide(request, which, state, self._cluster_domain, self._locks.now()), which, addresses(which, pods)
+        )
+        if isinstance(decided.decision, Answer):
+            return decided.decision
+        answer = await self._told(decided.decision, decided)
+        if not answer.allowed:
+            await self._in_background(self._stay(decided))
+        return answer
+
+    async def _with_lock(self, request: AdmissionRequest, seen: Held, preparing: Preparing) -> Answer:
+        """Raises GroupLocked where somebody else has it."""
+        why = f"a downscale of {preparing.set} from {preparing.before} to {preparing.after} replicas"
+        until = asyncio.get_running_loop().time() + self._seconds * _UNDONE_SHARE
+        while True:
+            try:
+                held = await self._locks.take(seen, why, preparing=preparing)
+                break
+            except Conflict:
+                if asyncio.get_running_loop().time() > until:
+                    raise GroupLocked("others write its Lease all the time") from None
+                await asyncio.sleep(random.uniform(*_AGAIN_SECONDS))  # noqa: S311 - so that two don't meet again
+                seen = await self._locks.look(seen.group)
+        decided: _Decided | None = None
+        answer: Answer | None = None
+        try:
+            decided = await self._decide(request, held)
+            answer = await self._concluded(request, held, decided, preparing)
+            return answer
+        finally:
+            if answer is None or not answer.allowed:
+                await self._in_background(self._undone(held, decided))
+
+    async def _concluded(
+        self, request: AdmissionRequest, held: Held, decided: _Decided, preparing: Preparing
+    ) -> Answer:
+        """The answer, once it is written that it was allowed."""
+        answer = decided.decision
+        if isinstance(answer, Preparation):
+            answer = await self._told(answer, decided)
+        if not answer.allowed:
+            return answer
+        hold = await self._hold(held.group[1])  # which may have begun while the pods were asked
+        if hold and (refusal := refuse_downscale(request, held.group[1], hold)):
+            return refusal
+        try:
+            await self._locks.write(held, with_open(held.lease, decided.set, preparing, self._locks.now()))
+        except Conflict:
+            return refused(request, "it took so long that its group was given to somebody else")
+        LOG.info("downscale allowed", extra={"request": str(request), "prepared": len(decided.endpoints)})
+        return answer
+
+    async def _decide(self, request: AdmissionRequest, held: Held) -> _Decided:
+        """By the group as it is now; `held` has the lock, or whoever has it is a reason against it."""
+        namespace, group = held.group
+        hold = await self._hold(group)
+        found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={group}")
+        pods = await pods_of(self._api, namespace, found)
+        sets = tuple(map(stateful_set, found))
+        which = next((each for each in sets if each.name == request.name), None)
+        if which is None:
+            raise ApiAway(f"{request} isn't in its group {group} any more: it has changed meanwhile")
+        others = [each for each in sets if each.uid != which.uid]
+        state = GroupState(
+            sets,
+            tuple(pods),
+            held.lease.last_downscales,
+            ever_ran=ever_ran(held.lease, which),
+            locked_by=held.locked_by() or min(unseen(held.lease, others, held.old).values(), default=""),
+            hold=hold,
+        )
+        decision = decide(request, which, state, self._cluster_domain, self._locks.now())
+        return _Decided(decision, which, addresses(which, pods))
+
+    async def _hold(self, group: str) -> Hold | None:
+        return await self._run_lease.look() if group and self._run_lease else None
+
+    async def _told(self, preparation: Preparation, decided: _Decided) -> Answer:
+        seconds = self._seconds * _ASKED_SHARE
+        replies = await tell(self._calls, "POST", preparation.endpoints, decided.ips, seconds)
+        return concluded(preparation, failures(replies))
+
+    async def _undone(self, held: Held, decided: _Decided | None) -> None:
+        """In this order: nobody may tell the pods anything else before they know that they stay."""
+        if decided:
+            await self._stay(decided)
+        await self._locks.release(held)
+
+    async def _stay(self, decided: _Decided) -> None:
+        replies = await tell(self._calls, "DELETE", decided.endpoints, decided.ips, _STAY_SECONDS)
+        for pod, why in failures(replies).items():
+            LOG.warning("a pod can't be told that it stays", extra={"pod": pod, "reason": why})
+
+    async def _in_background(self, undoing: Coroutine[Any, Any, None]) -> None:
+        """To the end, however long that takes; the request waits for a while only, and may itself be cancelled."""
+        task = asyncio.ensure_future(undoing)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        await asyncio.wait([task], timeout=self._seconds * _UNDONE_SHARE)

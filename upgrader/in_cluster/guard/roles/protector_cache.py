@@ -1,0 +1,116 @@
+"""The PodProtectors that there are, read once for each change, by namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.in_cluster.guard.core.protector import Protector, Tuning
+from upgrader.in_cluster.guard.core.protector_object import read
+from upgrader.in_cluster.guard.core.selectors import InvalidSelector
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.informer import Informer, Key, version_of
+from upgrader.in_cluster.guard.runtime.resource import Object, Resource
+
+__all__ = ["POD_PROTECTORS", "Held", "NewestProtectors", "ProtectorCache"]
+
+POD_PROTECTORS = Resource("podseidon.kubewharf.io/v1alpha1", "podprotectors")
+
+
+@dataclass(frozen=True)
+class Held:
+    """A protector, and the API's object that it was read from."""
+
+    item: Object
+    protector: Protector
+
+
+class ProtectorCache:
+    """Of some namespaces, or of all of them."""
+
+    def __init__(self, api: Api, namespaces: Sequence[str], defaults: Tuning) -> None:
+        """`namespaces` empty: all."""
+        self._defaults = defaults
+        self._listeners: list[Callable[[Key], None]] = []
+        self._held: dict[str, dict[str, Held]] = {}
+        self.informers = tuple(Informer(api, POD_PROTECTORS, each, keep=_kept) for each in namespaces or [""])
+        for informer in self.informers:
+            informer.tell(self._set)
+
+    @property
+    def why_not(self) -> str:
+        """Why it doesn't know all of them; "" when it does."""
+        missing = [each.name for each in self.informers if not each.synced.is_set()]
+        return f"{', '.join(missing)}: not listed yet" if missing else ""
+
+    def get(self, key: Key) -> Held | None:
+        """One; None where there is none, or one that can't be read."""
+        return self._held.get(key[0], {}).get(key[1])
+
+    def of(self, namespace: str) -> Iterator[Protector]:
+        """Those of a namespace."""
+        return (held.protector for held in self._held.get(namespace, {}).values())
+
+    def __iter__(self) -> Iterator[Held]:
+        return (held for names in self._held.values() for held in names.values())
+
+    def tell(self, changed: Callable[[Key], None]) -> None:
+        """Tell of each that is another from now on, or gone."""
+        self._listeners.append(changed)
+
+    def read(self, item: Object) -> Protector:
+        """One from the API's object; raises InvalidSelector."""
+        return read(item, self._defaults)
+
+    def _set(self, before: Object | None, after: Object | None) -> None:
+        found: Any = after or before
+        key = (found["metadata"].get("namespace", ""), found["metadata"]["name"])
+        names = self._held.setdefault(key[0], {})
+        names.pop(key[1], None)
+        if after is not None:
+            try:
+                names[key[1]] = Held(after, self.read(after))
+            except (InvalidSelector, KeyError, TypeError, ValueError) as error:
+                # Its definition refuses what can't be read; another's may not.
+                LOG.error("a PodProtector can't be read: it protects nothing", extra={"of": key, "reason": str(error)})
+        if not names:
+            del self._held[key[0]]
+        for changed in self._listeners:
+            changed(key)
+
+
+class NewestProtectors:
+    """The newest of each that this process knows: what its watch shows, or what it has written and isn't shown yet.
+
+    A `Memory`: without it, each of several writes in a row either reads the object first, or meets itself.
+    """
+
+    def __init__(self, cache: ProtectorCache) -> None:
+        self._cache = cache
+        self._written: dict[Key, Object] = {}
+        cache.tell(self._shown)
+
+    def newest(self, budget: Key) -> Object | None:
+        """None where the watch doesn't know it."""
+        held = self._cache.get(budget)
+        return None if held is None else self._written.get(budget, held.item)
+
+    def wrote(self, budget: Key, item: Object) -> None:
+        """What the API has made of a write of this process."""
+        self._written[budget] = item
+        self._shown(budget)  # the watch may have been faster than the write's answer
+
+    def outdated(self, budget: Key) -> None:
+        """Others have written since; the watch will show it."""
+        self._written.pop(budget, None)
+
+    def _shown(self, budget: Key) -> None:
+        mine, held = self._written.get(budget), self._cache.get(budget)
+        if mine is not None and (held is None or version_of(held.item) == version_of(mine)):
+            del self._written[budget]
+
+
+def _kept(item: dict[str, Any]) -> Object:
+    return {**item, "metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}

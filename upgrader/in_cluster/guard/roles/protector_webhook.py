@@ -1,0 +1,164 @@
+"""PREFIX/CELL: a pod of the cell is deleted or evicted only if each PodProtector that selects it can do without it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, NotAnAdmissionReview, allow
+from upgrader.in_cluster.guard.core.ledger import Judgement, Request, refusal
+from upgrader.in_cluster.guard.core.protector import (
+    Protector,
+    ProtectorRequest,
+    Tuning,
+    judge,
+    misdirected,
+    pod_of_delete,
+    request_for,
+)
+from upgrader.in_cluster.guard.core.protector_object import read, status
+from upgrader.in_cluster.guard.core.workloads import Pod, pod
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
+from upgrader.in_cluster.guard.roles.ledger_writer import Judge, LedgerWriter, Memory, all_agree
+from upgrader.in_cluster.guard.roles.pods_of_cell import PODS
+from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.informer import Key
+from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
+from upgrader.in_cluster.guard.runtime.resource import Object, Resource
+
+__all__ = ["CellWebhook", "ProtectorWriter", "unknown_cell"]
+
+
+class _Books:
+    """A PodProtector is its own book."""
+
+    def __init__(self, defaults: Tuning, metrics: ProtectorMetrics) -> None:
+        self._defaults, self._metrics = defaults, metrics
+        self.tries: dict[str, int] = {}
+
+    @property
+    def resource(self) -> Resource:
+        return POD_PROTECTORS
+
+    def book_of(self, item: Object) -> Protector:
+        return read(item, self._defaults)
+
+    def status_of(self, item: Object, book: Protector) -> Mapping[str, Any]:
+        return status(book, item.get("status"))
+
+    async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[Protector]:
+        return lambda request, protector: judge(request, protector, now)
+
+    def tried(self, requests: Sequence[Request]) -> None:
+        if requests:
+            self._metrics.batch_size.observe(len(requests))
+        for each in requests:
+            self.tries[each.id] = self.tries.get(each.id, 0) + 1
+
+    def given_back(self, book: Protector, request: Request) -> Protector:
+        return book.give_back({request.id: request.pod.uid})
+
+
+class ProtectorWriter(LedgerWriter[Protector]):
+    """Asks protectors, and writes down what they allow; one for a process."""
+
+    def __init__(self, core: Api, defaults: Tuning, metrics: ProtectorMetrics, newest: Memory | None = None) -> None:
+        self._own, self._metrics = _Books(defaults, metrics), metrics
+        super().__init__(core, self._own, newest)
+
+    async def ask(self, budget: Key, request: Request, seconds: float) -> Judgement:
+        """As all writers; a protector that is gone by now refuses nothing."""
+        begun, rejected = time.monotonic(), False
+        assert isinstance(request, ProtectorRequest)
+        try:
+            judged = await super().ask(budget, request, seconds)
+            rejected = not judged.answer.allowed
+        except NotFound:
+            judged = Judgement(allow(), "Unmatched")
+        finally:
+            self._metrics.retries.observe(max(0, self._own.tries.pop(request.id, 1) - 1))
+            labels = (request.cell, _kind(request.eviction), str(rejected).lower())
+            self._metrics.pod_in_protector.labels(*labels).observe(time.monotonic() - begun)
+        return judged
+
+
+class CellWebhook:
+    """Of one cell. `worker`: its API."""
+
+    def __init__(
+        self,
+        cell: str,
+        worker: Api,
+        protectors: ProtectorCache,
+        writer: ProtectorWriter,
+        metrics: ProtectorMetrics,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`seconds`: how long an answer may take."""
+        self._cell, self._worker, self._protectors, self._writer = cell, worker, protectors, writer
+        self._metrics, self._seconds, self._clock = metrics, seconds, clock
+
+    async def __call__(self, request: AdmissionRequest) -> Answer:
+        """Raises ApiAway, ApiRefused where it can't know; NotAnAdmissionReview."""
+        begun, status_, cause = self._clock(), "Error", "Unknown"
+        try:
+            if refused := misdirected(request):
+                status_ = "NotRelevant"
+                return refused
+            cause = _kind(request.subresource == "eviction")
+            judged = await self._judged(request, begun + self._seconds)
+            status_ = judged.why
+            return judged.answer
+        except (ApiAway, ApiRefused, NotAnAdmissionReview) as error:
+            self._metrics.errors.labels(self._cell, type(error).__name__).inc()
+            raise
+        finally:
+            self._metrics.requests.labels(self._cell, status_, cause).observe(self._clock() - begun)
+
+    async def _judged(self, request: AdmissionRequest, until: float) -> Judgement:
+        if reason := self._protectors.why_not:
+            raise ApiAway(reason)
+        told = pod_of_delete(request) if request.operation == "DELETE" else None
+        if told is not None and (judged := self._without_asking(told)):
+            return judged
+        # Whoever reaches the port can make a request up: nothing is written for a pod that the API doesn't have.
+        found = await self._pod(request.namespace, told.name if told is not None else request.name)
+        if found is None or (told is not None and found.uid != told.uid):
+            return Judgement(allow(), "NotFound")
+        if judged := self._without_asking(found):
+            return judged
+        asked = request_for(request, found, self._cell)
+        budgets = [(p.namespace, p.name) for p in sorted(self._selecting(found), key=str)]
+        judgements = await all_agree([(self._writer, each, asked) for each in budgets], until - self._clock())
+        if refused := refusal(judgements):
+            return refused
+        audit = {key: value for each in judgements for key, value in each.answer.audit.items()}
+        reserved = next((each for each in judgements if each.reserves), judgements[0])
+        return Judgement(allow(audit=audit), reserved.why)
+
+    def _without_asking(self, found: Pod) -> Judgement | None:
+        """What needs no protector's word."""
+        if found.terminating:
+            return Judgement(allow(), "AlreadyTerminating")
+        if found.ready_since is None:
+            return Judgement(allow(), "AlreadyUnready")
+        return None if self._selecting(found) else Judgement(allow(), "Unmatched")
+
+    def _selecting(self, found: Pod) -> list[Protector]:
+        return [each for each in self._protectors.of(found.namespace) if each.selector.matches(found.labels)]
+
+    async def _pod(self, namespace: str, name: str) -> Pod | None:
+        item = await self._worker.get(PODS, name, namespace)
+        return None if item is None else pod(item)
+
+
+async def unknown_cell(request: AdmissionRequest) -> Answer:
+    """The answer under any other path: none."""
+    raise NotAnAdmissionReview(f"{request}: no cell of this name is known here")
+
+
+def _kind(eviction: bool) -> str:
+    return "EvictPod" if eviction else "DeletePod"

@@ -1,0 +1,264 @@
+"""Rolls groups of StatefulSets, one set after the other: what `core.rollout` decides, done by the replica that leads.
+
+Caches tell when something is to be looked at. Before a pod is deleted, the group is locked, which keeps its sets from
+being downscaled meanwhile, read from the API itself, and decided again: a cache may lag behind what another leader has
+just done. So is the Lease of a run of the upgrader, which holds groups that haven't begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from upgrader.in_cluster.guard.core.group_lease import unseen
+from upgrader.in_cluster.guard.core.rollout import (
+    GROUP_LABEL,
+    Deletion,
+    Event,
+    Finished,
+    GroupDecision,
+    Hold,
+    Phase,
+    decide,
+)
+from upgrader.in_cluster.guard.core.workloads import StatefulSet, stateful_set
+from upgrader.in_cluster.guard.core.zone_budget import Rollout
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked, NotFound
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.direct_read import pods_of, stateful_sets
+from upgrader.in_cluster.guard.roles.downscales import Downscales
+from upgrader.in_cluster.guard.roles.event_recorder import EventRecorder
+from upgrader.in_cluster.guard.roles.group_locks import GroupLocks, Held
+from upgrader.in_cluster.guard.roles.rolling_groups import RollingGroups
+from upgrader.in_cluster.guard.roles.run_lease import RunLease
+from upgrader.in_cluster.guard.roles.scaling import Scaling
+from upgrader.in_cluster.guard.roles.workload_cache import PODS, STATEFUL_SETS, Group, WorkloadCache
+from upgrader.in_cluster.guard.roles.zone_budget_books import RolloutRequest
+from upgrader.in_cluster.guard.roles.zone_budgets import OF_ROLLOUTS, ZoneBudgets
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.backoff import Backoff
+from upgrader.in_cluster.guard.runtime.leadership import Leadership
+from upgrader.in_cluster.guard.runtime.metrics import Metrics
+from upgrader.in_cluster.guard.runtime.resource import Object
+from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
+
+__all__ = ["Rollouts"]
+
+_HOLDER = "guard-rollout"
+"""Of a group's lock: whoever leads may take over what the leader before had, as that one has stopped by then."""
+
+
+class Rollouts:
+    """Of the groups in some namespaces."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespaces: Sequence[str],
+        leadership: Leadership,
+        metrics: Metrics,
+        interval_seconds: float,
+        *,
+        locks: GroupLocks,
+        downscales: Downscales | None = None,
+        scaling: Scaling | None = None,
+        budgets: ZoneBudgets | None = None,
+        holds: tuple[RunLease, RollingGroups] | None = None,
+    ) -> None:
+        """`interval_seconds`: each group is looked at again after that, whatever was told. `budgets` are asked before
+        each deletion, in the namespaces that they keep. `holds`: the runs that hold groups still, and the groups that
+        have begun; None: no run does. `locks`: what keeps a group's downscales and its rollout apart.
+        `downscales`: what follows those that were allowed; `scaling`: what has sets follow others.
+        """
+        self._api, self._leadership, self._metrics = api, leadership, metrics
+        self._interval_seconds, self._budgets, self._holds = interval_seconds, budgets, holds
+        self._locks, self._downscales, self._scaling = locks, downscales, scaling
+        self._events = EventRecorder(api)
+        self._queue = WorkQueue[Group]()
+        self._failing: dict[Group, Backoff] = {}
+        self.caches = {each: WorkloadCache(api, each, self._queue.add) for each in namespaces}
+        if downscales:
+            downscales.tell(self._downscaled)
+
+    def _downscaled(self, group: Group) -> None:
+        if group[0] in self.caches:
+            self._queue.add(group)
+
+    async def run(self) -> None:
+        """Lead, and look at each group that has changed, until cancelled."""
+        await self._leadership.lead(self._work)
+
+    async def _work(self) -> None:
+        if self._holds:
+            self._holds[1].forget()
+        async with asyncio.TaskGroup() as begun:
+            for namespace, cache in self.caches.items():
+                begun.create_task(self._begin(namespace, cache))
+            while True:
+                await self._look_at(await self._queue.take())
+
+    async def _begin(self, namespace: str, cache: WorkloadCache) -> None:
+        """A namespace that can't be listed keeps no other one waiting."""
+        for informer in cache.informers:
+            await informer.synced.wait()
+        for group in cache.groups():
+            self._queue.add(group)
+        for text in await self._holds[1].left() if self._holds else ():
+            if text.startswith(f"{namespace}/"):
+                self._queue.add((namespace, text.removeprefix(f"{namespace}/")))
+
+    async def _look_at(self, group: Group) -> None:
+        begun, name = time.monotonic(), group[1]
+        self._metrics.reconciles.labels(name).inc()
+        try:
+            there = await self._reconcile(group)
+        except (ApiAway, ApiRefused) as error:
+            self._metrics.failed_reconciles.labels(name).inc()
+            seconds = self._failing.setdefault(group, Backoff()).next_seconds()
+            LOG.warning("a group can't be rolled", extra={"group": "/".join(group), "reason": str(error)})
+            self._queue.add(group, seconds)
+            return
+        except Exception:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for those of all others
+            self._metrics.failed_reconciles.labels(name).inc()
+            LOG.exception("a group can't be understood", extra={"group": "/".join(group)})
+            self._queue.add(group, self._failing.setdefault(group, Backoff()).next_seconds())
+            return
+        finally:
+            self._metrics.reconcile_seconds.labels(name).observe(time.monotonic() - begun)
+        self._failing.pop(group, None)
+        if there:
+            self._metrics.last_reconcile.labels(name).set(datetime.now(UTC).timestamp())
+            self._queue.add(group, self._interval_seconds)
+        elif not any(name == each for cache in self.caches.values() for _, each in cache.groups()):
+            self._metrics.forget_group(name)
+
+    async def _reconcile(self, group: Group) -> bool:
+        """Whether there is such a group. Raises ApiAway, ApiRefused."""
+        cache = self.caches[group[0]]
+        sets, pods = cache.of(group)
+        if not cache.synced:
+            return False  # it comes again once all is listed
+        if self._downscales and sets:
+            await self._downscales.look(group, sets, pods)
+        if self._scaling and await self._scaling.look(group, sets, pods, self._run_alive):
+            return True  # what that changes is another group to roll
+        decision = decide(sets, pods)
+        if decision.delete or decision.finished:
+            hold = await self._hold("/".join(group))
+            decision = decide(sets, pods, hold)
+            if decision.delete:
+                await self._roll(group, sets, hold)
+                return True
+            if decision.finished:
+                decision = replace(await self._decided_by_the_api(group, hold), delete=())
+        await self._act(group, sets, decision)
+        return bool(sets)
+
+    async def _roll(self, group: Group, sets: Sequence[StatefulSet], hold: Hold | None) -> None:
+        """With the group's lock, unless somebody else has it: then it comes again. Raises ApiAway, ApiRefused."""
+        if not self._leadership.sure():
+            raise ApiAway("it may not lead any more")
+        try:
+            async with self._locks.locked(group, "a rollout", holder=_HOLDER) as held:
+                await self._act(group, sets, await self._decided_by_the_api(group, hold, held), held)
+        except GroupLocked as error:
+            first = min(sets, key=lambda each: each.name)
+            await self._events.record(Event(first, "Normal", "RolloutWaiting", f"the group is locked: {error}"))
+
+    async def _act(
+        self, group: Group, sets: Sequence[StatefulSet], decision: GroupDecision, held: Held | None = None
+    ) -> None:
+        """Do what was decided; pods are deleted as long as the lock is certain. Raises ApiAway, ApiRefused."""
+        for event in decision.events:
+            await self._events.record(event)
+        await self._note(group, decision)
+        for deletion in decision.delete:
+            if held is None or not self._locks.sure(held):
+                break  # what is left comes again
+            await self._delete(deletion, {each.uid: each for each in sets})
+        for finished in decision.finished:
+            await self._finish(finished)
+        LOG.debug("looked at", extra={"group": "/".join(group), "waits_for": decision.waits_for})
+
+    async def _run_alive(self) -> Hold | None:
+        """Raises ApiAway, ApiRefused where that can't be known."""
+        return await self._holds[0].look() if self._holds else None
+
+    async def _hold(self, group: str) -> Hold | None:
+        """See `RollingGroups.hold`; None also where no run holds anything."""
+        if self._holds is None:
+            return None
+        lease, rolling = self._holds
+        return await rolling.hold(group, lease)
+
+    async def _note(self, group: Group, decision: GroupDecision) -> None:
+        """Before it begins, that it is rolled; at the end, that it isn't any more. Raises ApiAway, ApiRefused."""
+        if self._holds is None:
+            return
+        if decision.delete:
+            await self._holds[1].add("/".join(group))
+        elif decision.phase is Phase.DONE:
+            await self._holds[1].remove("/".join(group))
+
+    async def _decided_by_the_api(self, group: Group, hold: Hold | None, held: Held | None = None) -> GroupDecision:
+        """`held`: the group's lock. Raises GroupLocked where a downscale was allowed that can't be seen yet."""
+        namespace, name = group
+        found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={name}")
+        sets = tuple(map(stateful_set, found))
+        if held and (opened := unseen(held.lease, sets, held.old)):
+            raise GroupLocked(min(opened.values()))
+        pods = await pods_of(self._api, namespace, found)
+        budgets = self._budgets_of(namespace)
+        reserved = budgets.reserved_by_evictions(namespace) if budgets else frozenset[str]()
+        return decide(sets, pods, hold, deleted=reserved)
+
+    def _budgets_of(self, namespace: str) -> ZoneBudgets | None:
+        return self._budgets if self._budgets and self._budgets.keeps(namespace) else None
+
+    async def _delete(self, deletion: Deletion, owners: Mapping[str, StatefulSet]) -> None:
+        which = deletion.pod
+        if refused := await self._refused(deletion):
+            if owner := owners.get(which.owner_uid):
+                told = f"{which.name} isn't deleted yet: {refused}"
+                await self._events.record(Event(owner, "Normal", "RolloutWaiting", told))
+            return
+        if not self._leadership.sure():
+            raise ApiAway("it may not lead any more")
+        try:
+            await self._api.delete(PODS, which.name, which.namespace, uid=which.uid)
+        except (NotFound, Conflict):
+            return  # it is gone, or another one has its name
+        LOG.info(
+            "pod deleted, to be replaced",
+            extra={"pod": f"{which.namespace}/{which.name}", "revision": which.revision, "was_ready": which.ready},
+        )
+
+    async def _refused(self, deletion: Deletion) -> str:
+        """What the pod's zone-aware budget has against it; "" where nothing has, and the pod is reserved."""
+        budgets = self._budgets_of(deletion.pod.namespace)
+        if budgets is None or not self._leadership.sure():
+            return ""
+        rollout = Rollout(deletion.max_unavailable, deletion.free)
+        judged = await budgets.ask(RolloutRequest(f"{OF_ROLLOUTS}{uuid.uuid4()}", deletion.pod, rollout=rollout))
+        return "" if judged.answer.allowed else judged.answer.message
+
+    async def _finish(self, finished: Finished) -> None:
+        """The controller leaves status.currentRevision as it is with OnDelete; `kubectl rollout status` reads it."""
+        which: StatefulSet = finished.set
+        found = await self._api.get(STATEFUL_SETS, which.name, which.namespace)
+        if found is None or found["metadata"]["uid"] != which.uid:
+            return
+        status: Mapping[str, Any] = found.get("status") or {}
+        if status.get("updateRevision") != finished.revision or not self._leadership.sure():
+            return
+        changed: Object = {**found, "status": {**status, "currentRevision": finished.revision}}
+        try:
+            await self._api.replace(STATEFUL_SETS, changed, which.namespace, subresource="status")
+        except Conflict:
+            return  # its controller has written it meanwhile, and it comes again
+        LOG.info("rolled", extra={"set": f"{which.namespace}/{which.name}", "revision": finished.revision})

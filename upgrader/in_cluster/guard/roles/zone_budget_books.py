@@ -1,0 +1,80 @@
+"""ZoneAwarePodDisruptionBudgets: their ledger in `.status.reservations`, and what judges by the zones of the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.in_cluster.guard.core.ledger import Judgement, Ledger, Request
+from upgrader.in_cluster.guard.core.rollout import pods_by_owner
+from upgrader.in_cluster.guard.core.workloads import Pod, stateful_set
+from upgrader.in_cluster.guard.core.zone_budget import InvalidBudget, Rollout, State, ZoneBudget, budget_of, judge, read
+from upgrader.in_cluster.guard.roles.direct_read import pods_of, selector_query, stateful_sets
+from upgrader.in_cluster.guard.roles.ledger_writer import Judge
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.resource import Object, Resource
+
+__all__ = ["ZONE_BUDGETS", "RolloutRequest", "ZoneBudgetBooks", "ledger_of"]
+
+ZONE_BUDGETS = Resource("rollout-operator.grafana.com/v1", "zoneawarepoddisruptionbudgets")
+
+
+@dataclass(frozen=True)
+class RolloutRequest(Request):
+    """A pod that a rollout wants to delete."""
+
+    rollout: Rollout | None = None
+
+
+def ledger_of(item: Object) -> Ledger:
+    """What a budget has reserved."""
+    return Ledger.of((item.get("status") or {}).get("reservations"))
+
+
+class ZoneBudgetBooks:
+    """Zones are read from the API itself for each judgement: a cache may know less than the ledger counts on."""
+
+    resource = ZONE_BUDGETS
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def book_of(self, item: Object) -> Ledger:
+        """See `Books`, as for the others."""
+        return ledger_of(item)
+
+    def status_of(self, item: Object, book: Ledger) -> Mapping[str, Any]:
+        """The number is for `kubectl get`, whose columns can't count."""
+        reservations = book.status()
+        return {**(item.get("status") or {}), "reserved": len(reservations), "reservations": reservations}
+
+    async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[Ledger]:
+        """By the budget as it is now, which may be another one than when its pod was looked up."""
+        budget = read(item)
+        pods, state = await self._zones(budget)
+
+        def judged(request: Request, ledger: Ledger) -> Judgement:
+            subject = pods.get(request.pod.uid, request.pod)
+            mine = budget_of(subject, [budget])
+            if isinstance(mine, Judgement):
+                return mine
+            rollout = request.rollout if isinstance(request, RolloutRequest) else None
+            return judge(subject, mine, state, ledger, now, rollout)
+
+        return judged
+
+    def tried(self, requests: Sequence[Request]) -> None: ...
+
+    def given_back(self, book: Ledger, request: Request) -> Ledger:
+        """All that it has reserved: a request is for one pod."""
+        return book.give_back({request.id})
+
+    async def _zones(self, budget: ZoneBudget | InvalidBudget) -> tuple[dict[str, Pod], State]:
+        """The pods by UID, and what the budget is judged by; an invalid one isn't."""
+        if isinstance(budget, InvalidBudget):
+            return {}, State((), {})
+        found = await stateful_sets(self._api, budget.namespace, selector_query({"matchLabels": budget.selector}))
+        pods = await pods_of(self._api, budget.namespace, found)
+        sets = tuple(map(stateful_set, found))
+        return {each.uid: each for each in pods}, State(sets, pods_by_owner(sets, pods))

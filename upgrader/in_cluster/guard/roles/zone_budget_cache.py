@@ -1,0 +1,79 @@
+"""The ZoneAwarePodDisruptionBudgets of some namespaces, where the cluster has such a kind at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from upgrader.in_cluster.guard.core.zone_budget import InvalidBudget, ZoneBudget, read
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.zone_budget_books import ZONE_BUDGETS
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.informer import Informer, whole
+from upgrader.in_cluster.guard.runtime.resource import Object, Resource
+
+__all__ = ["ZoneBudgetCache"]
+
+_VERSION = Resource(ZONE_BUDGETS.api_version, "", namespaced=False)
+_LOOK_SECONDS = 10.0
+
+
+class ZoneBudgetCache:
+    """Without the kind's CustomResourceDefinition there are no budgets, which is known and fine."""
+
+    def __init__(self, api: Api, namespaces: Sequence[str]) -> None:
+        self._api = api
+        self.informers = {each: Informer(api, ZONE_BUDGETS, each, keep=whole) for each in namespaces}
+        self._installed = asyncio.Event()
+        self._unknown = "not looked for yet"
+
+    def why_not_ready(self) -> str:
+        """Why it isn't known which budgets there are; "" when it is."""
+        if not self._installed.is_set():
+            return self._unknown
+        missing = [each.name for each in self.informers.values() if not each.synced.is_set()]
+        return f"not listed yet: {', '.join(missing)}" if missing else ""
+
+    async def of(self, namespace: str) -> tuple[ZoneBudget | InvalidBudget, ...]:
+        """A namespace's budgets as the API has them now; raises ApiAway, ApiRefused.
+
+        Not as they were last heard of: who applies a budget and drains a node at once counts on it.
+        """
+        if not self._installed.is_set() and not await self._look():
+            return ()
+        try:
+            found, _, _ = await self._api.page(ZONE_BUDGETS, namespace, {}, limit=0)
+        except NotFound:  # the kind was removed
+            return ()
+        return tuple(map(read, found))
+
+    def objects(self) -> list[Object]:
+        """All that are known."""
+        return [item for informer in self.informers.values() for item in informer.objects.values()]
+
+    async def run(self) -> None:
+        """Follow them, from when there can be any, until cancelled."""
+        while not self._installed.is_set():
+            try:
+                await self._look()
+            except (ApiAway, ApiRefused) as error:
+                self._unknown = str(error)
+                LOG.warning("can't look for the kind", extra={"resource": ZONE_BUDGETS.plural, "reason": str(error)})
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._installed.wait()
+            except TimeoutError:
+                continue
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers.values():
+                group.create_task(informer.run())
+
+    async def _look(self) -> bool:
+        """Whether the API has the kind: who may list nothing can see that, too."""
+        found = await self._api.get(_VERSION, "")
+        names = {each.get("name") for each in (found or {}).get("resources") or ()}
+        if ZONE_BUDGETS.plural in names:
+            self._installed.set()
+        self._unknown = ""
+        return self._installed.is_set()

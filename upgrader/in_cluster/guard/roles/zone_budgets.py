@@ -1,0 +1,129 @@
+"""Asks the zone-aware budget of a pod whether it may go: for evictions, and for rollouts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+
+from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
+from upgrader.in_cluster.guard.core.ledger import Judgement, Request, Reservation, settled
+from upgrader.in_cluster.guard.core.workloads import pod
+from upgrader.in_cluster.guard.core.zone_budget import budget_of, misdirected, validate
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GuardError, NotFound
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.ledger_writer import LedgerWriter
+from upgrader.in_cluster.guard.roles.workload_cache import PODS
+from upgrader.in_cluster.guard.roles.zone_budget_books import ZoneBudgetBooks, ledger_of
+from upgrader.in_cluster.guard.roles.zone_budget_cache import ZoneBudgetCache
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.informer import Key
+from upgrader.in_cluster.guard.runtime.metrics import Metrics
+
+__all__ = ["EVICTION_PATH", "OF_ROLLOUTS", "VALIDATION_PATH", "ZoneBudgets", "validated"]
+
+EVICTION_PATH = "/admission/pod-eviction"
+VALIDATION_PATH = "/admission/zpdb-validation"
+OF_ROLLOUTS = "rollout-"
+"""What the ids of rollouts' own requests begin with."""
+_SETTLE_SECONDS = 5.0
+
+
+class ZoneBudgets:
+    """Of some namespaces."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespaces: Sequence[str],
+        metrics: Metrics,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`seconds`: how long a budget may take to answer."""
+        self._api, self._metrics, self._seconds, self._clock = api, metrics, seconds, clock
+        self.cache = ZoneBudgetCache(api, namespaces)
+        self._writer = LedgerWriter(api, ZoneBudgetBooks(api))
+        self._noticed: dict[Reservation, float] = {}
+
+    def keeps(self, namespace: str) -> bool:
+        """Whether its budgets are asked."""
+        return namespace in self.cache.informers
+
+    async def evict(self, request: AdmissionRequest) -> Answer:
+        """What is answered to an eviction. Raises ApiAway, ApiRefused."""
+        return (await self._counted(self._evict(request))).answer
+
+    async def ask(self, request: Request) -> Judgement:
+        """What the pod's budget says; it reserves unless that is a dry run. Raises ApiAway, ApiRefused."""
+        return await self._counted(self._judged(request))
+
+    def reserved_by_evictions(self, namespace: str) -> frozenset[str]:
+        """UIDs of the pods that may be gone at any time, by others than rollouts, or nobody knows by whom any more."""
+        ledgers = (ledger_of(item) for item in self.cache.objects() if item["metadata"].get("namespace") == namespace)
+        found = (each for ledger in ledgers for each in ledger.reservations.values())
+        return frozenset(r.uid for r in found if not all(name.startswith(OF_ROLLOUTS) for name in r.requests))
+
+    async def run(self) -> None:
+        """Follow the budgets, and free what has done its work, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.cache.run())
+            while True:
+                await asyncio.sleep(_SETTLE_SECONDS)
+                await self.settle()
+
+    async def settle(self) -> None:
+        """Free the reservations that this process has known for long enough."""
+        now = self._clock()
+        ledgers = {
+            (item["metadata"]["namespace"], item["metadata"]["name"]): ledger_of(item) for item in self.cache.objects()
+        }
+        there = {each for ledger in ledgers.values() for each in ledger.reservations.values()}
+        self._noticed = {each: self._noticed.get(each, now) for each in there}
+        for budget, ledger in ledgers.items():
+            if old := settled(ledger, self._noticed, now):
+                await self._free(budget, old)
+
+    async def _free(self, budget: Key, old: Collection[Reservation]) -> None:
+        try:
+            await self._writer.change(budget, lambda book: book.without_these(old), self._seconds)
+        except (ApiAway, ApiRefused) as error:
+            LOG.warning("what was reserved stays so", extra={"budget": "/".join(budget), "reason": str(error)})
+
+    async def _evict(self, request: AdmissionRequest) -> Judgement:
+        if refused := misdirected(request):
+            return Judgement(refused, "invalid-request")
+        namespace = request.namespace
+        if not self.keeps(namespace):
+            return Judgement(allow(f"guard asks no zone-aware budgets in the namespace {namespace}"), "not-kept")
+        if not await self.cache.of(namespace):
+            return Judgement(allow(), "pod-not-in-scope")
+        # Anybody can send a request: what counts is what the API says of the pod.
+        found = await self._api.get(PODS, request.name, namespace)
+        if found is None:
+            return Judgement(allow("there is no such pod"), "pod-not-found")
+        return await self._judged(Request(request.uid, pod(found), request.dry_run))
+
+    async def _judged(self, request: Request) -> Judgement:
+        budget = budget_of(request.pod, await self.cache.of(request.pod.namespace))
+        if isinstance(budget, Judgement):
+            return budget
+        try:
+            return await self._writer.ask((budget.namespace, budget.name), request, self._seconds)
+        except NotFound:  # it was deleted meanwhile
+            return Judgement(allow(), "pod-not-in-scope")
+
+    async def _counted(self, judging: Awaitable[Judgement]) -> Judgement:
+        with self._metrics.evictions_in_flight.track_inprogress():
+            try:
+                judged = await judging
+            except GuardError:
+                self._metrics.evictions.labels("failed", "500").inc()
+                raise
+        self._metrics.evictions.labels(judged.why, str(judged.answer.code or 200)).inc()
+        return judged
+
+
+async def validated(request: AdmissionRequest) -> Answer:
+    """Whether a budget may be stored."""
+    return validate(request)

@@ -1,0 +1,183 @@
+"""A cache of objects that follows the API server: list in pages, then watch."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, VersionGone
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.runtime.backoff import Backoff
+from upgrader.in_cluster.guard.runtime.resource import Object, Resource
+
+__all__ = ["Change", "Informer", "Key", "version_of", "whole"]
+
+Key = tuple[str, str]
+"""Namespace ("" where there is none) and name."""
+_PAGE = 500
+_IN_PAGES = 2
+"""So many times; then in one piece, which takes many times the memory: 20,000 pods are 100 MB of JSON."""
+_WATCH_SECONDS = 60
+"""A connection that died unnoticed is noticed after that, as the server ends each watch by then."""
+_SHORT_SECONDS = 1.0
+
+
+Kept = TypeVar("Kept")
+_Told = TypeVar("_Told", contravariant=True)
+
+
+class Change(Protocol[_Told]):
+    """Is told of each change, in order; must not raise."""
+
+    def __call__(self, before: _Told | None, after: _Told | None, /) -> None:
+        """None: there was none, or there is none any more."""
+
+
+def whole(found: dict[str, Any]) -> Object:
+    """What is kept of an object of which everything may be needed."""
+    return found
+
+
+class Informer(Generic[Kept]):
+    """All objects of a resource that match, as they were at most a moment ago.
+
+    `keep` makes of an object what is kept of it: a role that needs ten values of 20,000 pods keeps these alone, in
+    whatever form it reads them.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        keep: Callable[[dict[str, Any]], Kept],
+        labels: str = "",
+        fields: str = "",
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api, self._resource, self._namespace = api, resource, namespace
+        self._query = {"labelSelector": labels, "fieldSelector": fields}
+        self._keep, self._backoff, self._clock = keep, backoff or Backoff(), clock
+        self._objects: dict[Key, Kept] = {}
+        self._versions: dict[Key, str] = {}
+        self._listeners: list[Change[Kept]] = []
+        self._version = ""
+        self._contact: float | None = None
+        self.synced = asyncio.Event()
+        """Set once everything was listed for the first time."""
+
+    @property
+    def objects(self) -> Mapping[Key, Kept]:
+        """What there is; the caller changes none of it."""
+        return self._objects
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self._resource.plural}{f' in {self._namespace}' if self._namespace else ''}"
+
+    def silent_seconds(self) -> float:
+        """For how long the server hasn't been heard of; infinite before the first list.
+
+        It sends a bookmark about once a minute where nothing changes.
+        """
+        return float("inf") if self._contact is None else self._clock() - self._contact
+
+    def tell(self, listener: Change[Kept]) -> None:
+        """Tell of each change from now on, and of what there is already."""
+        self._listeners.append(listener)
+        for found in self._objects.values():
+            listener(None, found)
+
+    async def run(self) -> None:
+        """Follow, until cancelled. What can't be read is asked for again; what is known stays until then."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except VersionGone:
+                LOG.info("listing again", extra={"resource": self.name})
+                self._version = ""
+            except (ApiAway, ApiRefused) as error:
+                seconds = self._backoff.next_seconds()
+                LOG.warning(
+                    "can't follow", extra={"resource": self.name, "reason": str(error), "again_in": round(seconds, 1)}
+                )
+                await asyncio.sleep(seconds)
+
+    async def _list(self) -> None:
+        found, version = await self._everything()
+        self._heard()
+        gone = self._objects.keys() - found.keys()
+        for key in gone:
+            self._set(key, "", None)
+        for key, (its, item) in found.items():
+            if self._versions.get(key) != its:
+                self._set(key, its, item)
+        self._version = version
+        self.synced.set()
+
+    async def _everything(self) -> tuple[dict[Key, tuple[str, Kept]], str]:
+        for _ in range(_IN_PAGES):
+            try:
+                return await self._all(_PAGE)
+            except VersionGone:
+                # The pages are of one moment, which the server has forgotten meanwhile.
+                LOG.info("listing from the first page again", extra={"resource": self.name})
+        return await self._all(0)
+
+    async def _all(self, limit: int) -> tuple[dict[Key, tuple[str, Kept]], str]:
+        found, token = dict[Key, tuple[str, Kept]](), ""
+        while True:
+            items, version, token = await self._api.page(
+                self._resource, self._namespace, self._query, limit=limit, token=token
+            )
+            found |= {_key(item): (version_of(item), self._keep(item)) for item in items}
+            if not token:
+                return found, version
+
+    async def _watch(self) -> None:
+        begun, heard = self._clock(), False
+        seconds = random.randint(_WATCH_SECONDS * 3 // 4, _WATCH_SECONDS)  # noqa: S311 - so that not all end at once
+        async for event in self._api.watch(
+            self._resource, self._namespace, self._query, version=self._version, seconds=seconds
+        ):
+            self._heard()
+            heard, item = True, event["object"]
+            if event["type"] != "BOOKMARK":
+                self._set(_key(item), version_of(item), None if event["type"] == "DELETED" else self._keep(item))
+            self._version = version_of(item)
+        if not heard and self._clock() - begun < _SHORT_SECONDS:
+            raise ApiAway(f"watch {self._resource.path(self._namespace)}: it ended at once")  # a server that stops
+        self._heard()
+
+    def _heard(self) -> None:
+        self._contact = self._clock()
+        self._backoff.reset()
+
+    def _set(self, key: Key, version: str, after: Kept | None) -> None:
+        before = self._objects.get(key)
+        if after is None:
+            self._objects.pop(key, None)
+            self._versions.pop(key, None)
+        else:
+            self._objects[key], self._versions[key] = after, version
+        for listener in self._listeners:
+            listener(before, after)
+
+
+def _key(item: Object) -> Key:
+    meta = item["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+def version_of(item: Object) -> str:
+    """By which two states of an object are told apart; no order."""
+    return str(item["metadata"]["resourceVersion"])

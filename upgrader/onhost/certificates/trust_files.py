@@ -1,0 +1,127 @@
+"""The files of a node in which the cluster's CA is trusted, and what they trust.
+
+Files are written in place, as `kept_files` says why, but for the kubelet's kubeconfig, which no pod mounts.
+A CA is added behind those that are there: a file that a power cut has torn still has the old one. For a kubeconfig, its
+content is kept until all are written, and put back by the next look at the node.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from upgrader.onhost.certificates.bundles import (
+    added,
+    certificates,
+    fingerprint,
+    in_kubeconfig,
+    named_files,
+    removed,
+    trusted_by,
+)
+from upgrader.onhost.certificates.kept_files import DONE, forget, install, keep, mark, put_back, unfinished
+from upgrader.onhost.common.durable_files import replace
+
+__all__ = ["Places", "change", "mend", "read"]
+
+_AUTHORITY = "ca.crt"
+_CLIENT_CA = re.compile(r"^\s*clientCAFile:\s*[\"']?([^\s\"']+)", re.MULTILINE)
+_CHANGE, _POINT = "trust", "point.json"
+_BYTES = "latin-1"
+"""Has a character for each byte: what isn't ours in a file stays as it is, whatever it is."""
+
+
+class Places:
+    """Where a node has them. `root` is for tests."""
+
+    def __init__(self, certificates_folder: str, kubernetes: str, kubelet: str) -> None:
+        """`certificates_folder` is kubeadm's, `kubernetes` that of its kubeconfigs, `kubelet` the kubelet's
+        configuration."""
+        self.pki, self.kubernetes, self.kubelet = certificates_folder, kubernetes, kubelet
+
+    @property
+    def authority(self) -> str:
+        """The CA's own file."""
+        return os.path.join(self.pki, _AUTHORITY)
+
+    @property
+    def kubelet_conf(self) -> str:
+        """The kubelet's kubeconfig, which it reads at its start."""
+        return os.path.join(self.kubernetes, "kubelet.conf")
+
+    def kubeconfigs(self) -> list[str]:
+        """Every kubeconfig in kubeadm's folder."""
+        if not os.path.isdir(self.kubernetes):
+            return []
+        paths = (os.path.join(self.kubernetes, name) for name in sorted(os.listdir(self.kubernetes)))
+        return [path for path in paths if path.endswith(".conf") and os.path.isfile(path)]
+
+    def bundles(self) -> list[str]:
+        """PEM files: the CA's own, the one by which the kubelet knows its clients, and those that kubeconfigs name."""
+        found = [self.authority]
+        if os.path.isfile(self.kubelet):
+            found += _CLIENT_CA.findall(_text(self.kubelet))
+        for path in self.kubeconfigs():
+            found += [os.path.join(self.kubernetes, name) for name in named_files(_text(path))]
+        return [path for path in dict.fromkeys(found) if os.path.isfile(path)]
+
+
+def read(places: Places) -> list[dict[str, Any]]:
+    """`path` and `trusts`, fingerprints, of each PEM file, and of each cluster with CA data in a kubeconfig."""
+    found = [
+        {"path": path, "trusts": [fingerprint(each) for each in certificates(_text(path))]} for path in places.bundles()
+    ]
+    for path in places.kubeconfigs():
+        found += [{"path": path, "trusts": trusts} for trusts in trusted_by(_text(path))]
+    return found
+
+
+def change(folder: str, places: Places, *, old: str, add: str = "", remove: str = "") -> list[str]:
+    """Where the CA of fingerprint `old` is trusted, trust the one in `add` too (PEM), or no more that of `remove`.
+
+    Returns the paths that changed; all were kept in `folder` before, for `mend`.
+    """
+
+    def changed(text: str) -> str:
+        if old not in [fingerprint(each) for each in certificates(text)]:
+            return text
+        return added(text, add) if add else removed(text, remove)
+
+    mend(folder)
+    wanted: dict[str, str] = {}
+    for path in places.bundles():
+        wanted[path] = changed(_text(path))
+    for path in places.kubeconfigs():
+        wanted[path] = in_kubeconfig(_text(path), changed)
+    wanted = {path: text for path, text in wanted.items() if text != _text(path)}
+    if not wanted:
+        return []
+    keep(folder, _CHANGE, {path: [path] for path in wanted})
+    kubelet_conf = wanted.pop(places.kubelet_conf, None)
+    install([(os.path.realpath(path), text.encode(_BYTES), _owner(path)) for path, text in wanted.items()])
+    if kubelet_conf is not None:
+        replace(os.path.realpath(places.kubelet_conf), kubelet_conf.encode(_BYTES))
+    mark(folder, DONE)
+    forget(folder)
+    return [*wanted, *([places.kubelet_conf] if kubelet_conf is not None else [])]
+
+
+def mend(folder: str) -> list[str]:
+    """Put back what a change that was interrupted has written, whole or not; returns the paths."""
+    if not os.path.exists(os.path.join(folder, _POINT)):
+        return []
+    which = unfinished(folder)
+    done = put_back(folder, which) if which else []
+    forget(folder)
+    return done
+
+
+def _text(path: str) -> str:
+    with open(path, encoding=_BYTES, newline="") as file:
+        return file.read()
+
+
+def _owner(path: str) -> dict[str, int]:
+    found = os.stat(path)
+    return {"mode": found.st_mode & 0o7777, "uid": found.st_uid, "gid": found.st_gid}

@@ -1,0 +1,88 @@
+"""Whether kube-apiserver answers on this host, its certificate verified."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from base64 import b64decode
+from collections import Counter
+from typing import Any
+
+from upgrader.onhost.common.questions import Failed, read
+from upgrader.onhost.common.tls import context, get
+
+_LISTEN = "0A"
+API_NAME = "kubernetes.default.svc"
+KUBELET = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+
+
+def readyz(root: str, ports: set[int]) -> dict[str, Any]:
+    """kube-apiserver's /readyz on this host: on the node's address before a private one."""
+    sockets = listeners(ports)
+    found = sorted(sockets, key=lambda at: (at[0].startswith("127."), at))
+    if not found:
+        return {"answers": False, "said": f"nothing listens on port {' or '.join(str(p) for p in sorted(ports))}"}
+    ca = authority(root)
+    answers = [_ask(root, ca, address, port) for address, port in found]
+    alone = [answer for answer in answers if answer["answers"] and private(answer["address"])]
+    first = next((answer for answer in answers if answer["answers"]), answers[0])
+    public = [count for (address, _), count in sockets.items() if not private(address)]
+    return dict(first, instances=len(alone), listeners=max(public, default=0))
+
+
+def private(address: str) -> bool:
+    """Whether one instance alone has it, as the chart chooses it. At 127.0.0.1, for clients, any of them answers."""
+    return address.startswith("127.") and not address.startswith("127.0.")
+
+
+def listeners(ports: set[int]) -> Counter[tuple[str, int]]:
+    """(address, port) → how many TCP sockets listen there, of these ports; a wildcard is the loopback address."""
+    found: Counter[tuple[str, int]] = Counter()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = read(table).decode().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            local, state = line.split()[1], line.split()[3]
+            address, _, port = local.partition(":")
+            if state == _LISTEN and int(port, 16) in ports:
+                found[_address(address), int(port, 16)] += 1
+    return found
+
+
+def _address(hexadecimal: str) -> str:
+    words = [hexadecimal[at : at + 8] for at in range(0, len(hexadecimal), 8)]
+    packed = b"".join(struct.pack("=I", int(word, 16)) for word in words)
+    if not any(packed):
+        return "127.0.0.1"
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+
+
+def authority(root: str) -> str:
+    """The cluster's CA as PEM: kubeadm's file, or what the kubelet was given."""
+    try:
+        return read(root + "/etc/kubernetes/pki/ca.crt").decode()
+    except OSError:
+        text = read(root + "/etc/kubernetes/kubelet.conf").decode()
+        found = re.search(r"certificate-authority-data:\s*(\S+)", text)
+        if not found:
+            raise Failed("there is no CA to verify kube-apiserver with") from None
+        return b64decode(found.group(1)).decode()
+
+
+def _ask(root: str, authority: str, address: str, port: int) -> dict[str, Any]:
+    at = f"{address}:{port}"
+    try:
+        status, body = get(context(authority), address, port, API_NAME, "/readyz?verbose")
+        if status == 401:
+            # No anonymous requests here: ask as the kubelet. Every authenticated client may ask this.
+            own = context(authority)
+            own.load_cert_chain(root + KUBELET)
+            status, body = get(own, address, port, API_NAME, "/readyz?verbose")
+    except Failed as error:
+        return {"answers": False, "address": at, "said": str(error)}
+    failing = [line[3:].split()[0] for line in body.splitlines() if line.startswith("[-]")]
+    answer = "ok" if status == 200 else f"HTTP {status}" + (": not ready: " + ", ".join(failing) if failing else "")
+    return {"answers": status == 200, "address": at, "said": answer}

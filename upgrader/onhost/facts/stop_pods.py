@@ -1,0 +1,39 @@
+"""Stops pods on this host by their UIDs, through the container runtime: without an API nothing else can."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.facts import container_facts
+from upgrader.onhost.node.cri import Runtime
+
+_UID = "io.kubernetes.pod.uid"
+_STOP_SECONDS = 30.0
+"""For one call: a busy machine takes a while to end all processes of a pod, and to take its network down."""
+
+
+def stop(runtime: Runtime, uids: set[str]) -> list[str]:
+    """Stop the sandboxes of these pods, with all that runs in them; returns the pods' names.
+
+    The kubelet starts such a pod again until it hears from an API that the pod has gone.
+    """
+    stopped = []
+    for pod in runtime.sandboxes():
+        if pod.ready and pod.labels.get(_UID) in uids:
+            runtime.stop(pod.id)
+            stopped.append(pod.name)
+    return stopped
+
+
+def main(*uids: str) -> None:
+    """Stop them; prints the names of the pods that were stopped as JSON, or why it failed."""
+    root = ""
+    answer: dict[str, Any] = {}
+    try:
+        answer["stopped"] = stop(container_facts.runtime(container_facts.socket_path(root), _STOP_SECONDS), set(uids))
+    except (Failed, ValueError) as error:
+        answer["failed"] = str(error)
+    sys.stdout.write(json.dumps(answer) + "\n")

@@ -1,0 +1,1 @@
+"""Sends programs to hosts, and reads what they answer."""

@@ -1,1 +1,0 @@
-"""What the controllers report, read over SSH."""

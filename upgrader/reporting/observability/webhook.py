@@ -1,0 +1,97 @@
+"""Tells people of a run by a webhook, in a thread of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from upgrader.engine.state.event_fold import follow
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import ServiceError
+from upgrader.model.event import Event, RunEnded
+from upgrader.model.redaction.known_secrets import KNOWN
+from upgrader.ports import Clock, HttpService
+from upgrader.reporting.observability.delivery import Delivery
+from upgrader.reporting.observability.messages import Message, Topic, ending, message_of, payload
+
+__all__ = ["SIGNATURE", "TIMESTAMP", "Webhook", "signature"]
+
+SIGNATURE, TIMESTAMP = "X-Upgrader-Signature", "X-Upgrader-Timestamp"
+
+
+def signature(secret: bytes, timestamp: str, body: bytes) -> str:
+    """HMAC-SHA256 of `v1:TIMESTAMP:BODY`, as hexadecimal digits behind `v1=`."""
+    return "v1=" + hmac.new(secret, b"v1:" + timestamp.encode() + b":" + body, hashlib.sha256).hexdigest()
+
+
+class Webhook:
+    """A Reporter that never waits for the webhook's server. `note` is told once that it fails."""
+
+    def __init__(
+        self,
+        state: RunState,
+        service: HttpService,
+        *,
+        cluster: str,
+        topics: Collection[Topic],
+        secret_file: Path | None,
+        clock: Clock,
+        note: Callable[[str], None],
+    ) -> None:
+        """`state` is the run's so far. Without a `secret_file`, requests aren't signed."""
+        self._state, self._service, self._cluster, self._clock = state, service, cluster, clock
+        self._topics, self._secret_file = frozenset(topics), secret_file
+        self._ended = False
+        self._delivery = Delivery("webhook", self._send, "messages can't be sent to the webhook", note)
+
+    def emit(self, event: Event) -> None:
+        """Queue what people are told of the event."""
+        before = self._state
+        self._state = follow(before, event, self._clock.now())
+        self._ended = isinstance(event, RunEnded) or (self._ended and self._state.outcome is not None)
+        message = message_of(event, before, self._state)
+        if message is not None:
+            self._put(message)
+
+    def end(self) -> None:
+        """Nothing comes any more. A run that has recorded no end was interrupted."""
+        if self._state.run and not self._ended:
+            self._put(ending(self._state))
+        self._delivery.end()
+
+    def close(self, seconds: float) -> None:
+        """Wait for what is still to be sent, for so long at most."""
+        self._delivery.close(seconds)
+
+    def _put(self, message: Message) -> None:
+        if message.topic in self._topics:
+            self._delivery.put(message)
+
+    def _send(self, message: Message) -> None:
+        body = json.dumps(payload(message, self._cluster)).encode(errors="replace")
+        headers = {"Content-Type": "application/json", **self._signed(body)}
+        try:
+            self._post(body, headers)
+        except ServiceError as first:
+            try:
+                self._post(body, headers)
+            except ServiceError:
+                raise first from None  # behind a server that hangs, the second only says that the first isn't over
+
+    def _post(self, body: bytes, headers: Mapping[str, str]) -> None:
+        answer = self._service.send("POST", "", body, headers)
+        if not 200 <= answer.status < 300:
+            raise ServiceError(f"it answered {answer.status}")
+
+    def _signed(self, body: bytes) -> dict[str, str]:
+        if self._secret_file is None:
+            return {}
+        secret = self._secret_file.read_text(encoding="utf-8").strip()
+        if not secret:
+            raise ValueError(f"{self._secret_file} is empty")
+        KNOWN.learn([secret])
+        timestamp = str(int(self._clock.now().timestamp()))
+        return {TIMESTAMP: timestamp, SIGNATURE: signature(secret.encode(), timestamp, body)}

@@ -1,0 +1,101 @@
+"""`plan-diffs.json` in a run's folder: what `upgrader plan --diff` shows, as it was when the run began.
+
+Only the page shows it: no decision. A disk that refuses it costs the diffs, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from upgrader.engine.journal.atomic import write_atomic
+from upgrader.model.plan import ObjectChange
+from upgrader.model.plan_document import StepDocument
+from upgrader.model.redaction.printable import mask_secrets
+
+__all__ = ["DIFFS", "MAX_BYTES", "NO_DIFFS", "PlanDiffs", "StepDiff", "keep_diffs", "read_diffs"]
+
+DIFFS = "plan-diffs.json"
+"""The file's name in a run's folder."""
+MAX_BYTES = 2**20
+"""Diffs beyond this are not kept: a page of several megabytes helps nobody."""
+
+_LEFT_OUT = "(not kept: the run's diffs are too long)"
+
+
+@dataclass(frozen=True)
+class StepDiff:
+    """The objects that a step was to change; at least one."""
+
+    step: str
+    changes: tuple[ObjectChange, ...]
+
+
+@dataclass(frozen=True)
+class PlanDiffs:
+    """The diffs of a run's steps, in their order."""
+
+    steps: tuple[StepDiff, ...] = ()
+    problem: str = ""
+    """Why they are not known."""
+
+
+NO_DIFFS = PlanDiffs()
+"""Where none are to be shown."""
+
+
+def keep_diffs(path: Path, steps: Sequence[StepDocument]) -> None:
+    """Write the diffs of a plan's steps (mode 0600), with all that is known to be secret masked once more.
+
+    What the disk refuses is not kept.
+    """
+    kept = [asdict(each) for each in _bounded(steps)]
+    with suppress(OSError):
+        write_atomic(path, json.dumps({"steps": kept}).encode())
+
+
+def read_diffs(path: Path) -> PlanDiffs:
+    """The diffs in a file. Never raises for the file."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return PlanDiffs(problem=f"{path.name} in the run's folder is no file")
+            content = file.read(8 * MAX_BYTES)  # JSON escapes
+    except FileNotFoundError:
+        return PlanDiffs(problem=f"the run's folder has no {path.name}")
+    except OSError as error:
+        return PlanDiffs(problem=f"{path.name} in the run's folder can't be read: {error.strerror}")
+    try:
+        return PlanDiffs(
+            tuple(
+                StepDiff(
+                    str(step["step"]),
+                    tuple(
+                        ObjectChange(str(change["object"]), change["change"], str(change["diff"]))
+                        for change in step["changes"]
+                        if change["change"] in ("added", "changed", "removed")
+                    ),
+                )
+                for step in json.loads(content)["steps"]
+            )
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return PlanDiffs(problem=f"{path.name} in the run's folder is damaged")
+
+
+def _bounded(steps: Sequence[StepDocument]) -> Iterator[StepDiff]:
+    left = MAX_BYTES
+    for step in steps:
+        changes = []
+        for change in step.changes:
+            # Line by line, as in plans, so that what looks like a secret hides none of the lines after it.
+            diff = "\n".join(map(mask_secrets, change.diff.split("\n"))) if len(change.diff) <= left else _LEFT_OUT
+            left -= len(diff)
+            changes.append(ObjectChange(change.object, change.change, diff))
+        if changes:
+            yield StepDiff(step.name, tuple(changes))

@@ -1,0 +1,180 @@
+"""Works with etcd's tools on a controller, over SSH; leaves nothing there."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.errors import HostError, UpgraderError
+from upgrader.model.cluster import Host
+from upgrader.onhost.sending.shipped_program import program
+from upgrader.ports import Hosts
+from upgrader.steps.backup.etcd_member import MANIFEST, EtcdMember
+from upgrader.steps.backup.etcd_pod import POD_PREFIX, SNAPSHOT, STATUS, ReplacedData, etcd_pod
+
+__all__ = ["DataSummary", "EtcdTools", "MemberStanding", "SnapshotStatus"]
+
+_POD_SECONDS = 900.0
+_CLEAN_SECONDS = 120.0
+_READ_SECONDS = 900.0
+_ANSWER_SECONDS = 60.0
+_MARGIN_BYTES = 256 << 20
+
+_MAKE = 'set -eu; mkdir -p -m 0700 -- "$1"; chmod 0700 -- "$1"; df --output=avail -B1 -- "$1" | tail -n 1'
+_SIZE = 'stat -c %s -- "$1" 2>/dev/null || echo 0'
+
+
+@dataclass(frozen=True)
+class SnapshotStatus:
+    """What `etcdutl snapshot status` says of a snapshot."""
+
+    hash: int
+    revision: int
+    bytes: int
+    version: str
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """All that an etcd stores, but for keys with a lease: how many keys, and a SHA-256 over keys and values."""
+
+    keys: int
+    digest: str
+    revision: int
+    uid: str
+    """The UID of the namespace kube-system in it; "" where it is missing or encrypted."""
+
+
+@dataclass(frozen=True)
+class MemberStanding:
+    """What a member says of itself."""
+
+    healthy: bool
+    """Whether it is one of a majority, so that its answers are those of the cluster."""
+    revision: int
+    """How far its own data is; 0 where it doesn't say."""
+    said: str
+
+
+@dataclass(frozen=True)
+class EtcdTools:
+    """etcd's tools on the controllers. Every method raises HostUnreachable or HostError."""
+
+    hosts: Hosts
+
+    @contextmanager
+    def workspace(self, member: EtcdMember, needed: int) -> Iterator[None]:
+        """The empty work folder, with room for `needed` bytes; removed however it ends, pods too.
+
+        What an interrupted backup left is removed first.
+        """
+        self.prepare(member, needed)
+        try:
+            yield
+        except BaseException:
+            with suppress(UpgraderError):  # the error that ended it matters more; the next one cleans up
+                self.clean(member)
+            raise
+        self.clean(member)
+
+    def prepare(self, member: EtcdMember, needed: int) -> None:
+        """Make the empty work folder, with room for `needed` bytes. What was left there is removed first."""
+        self.clean(member)
+        free = int(self.hosts.run(member.host, ["sh", "-c", _MAKE, "sh", member.work]).stdout)
+        if free < needed + _MARGIN_BYTES:
+            self.clean(member)
+            raise HostError(
+                f"{member.host.name}: {_mib(free)} are free at {member.data_dir}, {_mib(needed + _MARGIN_BYTES)} are "
+                "needed; nothing was changed",
+                remedy="Free some space on that disk, or defragment etcd (etcdctl defrag).",
+            )
+
+    def stop_control_plane(self, host: Host) -> list[str]:
+        """Stop etcd, kube-apiserver and all that would start it; the kubelet must be stopped. Returns the pods."""
+        answer = self._program(host, "stop_control_plane", seconds=_CLEAN_SECONDS)
+        return [str(name) for name in answer.get("stopped", ())]
+
+    def clean(self, member: EtcdMember, *, keep_folder: bool = False) -> None:
+        """End our pods, and remove the work folder."""
+        folder = "" if keep_folder else member.work
+        self._program(member.host, "stop_pod", POD_PREFIX, folder, seconds=_CLEAN_SECONDS)
+
+    def database_bytes(self, member: EtcdMember) -> int:
+        """How large the member's database is; 0 where it has none."""
+        path = f"{member.data_dir}/member/snap/db"
+        return int(self.hosts.run(member.host, ["sh", "-c", _SIZE, "sh", path]).stdout)
+
+    def standing(self, member: EtcdMember) -> MemberStanding:
+        """Whether the member works with the others."""
+        answer = self._program(member.host, "ask_member", seconds=_ANSWER_SECONDS)
+        return MemberStanding(answer["healthy"] is True, int(answer["revision"]), str(answer["said"]))
+
+    def prove(
+        self, member: EtcdMember, size: int, *, take: bool, replaced: ReplacedData | None = None
+    ) -> tuple[SnapshotStatus, DataSummary]:
+        """Restore the snapshot (`take`: after taking it) into a scratch etcd, and read all of it.
+
+        `replaced`: make a member's new data of it as well.
+        """
+        name = POD_PREFIX + secrets.token_hex(4)
+        path = posixpath.join(posixpath.dirname(MANIFEST), f"{name}.json")
+        manifest = etcd_pod(member, name, snapshot_bytes=size, take=take, replaced=replaced)
+        self.hosts.write(member.host, path, manifest)
+        answer = self._program(member.host, "await_pod", name, "etcd", str(_POD_SECONDS), seconds=_POD_SECONDS + 30)
+        status = _status(member, answer["logs"].get(STATUS, ""))
+        summary = self.read(member, f"{member.work}/etcd.sock")
+        self.clean(member, keep_folder=True)
+        return status, summary
+
+    def read(
+        self, member: EtcdMember, socket: str = "", *, revision: int = 0, seconds: float = _ANSWER_SECONDS
+    ) -> DataSummary:
+        """All that an etcd stores at a revision (0: now); `socket` "": the member itself.
+
+        It is waited for at most that many seconds.
+        """
+        words = (socket, str(revision), str(seconds))
+        answer = self._program(member.host, "read_etcd", *words, seconds=_READ_SECONDS)
+        return DataSummary(int(answer["keys"]), str(answer["digest"]), int(answer["revision"]), str(answer["uid"]))
+
+    def _program(self, host: Host, module: str, *words: str, seconds: float) -> dict[str, Any]:
+        command = [host.python, "-I", "-", *words]
+        done = self.hosts.run(host, command, stdin=program(module, "backup"), timeout_seconds=seconds)
+        try:
+            answer: dict[str, Any] = json.loads(done.stdout)
+            failed = str(answer.get("failed", ""))
+        except (ValueError, AttributeError) as error:
+            raise HostError(f"{host.name}: the answer of {module} can't be understood: {error}") from error
+        if failed:
+            raise HostError(f"{host.name}: {failed}", remedy=_remedy(host, failed))
+        return answer
+
+
+def _remedy(host: Host, failed: str) -> str:
+    if "etcdutl" in failed and ("not found" in failed or "no such file" in failed):
+        return f"etcd's image on {host.name} has no etcdutl: use one of etcd 3.5 or later, as kubeadm does."
+    return f"On {host.name}: journalctl -u kubelet, crictl ps -a; then run the command again."
+
+
+def _status(member: EtcdMember, log: str) -> SnapshotStatus:
+    for line in log.splitlines():
+        try:
+            found = json.loads(line)
+            return SnapshotStatus(
+                int(found["hash"]), int(found["revision"]), int(found["totalSize"]), str(found.get("version", ""))
+            )
+        except (ValueError, KeyError, TypeError):
+            continue
+    raise HostError(
+        f"{member.host.name}: etcdutl said nothing of the snapshot {SNAPSHOT}: {log[-500:] or 'no output'}",
+        remedy="Run the command again.",
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{max(size, 0) / (1 << 20):,.0f} MiB"

@@ -1,0 +1,207 @@
+"""Restores a cluster's data from a backup, as a pipeline.
+
+Nothing is stopped before the new data is on every controller's disk and was read there. From then on each part can be
+repeated: a restore that was interrupted is run again from its beginning. While etcd's manifest is aside, no reboot can
+start a member with the old data beside one with the new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
+from upgrader.errors import BackupRefused, HostError, StepFailed, UpgraderError
+from upgrader.model.cluster import Host
+from upgrader.model.release import RestorePoint
+from upgrader.pipeline import Pipeline, PipelineStep
+from upgrader.recover.pipeline import RecoverTools, hand_over
+from upgrader.steps.backup.etcd_member import ASIDE, MANIFEST, EtcdMember, initial_cluster
+from upgrader.steps.backup.etcd_pod import ReplacedData
+from upgrader.steps.backup.etcd_tools import EtcdTools
+from upgrader.steps.backup.manifest import BackupManifest
+from upgrader.steps.backup.reported import unreported
+from upgrader.steps.backup.verify import BackupFile, prove_on, send_snapshot
+from upgrader.wait_and_retry import wait_until
+
+__all__ = ["Restoration"]
+
+Note = Callable[[str], None]
+
+_DATA = "data"
+_REVISIONS_A_SECOND = 1000
+"""More than any cluster writes, on average since 1970."""
+_UNIT_SECONDS = 120.0
+_ETCD_SECONDS = 240.0
+_PODS_SECONDS = 240.0
+_EXAMINE_SECONDS = 5.0
+
+_KUBELET = "systemctl is-active --quiet kubelet || { systemctl reset-failed kubelet || true; systemctl start kubelet; }"
+
+_HALT = """set -eu
+mkdir -p -m 0700 -- "$(dirname -- "$2")"
+if [ -e "$1" ]; then mv -f -- "$1" "$2"; sync -f "$2"; fi
+systemctl stop kubelet
+"""
+
+# Two renames: between them there is no data, and the restore that is run again puts its own in place.
+_REPLACE = """set -eu
+cd -- "$1"
+[ -d "upgrader/$2/member" ]
+mkdir -m 0700 -- "$3"
+[ ! -e member ] || mv -T -- member "$3/member"
+chown -R --reference=. -- "upgrader/$2/member"
+mv -T -- "upgrader/$2/member" member
+sync -f .
+"""
+
+_START = """set -eu
+if [ -e "$2" ]; then mv -f -- "$2" "$1"; sync -f "$1"; fi
+systemctl reset-failed kubelet || true
+systemctl start kubelet
+"""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A part of a restore. It has no undo: it is run again, or another backup is restored."""
+
+    name: str
+    what: str
+    work: Callable[[Note], None]
+
+    def summary(self) -> str:
+        return self.what
+
+    def capture(self) -> None:
+        return None
+
+    def apply(self, note: Note) -> None:
+        self.work(note)
+
+    def undo(self, point: RestorePoint, note: Note) -> None:
+        """Nothing to undo."""
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """One backup, and the members that get its data."""
+
+    backup: BackupFile
+    manifest: BackupManifest
+    members: tuple[EtcdMember, ...]
+    tools: RecoverTools
+
+    @property
+    def bump(self) -> int:
+        """How far the restored etcd's revision is ahead of the backup's: no client's watch or cache takes old for new.
+
+        It grows with time: after a second restore of the same backup, too, no client has seen a later revision.
+        """
+        return int(self.tools.clock.now().timestamp()) * _REVISIONS_A_SECOND
+
+    @property
+    def kept(self) -> str:
+        """The folder beside the new data that gets the old."""
+        return f"before-restore-{self.tools.clock.now():%Y%m%dT%H%M%S}"
+
+    def pipeline(self) -> Pipeline:
+        """The steps, then the same hand-over and gates as after a recovery. Raises HostError where it can't be done."""
+        for member in self.members:
+            if member.wal_dir:
+                raise HostError(
+                    f"{member.host.name}: etcd writes ahead into {member.wal_dir} (--wal-dir), where the old log "
+                    "would stay beside new data; nothing was changed",
+                    remedy="Remove --wal-dir from its manifest for the restore, and its folder, or restore by hand "
+                    "with etcdutl.",
+                )
+        kept, bump, on = self.kept, self.bump, ", ".join(member.host.name for member in self.members)
+        steps = (
+            _Step(
+                "prepare",
+                f"put the data beside the current on {on}, and read it; nothing is stopped",
+                lambda note: self._prepare(bump, note),
+            ),
+            _Step("stop", f"stop kube-apiserver, checkpoints and etcd on {on}: no API until the end", self._stop),
+            _Step("replace", f"exchange etcd's data; the old stays in {kept}", lambda note: self._replace(kept, note)),
+            _Step(
+                "start",
+                f"start etcd, and compare {self.manifest.keys:,} keys with the backup",
+                lambda note: self._start(bump, note),
+            ),
+            _Step("api", "wait until the API answers, and release the backup's lock", self._api),
+            _Step("pods", "wait until the kubelets have started the control plane's pods again", self._pods),
+        )
+        return Pipeline((*(PipelineStep(step, (), ()) for step in steps), hand_over(self.tools)))
+
+    def _prepare(self, bump: int, note: Note) -> None:
+        work, cluster = self._etcd, initial_cluster(self.members)
+        try:
+            for member in self.members:
+                # After an interrupted restore it doesn't run; without etcd's manifest it starts none.
+                self._run(member.host, _KUBELET)
+                work.prepare(member, 3 * self.manifest.snapshot.bytes)
+            note("sending the snapshot to " + ", ".join(member.host.name for member in self.members))
+            if send_snapshot(self.backup, self.tools.hosts, self.members) != self.manifest:
+                raise BackupRefused(f"{self.backup.path} is another backup than the one that was shown")
+            for member in self.members:
+                prove_on(member, self.manifest, work, ReplacedData(_DATA, cluster, bump))
+                note(f"{member.host.name}: its new data has all {self.manifest.keys:,} keys")
+        except BaseException:
+            for member in self.members:
+                with suppress(UpgraderError):  # the error that ended it matters more; the next one cleans up
+                    work.clean(member)
+            raise
+
+    def _stop(self, note: Note) -> None:
+        for member in self.members:
+            note(f"{member.host.name}: etcd's manifest goes to {ASIDE}, the kubelet and the control plane stop")
+            self._run(member.host, _HALT, MANIFEST, ASIDE)
+            self._etcd.stop_control_plane(member.host)
+
+    def _replace(self, kept: str, note: Note) -> None:
+        for member in self.members:
+            note(f"{member.host.name}: the old data goes to {member.data_dir}/{kept}")
+            self._run(member.host, _REPLACE, member.data_dir, _DATA, kept)
+
+    def _start(self, bump: int, note: Note) -> None:
+        # The revision at which etcd has exactly what was restored.
+        revision = self.manifest.revision + bump
+        for member in self.members:
+            self._run(member.host, _START, MANIFEST, ASIDE)
+        for member in self.members:
+            data = self._etcd.read(member, revision=revision, seconds=_ETCD_SECONDS)
+            if (data.keys, data.digest) != (self.manifest.keys, self.manifest.digest):
+                raise StepFailed(
+                    f"{member.host.name}: etcd has {data.keys} keys with SHA-256 {data.digest}, the backup has "
+                    f"{self.manifest.keys} with {self.manifest.digest}",
+                    remedy="Run the same command again.",
+                )
+            note(f"{member.host.name}: etcd has all {data.keys:,} keys, SHA-256 {data.digest}")
+        for member in self.members:
+            self._etcd.clean(member)
+
+    def _api(self, note: Note) -> None:
+        self.tools.recovery.bring_api_back(note)
+        # The lock is as it was when the backup was taken: held by whoever took it, long ago.
+        self.tools.kube.delete(LEASES, NAME, NAMESPACE)
+
+    def _pods(self, note: Note) -> None:
+        """Whether they are healthy is asked by the gates, which would judge by what the backup has of them."""
+        tools = self.tools
+        still = wait_until(
+            tools.clock,
+            lambda: unreported(tools.kube, tools.examine()),
+            seconds=_PODS_SECONDS,
+            interval_seconds=_EXAMINE_SECONDS,
+        )
+        if still:
+            note(f"{still}; that was waited for {_PODS_SECONDS:.0f} s")
+
+    @property
+    def _etcd(self) -> EtcdTools:
+        return EtcdTools(self.tools.hosts)
+
+    def _run(self, host: Host, script: str, *words: str) -> None:
+        self.tools.hosts.run(host, ["sh", "-c", script, "sh", *words], timeout_seconds=_UNIT_SECONDS)

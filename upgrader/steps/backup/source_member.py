@@ -1,0 +1,76 @@
+"""Of which member a snapshot is taken: a member that is cut off answers, too, with data of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from upgrader.errors import HostError
+from upgrader.model.cluster import Host
+from upgrader.steps.backup.etcd_member import EtcdMember, read_member
+from upgrader.steps.backup.etcd_tools import DataSummary, EtcdTools, MemberStanding, SnapshotStatus
+
+__all__ = ["Proven", "members_to_ask", "prove_any"]
+
+Note = Callable[[str], None]
+
+Proven = tuple[EtcdMember, SnapshotStatus, DataSummary]
+"""A snapshot in a member's work folder, and what is in it."""
+
+
+def members_to_ask(tools: EtcdTools, hosts: Sequence[Host], note: Note) -> list[EtcdMember]:
+    """The members with data: those of a majority, or where there is none, the one with the newest data first.
+
+    A majority has everything that a client was told to be written. Raises HostError where no member has data.
+    """
+    found, problems = list[tuple[EtcdMember, MemberStanding]](), list[str]()
+    for host in hosts:
+        try:
+            member = read_member(tools.hosts, host)
+            tools.clean(member)
+            if tools.database_bytes(member):
+                found.append((member, tools.standing(member)))
+                continue
+            problems.append(f"{host.name}: etcd has no data there")
+        except HostError as error:
+            problems.append(error.message)
+        note(problems[-1])
+    if not found:
+        raise HostError("no backup can be taken: " + "; ".join(problems), remedy="Fix what is named, and run again.")
+    good = [member for member, standing in found if standing.healthy]
+    for member, standing in found:
+        if not standing.healthy:
+            note(f"{member.host.name}: etcd is not one of a majority: {standing.said}")
+    if good:
+        return good
+    newest = sorted(found, key=lambda item: -item[1].revision)
+    note(
+        f"No member is one of a majority: {newest[0][0].host.name} has the newest data that is known; what the others "
+        "have beyond it is not in this backup"
+    )
+    return [member for member, _ in newest]
+
+
+def prove_any(tools: EtcdTools, members: Sequence[EtcdMember], work: ExitStack, note: Note) -> Proven:
+    """A snapshot of the first member of which one can be taken and read; its work folder lasts as long as `work`.
+
+    Raises HostError where there is none.
+    """
+    problems = []
+    for member in members:
+        try:
+            with ExitStack() as own:
+                size = tools.database_bytes(member)
+                note(f"{member.host.name}: taking a snapshot of etcd, and reading it from a scratch etcd")
+                own.enter_context(tools.workspace(member, 2 * size))
+                status, data = tools.prove(member, size, take=True)
+                work.push(own.pop_all())
+                return member, status, data
+        except HostError as error:
+            problems.append(error)
+            note(error.message)
+    if len(problems) == 1:
+        raise problems[0]
+    raise HostError(
+        "no backup can be taken: " + "; ".join(error.message for error in problems), remedy=problems[0].remedy
+    ) from problems[0]

@@ -1,0 +1,1 @@
+"""Images on their nodes before a run starts them: pulled, or imported from a bundle."""

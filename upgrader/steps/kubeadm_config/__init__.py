@@ -1,0 +1,1 @@
+"""The version in ConfigMap `kubeadm-config`."""

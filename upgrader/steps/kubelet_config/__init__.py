@@ -1,0 +1,1 @@
+"""The fields of ConfigMap `kubelet-config`, for nodes that join later."""

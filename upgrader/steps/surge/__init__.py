@@ -1,0 +1,1 @@
+"""Nodes that a pool gets before its upgrade, and loses afterwards."""
