@@ -78,13 +78,13 @@ bench-parts: build ## Print how long each part takes, as a table and as JSON.
 bench-prober: build ## Measure what the availability prober costs; writes docs/benchmarks/prober.md.
 	@$(BIN)/python -m bench.prober
 
-bench-sidebyside: build ## Upgrades by kubeadm, by Helm alone and by upgrader; writes docs/benchmarks/zero-outage.* (REPEAT=5, CONTROLLERS=1).
+bench-sidebyside: build ## Upgrades by kubeadm, by Helm alone and by upgrader; writes docs/benchmarks/zero-outage.md (REPEAT=5, CONTROLLERS=1).
 	@$(BIN)/python -m bench.sidebyside --repeat $(or $(REPEAT),5) --controllers $(or $(CONTROLLERS),1)
 
-bench-three: build ## Three controllers under load, one of them without power in the end; writes docs/benchmarks/three-controllers.*
+bench-three: build ## Three controllers under load, one of them without power in the end; writes docs/benchmarks/three-controllers.md
 	@$(BIN)/python -m bench.three
 
-bench-kept: build ## Replace kube-apiserver under kept HTTP/1.1 connections; writes docs/benchmarks/kept-connections.* (ROLLS=10, CONTROLLERS=1).
+bench-kept: build ## Replace kube-apiserver under kept HTTP/1.1 connections; writes docs/benchmarks/kept-connections.md (ROLLS=10, CONTROLLERS=1).
 	@$(BIN)/python -m bench.kept_connections --rolls $(or $(ROLLS),10) --controllers $(or $(CONTROLLERS),1)
 
 bench-wrong-api: build ## Make kube-apiserver wrong in every known way; writes docs/benchmarks/wrong-api.md (half an hour).
@@ -102,13 +102,13 @@ bench-guard: build ## Measure how long guard makes others wait, on one etcd and 
 bench-report: venv ## Print how long reports take, by the size of the journal.
 	@$(BIN)/python -m bench.report
 
-bench-large: build ## Measure `check` on 5,000 nodes and 100,000 pods; writes docs/benchmarks/large.* (the cluster takes 15 GiB of memory).
+bench-large: build ## Measure `check` on 5,000 nodes and 100,000 pods; writes docs/benchmarks/large.md (the cluster takes 15 GiB of memory).
 	@$(BIN)/python -m bench.large
 
-bench-nodes: build ## Measure `run` on 1,000 nodes whose kubelets kwok plays; writes docs/benchmarks/large.*
+bench-nodes: build ## Measure `run` on 1,000 nodes whose kubelets kwok plays; writes docs/benchmarks/large.md
 	@$(BIN)/python -m bench.large.nodes
 
-conformance: build ## Run Kubernetes' own tests during, after and around an upgrade; writes docs/conformance.* (WAYS="during after around", SPECS=REGEX, PROCS=4, MINUTES=N; hours).
+conformance: build ## Run Kubernetes' own tests during, after and around an upgrade; writes docs/conformance.md (WAYS="during after around", SPECS=REGEX, PROCS=4, MINUTES=N; hours).
 	@$(BIN)/python -m bench.conformance $(WAYS) --from $(FROM) --to $(TO) --focus '$(SPECS)' --procs $(or $(PROCS),4) $(if $(MINUTES),--minutes $(MINUTES))
 
 reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).

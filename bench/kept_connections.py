@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench.places import PAGES, results_file
 from testkit.command import REPOSITORY, must, upgrader
 from testkit.kept_connections import KeptConnections, KeptSeen
 from testkit.lab_cluster import OLD, LabCluster, until
@@ -52,7 +53,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench-kept", description=__doc__)
     parser.add_argument("--rolls", type=int, default=10, help="how often every instance is replaced")
     parser.add_argument("--controllers", type=int, default=1, help="with 3, clients go through the load balancer")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the page")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         cluster = LabCluster(f"kept-{os.getpid()}", Path(home), Path(home) / "kept")
@@ -62,7 +63,7 @@ def main() -> int:
             seen = _measure(cluster, options.rolls, options.controllers)
         finally:
             upgrader("-C", home, "lab", "down", "--name", cluster.name)
-    file = options.out / "kept-connections.json"
+    file = results_file(options.out, "kept-connections.json")
     results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     results[str(options.controllers)] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import h11
 
-from testkit.command import REPOSITORY, must, upgrader
+from bench.places import PAGES
+from testkit.command import must, upgrader
 from upgrader.gates.availability.api_endpoint import read_endpoint
 from upgrader.gates.availability.http_exchange import Request
 from upgrader.gates.availability.prober_control import AvailabilityProbe
@@ -46,7 +47,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="of each round (default: 60)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds at each rate (default: 3)")
     parser.add_argument("--folder", type=Path, metavar="FOLDER", help="a cluster folder (default: a new lab)")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the page")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     found = _rounds(options.folder / "kubeconfig", options) if options.folder else _on_new_lab(options)

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.places import PAGES, results_file
 from testkit.command import REPOSITORY, must, upgrader
 from testkit.labs import every_address, nodes_disks
 from testkit.versions import COMPONENTS, running_versions
@@ -59,7 +60,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10, help="how often to upgrade and to go back")
     parser.add_argument("--controllers", type=int, default=1, help="controllers of the lab")
     parser.add_argument("--rate", type=float, default=50.0, help="requests a second, through all addresses together")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the page")
     options = parser.parse_args()
     name = f"soak-{os.getpid()}"
     folder = REPOSITORY / ".lab" / name
@@ -130,11 +131,11 @@ class _Cluster:
 
 def _write(runs: Sequence[Run], folder: Path) -> None:
     """Write after each run, as the measurement may be interrupted. Runs with other numbers of controllers stay."""
-    figures = folder / "runs.json"
-    before: list[dict[str, Any]] = json.loads(figures.read_text()) if figures.exists() else []
+    results = results_file(folder, "runs.json")
+    before: list[dict[str, Any]] = json.loads(results.read_text()) if results.exists() else []
     known = [*(Run(**each) for each in before if each["controllers"] != runs[0].controllers), *runs]
     known.sort(key=lambda run: run.controllers)
-    figures.write_text(json.dumps([asdict(run) for run in known], indent=1) + "\n")
+    results.write_text(json.dumps([asdict(run) for run in known], indent=1) + "\n")
     (folder / "runs.md").write_text(page(known, os.cpu_count() or 1, f"{datetime.now(UTC):%Y-%m-%d}"))
 
 
@@ -192,7 +193,7 @@ _PAGE = """\
 minor version of Kubernetes to the next with `upgrader run`, and back with `upgrader rollback`, repeatedly.
 Requests of [every kind](../availability.md) go to every address meanwhile: controllers, load balancer (with
 three), ClusterIP of Service `kubernetes`. `upgrader` adds its own prober: 10 requests a second more.
-Medians, with least and most in brackets; [all figures](runs.json).
+Medians, with least and most in brackets; [all figures](../../bench/results/runs.json).
 
 {header}
 {rows}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from bench.places import PAGES, results_file
 from testkit.command import REPOSITORY, must, upgrader
 from testkit.labs import every_address
 from upgrader.adapters.kube import KubeAdapter
@@ -48,7 +49,7 @@ def main() -> int:
     parser.add_argument("--from", dest="start", default="v1.36.3", help="Kubernetes version of the new cluster")
     parser.add_argument("--to", dest="target", default="v1.37.1", help="version to upgrade it to")
     parser.add_argument("--rate", type=float, default=50.0, help="requests a second, through all addresses together")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the page")
     options = parser.parse_args()
     name = f"three-{os.getpid()}"
     folder = REPOSITORY / ".lab" / name
@@ -59,7 +60,8 @@ def main() -> int:
         upgrader("lab", "down", "--name", name)
     text = page(found, options.rate, os.cpu_count() or 1, f"{datetime.now(UTC):%Y-%m-%d}")
     (options.out / "three-controllers.md").write_text(text)
-    (options.out / "three-controllers.json").write_text(json.dumps([asdict(seen) for seen in found], indent=1) + "\n")
+    results = json.dumps([asdict(seen) for seen in found], indent=1) + "\n"
+    results_file(options.out, "three-controllers.json").write_text(results)
     print(text)
     return 1 if any(seen.availability.failed for seen in found[:-1]) else 0
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from testkit.command import REPOSITORY
+from bench.places import PAGES
 from testkit.lab_cluster import OLD, LabCluster, make_cluster
 from testkit.wrong_api import WRONG, WrongApi, seconds_until_healthy
 from upgrader.errors import ApiError
 
 __all__ = ["Row", "main", "page"]
 
-_PAGE = REPOSITORY / "docs" / "benchmarks" / "wrong-api.md"
+_PAGE = PAGES / "wrong-api.md"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from bench.conformance.programs import programs
 from bench.conformance.record import Record, merged, ours
 from bench.conformance.specs import left_out
 from bench.conformance.suite import Suite
+from bench.places import results_file
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import OLD, TARGET
 from testkit.labs import some_cluster
@@ -46,7 +47,7 @@ def main() -> int:
 
 
 def _write(options: argparse.Namespace, way: str, record: Record) -> None:
-    file = options.out / "conformance.json"
+    file = results_file(options.out, "conformance.json")
     known = json.loads(file.read_text()) if file.exists() else {}
     of_version = known.setdefault(options.target, {})
     of_version[way] = merged(of_version.get(way), record)

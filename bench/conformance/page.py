@@ -1,4 +1,4 @@
-"""docs/conformance.md, made from docs/conformance.json."""
+"""docs/conformance.md, made from bench/results/conformance.json."""
 
 from __future__ import annotations
 
@@ -160,7 +160,8 @@ _INTRODUCTION = """\
 `make conformance` runs what upstream tests every cluster with: its conformance suite, and its upgrade tests. The
 programs (`e2e.test`, `agnhost`) are built from the module `k8s.io/kubernetes`, the cluster is a [lab](lab.md) with one
 controller and two workers. Each failed spec is run again on that cluster, and on a cluster of the target version that
-kubeadm made and `upgrader` never touched. The command writes this page, and `conformance.json` with each spec's result.
+kubeadm made and `upgrader` never touched. The command writes this page, and
+[conformance.json](../bench/results/conformance.json) with each spec's result.
 [Contributing](../CONTRIBUTING.md#kubernetes-own-tests) has its options.
 
 The lab has no registry to pull from. Its images of agnhost, nginx and busybox are made of upstream's program and of

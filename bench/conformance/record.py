@@ -1,4 +1,4 @@
-"""What docs/conformance.json has: the newest result of each spec, by version and way, and by which command."""
+"""What bench/results/conformance.json has: the newest result of each spec, by version and way, and by which command."""
 
 from __future__ import annotations
 

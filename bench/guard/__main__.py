@@ -16,7 +16,7 @@ from bench.guard.measures import deletions, quota, ready_to_deletion, webhook
 from bench.guard.page import Reached, Taken, known, page, written
 from bench.guard.programs import Guard
 from bench.guard.site import Site, site
-from testkit.command import REPOSITORY
+from bench.places import PAGES, results_file
 
 __all__ = ["main"]
 
@@ -54,8 +54,8 @@ def _keep(out: Path, found: Reached) -> str:
     """The page, with the measures of before that weren't taken again."""
     out.mkdir(parents=True, exist_ok=True)
     today, cores = f"{datetime.now(UTC):%Y-%m-%d}", os.cpu_count() or 1
-    taken = known(out / "guard.json") | {found.limit: Taken(found, today, cores)}
-    written(out / "guard.json", taken)
+    taken = known(results_file(out, "guard.json")) | {found.limit: Taken(found, today, cores)}
+    written(results_file(out, "guard.json"), taken)
     text = page(taken, "make bench-guard")
     (out / "guard.md").write_text(text)
     return text
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pods-of-each", type=int, default=10, metavar="N", help="pods of each (default: 10)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="when replicas are killed (default: 1)")
     parser.add_argument("--only", nargs="+", choices=_MEASURES, help="these alone; what was reached before stays")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the page")
     return parser
 
 

@@ -1,6 +1,6 @@
 """docs/benchmarks/guard.md: each measure with its limit, what was reached, and whether that is enough.
 
-What was reached last is in guard.json beside it, so that a command that takes some of the measures keeps the others.
+What was reached last is in bench/results/guard.json: a command that takes some of the measures keeps the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m bench.kinds`: take labs of some kinds the whole way, and write what was seen into docs/kinds.json and .md.
+"""`python -m bench.kinds`: take labs of some kinds the whole way; writes bench/results/kinds.json and docs/kinds.md.
 
 Each makes a lab of its own and removes it: a quarter of an hour on two cores. Without --kind, only the page is made.
 """
@@ -11,13 +11,15 @@ from pathlib import Path
 
 from bench.kinds.page import page
 from bench.kinds.record import read, recorded, write
+from bench.places import RESULTS
 from testkit.command import REPOSITORY
 from testkit.kinds.catalogue import KINDS, Kind
 from testkit.kinds.clusters import cluster_of
 from testkit.kinds.columns import PASSED, REFUSED, whole_way
 from testkit.lab_cluster import OLD, TARGET
 
-_DATA = REPOSITORY / "docs" / "kinds.json"
+_DATA = RESULTS / "kinds.json"
+_PAGE = REPOSITORY / "docs" / "kinds.md"
 
 
 def main() -> int:
@@ -32,7 +34,7 @@ def main() -> int:
         if kind.program and not (options.program and options.program.is_file()):
             parser.error(f"{kind.name} needs --program, a file: {kind.program.how_to_get_it}")
     good = [_seen(kind, options.program) for kind in wanted]
-    _DATA.with_suffix(".md").write_text(page(read(_DATA), OLD, TARGET))
+    _PAGE.write_text(page(read(_DATA), OLD, TARGET))
     return 0 if all(good) else 1
 
 

@@ -1,4 +1,4 @@
-"""docs/kinds.md, made from docs/kinds.json."""
+"""docs/kinds.md, made from bench/results/kinds.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDER = ("adopt", "run", "bad flag", "power cut", "recover")
 _INTRODUCTION = """\
 # Kinds of clusters
 
-<!-- Made by `python -m bench.kinds` from kinds.json. -->
+<!-- Made by `python -m bench.kinds` from bench/results/kinds.json. -->
 
 What becomes of kubeadm clusters that aren't plain ones. [adopt](kubeadm.md) comes first; the others are on the adopted
 cluster, from {old} to {new}:

@@ -17,6 +17,7 @@ from bench.large.filled import count, fill
 from bench.large.measure import measured
 from bench.large.objects import Sizes
 from bench.large.page import page
+from bench.places import PAGES, results_file
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import TARGET, LabCluster
 from testkit.labs import some_cluster
@@ -38,7 +39,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=usual.pods)
     parser.add_argument("--config-maps", type=int, default=usual.config_maps)
     parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab with one controller, to be filled")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the page")
     options = parser.parse_args()
     with some_cluster(options.lab, "large") as cluster:
         log = AuditLog(cluster)
@@ -55,7 +56,7 @@ def main() -> int:
         "rows": [*rows, *large],
         "median_seconds": statistics.median(row["seconds"] for row in large),
     }
-    file = options.out / "large.json"
+    file = results_file(options.out, "large.json")
     known = {**(json.loads(file.read_text()) if file.exists() else {}), "check": figures}
     file.write_text(json.dumps(known, indent=1) + "\n")
     (options.out / "large.md").write_text(page(known))

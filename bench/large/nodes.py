@@ -18,7 +18,8 @@ from bench.large.by_kubectl import seconds_by_kubectl
 from bench.large.kwok import fake_nodes
 from bench.large.page import page
 from bench.large.parts_of_a_run import counted, part_of
-from testkit.command import REPOSITORY, must
+from bench.places import PAGES, results_file
+from testkit.command import must
 from testkit.lab_cluster import TARGET, LabCluster
 from testkit.labs import some_cluster
 
@@ -42,7 +43,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench-nodes", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab with one controller")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the page")
     options = parser.parse_args()
     with some_cluster(options.lab, "nodes") as cluster:
         cluster.change_values("kubernetes", {"controllerManager": {"extraArgs": _CONTROLLER_MANAGER}})
@@ -65,7 +66,7 @@ def main() -> int:
         # What is left of it without what Kubernetes takes for a pod on each node.
         "ratio_beside": round((rows[1]["seconds"] - sum(by_kubectl.values())) / rows[0]["seconds"], 2),
     }
-    file = options.out / "large.json"
+    file = results_file(options.out, "large.json")
     known = {**(json.loads(file.read_text()) if file.exists() else {}), "run": figures}
     file.write_text(json.dumps(known, indent=1) + "\n")
     (options.out / "large.md").write_text(page(known))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.places import RESULTS
 from bench.reliability.control_plane import ControlPlane
 from bench.reliability.faults import MACHINE_FAULTS, PROXY_FAULTS, on_machines, small_disk, through
 from bench.reliability.page import Run, as_json, merged, table, write_into
@@ -28,7 +29,7 @@ _BLOCKS: Mapping[str, Sequence[str]] = {_MOMENTS: tuple(map(str, Moment)), _STEP
 """Block of the page → the columns of its table."""
 
 _PAGE = REPOSITORY / "docs" / "reliability.md"
-_FIGURES = REPOSITORY / "docs" / "benchmarks" / "reliability.json"
+_FIGURES = RESULTS / "reliability.json"
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.places import PAGES, results_file
 from bench.recovery.measure import Site
 from bench.sidebyside.observe import Observer, memory_files
 from bench.sidebyside.page import Circumstances, page
@@ -47,7 +48,7 @@ def main() -> int:
     """0 when every upgrade reached the target; progress on standard error, results in files."""
     options = _parser().parse_args()
     wanted = [way for way in WAYS if not options.only or way.name in options.only]
-    file: Path = options.out / "zero-outage.json"
+    file: Path = results_file(options.out, "zero-outage.json")
     earlier, trials = _earlier(file) if options.add else ([], [])
     commands = list(dict.fromkeys([*earlier, _command(options)]))
     missed = 0
@@ -155,7 +156,7 @@ def _write(options: argparse.Namespace, commands: Sequence[str], trials: Sequenc
     options.out.mkdir(parents=True, exist_ok=True)
     head = json.dumps(asdict(where))[:-1]
     lines = ",\n".join(json.dumps(trial.as_json()) for trial in trials)
-    (options.out / "zero-outage.json").write_text(f'{head}, "trials": [\n{lines}\n]}}\n')
+    results_file(options.out, "zero-outage.json").write_text(f'{head}, "trials": [\n{lines}\n]}}\n')
     remarks = options.out / "zero-outage.remarks.md"  # hand-written; each new page has them
     text = remarks.read_text() if remarks.exists() else ""
     (options.out / "zero-outage.md").write_text(page(where, _TITLES, trials, "zero-outage.svg", text))
@@ -210,7 +211,7 @@ def _parser() -> argparse.ArgumentParser:
         "--lab", type=Path, metavar="FOLDER", help="a lab to make (PARENT/.lab/NAME), to use again and to keep"
     )
     parser.add_argument("--add", action="store_true", help="keep the trials that the output has")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the results")
+    parser.add_argument("--out", type=Path, default=PAGES, help="folder of the results")
     return parser
 
 

@@ -159,8 +159,8 @@ def _circumstances(where: Circumstances, trials: Sequence[Trial]) -> str:
 _HEAD = """# Upgrades side by side
 
 What clients of the API notice when a control plane is upgraded from one minor version of Kubernetes to the next, for
-each way to upgrade it. `make bench-sidebyside` writes this page, [the figures](zero-outage.json) and the picture.
-Medians, with least and most in brackets.
+each way to upgrade it. `make bench-sidebyside` writes this page, the picture and
+[the figures](../../bench/results/zero-outage.json). Medians, with least and most in brackets.
 
 ![Answered requests over time, for each way]({picture})
 """

@@ -1,4 +1,4 @@
-"""The kinds of clusters that a lab can be. One more is one more entry of `KINDS`, and a row in docs/kinds.json."""
+"""The kinds of clusters that a lab can be. One more is an entry of `KINDS`, and a row in bench/results/kinds.json."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from bench.guard.originals.programs import Upstream, certificate
 from bench.guard.originals.protector_cases import PROTECTOR_CASES
 from bench.guard.originals.side import Side, guards, originals
 from bench.guard.originals.zone_cases import ZONE_CASES
+from bench.places import results_file
 from testkit.command import REPOSITORY
 from upgrader.errors import UpgraderError
 from upgrader.lab.build_cache import cache_root
@@ -43,7 +44,7 @@ def main() -> int:
     }
     options.programs.mkdir(parents=True, exist_ok=True)
     upstream = Upstream(options.rollout_operator.resolve(), options.podseidon.resolve(), options.programs.resolve())
-    results: Path = options.out / "benchmarks" / "guard-originals.json"
+    results: Path = results_file(options.out, "guard-originals.json")
     seen = _earlier(results) if options.only else {}
     failed = 0
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

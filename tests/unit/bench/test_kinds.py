@@ -1,4 +1,4 @@
-"""What docs/kinds.json says was seen, and the page that is made from it."""
+"""What bench/results/kinds.json says was seen, and the page that is made from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testkit.kinds.columns import COLUMNS, Cell
 from testkit.lab_cluster import OLD, TARGET
 
 REPOSITORY = Path(__file__).parents[3]
-ROWS = read(REPOSITORY / "docs" / "kinds.json")
+ROWS = read(REPOSITORY / "bench" / "results" / "kinds.json")
 TESTS = sorted({cell["test"] for row in ROWS for cell in row["cells"].values() if "test" in cell})
 PASSED = Cell("passed", "2026-01-02", 12.34, 100)
 
