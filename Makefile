@@ -155,7 +155,6 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python -m upgrader.ui.plan_json > docs/reference/plan.schema.json
 	$(BIN)/python -m upgrader.app.event_lines > docs/reference/events.schema.json
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
-	$(BIN)/python -m scripts.man_pages docs/man
 	$(BIN)/python scripts/checks_reference.py > docs/reference/checks.md
 	$(BIN)/python -m scripts.codes_reference > docs/reference/codes.md
 	$(BIN)/python -m scripts.versions_reference > docs/reference/versions.md

@@ -1,11 +1,10 @@
-"""Man pages, one for each command, made from click's own help: `make docs` writes docs/man/upgrader*.1.
+"""Man pages, one for each command, made from click's own help when the wheel is built (`scripts/hatch_build.py`).
 
 The wheel has them as `share/man/man1`, where `man` finds them beside the programs of an environment (pipx, venv).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import click
 
 from upgrader.cli.main import cli
 
-__all__ = ["render"]
+__all__ = ["render", "write"]
 
 
 def render() -> Mapping[str, str]:
@@ -77,13 +76,7 @@ def _text(text: str) -> str:
     return text.replace("\\", "\\e").replace("-", "\\-")
 
 
-def _main(folder: Path) -> None:
-    for old in folder.glob("*.1"):
-        old.unlink()
-    folder.mkdir(parents=True, exist_ok=True)
+def write(folder: Path) -> None:
+    """Write all of them to the folder, which exists."""
     for name, page in render().items():
         (folder / name).write_text(page)
-
-
-if __name__ == "__main__":
-    _main(Path(sys.argv[1]))

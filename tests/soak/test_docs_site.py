@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
+from scripts import man_pages
 from scripts.docs_site import REPOSITORY, SITE, build
 from testkit.browser import Browser
 
@@ -60,10 +62,11 @@ def test_all_are_asked() -> None:
 
 
 @pytest.mark.parametrize("page", ["upgrader.1", "upgrader-run.1", "upgrader-certs-renew.1"])
-def test_man_formats_them(page: str) -> None:
+def test_man_formats_them(page: str, tmp_path: Path) -> None:
     """`man` shows the usage, the options and the description, and warns of nothing."""
+    man_pages.write(tmp_path)
     shown = subprocess.run(
-        ["man", "--warnings", "--local-file", str(REPOSITORY / "docs/man" / page)],
+        ["man", "--warnings", "--local-file", str(tmp_path / page)],
         capture_output=True, text=True, check=True, env={**os.environ, "MANWIDTH": "80", "PAGER": "cat"},
     )  # fmt: skip
     assert "SYNOPSIS" in shown.stdout and "OPTIONS" in shown.stdout and not shown.stderr, shown

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import checks_reference, cli_reference, codes_reference, man_pages, versions_reference
+from scripts import checks_reference, cli_reference, codes_reference, versions_reference
 from scripts.docs_site import mended_search
 from upgrader.config.yaml_schema import schema_text
 
@@ -18,11 +18,6 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 def test_command_line_reference_is_current() -> None:
     """docs/reference/cli.md is what `make docs` makes from the commands as they are."""
     assert (REPOSITORY / "docs/reference/cli.md").read_text() == cli_reference.render()
-
-
-def test_man_pages_are_current() -> None:
-    """docs/man has a page for each command as it is, and none of a command that is gone."""
-    assert {page.name: page.read_text() for page in (REPOSITORY / "docs/man").iterdir()} == man_pages.render()
 
 
 def test_schema_of_upgrader_yaml_is_current() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from release.python_packages import build_packages
 from release.sources import Sources
+from scripts import man_pages
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,12 @@ def test_every_file_that_it_needs_is_in_it(built: Path) -> None:
             missing.append(name)
     assert missing == []
     assert any((built / "installed/upgrader/built_in_templates").rglob("hosts.yml.j2"))
+
+
+def test_it_has_a_man_page_for_each_command(built: Path) -> None:
+    """`man` finds them beside the programs of an environment; they are made from the commands with the wheel."""
+    pages = {page.name: page.read_text() for page in (built / "installed/share/man/man1").iterdir()}
+    assert pages == man_pages.render() and "upgrader-certs-renew.1" in pages
 
 
 def test_the_same_sources_make_the_same_bytes(built: Path, tmp_path: Path) -> None:
