@@ -158,7 +158,7 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python scripts/checks_reference.py > docs/reference/checks.md
 	$(BIN)/python -m scripts.codes_reference > docs/reference/codes.md
 	$(BIN)/python -m scripts.versions_reference > docs/reference/versions.md
-	$(BIN)/python -m tests.unit.screens.page > docs/failures.md
+	$(BIN)/python -m tests.unit.screens.page > docs/reference/failures.md
 	$(BIN)/python scripts/chart_readme.py
 	$(BIN)/python -m bench.kinds
 

@@ -1,6 +1,6 @@
 """The reference of errors, gates, exit codes and what `recover` finds, made from their code.
 
-`make docs` writes docs/reference/codes.md, and the table in docs/exit-codes.md.
+`make docs` writes docs/reference/codes.md, and the table of exit codes in docs/troubleshooting.md.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from upgrader.model.exit_codes import EXIT_CODES
 
 __all__ = ["exit_codes_page", "render"]
 
-_EXIT_CODES = Path(__file__).parents[1] / "docs" / "exit-codes.md"
+_EXIT_CODES = Path(__file__).parents[1] / "docs" / "troubleshooting.md"
 _TABLE = re.compile(r"^\| code \|.*?\n\n", re.MULTILINE | re.DOTALL)
 _HEAD = """\
 # Codes
 
 What messages name, and `upgrader explain CODE` explains. Made from the code by `make docs`. The ids of checks are in
-[Checks](checks.md), exit codes in [Exit codes](../exit-codes.md).
+[Checks](checks.md), exit codes in [Troubleshooting](../troubleshooting.md#exit-codes).
 """
 
 
@@ -31,7 +31,7 @@ def render() -> str:
         if each.kind == "error":
             code = re.search(r"exit code (\d+)", each.why)
             assert code is not None
-            lines.append(f"| `{each.code}` | {each.means} | [{code[1]}](../exit-codes.md) |")
+            lines.append(f"| `{each.code}` | {each.means} | [{code[1]}](../troubleshooting.md#exit-codes) |")
     lines += [
         "\n## Gates\n",
         "[Gates](../concepts.md) are polled after each step.\n",
@@ -53,7 +53,7 @@ def render() -> str:
 
 
 def exit_codes_page(page: str) -> str:
-    """docs/exit-codes.md with its table as it should be."""
+    """docs/troubleshooting.md with its table of exit codes as it should be."""
     rows = [f"| {' | '.join((str(each.code), each.meaning, each.cluster, each.remedy))} |" for each in EXIT_CODES]
     table = "\n".join(["| code | meaning | the cluster | what to do |", "|---|---|---|---|", *rows]) + "\n\n"
     return _TABLE.sub(lambda _: table, page, count=1)

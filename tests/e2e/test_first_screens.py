@@ -1,6 +1,6 @@
 """What is seen of failures of a real cluster, on a terminal of 80×24: object, cause and next command.
 
-All of them, and what the screens look like: tests/unit/screens, docs/failures.md.
+All of them, and what the screens look like: tests/unit/screens, docs/reference/failures.md.
 """
 
 from __future__ import annotations

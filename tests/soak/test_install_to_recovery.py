@@ -1,4 +1,4 @@
-"""The whole way of an operator who has `dist/`, a kubeconfig and a bastion: docs/install-transcript.md is what happens.
+"""The whole way of an operator who has `dist/`, a kubeconfig and a bastion: install-to-recovery.md is what happens.
 
 The operator's machine is a Debian without a checkout, beside a lab whose machines are behind a bastion.
 """
@@ -31,7 +31,7 @@ from upgrader.lab.private_registry import registry_program
 from upgrader.lab.progress_port import Silent
 from upgrader.lab.spec import Placement
 
-PAGE = Path(__file__).parents[2] / "docs/install-transcript.md"
+PAGE = Path(__file__).with_name("install-to-recovery.md")
 REGISTRY = "registry.example.com"
 _TRUST = "/etc/containerd/certs.d"
 

@@ -102,7 +102,7 @@ class Explanation:
     """Why it matters."""
     remedy: str
     page: str
-    """In the documentation, such as `docs/exit-codes.md`."""
+    """In the documentation, such as `docs/troubleshooting.md`."""
 
 
 def explain(code: str) -> Explanation:
@@ -146,7 +146,7 @@ def _exit_codes() -> list[Explanation]:
             _plain(each.meaning),
             f"the cluster: {_plain(each.cluster)}",
             _plain(each.remedy),
-            "docs/exit-codes.md",
+            "docs/troubleshooting.md#exit-codes",
         )
         for each in EXIT_CODES
     ]

@@ -42,7 +42,7 @@ class CheckTexts:
 @cache
 def check_texts() -> tuple[CheckTexts, ...]:
     """Of every file with checks, by its name."""
-    paths = (*sorted((_UPGRADER / "preflight").glob("*.py")), _UPGRADER / "trial" / "findings.py")
+    paths = (*sorted((_UPGRADER / "preflight").glob("*.py")), _UPGRADER / "steps" / "trial" / "findings.py")
     return tuple(texts for path in paths if (texts := _texts(path)).findings)
 
 

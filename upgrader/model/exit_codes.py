@@ -9,7 +9,7 @@ __all__ = ["EXIT_CODES", "ExitCode"]
 
 @dataclass(frozen=True)
 class ExitCode:
-    """One of them, in Markdown; `docs/exit-codes.md` shows them as a table."""
+    """One of them, in Markdown; `docs/troubleshooting.md` shows them as a table."""
 
     code: int
     meaning: str
@@ -47,7 +47,7 @@ EXIT_CODES = (
         5,
         "manual action required",
         "check it first",
-        "the message; `runs/RUN/report.html`; [troubleshooting](troubleshooting.md)",
+        "the message; `runs/RUN/report.html`; [troubleshooting](troubleshooting.md#exit-code-5-manual-action-required)",
     ),
     ExitCode(
         6,

@@ -43,7 +43,7 @@ def test_reference_of_checks_is_current() -> None:
 def test_reference_of_codes_is_current() -> None:
     """Errors, gates and exit codes are those of the code."""
     assert (REPOSITORY / "docs/reference/codes.md").read_text() == codes_reference.render()
-    page = (REPOSITORY / "docs/exit-codes.md").read_text()
+    page = (REPOSITORY / "docs/troubleshooting.md").read_text()
     assert page == codes_reference.exit_codes_page(page)
 
 

@@ -1,4 +1,4 @@
-"""docs/guard-cases.md names tests that exist, for all that guard was asked for."""
+"""tests/guard-cases.md names tests that exist, for all that guard was asked for."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ CASES = 60
 
 def rows(title: str) -> list[list[str]]:
     """The cells of the table under a title of the page."""
-    page = (REPOSITORY / "docs/guard-cases.md").read_text()
+    page = (REPOSITORY / "tests/guard-cases.md").read_text()
     part = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     lines = [line for line in part.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]

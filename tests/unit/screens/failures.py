@@ -345,7 +345,7 @@ FAILURES: Mapping[str, Failure] = {
     ),
     "budget": Failure(
         "A PodDisruptionBudget that never allows a drain",
-        "Only where the run [upgrades nodes](nodes.md), with `drain.onBlocked: fail`. Otherwise it is a warning.",
+        "Only where the run [upgrades nodes](../nodes.md), with `drain.onBlocked: fail`. Otherwise it is a warning.",
         _budget,
         3,
         ("shop/web", "worker-1"),

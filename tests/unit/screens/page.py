@@ -1,4 +1,4 @@
-"""docs/failures.md: what operators see of common failures. `python -m tests.unit.screens.page` prints it."""
+"""docs/reference/failures.md: what operators see of common failures. `python -m tests.unit.screens.page` prints it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from tests.unit.screens.site import Site
 
 __all__ = ["render", "seen"]
 
-_HEAD = f"""# Failures, as they are seen
+_HEAD = f"""# Failures as you see them
 
-What stands on a terminal of {COLUMNS}×{LINES} after some failures, without scrolling: which object, why, and what to do
-next. Look for the words that you see, with the site's search. `make docs` makes this page: tests cause each failure
-on a cluster in memory, and fail when one of the three isn't on the screen. The same is tested on a real cluster for
-some of them (`tests/e2e/test_first_screens.py`).
+What a terminal of {COLUMNS}×{LINES} shows after common failures: which object, why, and what to do next. Search for the
+words that you see. [Troubleshooting](../troubleshooting.md) and `upgrader explain` say more about each.
 
-More on each: [Troubleshooting](troubleshooting.md), and `upgrader explain` with the name that the last line says, or
-with a check's id.
+`make docs` makes this page from tests that cause each failure on a cluster in memory, and fail if the object, the cause
+or the remedy isn't on the screen. Some are tested on a real cluster too (`tests/e2e/test_first_screens.py`).
 """
 
 

@@ -21,6 +21,6 @@ def test_first_screen_says_what_why_and_what_next(failure: Failure) -> None:
 
 
 def test_page_is_current() -> None:
-    """docs/failures.md is what `make docs` makes: screens as they are."""
-    page = Path(__file__).parents[3] / "docs/failures.md"
+    """docs/reference/failures.md is what `make docs` makes: screens as they are."""
+    page = Path(__file__).parents[3] / "docs/reference/failures.md"
     assert page.read_text() == f"{render().rstrip()}\n", "run `make docs`"
