@@ -157,7 +157,6 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
 	$(BIN)/python scripts/checks_reference.py > docs/reference/checks.md
 	$(BIN)/python -m scripts.codes_reference > docs/reference/codes.md
-	$(BIN)/python -m scripts.versions_reference > docs/reference/versions.md
 	$(BIN)/python -m tests.unit.screens.page > docs/reference/failures.md
 	$(BIN)/python scripts/chart_readme.py
 	$(BIN)/python -m bench.kinds

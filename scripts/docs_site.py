@@ -22,7 +22,7 @@ _PAGES = REPOSITORY / "build" / "pages"
 _LINK = re.compile(r"(\]\()(?!https?://|#)([^)#\s]+)")
 _PARTS_OF_PAGES = ("*.intro.md", "*.remarks.md")
 _DECISIONS = Path("docs/adr")
-_FOR_WHO_LOOKS_CLOSER = ("docs/adr/*", "docs/benchmarks/*", "docs/kinds.md", "docs/reliability.md", "C*.md")
+_FOR_WHO_LOOKS_CLOSER = ("docs/adr/*", "docs/benchmarks/*", "docs/reliability.md", "C*.md")
 _KEY, _UNAMBIGUOUS = "e=e+s+o.id}return e", 'e=e+s+o.id+","}return e'
 _FOUND_LATER = "---\nsearch:\n  boost: 0.1\n---\n\n"
 """Who searches wants the page for users first."""

@@ -1,9 +1,8 @@
-"""Which versions are tested, supported and refused: `make docs` writes docs/reference/versions.md from the code."""
+"""Which versions are tested, supported and refused: the first part of docs/reference/supported.md, from the code."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -21,21 +20,22 @@ __all__ = ["render"]
 
 _REPOSITORY = Path(__file__).parents[1]
 _HEAD = """\
-# Versions
+# Supported versions and clusters
 
-What is tested, what is supported, and what is refused, made from the code and the tests' own versions by `make docs`.
+What is tested, supported and refused. `make docs` makes this page from the code, the tests' versions and
+[bench/results/kinds.json](../../bench/results/kinds.json), to which `python -m bench.kinds` adds what a lab shows.
 
 ## Kubernetes
 
-An upgrade goes one minor version at a time, [each in a run of its own](../several-minors.md), or to another patch;
-nothing goes back ([checks](checks.md#version-skew)).
+An upgrade goes one minor version at a time ([each in a run of its own](../several-minors.md)) or to another patch. A
+downgrade is refused ([checks](checks.md#version-skew)); [rollback](../resume.md#what-rollback-does) returns from a run.
 
 | target | |
 |---|---|
 """
 _TAIL = """
-Kubelets may be {kubelets} minor versions behind the target at most, and never ahead. Those of the controllers must be
-at {oldest} or newer, as the control plane's pods run there; those of workers need not. The built-in charts say
+Kubelets may be at most {kubelets} minor versions behind the target, and never ahead. Kubelets of controllers must be at
+{oldest} or newer, as they run the control plane's pods. The built-in charts say
 `kubeVersion: "{chart}"`, so Helm refuses them on an older API server. They are the same for every version
 ([ADR 21](../adr/0021-a-shell-starts-kube-apiserver.md)).
 
@@ -69,8 +69,8 @@ def _rows() -> Iterator[tuple[str, str]]:
     yield f"before {_minor(oldest)}", "refused, by the charts, by `version.too-old` and by `kubelets.too-old`"
     tested = _tested()
     for minor in range(oldest[1], newest[1] + 1):
-        yield _minor((oldest[0], minor)), tested.get((oldest[0], minor), "supported; not a part of the tests")
-    data = "what it removes isn't known yet: `flags.no-data` is unknown, and blocks the run unless it is skipped"
+        yield _minor((oldest[0], minor)), tested.get((oldest[0], minor), "supported; not tested")
+    data = "its removals aren't known yet: `flags.no-data` blocks the run unless it is skipped"
     yield f"after {_minor(newest)}", data
 
 
@@ -98,7 +98,3 @@ def _in(file: str, pattern: str) -> str:
     if found is None:
         raise SystemExit(f"{file}: no {pattern}")
     return found[1]
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())

@@ -65,12 +65,13 @@ def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
     lines += ["", *_areas(specs), ""]
     failed = {name: spec for name, spec in specs.items() if spec["state"] not in (_PASSED, "skipped")}
     reasons = {name: _why(spec, remarks.get(name, "")) for name, spec in failed.items()}
-    lines += _list("Failed, and why", reasons, folded=False)
-    skipped = [name for name, spec in specs.items() if spec["state"] == "skipped"]
-    lines += _list("Skipped by themselves, as upstream has it for such a cluster", dict.fromkeys(skipped, ""))
-    for why, names in _by_reason(record["left_out"]).items():
-        lines += _list(f"Left out: {why}", dict.fromkeys(names, ""))
-    return lines
+    lines += _failed(reasons)
+    skipped = sum(spec["state"] == "skipped" for spec in specs.values())
+    others = {"skipped by themselves, as upstream has it for such a cluster": skipped} if skipped else {}
+    others |= {f"left out: {why}": count for why, count in Counter(record["left_out"].values()).items()}
+    for why, count in others.items():
+        lines += _wrapped(f"{count} {why}")
+    return [*lines, ""] if others else lines
 
 
 def _wrapped(words: str, begin: str = "- ") -> list[str]:
@@ -120,23 +121,13 @@ def _area(name: str) -> str:
     return found[1] if found else "others"
 
 
-def _by_reason(left_out: Mapping[str, str]) -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, why in left_out.items():
-        found.setdefault(why, []).append(name)
-    return found
-
-
-def _list(title: str, items: Mapping[str, str], *, folded: bool = True) -> list[str]:
-    if not items:
+def _failed(reasons: Mapping[str, str]) -> list[str]:
+    if not reasons:
         return []
     entries = []
-    for name, words in sorted(items.items()):
-        entries += [f"- `{name}`" + (":" if words else ""), *_wrapped(words, "  ")]
-    if not folded:
-        return [f"{title} ({len(items)}):", "", *entries, ""]
-    # The page is read for its figures and failures first.
-    return [f"<details><summary>{title} ({len(items)})</summary>", "", *entries, "", "</details>", ""]
+    for name, words in sorted(reasons.items()):
+        entries += [f"- `{name}`:", *_wrapped(words, "  ")]
+    return [f"Failed, and why ({len(reasons)}):", "", *entries, ""]
 
 
 def _why(spec: Mapping[str, Any], remark: str) -> str:
@@ -165,6 +156,6 @@ kubeadm made and `upgrader` never touched. The command writes this page, and
 [Contributing](../CONTRIBUTING.md#kubernetes-own-tests) has its options.
 
 The lab has no registry to pull from. Its images of agnhost, nginx and busybox are made of upstream's program and of
-Debian's packages; a spec that needs something else is left out by its name. *Not run* are specs that nobody asked for,
-because the command was given a part, or for which its time was too short.
+Debian's packages; a spec that needs something else is left out by its name. *Not run* are specs that the command was not
+given, or had no time for.
 """

@@ -1,4 +1,4 @@
-"""`python -m bench.kinds`: take labs of some kinds the whole way; writes bench/results/kinds.json and docs/kinds.md.
+"""`python -m bench.kinds`: take labs of some kinds the whole way; writes bench/results/kinds.json and the page.
 
 Each makes a lab of its own and removes it: a quarter of an hour on two cores. Without --kind, only the page is made.
 """
@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.kinds.page import page
+from bench.kinds.page import supported
 from bench.kinds.record import read, recorded, write
 from bench.places import RESULTS
 from testkit.command import REPOSITORY
@@ -19,7 +19,7 @@ from testkit.kinds.columns import PASSED, REFUSED, whole_way
 from testkit.lab_cluster import OLD, TARGET
 
 _DATA = RESULTS / "kinds.json"
-_PAGE = REPOSITORY / "docs" / "kinds.md"
+_PAGE = REPOSITORY / "docs" / "reference" / "supported.md"
 
 
 def main() -> int:
@@ -34,7 +34,7 @@ def main() -> int:
         if kind.program and not (options.program and options.program.is_file()):
             parser.error(f"{kind.name} needs --program, a file: {kind.program.how_to_get_it}")
     good = [_seen(kind, options.program) for kind in wanted]
-    _PAGE.write_text(page(read(_DATA), OLD, TARGET))
+    _PAGE.write_text(supported(read(_DATA), OLD, TARGET))
     return 0 if all(good) else 1
 
 

@@ -1,4 +1,4 @@
-"""docs/kinds.md, made from bench/results/kinds.json."""
+"""What is supported: docs/reference/supported.md, made from the code's versions and from bench/results/kinds.json."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.kinds.record import Row
+from scripts import versions_reference
 
-__all__ = ["ORDER", "page"]
+__all__ = ["ORDER", "page", "supported"]
 
 ORDER = ("adopt", "run", "bad flag", "power cut", "recover")
 """The columns as they are shown."""
 
 _INTRODUCTION = """\
-# Kinds of clusters
+## Kinds of clusters
 
-<!-- Made by `python -m bench.kinds` from bench/results/kinds.json. -->
-
-What becomes of kubeadm clusters that aren't plain ones. [adopt](kubeadm.md) comes first; the others are on the adopted
-cluster, from {old} to {new}:
+kubeadm makes clusters in many ways. Each row is one that was tried, or that is refused. [adopt](../kubeadm.md) comes
+first; the other columns are on the adopted cluster, from {old} to {new}:
 
 | column | what is done |
 |---|---|
@@ -29,19 +28,24 @@ cluster, from {old} to {new}:
 | power cut | the only controller loses power, and boots: the control plane comes back by itself |
 | recover | a bad flag by Helm alone, a power cut amid it, and `upgrader recover` |
 
-*Passed* with a date: a lab has shown it then, with the command below. *Passed (lab test)*: so does a test of the
-repository that makes such a lab. *Derived*: unit tests show that `adopt` makes the right values from such files; no
-cluster of that kind was adopted. *Refused*: before anything changes, with these words. *Not tried* is just that.
+*Passed* with a date: it passed on a lab on that day. *Passed (lab test)*: a test of this repository makes such a lab.
+*Derived*: unit tests show that `adopt` makes the right values from such files; no cluster of that kind was adopted.
+*Refused*: before anything changes, with the message that is quoted below.
 """
 
 
+def supported(rows: Sequence[Row], old: str, new: str) -> str:
+    """The whole page: versions, then kinds of clusters."""
+    return f"{versions_reference.render()}\n{page(rows, old, new)}"
+
+
 def page(rows: Sequence[Row], old: str, new: str) -> str:
-    """The page, as Markdown."""
+    """The part of the page about kinds, as Markdown."""
     lines = [_INTRODUCTION.format(old=old, new=new)]
     lines += [f"| kind | {' | '.join(ORDER)} |", "|---" * (len(ORDER) + 1) + "|"]
     lines += [f"| [{row['title']}](#{_anchor(row['title'])}) | {' | '.join(_cells(row))} |" for row in rows]
     for row in rows:
-        lines += ["", f"## {row['title']}", "", _wrapped(row["what"]), "", *_details(row)]
+        lines += ["", f"### {row['title']}", "", _wrapped(row["what"]), "", *_details(row)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -61,19 +65,19 @@ def _short(cell: Mapping[str, Any] | None) -> str:
 
 
 def _details(row: Row) -> list[str]:
-    lines = []
+    """How it is known: each command or test once, with what it showed."""
+    found: dict[str, list[str]] = {}
     for column in ORDER:
         if cell := row["cells"].get(column):
-            how = f"`{cell['command']}`, {cell['seconds']:.0f} s" if "command" in cell else f"`{cell['test']}`"
-            load = f"; {cell.get('failed', 0)} of {cell['requests']:,} requests failed" if "requests" in cell else ""
+            took = f" {cell['seconds']:.0f} s" if "seconds" in cell else ""
+            load = f", {cell.get('failed', 0)} of {cell['requests']:,} requests failed" if "requests" in cell else ""
             words = f': "{cell["words"]}"' if "words" in cell else ""
-            lines.append(_wrapped(f"- {column}: {_short(cell)}, {how}{load}{words}"))
-    return lines or ["Nothing was tried."]
+            found.setdefault(cell.get("command") or cell["test"], []).append(f"{column}{took}{load}{words}")
+    return [_wrapped(f"`{how}`: {'; '.join(seen)}.") for how, seen in found.items()] or ["Nothing was tried."]
 
 
 def _wrapped(words: str) -> str:
-    indent = "  " if words.startswith("- ") else ""
-    return textwrap.fill(words, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(words, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _anchor(title: str) -> str:

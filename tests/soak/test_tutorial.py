@@ -1,4 +1,4 @@
-"""docs/tutorial.md: its commands, typed one after another on a terminal of 80×24, show what the page says."""
+"""The tutorial of docs/getting-started.md: its commands, typed on a terminal of 80×24, show what the page says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testkit.command import REPOSITORY, upgrader
 from testkit.console_page import Step, console_block, differences
 from testkit.terminal import COLUMNS, PROMPT, on_terminal
 
-PAGE = Path(__file__).parents[2] / "docs/tutorial.md"
+PAGE = Path(__file__).parents[2] / "docs/getting-started.md"
 NAME = "tutorial"
 _TIMES = re.compile(r"^\| \[(?P<heading>[^]]+)\]\(#[^)]*\) \| (?P<number>\d+) (?P<unit>s|min) \|$", re.MULTILINE)
 _SLOWER = 4
@@ -37,7 +37,7 @@ def own_name() -> str:
 
 def test_what_is_seen_is_what_the_page_says(home: Path) -> None:
     """Each command shows what stands below it, and each step takes about as long as the table says."""
-    page = PAGE.read_text()
+    page = tutorial()
     wrong: list[str] = []
     for heading, seconds in sections(page).items():
         begun = time.monotonic()
@@ -52,6 +52,11 @@ def test_what_is_seen_is_what_the_page_says(home: Path) -> None:
     assert not wrong, "\n\n".join(wrong)
 
 
+def tutorial() -> str:
+    """Its part of the page."""
+    return PAGE.read_text().partition("\n## Tutorial\n")[2].partition("\n## ")[0]
+
+
 def sections(page: str) -> dict[str, float]:
     """Heading → the seconds in the table, in its order."""
     return {
@@ -61,7 +66,7 @@ def sections(page: str) -> dict[str, float]:
 
 def blocks(page: str, heading: str) -> list[Step]:
     """All commands of a section, which may have several blocks."""
-    section = re.search(rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    section = re.search(rf"^### {re.escape(heading)}\n.*?(?=^### |\Z)", page, re.MULTILINE | re.DOTALL)
     assert section, heading
     found = re.findall(r"^```console\n.*?^```", section[0], re.MULTILINE | re.DOTALL)
     return [step for block in found for step in console_block(f"# x\n{block}\n", "x")]
@@ -84,6 +89,6 @@ def typed(command: str, home: Path) -> Step:
 
 def test_every_section_has_its_time() -> None:
     """A step that the table lacks would not be typed; on busy cores, all of them are less than a quarter of an hour."""
-    page = PAGE.read_text()
-    assert set(sections(page)) == set(re.findall(r"^## (.*)$", page, re.MULTILINE))
+    page = tutorial()
+    assert set(sections(page)) == set(re.findall(r"^### (.*)$", page, re.MULTILINE))
     assert sum(sections(page).values()) < 15 * 60
