@@ -156,6 +156,6 @@ kubeadm made and `upgrader` never touched. The command writes this page, and
 [Contributing](../CONTRIBUTING.md#kubernetes-own-tests) has its options.
 
 The lab has no registry to pull from. Its images of agnhost, nginx and busybox are made of upstream's program and of
-Debian's packages; a spec that needs something else is left out by its name. *Not run* are specs that the command was not
-given, or had no time for.
+Debian's packages; a spec that needs something else is left out by its name. *Not run* are specs that the command
+was not given, or had no time for.
 """

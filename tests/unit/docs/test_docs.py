@@ -53,7 +53,7 @@ def test_answers_are_two_clicks_away() -> None:
     """Each page that answers one of the first questions is in the site's menu, and so is the list of them."""
     menu = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (REPOSITORY / "mkdocs.yml").read_text(), re.MULTILINE)
     listed = re.findall(
-        r"^\| .*\? \| .* \| \[.*\]\(([^)#]+)", (REPOSITORY / "docs/questions.md").read_text(), re.MULTILINE
+        r"^\| .*\? \| \[.*\]\(([^)#]+)", (REPOSITORY / "docs/questions.md").read_text(), re.MULTILINE
     )
     assert len(listed) >= 20 and "docs/questions.md" in menu
     assert [page for page in listed if f"docs/{page}" not in menu] == []
