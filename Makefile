@@ -159,6 +159,7 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python -m scripts.codes_reference > docs/reference/codes.md
 	$(BIN)/python -m tests.unit.screens.page > docs/reference/failures.md
 	$(BIN)/python scripts/chart_readme.py
+	$(BIN)/python -m scripts.layers_figure
 	$(BIN)/python -m bench.kinds
 
 screenshots: venv ## Make the pictures of docs/reports.md from example runs (needs chromium).

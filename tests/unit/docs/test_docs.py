@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import checks_reference, cli_reference, codes_reference
+from scripts import checks_reference, cli_reference, codes_reference, layers_figure
 from scripts.docs_site import mended_search
 from upgrader.config.yaml_schema import schema_text
 
@@ -52,19 +52,27 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_answers_are_two_clicks_away() -> None:
     """Each page that answers one of the first questions is in the site's menu, and so is the list of them."""
     menu = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (REPOSITORY / "mkdocs.yml").read_text(), re.MULTILINE)
-    listed = re.findall(
-        r"^\| .*\? \| \[.*\]\(([^)#]+)", (REPOSITORY / "docs/questions.md").read_text(), re.MULTILINE
-    )
+    listed = re.findall(r"^\| .*\? \| \[.*\]\(([^)#]+)", (REPOSITORY / "docs/questions.md").read_text(), re.MULTILINE)
     assert len(listed) >= 20 and "docs/questions.md" in menu
     assert [page for page in listed if f"docs/{page}" not in menu] == []
 
 
 def test_architecture_names_files_that_exist() -> None:
-    """Whoever looks up where to change something finds the file."""
-    named = re.findall(r"^\|.*\| (.*) \|$", (REPOSITORY / "docs/architecture.md").read_text(), re.MULTILINE)
-    paths = [path for cell in named for path in re.findall(r"`((?:upgrader|charts)/[^`]+)`", cell)]
+    """A reader who looks up where to change something finds the file; the table has only what names don't tell."""
+    page = (REPOSITORY / "docs/architecture.md").read_text()
+    paths = re.findall(r"`((?:upgrader|charts|templates|testkit|tests)/[^`]+)`", page)
     assert len(paths) >= 20
     assert [path for path in paths if not (REPOSITORY / path).exists()] == []
+    assert len(re.findall(r"^\| ", page, re.MULTILINE)) <= 26
+
+
+def test_the_figure_of_the_layers_is_that_of_the_contracts() -> None:
+    """docs/architecture.md draws the layers that `make lint` enforces, and names each of their rooms."""
+    page = (REPOSITORY / "docs/architecture.md").read_text()
+    assert page == layers_figure.page_with_figure(page), "run `make docs`"
+    (rooms,) = re.findall(r"subgraph upgrader\[.*?end\n", page, re.DOTALL)
+    names = [room for row in re.findall(r'\["([^"/]+)"\]', rooms) for room in row.split(" · ")]
+    assert len(names) > 15 and [name for name in names if f"**`{name}" not in page] == []
 
 
 def test_search_tells_nodes_of_its_index_apart() -> None:
