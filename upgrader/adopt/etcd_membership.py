@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from upgrader.errors import HostError, Inhibited
+from upgrader.errors import Inhibited
 from upgrader.model.cluster import Host
 from upgrader.onhost.sending.host_facts import EtcdServer, Examined, Member, Unknown
-from upgrader.onhost.sending.shipped_program import program
+from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Hosts
 
 __all__ = ["MemberToRemove", "change_members", "etcd_servers", "member_to_remove"]
@@ -126,16 +125,8 @@ def _refused(why: str, remedy: str) -> Inhibited:
 def change_members(hosts: Hosts, host: Host, what: str, member: str) -> str:
     """`remove` a member by its ID, or have it `lead`; by the etcd on that controller. Returns what was done.
 
-    Its answer is the last line: a login shell may greet before it. Raises HostUnreachable or HostError.
+    Raises HostUnreachable or HostError.
     """
-    command = [host.python, "-I", "-", what, member]
-    done = hosts.run(host, command, stdin=program("change_members", "members"), timeout_seconds=_SECONDS)
-    try:
-        answer = json.loads(done.stdout.strip().rpartition("\n")[2])
-        failed = str(answer.get("failed", ""))
-        said = "" if failed else str(answer["done"])
-    except (ValueError, AttributeError, KeyError) as error:
-        raise HostError(f"{host.name}: the answer about etcd's members can't be understood: {error}") from error
-    if failed:
-        raise HostError(f"{host.name}: {failed}", remedy=f"On {host.name}: etcdctl member list; then run it again.")
-    return said
+    remedy = f"On {host.name}: etcdctl member list; then run it again."
+    changing = SentProgram("change_members", "members", "etcd's members", remedy)
+    return changing.read(hosts, host, lambda answer: str(answer["done"]), what, member, seconds=_SECONDS)

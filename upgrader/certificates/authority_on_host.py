@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from upgrader.errors import HostError
@@ -39,17 +39,7 @@ class AuthorityOnHost:
 
     def look(self, host: Host) -> NodeTrust:
         """What a node trusts. Changes nothing."""
-        answer = self._ask(host, _LOOK_SECONDS, "look", self.certificates)
-        try:
-            files = tuple(TrustFile(str(each["path"]), tuple(map(str, each["trusts"]))) for each in answer["files"])
-            keys = ("signs", "made", "kept")
-            signs, made, kept = (fingerprint(str(answer[key])) if answer[key] else "" for key in keys)
-            issued = tuple(_issued(each) for each in answer["issued"])
-            return NodeTrust(host, files, signs, made, str(answer["late"]), kept, issued)
-        except (KeyError, TypeError, ValueError) as error:
-            raise HostError(
-                f"{host.name}: what it says of its CAs can't be understood: {error}", remedy=_REMEDY
-            ) from error
+        return _NODE.read(self.hosts, host, partial(_trust, host), "look", self.certificates, seconds=_LOOK_SECONDS)
 
     def make(self, host: Host, settings: Mapping[str, Any]) -> str:
         """Have a new CA there, with its key; returns its certificate. One that is there already stays.
@@ -128,6 +118,13 @@ class AuthorityOnHost:
 
 def _changed(answer: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(map(str, answer["changed"]))
+
+
+def _trust(host: Host, answer: Mapping[str, Any]) -> NodeTrust:
+    files = tuple(TrustFile(str(each["path"]), tuple(map(str, each["trusts"]))) for each in answer["files"])
+    signs, made, kept = (fingerprint(str(answer[key])) if answer[key] else "" for key in ("signs", "made", "kept"))
+    issued = tuple(_issued(each) for each in answer["issued"])
+    return NodeTrust(host, files, signs, made, str(answer["late"]), kept, issued)
 
 
 def _issued(listed: Mapping[str, Any]) -> IssuedCertificate:

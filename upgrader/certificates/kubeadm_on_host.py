@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.model.renewable import ControllerCertificates
 from upgrader.onhost.sending.sent_program import SentProgram
@@ -28,13 +29,11 @@ class KubeadmOnHost:
 
     def look(self, host: Host) -> ControllerCertificates:
         """What kubeadm there knows. Changes nothing."""
-        answer = _CONTROLLER.answer(self.hosts, host, "look", self.certificates, seconds=_LOOK_SECONDS)
-        try:
+
+        def decode(answer: dict[str, Any]) -> ControllerCertificates:
             return ControllerCertificates.parse(host, str(answer["kubeadm"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise HostError(
-                f"{host.name}: what kubeadm says of its certificates can't be understood: {error}", remedy=_REMEDY
-            ) from error
+
+        return _CONTROLLER.read(self.hosts, host, decode, "look", self.certificates, seconds=_LOOK_SECONDS)
 
     def mend(self, host: Host) -> tuple[str, ...]:
         """Put back what an interrupted renewal had left unusable, by kubeadm's names; nothing else changes."""
@@ -51,7 +50,11 @@ class KubeadmOnHost:
     def others(self, host: Host, address: str, port: int, certificate: str) -> tuple[str, ...]:
         """What doesn't serve what its file has: kube-apiserver at this address, and etcd. One line each."""
         words = ("served", address, str(port), certificate)
-        return tuple(map(str, _CONTROLLER.answer(self.hosts, host, *words, seconds=_SERVED_SECONDS)["others"]))
+        return _CONTROLLER.read(self.hosts, host, partial(_lines, "others"), *words, seconds=_SERVED_SECONDS)
 
     def _changed(self, host: Host, *arguments: str) -> tuple[str, ...]:
-        return tuple(map(str, _CONTROLLER.answer(self.hosts, host, *arguments, seconds=_RENEW_SECONDS)["changed"]))
+        return _CONTROLLER.read(self.hosts, host, partial(_lines, "changed"), *arguments, seconds=_RENEW_SECONDS)
+
+
+def _lines(name: str, answer: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(map(str, answer[name]))

@@ -56,7 +56,7 @@ def test_what_can_not_be_understood(printed: str) -> None:
     """It is an error with the controller's name, and no empty list."""
     hosts = FakeHosts()
     hosts.commands["python3"] = CommandResult(0, json.dumps({"kubeadm": printed}), "")
-    with pytest.raises(HostError, match="controller-1: what kubeadm says"):
+    with pytest.raises(HostError, match="controller-1: the answer about its kubeadm can't be understood"):
         KubeadmOnHost(hosts).look(HOST)
 
 
@@ -78,7 +78,7 @@ def test_program_runs_as_it_is_sent() -> None:
     """One text on standard input, in a Python that sees nothing of this project; what is wrong is an answer."""
     done = subprocess.run(
         [sys.executable, "-I", "-", "look", "/nowhere"],
-        input=program("controller", "renewal"),
+        input=program("controller", "certificates"),
         capture_output=True,
         check=True,
     )

@@ -380,7 +380,7 @@ def test_runtime_that_refuses_to_stop_is_reported(
 
     monkeypatch.setattr(container_facts, "runtime", lambda *_: Runtime(fail))
     stop_pods.main("u1")
-    assert json.loads(capsys.readouterr().out) == {"failed": "containerd: no answer"}
+    assert json.loads(capsys.readouterr().out) == {"failed": "pods could not be stopped: containerd: no answer"}
 
 
 def test_stopping_a_sandbox_is_one_call() -> None:

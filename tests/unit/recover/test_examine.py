@@ -505,7 +505,7 @@ def test_a_program_that_fails_is_told_with_its_last_words() -> None:
     """A traceback on the host is no answer."""
     hosts = FakeHosts()
     hosts.commands["python3"] = CommandResult(1, "", "Traceback:\nMemoryError: none left")
-    with pytest.raises(HostError, match="ended with 1: MemoryError: none left"):
+    with pytest.raises(HostError, match=r"controller-1: the machine could not be asked \(1\): MemoryError: none left"):
         examine(hosts, HOST)
 
 

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from testkit.fakes.hosts import FakeHosts
+from upgrader.adopt.etcd_membership import change_members
+from upgrader.certificates.authority_on_host import AuthorityOnHost
+from upgrader.certificates.kubeadm_on_host import KubeadmOnHost
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
+from upgrader.model.etcd_client import EtcdClient
+from upgrader.onhost.sending.collect import examine
+from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.onhost.sending.shipped_program import program
 from upgrader.ports import CommandResult
+from upgrader.recover.restoring.actions import StopInstances
+from upgrader.recover.restoring.host_actions import HostActions
+from upgrader.steps.backup.etcd_member import EtcdMember
+from upgrader.steps.backup.etcd_tools import EtcdTools
+from upgrader.steps.etcd.on_hosts import EtcdOnHosts
 
 HOST = Host("controller-1", "10.0.0.1")
-PROGRAM = SentProgram("authority", "renewal", "its CAs", "look there")
+PROGRAM = SentProgram("authority", "certificates", "its CAs", "look there")
 
 
 def test_secrets_are_no_arguments() -> None:
@@ -29,7 +41,7 @@ def test_secrets_are_no_arguments() -> None:
     PROGRAM.answer(hosts, HOST, "sign", seconds=1, secrets=("it's\na key",))
     assert hosts.ran == [("controller-1", ("python3", "-I", "-", "sign"))]
     assert sent[0].startswith(b'SECRETS = ["it\'s\\na key"]\n') and sent[0].endswith(b"main(*sys.argv[1:], *SECRETS)\n")
-    assert program("authority", "renewal").startswith(b"SECRETS = []\n")
+    assert program("authority", "certificates").startswith(b"SECRETS = []\n")
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -37,6 +49,46 @@ def test_answer_that_is_cut_off(quiet: bool) -> None:
     """It is repeated only where it can be no secret."""
     hosts = FakeHosts()
     hosts.commands["python3"] = CommandResult(0, '{"key": "half a k', "")
-    with pytest.raises(HostError, match="its CAs could not be asked") as caught:
+    with pytest.raises(HostError, match="the answer about its CAs can't be understood") as caught:
         PROGRAM.answer(hosts, HOST, "key", seconds=1, quiet=quiet)
     assert ("half a k" in caught.value.message) is not quiet
+
+
+MEMBER = EtcdMember(HOST, "etcd", "a", "https://10.0.0.1:2380", "https://127.0.0.1:2379", "/var/lib/etcd", "")
+ASKED: Mapping[str, Callable[[FakeHosts], object]] = {
+    "the machine": lambda hosts: examine(hosts, HOST),
+    "etcd": lambda hosts: ask_etcd(hosts, HOST, EtcdClient(("https://10.0.0.1:2379",))),
+    "etcd's members": lambda hosts: change_members(hosts, HOST, "remove", "b2"),
+    "kube-apiserver's pods": lambda hosts: HostActions(hosts).carry_out(StopInstances(HOST, {"u1": "a"})),
+    "its etcd": lambda hosts: EtcdTools(hosts).standing(MEMBER),
+    "its etcd ": lambda hosts: EtcdOnHosts(hosts).look(HOST),
+    "its kubeadm": lambda hosts: KubeadmOnHost(hosts).look(HOST),
+    "its CAs": lambda hosts: AuthorityOnHost(hosts).look(HOST),
+}
+"""What is asked of a host by a program: its words in errors, and the question."""
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize(
+    ("printed", "error", "remedy"),
+    [
+        (CommandResult(127, "", "sh: python3: not found"), "python3 can't be run there", "ansible_python_interpreter"),
+        (
+            CommandResult(1, "", "Traceback\nSyntaxError: no"),
+            "{} could not be asked (1): SyntaxError: no",
+            "Python 3.8",
+        ),
+        (CommandResult(0, "Welcome!\n", ""), "the answer about {} can't be understood: Welcome!", ""),
+        (CommandResult(0, '["of another form"]', ""), "the answer about {} can't be understood", ""),
+        (CommandResult(0, '{"of": "another form"}', ""), "the answer about {} can't be understood: KeyError", ""),
+        (CommandResult(0, 'Welcome!\n{"failed": "no disk"}', ""), "controller-1: no disk", ""),
+    ],
+)
+def test_every_question_has_the_same_errors(asked: str, printed: CommandResult, error: str, remedy: str) -> None:
+    """Whatever is asked, no answer names the host, why, and what to do; a login shell's words are no answer."""
+    hosts = FakeHosts()
+    hosts.commands["python3"] = printed
+    with pytest.raises(HostError) as caught:
+        ASKED[asked](hosts)
+    assert error.format(asked.strip()) in caught.value.message and caught.value.message.startswith("controller-1: ")
+    assert caught.value.remedy and remedy in caught.value.remedy

@@ -35,5 +35,5 @@ def main(*uids: str) -> None:
     try:
         answer["stopped"] = stop(container_facts.runtime(container_facts.socket_path(root), _STOP_SECONDS), set(uids))
     except (Failed, ValueError) as error:
-        answer["failed"] = str(error)
+        answer["failed"] = f"pods could not be stopped: {error}"
     sys.stdout.write(json.dumps(answer) + "\n")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
-from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.model.etcd_client import EtcdClient
-from upgrader.onhost.sending.shipped_program import program
+from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Hosts
 
 __all__ = ["ask_etcd"]
 
 _SECONDS = 25.0
+_ETCD = SentProgram("planned_etcd", "facts", "etcd", "Run it again. If that doesn't help, report it with these words.")
 
 
 def ask_etcd(hosts: Hosts, host: Host, client: EtcdClient) -> Mapping[str, str] | None:
@@ -22,13 +23,11 @@ def ask_etcd(hosts: Hosts, host: Host, client: EtcdClient) -> Mapping[str, str] 
     Raises HostUnreachable or HostError.
     """
     given = {"servers": client.servers, "ca": client.ca, "certificate": client.certificate, "key": client.key}
-    command = [host.python, "-I", "-", json.dumps(given)]
-    done = hosts.run(host, command, stdin=program("planned_etcd"), timeout_seconds=_SECONDS)
-    try:
-        found = json.loads(done.stdout)
+
+    def decode(found: dict[str, Any]) -> Mapping[str, str] | None:
         return None if found["missing"] else {url: _why(found["answers"][url]) for url in client.servers}
-    except (ValueError, KeyError, TypeError) as error:
-        raise HostError(f"{host.name}: what was answered about etcd can't be understood: {error}") from error
+
+    return _ETCD.read(hosts, host, decode, json.dumps(given), seconds=_SECONDS)
 
 
 def _why(answer: object) -> str:

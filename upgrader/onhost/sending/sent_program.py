@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.onhost.sending.shipped_program import program
-from upgrader.ports import Hosts
+from upgrader.ports import CommandResult, Hosts
 
 __all__ = ["SentProgram"]
+
+T = TypeVar("T")
+
+_NOT_FOUND = 127
+_NO_PYTHON = (
+    "Install python3 on it: Ansible, and what is asked of a host over SSH, need it. Where it is elsewhere, set "
+    "ansible_python_interpreter in the inventory."
+)
+_OLD_PYTHON = (
+    "Python 3.8 or newer is needed there, as Ansible needs it; where `python3` is older, name another one as "
+    "ansible_python_interpreter in the inventory."
+)
 
 
 @dataclass(frozen=True)
 class SentProgram:
-    """A module of a package's `onhost`; `asked` names in errors what is asked: `its etcd`."""
+    """A module of a package of `upgrader.onhost`; `asked` names in errors what is asked: `its etcd`."""
 
     module: str
     package: str
     asked: str
-    remedy: str
-    """For what the program itself says that failed."""
+    remedy: str | Callable[[str], str]
+    """What to do where the program says that it failed, or answers in another form; or what finds that by its words."""
+
+    def read(self, hosts: Hosts, host: Host, decode: Callable[[dict[str, Any]], T], *words: str, seconds: float) -> T:
+        """Its answer, decoded. Raises as `answer` does, and HostError where `decode` raises what an answer of another
+        form has it raise.
+        """
+        answer = self.answer(hosts, host, *words, seconds=seconds)
+        try:
+            return decode(answer)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._not_understood(host, f"{type(error).__name__}: {error}") from error
 
     def answer(
         self, hosts: Hosts, host: Host, *words: str, seconds: float, secrets: tuple[str, ...] = (), quiet: bool = False
@@ -34,18 +57,37 @@ class SentProgram:
         """
         command, sent = [host.python, "-I", "-", *words], program(self.module, self.package, secrets)
         done = hosts.run(host, command, stdin=sent, timeout_seconds=seconds, check=False)
-        last = done.stdout.strip().rpartition("\n")[2]  # a login shell may greet before it
+        last = _last_line(done.stdout)  # a login shell may greet before it
         try:
             answer = json.loads(last)
         except ValueError:
-            printed = "an answer that was cut off" if quiet and last else last
-            said = done.stderr.strip().rpartition("\n")[2] or printed or "no output"
-            raise HostError(
-                f"{host.name}: {self.asked} could not be asked ({done.exit_status}): {said}",
-                remedy="Python 3.8 or newer is needed there, as Ansible needs it; where `python3` is older, name "
-                "another one as ansible_python_interpreter in the inventory.",
-            ) from None
-        if not isinstance(answer, dict) or "failed" in answer:
-            why = answer.get("failed") if isinstance(answer, dict) else last
-            raise HostError(f"{host.name}: {why}", remedy=self.remedy)
+            raise self._no_answer(host, done, "an answer that was cut off" if quiet and last else last) from None
+        if not isinstance(answer, dict):
+            raise self._not_understood(host, "another form" if quiet else last)
+        if "failed" in answer:
+            why = str(answer["failed"])
+            raise HostError(f"{host.name}: {why}", remedy=self._remedy(why))
         return answer
+
+    def _no_answer(self, host: Host, done: CommandResult, printed: str) -> HostError:
+        said = _last_line(done.stderr)
+        if not done.exit_status:
+            return self._not_understood(host, printed or said or "no output")
+        if done.exit_status == _NOT_FOUND or host.python in done.stderr.partition("\n")[0]:
+            return HostError(f"{host.name}: {host.python} can't be run there: {done.stderr.strip()}", remedy=_NO_PYTHON)
+        why = said or printed or "no output"
+        return HostError(
+            f"{host.name}: {self.asked} could not be asked ({done.exit_status}): {why}", remedy=_OLD_PYTHON
+        )
+
+    def _not_understood(self, host: Host, why: str) -> HostError:
+        return HostError(
+            f"{host.name}: the answer about {self.asked} can't be understood: {why}", remedy=self._remedy(why)
+        )
+
+    def _remedy(self, why: str) -> str:
+        return self.remedy if isinstance(self.remedy, str) else self.remedy(why)
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,13 +10,19 @@ from upgrader.contract.checkpoints import CHECKPOINT_OF
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.onhost.node.disk_layout import is_foreign
-from upgrader.onhost.sending.shipped_program import program
+from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Hosts
 from upgrader.recover.restoring.actions import Action, StartStandby, StartUnit, StopInstances
 
 __all__ = ["HostActions"]
 
 _START_SECONDS = 60.0
+_STOP = SentProgram(
+    "stop_pods",
+    "facts",
+    "kube-apiserver's pods",
+    "Check the container runtime: systemctl status containerd",
+)
 
 _START = 'systemctl reset-failed "$1" 2>/dev/null; exec systemctl start "$1"'
 """A unit that failed too often in a row is refused a start until that is forgotten."""
@@ -47,18 +52,7 @@ class HostActions:
         self.hosts.run(host, ["sh", "-c", _REMOVE, "sh", path])
 
     def _stop(self, host: Host, uids: Collection[str]) -> None:
-        command = [host.python, "-I", "-", *sorted(uids)]
-        done = self.hosts.run(host, command, stdin=program("stop_pods"), timeout_seconds=_START_SECONDS)
-        try:
-            answer = json.loads(done.stdout)
-            failed = "" if "stopped" in answer else str(answer["failed"])
-        except (ValueError, KeyError, TypeError) as error:
-            failed = f"its answer can't be understood: {error}"
-        if failed:
-            raise HostError(
-                f"{host.name}: kube-apiserver's pods could not be stopped: {failed}",
-                remedy="Check the container runtime: systemctl status containerd",
-            )
+        _STOP.read(self.hosts, host, lambda answer: answer["stopped"], *sorted(uids), seconds=_START_SECONDS)
 
     def _put(self, host: Host, source: str, path: str) -> None:
         content = self.hosts.read(host, source)

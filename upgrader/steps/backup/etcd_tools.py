@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import posixpath
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from upgrader.errors import HostError, UpgraderError
 from upgrader.model.cluster import Host
-from upgrader.onhost.sending.shipped_program import program
+from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Hosts
 from upgrader.steps.backup.etcd_member import MANIFEST, EtcdMember
 from upgrader.steps.backup.etcd_pod import POD_PREFIX, SNAPSHOT, STATUS, ReplacedData, etcd_pod
 
 __all__ = ["DataSummary", "EtcdTools", "MemberStanding", "SnapshotStatus"]
+
+T = TypeVar("T")
 
 _POD_SECONDS = 900.0
 _CLEAN_SECONDS = 120.0
@@ -96,13 +99,16 @@ class EtcdTools:
 
     def stop_control_plane(self, host: Host) -> list[str]:
         """Stop etcd, kube-apiserver and all that would start it; the kubelet must be stopped. Returns the pods."""
-        answer = self._program(host, "stop_control_plane", seconds=_CLEAN_SECONDS)
-        return [str(name) for name in answer.get("stopped", ())]
+
+        def stopped(answer: dict[str, Any]) -> list[str]:
+            return [str(name) for name in answer.get("stopped", ())]
+
+        return self._program(host, "stop_control_plane", stopped, seconds=_CLEAN_SECONDS)
 
     def clean(self, member: EtcdMember, *, keep_folder: bool = False) -> None:
         """End our pods, and remove the work folder."""
         folder = "" if keep_folder else member.work
-        self._program(member.host, "stop_pod", POD_PREFIX, folder, seconds=_CLEAN_SECONDS)
+        self._program(member.host, "stop_pod", dict, POD_PREFIX, folder, seconds=_CLEAN_SECONDS)
 
     def database_bytes(self, member: EtcdMember) -> int:
         """How large the member's database is; 0 where it has none."""
@@ -111,8 +117,11 @@ class EtcdTools:
 
     def standing(self, member: EtcdMember) -> MemberStanding:
         """Whether the member works with the others."""
-        answer = self._program(member.host, "ask_member", seconds=_ANSWER_SECONDS)
-        return MemberStanding(answer["healthy"] is True, int(answer["revision"]), str(answer["said"]))
+
+        def standing(answer: dict[str, Any]) -> MemberStanding:
+            return MemberStanding(answer["healthy"] is True, int(answer["revision"]), str(answer["said"]))
+
+        return self._program(member.host, "ask_member", standing, seconds=_ANSWER_SECONDS)
 
     def prove(
         self, member: EtcdMember, size: int, *, take: bool, replaced: ReplacedData | None = None
@@ -125,8 +134,9 @@ class EtcdTools:
         path = posixpath.join(posixpath.dirname(MANIFEST), f"{name}.json")
         manifest = etcd_pod(member, name, snapshot_bytes=size, take=take, replaced=replaced)
         self.hosts.write(member.host, path, manifest)
-        answer = self._program(member.host, "await_pod", name, "etcd", str(_POD_SECONDS), seconds=_POD_SECONDS + 30)
-        status = _status(member, answer["logs"].get(STATUS, ""))
+        words = (name, "etcd", str(_POD_SECONDS))
+        log = self._program(member.host, "await_pod", _status_log, *words, seconds=_POD_SECONDS + 30)
+        status = _status(member, log)
         summary = self.read(member, f"{member.work}/etcd.sock")
         self.clean(member, keep_folder=True)
         return status, summary
@@ -139,26 +149,27 @@ class EtcdTools:
         It is waited for at most that many seconds.
         """
         words = (socket, str(revision), str(seconds))
-        answer = self._program(member.host, "read_etcd", *words, seconds=_READ_SECONDS)
-        return DataSummary(int(answer["keys"]), str(answer["digest"]), int(answer["revision"]), str(answer["uid"]))
+        return self._program(member.host, "read_etcd", _summary, *words, seconds=_READ_SECONDS)
 
-    def _program(self, host: Host, module: str, *words: str, seconds: float) -> dict[str, Any]:
-        command = [host.python, "-I", "-", *words]
-        done = self.hosts.run(host, command, stdin=program(module, "backup"), timeout_seconds=seconds)
-        try:
-            answer: dict[str, Any] = json.loads(done.stdout)
-            failed = str(answer.get("failed", ""))
-        except (ValueError, AttributeError) as error:
-            raise HostError(f"{host.name}: the answer of {module} can't be understood: {error}") from error
-        if failed:
-            raise HostError(f"{host.name}: {failed}", remedy=_remedy(host, failed))
-        return answer
+    def _program(
+        self, host: Host, module: str, decode: Callable[[dict[str, Any]], T], *words: str, seconds: float
+    ) -> T:
+        tool = SentProgram(module, "backup", "its etcd", partial(_remedy, host))
+        return tool.read(self.hosts, host, decode, *words, seconds=seconds)
 
 
 def _remedy(host: Host, failed: str) -> str:
     if "etcdutl" in failed and ("not found" in failed or "no such file" in failed):
         return f"etcd's image on {host.name} has no etcdutl: use one of etcd 3.5 or later, as kubeadm does."
     return f"On {host.name}: journalctl -u kubelet, crictl ps -a; then run the command again."
+
+
+def _status_log(answer: dict[str, Any]) -> str:
+    return str(answer["logs"].get(STATUS, ""))
+
+
+def _summary(answer: dict[str, Any]) -> DataSummary:
+    return DataSummary(int(answer["keys"]), str(answer["digest"]), int(answer["revision"]), str(answer["uid"]))
 
 
 def _status(member: EtcdMember, log: str) -> SnapshotStatus:

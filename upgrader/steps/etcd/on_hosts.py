@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from upgrader.errors import HostError
@@ -60,20 +61,7 @@ class EtcdOnHosts:
 
     def look(self, host: Host) -> MemberNow | None:
         """None where etcd is no static pod of this controller. Changes nothing."""
-        answer = _MEMBER.answer(self.hosts, host, "look", seconds=_LOOK_SECONDS)
-        if answer.get("absent"):
-            return None
-        try:
-            runs, server, version = answer["runs"], answer["server"], answer["cluster_version"]
-            return MemberNow(
-                host,
-                str(answer["image"]),
-                runs if isinstance(runs, bool) else _unknown(runs),
-                _unknown(server) if "unknown" in server else etcd_server(server),
-                version if isinstance(version, str) else "",
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise HostError(f"{host.name}: what etcd answers there can't be understood: {error}") from error
+        return _MEMBER.read(self.hosts, host, partial(_member, host), "look", seconds=_LOOK_SECONDS)
 
     def change(self, host: Host, before: str, image: str, version: str, seconds: float) -> Changed:
         """Have the member run another image in place of `before`, which the controller itself puts back where the
@@ -111,6 +99,19 @@ def etcd_images(hosts: Hosts, controllers: Sequence[Host]) -> dict[str, str]:
     with ThreadPoolExecutor(max(1, len(controllers))) as pool:
         found = zip(controllers, pool.map(image, controllers), strict=True)
         return {host.name: each for host, each in found if each}
+
+
+def _member(host: Host, answer: dict[str, Any]) -> MemberNow | None:
+    if answer.get("absent"):
+        return None
+    runs, server, version = answer["runs"], answer["server"], answer["cluster_version"]
+    return MemberNow(
+        host,
+        str(answer["image"]),
+        runs if isinstance(runs, bool) else _unknown(runs),
+        _unknown(server) if "unknown" in server else etcd_server(server),
+        version if isinstance(version, str) else "",
+    )
 
 
 def _unknown(found: Any) -> Unknown:
