@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import inf
 
 import yaml
@@ -44,7 +44,8 @@ class StaticPods:
     """kubeadm's static pods on some controllers; works on one controller after the other.
 
     `version` is the one that runs now: a manifest that was retired before an upgrade is restored with the current
-    image, as an API server must never read data that a newer minor has written.
+    image, as an API server must never read data that a newer minor has written. `images` are those of the releases, by
+    component, which say more than a version: a digest, or a registry of your own.
     """
 
     hosts: Hosts
@@ -54,6 +55,7 @@ class StaticPods:
     version: KubernetesVersion
     served: tuple[str, ...] = ()
     """Where clients use the API, other than at the controllers' own addresses."""
+    images: Mapping[str, str] = field(default_factory=dict)
 
     def retire(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
         """Move their manifests out of the kubelet's folder, and wait until the pods have ended.
@@ -122,6 +124,20 @@ class StaticPods:
                 note(f"{host.name}: moved {component}.yaml to {target}")
         for component in components:
             self._await(host, component, present=target == MANIFESTS)
+            if target == MANIFESTS and component in self.images:
+                self._prove_image(host, component)
+
+    def _prove_image(self, host: Host, component: str) -> None:
+        """That the pod is of the manifest that was restored, and of no older one."""
+        content, pod = self.hosts.read(host, f"{MANIFESTS}/{component}.yaml"), f"{component}-{host.name}"
+        found = self.kube.get(_PODS, pod, _SYSTEM)
+        wanted = yaml.safe_load(content)["spec"]["containers"][0]["image"] if content else ""
+        runs = found["spec"]["containers"][0]["image"] if found else "nothing"
+        if wanted != runs:
+            raise StepFailed(
+                f"static pod {pod} runs {runs}, and its manifest has {wanted or 'no image'}",
+                remedy=f"On {host.name}: journalctl -u kubelet. Then run the same command again.",
+            )
 
     def _retag(self, host: Host, component: str, note: Callable[[str], None]) -> None:
         path = f"{ADOPTED}/{component}.yaml"
@@ -129,7 +145,7 @@ class StaticPods:
         if content is None:
             return
         image = yaml.safe_load(content)["spec"]["containers"][0]["image"]
-        current = at_version(image, self.version)
+        current = self.images.get(component) or at_version(image, self.version)
         if image != current:
             note(f"{host.name}: {component} is restored as {current}, not as {image}")
             self.hosts.write(host, path, content.replace(image.encode(), current.encode()))

@@ -101,13 +101,15 @@ class Originals:
             return manifests
         raise _unknown(f"Secret {SYSTEM}/{STORE} does not exist")
 
-    def restore(self, manifests: Manifests, version: KubernetesVersion, note: Callable[[str], None]) -> None:
-        """Restore what `read` returned, with kube-proxy's image at the version that runs now."""
+    def restore(
+        self, manifests: Manifests, version: KubernetesVersion, note: Callable[[str], None], proxy_image: str = ""
+    ) -> None:
+        """Restore what `read` returned; kube-proxy with its image of now, or else at the version that runs now."""
         for manifest in manifests:
             kind, restored = kind_of(manifest), copy.deepcopy(dict(manifest))
             if restored["kind"] == "DaemonSet":
                 container = restored["spec"]["template"]["spec"]["containers"][0]
-                container["image"] = at_version(container["image"], version)
+                container["image"] = proxy_image or at_version(container["image"], version)
             namespace = SYSTEM if kind.namespaced else ""
             try:
                 self.kube.replace(kind, restored, namespace)

@@ -85,19 +85,22 @@ def undo_pipeline(
     version: KubernetesVersion,
     always: tuple[GateRun, ...],
     addons: tuple[GateRun, ...],
+    images: Mapping[str, str],
 ) -> Pipeline:
     """Everything back to kubeadm's static pods: each is running again before its replacement is removed.
 
     The checkpointer is removed before kube-apiserver's release, so that it can't mistake that removal for a failure.
-    `addons` are the gates of kube-proxy and CoreDNS, which roll back to what kubeadm made.
+    `addons` are the gates of kube-proxy and CoreDNS, which roll back to what kubeadm made. `images` are those that run
+    now, by component: whatever the retired manifests name, no older program is started.
     """
-    pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version)
+    pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version, images=images)
     originals = Originals(tools.kube, tools.hosts, cluster.controllers)
     withdraw = (_gated(WithdrawStep(tools.kube, tools.clock), always),) if len(cluster.controllers) > 1 else ()
+    uninstall = UninstallStep("kubernetes", tools.helm, originals, version, images.get("kube-proxy", ""))
     return Pipeline(
         (
             _gated(RestoreStep("restore controllers", pods, LEADERS), always),
-            _gated(UninstallStep("kubernetes", tools.helm, originals, version), addons + always),
+            _gated(uninstall, addons + always),
             _gated(RestoreStep("restore kube-apiserver", pods, ("kube-apiserver",)), always),
             _gated(UninstallStep("pod-checkpointer", tools.helm), always),
             _gated(ForgetCheckpointsStep(tools.hosts, cluster.controllers), always),

@@ -58,6 +58,8 @@ class UninstallStep:
     """For the release that had taken over kube-proxy and CoreDNS."""
     version: KubernetesVersion | None = None
     """The version that runs now; needed with `took_over`."""
+    proxy_image: str = ""
+    """kube-proxy's, that runs now; "": the kept one's, at that version."""
 
     @property
     def name(self) -> str:
@@ -79,7 +81,7 @@ class UninstallStep:
             note(f"helm uninstall {self.release}")
             self.helm.uninstall(self.release, _SYSTEM, timeout_seconds=_UNINSTALL_SECONDS)
         if restore and self.version:
-            restore.restore(manifests, self.version, note)
+            restore.restore(manifests, self.version, note, self.proxy_image)
             restore.forget()
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:

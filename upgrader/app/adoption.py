@@ -11,14 +11,16 @@ from typing import Any
 from upgrader.adopt.addon_parts import left_alone
 from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.derive import Derived, derive_values
-from upgrader.adopt.facts import KubeadmFacts, read_facts
+from upgrader.adopt.facts import KubeadmFacts, read_controllers, read_facts
 from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
 from upgrader.adopt.referred_files import referred_files
+from upgrader.adopt.undo_differences import check_undo, images_to_restore, released_in
 from upgrader.adopt.values_files import changed_values, missing_gitignore
 from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
@@ -52,6 +54,8 @@ _BEFORE_ADOPTION = (
     "certificates",
 )
 _CHECKS = tuple((name, check) for name, check in CHECKS if name in _BEFORE_ADOPTION)
+_BEFORE_UNDO = ("access", "hosts", "webhooks", "helm")
+_CHECKS_OF_UNDO = tuple((name, check) for name, check in CHECKS if name in _BEFORE_UNDO)
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,15 @@ class ProposedAdoption:
     needless: str = ""
     """Why nothing is left to do; "" where something is."""
 
+    @property
+    def _what(self) -> str:
+        return "the undo of the adoption" if self.kind is RunKind.ADOPT_UNDO else "the adoption"
+
     def check_allowed(self) -> None:
         """Raises Inhibited where a check forbids it."""
         if inhibits(self.findings):
             raise refusal(
-                "a check blocks the adoption; the cluster was not changed",
+                f"a check blocks {self._what}; the cluster was not changed",
                 self.findings,
                 "Then run this command again.",
             )
@@ -81,7 +89,8 @@ class ProposedAdoption:
         """Execute it."""
         self.check_allowed()
         # Every step of the undo leaves a working control plane, and none can be undone without adopting again.
-        on_failure: OnFailure | None = "stop" if self.kind is RunKind.ADOPT_UNDO else None
+        undo = self.kind is RunKind.ADOPT_UNDO
+        on_failure: OnFailure | None = "stop" if undo else None
         return execute_run(
             self.session,
             self.front_end,
@@ -90,6 +99,7 @@ class ProposedAdoption:
             on_failure=on_failure,
             health_before=self.health_before,
             findings=self.findings,
+            compare=undo,
             held=self.held,
         )
 
@@ -159,13 +169,17 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
 
 @contextmanager
 def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedAdoption]:
-    """The steps back to kubeadm's own static pods."""
+    """The steps back to kubeadm's own static pods, and the checks' findings.
+
+    Raises Inhibited where a run has no end yet, or where kubeadm's manifests lack what the releases have got since.
+    """
     with (
         locked_folder(folder),
         open_session(folder) as session,
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
-        gates, policy = session.builder.gates, session.settings.gates
+        health_before = session.read_health_before()
+        gates, policy = session.builder.since(health_before).gates, session.settings.gates
         addons = tuple(
             gates.of_workload(gate)
             for gate in (
@@ -175,13 +189,22 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
             # What the chart left alone may be something else, or nothing.
             if session.tools.kube.get(Kind("apps/v1", f"{gate.kind}s"), gate.name, gate.namespace)
         )
-        version = session.observe().server
-        helm = session.tools.helm
-        installed = any(helm.history(release, "kube-system") for release in BUILT_IN_CHARTS)
+        observed = session.observe()
+        version, helm = observed.server, session.tools.helm
+        installed = [release for release in BUILT_IN_CHARTS if helm.history(release, "kube-system")]
+        released = released_in(helm.manifest(release, "kube-system") for release in installed)
+        findings: tuple[Finding, ...] = ()
+        if installed:
+            refuse_unended(session)
+            check_undo(read_controllers(session.tools.hosts, session.cluster), released)
+            findings = run_checks(session.at(version).preflight_context(observed), _CHECKS_OF_UNDO)
         _check_originals(session)
-        pipeline = undo_pipeline(session.cluster, session.tools, version, gates.of_controllers(), addons)
+        images = images_to_restore(released)
+        pipeline = undo_pipeline(session.cluster, session.tools, version, gates.of_controllers(), addons, images)
         needless = "" if installed else NOT_ADOPTED
-        yield ProposedAdoption(pipeline, (), RunKind.ADOPT_UNDO, session, front_end, held, needless=needless)
+        yield ProposedAdoption(
+            pipeline, findings, RunKind.ADOPT_UNDO, session, front_end, held, health_before, needless
+        )
 
 
 def _check_originals(session: Session) -> None:

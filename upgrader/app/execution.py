@@ -138,8 +138,10 @@ def execute_run(
     watched = compare or plan is not None
     compares = _continuity(session, removed_by_plan(plan) if plan else (), health_before) if watched else None
     expected = _expected_seconds(pipeline, usual_seconds) if plan else None
+    # kubeadm's static pods end kept connections as they do: an undo that stopped for that would end nowhere better.
+    enforced = watched and kind is not RunKind.ADOPT_UNDO
     job = _Job(
-        folder, pipeline, watched, None, lambda runner, steps: runner.run(steps, began), compares, left, expected
+        folder, pipeline, enforced, None, lambda runner, steps: runner.run(steps, began), compares, left, expected
     )
     journal = Journal(folder / JOURNAL, clock)
     if plan:

@@ -104,7 +104,8 @@ def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:
         if proposed.needless:
             say(proposed.needless)
             return
-        print_steps(proposed.pipeline)
+        print_steps(proposed.pipeline, proposed.findings)
+        proposed.check_allowed()
         confirm("Start?", yes=yes)
         conclude(proposed.execute())
 

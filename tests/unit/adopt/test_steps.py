@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,8 @@ class Kubelet:
         self.hosts, self.kube, self.clock = FakeHosts(), FakeKube(), FakeClock()
         self.hosts.commands["sh"] = self._move
         self.obeys = True
+        self.stale = ""
+        """An image that the kubelet runs whatever the manifest has."""
         self.put(f"{MANIFESTS}/{SCHEDULER}.yaml", static_pod(SCHEDULER).manifest)
         self._sync()
 
@@ -94,7 +97,10 @@ class Kubelet:
             self.kube.delete(PODS, name, "kube-system")
         else:
             ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-            self.kube.put(PODS, {"metadata": {"name": name}, "status": ready}, "kube-system")
+            manifest = yaml.safe_load(self.file(f"{MANIFESTS}/{SCHEDULER}.yaml") or b"")
+            image = self.stale or manifest["spec"]["containers"][0]["image"]
+            pod = {"metadata": {"name": name}, "spec": {"containers": [{"image": image}]}, "status": ready}
+            self.kube.put(PODS, pod, "kube-system")
 
 
 @pytest.fixture
@@ -268,6 +274,26 @@ def test_manifest_comes_back_at_the_version_of_today(kubelet: Kubelet) -> None:
     content = kubelet.file(f"{MANIFESTS}/{SCHEDULER}.yaml")
     assert content is not None
     assert b"kube-scheduler:v1.37.1" in content and b"v1.36.3" not in content
+
+
+def test_manifest_with_a_digest_comes_back_as_what_runs(kubelet: Kubelet) -> None:
+    """A digest has no version that could be raised: the release's own image is what its data was written by."""
+    old, now = f"registry.k8s.io/{SCHEDULER}@sha256:{'b' * 64}", f"mirror.example/{SCHEDULER}@sha256:{'a' * 64}"
+    kubelet.put(f"{ADOPTED}/{SCHEDULER}.yaml", static_pod(SCHEDULER, image=old).manifest)
+    kubelet.hosts.files.pop((HOST.name, f"{MANIFESTS}/{SCHEDULER}.yaml"))
+    RestoreStep("restore", replace(kubelet.pods(V137), images={SCHEDULER: now}), (SCHEDULER,)).apply(quiet)
+    content = kubelet.file(f"{MANIFESTS}/{SCHEDULER}.yaml")
+    assert content is not None and now.encode() in content and old.encode() not in content
+
+
+def test_a_pod_of_another_image_is_not_taken_for_the_restored_one(kubelet: Kubelet) -> None:
+    """Ready is not enough: what runs must be what the manifest has."""
+    kubelet.put(f"{ADOPTED}/{SCHEDULER}.yaml", static_pod(SCHEDULER).manifest)
+    kubelet.hosts.files.pop((HOST.name, f"{MANIFESTS}/{SCHEDULER}.yaml"))
+    kubelet.stale = "registry.k8s.io/kube-scheduler:v1.35.0"
+    pods = replace(kubelet.pods(V137), images={SCHEDULER: "registry.k8s.io/kube-scheduler:v1.37.1"})
+    with pytest.raises(StepFailed, match=r"runs registry.k8s.io/kube-scheduler:v1.35.0, and its manifest has .*v1.37"):
+        RestoreStep("restore", pods, (SCHEDULER,)).apply(quiet)
 
 
 def test_port_sharing_is_asked_for_only_where_it_is_missing() -> None:

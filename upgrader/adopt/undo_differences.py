@@ -1,0 +1,120 @@
+"""What an undo of the adoption would lose, as kubeadm's retired manifests are older than the releases. Pure.
+
+A release may have got flags since: encryption at rest, a second issuer of tokens, a feature. Where kubeadm's manifest
+lacks them, its kube-apiserver can't read what the release's has written. They are named, never dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.adopt.facts import ADOPTED, COMPONENTS, ControllerFacts, StaticPod, flags_of
+from upgrader.adopt.values import HANDED_OVER
+from upgrader.errors import Inhibited
+from upgrader.model.emulation import emulated_by, minor_text
+from upgrader.model.manifest import objects_in
+from upgrader.onhost.certificates.new_signer import SIGNING
+
+__all__ = ["Released", "check_undo", "images_to_restore", "released_in"]
+
+_CHARTS_OWN = HANDED_OVER | {
+    "goaway-chance",
+    "library-path",
+    "shutdown-send-retry-after",
+    "shutdown-watch-termination-grace-period",
+}
+"""What the charts add to make a pod replaceable; `library-path` is of the shell that starts kube-apiserver."""
+_CHARTS_TOKENS = ("/run/kube-apiserver/tokens.csv",)
+
+
+@dataclass(frozen=True)
+class Released:
+    """A component as its release has it: the image, the flags by name without dashes, the plain variables."""
+
+    image: str
+    flags: Mapping[str, tuple[str, ...]]
+    env: Mapping[str, str]
+
+
+def released_in(manifests: Iterable[str]) -> Mapping[str, Released]:
+    """The components whose Deployments these manifests of releases have, and kube-proxy."""
+    found: dict[str, Released] = {}
+    for manifest in manifests:
+        for item in objects_in(manifest).values():
+            name = item["metadata"]["name"]
+            if (item["kind"] == "Deployment" and name in COMPONENTS) or (
+                item["kind"] == "DaemonSet" and name == "kube-proxy"
+            ):
+                containers = item["spec"]["template"]["spec"]["containers"]
+                container = next((each for each in containers if each["name"] == name), containers[0])
+                found[name] = Released(str(container["image"]), flags_of(container), _env(container))
+    return found
+
+
+def images_to_restore(released: Mapping[str, Released]) -> Mapping[str, str]:
+    """Component → the image that runs now: a manifest that was retired long ago names an older one, by tag or digest,
+    and an older program must never read what a newer one has written.
+    """
+    return {name: component.image for name, component in released.items()}
+
+
+def check_undo(controllers: Collection[ControllerFacts], released: Mapping[str, Released]) -> None:
+    """Raises Inhibited where the retired manifests are not what runs."""
+    emulating = {name: emulated_by(_words(each.flags)) for name, each in released.items()}
+    for name, minor in emulating.items():
+        if minor is not None:
+            raise Inhibited(
+                f"{name} emulates {minor_text(minor)}, and kubeadm's manifest does not: an undo would end that for "
+                "good, unasked; nothing was changed",
+                remedy="End it first, or go back to that minor: upgrader finalize, or upgrader rollback",
+            )
+    manager = released.get("kube-controller-manager")
+    if manager and manager.flags.get("cluster-signing-cert-file", ("",))[-1].endswith(f"/{SIGNING}"):
+        raise Inhibited(
+            "a rotation of the cluster's CA is not complete, and kubeadm's manifests know nothing of it; nothing was "
+            "changed",
+            remedy="Complete or cancel it first: upgrader certs rotate-ca show",
+        )
+    lost = [
+        f"{controller.host.name}: {difference}"
+        for controller in controllers
+        for component, pod in controller.adopted.items()
+        if component not in controller.active  # that one joined again, and stays
+        for difference in _differences(pod, released.get(component))
+    ]
+    if lost:
+        raise Inhibited(
+            "\n".join(("kubeadm's retired manifests lack what the releases have; nothing was changed:", *lost)),
+            remedy=f"Write what is to stay into {ADOPTED}/COMPONENT.yaml of each controller, with the volumes that it "
+            "needs (or take it out of the values, and run `upgrader run`); then run this again.",
+        )
+
+
+def _differences(pod: StaticPod, released: Released | None) -> Iterator[str]:
+    if released is None:
+        if "@" in pod.image:
+            yield f"{pod.component}: its image is {pod.image}, and which version runs now is not known"
+        return
+    for name in sorted({*pod.flags, *released.flags} - _CHARTS_OWN):
+        before, now = pod.flags.get(name), released.flags.get(name)
+        if before != now and not (name == "token-auth-file" and before is None and now == _CHARTS_TOKENS):
+            yield f"{pod.component}: {_flag(name, now)}, in the manifest {_flag(name, before)}"
+    kept = _env(pod.container)
+    for name in sorted({*kept, *released.env}):
+        if kept.get(name) != released.env.get(name):
+            yield f"{pod.component}: the variable {name}"
+
+
+def _flag(name: str, values: tuple[str, ...] | None) -> str:
+    return f"no --{name}" if values is None else f"--{name}={','.join(values)}"
+
+
+def _env(container: Mapping[str, Any]) -> Mapping[str, str]:
+    entries = container.get("env") or ()
+    return {str(each["name"]): str(each.get("value", "")) for each in entries if "valueFrom" not in each}
+
+
+def _words(flags: Mapping[str, tuple[str, ...]]) -> list[str]:
+    return [f"--{name}={value}" for name, values in flags.items() for value in values]
