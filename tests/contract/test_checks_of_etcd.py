@@ -55,7 +55,7 @@ def test_image_that_members_get(new_etcd: Callable[..., Etcd]) -> None:
         return [each for each in ids if each != "etcd-image.no-return" or version == "3.7.2"]
 
     assert found("3.6.14") == []
-    assert found("3.7.2") == ["etcd-image.no-return"]
+    assert found("3.7.2") == ["etcd-image.no-return", "etcd-image.precondition"]
     assert found("3.6.4") == ["etcd-image.older"]
     assert found("3.5.9") == ["etcd-image.older", "etcd-image.too-old"]
     assert found("3.8.0") == ["etcd-image.skips-minor"]

@@ -50,6 +50,9 @@ def test_a_patch_with_a_runner_that_is_killed(cluster: LabCluster) -> None:
 
 def test_a_minor_that_all_members_have_stays(cluster: LabCluster) -> None:
     """The plan says that there is no way back; a rollback leaves etcd as it is, and says so."""
+    cluster.change_settings({"etcd": {"image": other_etcd().name}})  # upstream asks for 3.6.11 before 3.7
+    patched = cluster.run(OLD)
+    assert patched.exit_code == 0, patched
     wanted = other_etcd(NEXT_ETCD).name
     cluster.change_settings({"etcd": {"image": wanted}})
     plan = json.loads(cluster.upgrader("plan", "--to", OLD, "-o", "json").stdout)

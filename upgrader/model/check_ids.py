@@ -148,6 +148,8 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "etcd-image.no-spare": "info",
     "etcd-image.not-ready": "error",
     "etcd-image.older": "error",
+    "etcd-image.precondition": "error",
+    "etcd-image.removed-flags": "error",
     "etcd-image.skips-minor": "error",
     "etcd-image.too-old": "error",
     "etcd-image.unlisted": "error",

@@ -10,6 +10,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.onhost.sending.host_facts import EtcdServer, Member, Unknown
 from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.etcd_upgrades import Precondition, preconditions_of, removed_on_the_way
 
 __all__ = ["check_etcd_image"]
 
@@ -50,6 +51,8 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
         if facts.has_etcd and isinstance(facts.etcd.server, EtcdServer)
     }
     yield from _versions(step, servers)
+    yield from _preconditions(step, servers)
+    yield from _removed_flags(context, step, servers)
     yield from _spare(step, servers)
     if step.new_minor:
         yield Finding(
@@ -102,6 +105,47 @@ def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[
             "Members of etcd work together, and read the data, only across one minor.",
             "Go through each minor in between, with a run of its own.",
         )
+
+
+def _preconditions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:
+    """Upstream's own, for the way to the next minor: the most severe one that any member doesn't meet."""
+    planned, unmet = step.settings.version, dict[Precondition, dict[str, EtcdVersion]]()
+    for name, server in servers.items():
+        if server.version:
+            runs = EtcdVersion.parse(server.version)
+            for each in preconditions_of(runs, planned):
+                unmet.setdefault(each, {})[name] = runs
+    if not unmet:
+        return
+    worst = min(unmet, key=lambda each: each.severity != "error")
+    least = max(each.least for each in unmet)
+    yield Finding(
+        "etcd-image.precondition",
+        worst.severity,
+        f"before etcd {planned}, every member has to run {worst.least} or later: {_shown(unmet[worst])} doesn't",
+        f"{worst.why} {worst.source}",
+        f"Name {least} or a later patch of that minor in upgrader.yaml first (etcd.image), and run that.",
+    )
+
+
+def _removed_flags(
+    context: PreflightContext, step: PlannedEtcd, servers: Mapping[str, EtcdServer]
+) -> Iterator[Finding]:
+    for name, server in servers.items():
+        flags = context.facts[name].etcd.flags
+        runs = EtcdVersion.parse(server.version) if server.version else step.settings.version
+        removed = list(removed_on_the_way(flags, runs, step.settings.version))
+        if removed:
+            yield Finding(
+                "etcd-image.removed-flags",
+                "error",
+                f"{name}: etcd {step.settings.version} doesn't start with flags of its manifest: "
+                f"{first_few(list(map(str, removed)))}",
+                f"etcd {removed[-1].minor} has removed them. {removed[-1].source}",
+                "Replace or remove them in /etc/kubernetes/manifests/etcd.yaml, on one controller after the other: the "
+                "etcd that runs knows the successors, too. Do the same in kubeadm's ClusterConfiguration "
+                "(etcd.local.extraArgs).",
+            )
 
 
 def _spare(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:

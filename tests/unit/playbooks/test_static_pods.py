@@ -87,5 +87,5 @@ def test_bytes_that_are_no_text_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
     answer = module("static_pods_kept", folder=str(manifests), logs=str(logs))
     assert answer.get("changed") is True, answer
     kept = (manifests / "etcd.yaml").read_bytes()
-    assert kept.startswith(comment) and f"  uid: {UID}\n".encode() in kept
+    assert kept.startswith(comment) and f"  uid: '{UID}'\n".encode() in kept
     assert (manifests / "etcd.yaml.gz").read_bytes() == b"\x1f\x8b\x08\x00\xff\xfe"

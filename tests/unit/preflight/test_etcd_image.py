@@ -69,6 +69,42 @@ def test_versions(three: World, planned: str, runs: str, id_: str, words: str) -
     assert words in finding.title and (finding.severity == "info") == (id_ == "etcd-image.no-return")
 
 
+@pytest.mark.parametrize(
+    ("planned", "runs", "severity", "least"),
+    [
+        ("3.6.14", "3.5.19", "error", "3.5.26"),
+        ("3.6.14", "3.5.25", "error", "3.5.26"),
+        ("3.6.14", "3.5.26", "warning", "3.5.32"),
+        ("3.6.14", "3.5.32", None, ""),
+        ("3.5.32", "3.5.25", None, ""),
+        ("3.7.2", "3.6.10", "error", "3.6.11"),
+        ("3.7.2", "3.6.11", None, ""),
+    ],
+)
+def test_upstreams_preconditions(three: World, planned: str, runs: str, severity: str | None, least: str) -> None:
+    """One member that is behind is enough: with the next minor, members that were removed may vote again."""
+    for name in THREE:
+        three.controller(name, etcd__server__version="3.5.32" if planned.startswith("3.6") else "3.6.14")
+    three.controller("controller-3", etcd__server__version=runs)
+    finding = found(three, planned, runs=runs).get("etcd-image.precondition")
+    assert (finding.severity if finding else None) == severity
+    if finding:
+        assert f"{least} or later: controller-3 ({runs})" in finding.title
+        assert "https://etcd.io/" in finding.diagnosis and "etcd.image" in finding.remedy
+
+
+def test_flags_that_the_next_minor_lacks(three: World) -> None:
+    """kubeadm up to v1.33 wrote two of them, and etcd 3.7 ends at once with them."""
+    for name in THREE:
+        three.controller(name, etcd__server__version="3.6.14")
+    old = {"experimental-initial-corrupt-check": "true", "experimental-watch-progress-notify-interval": "5s"}
+    three.controller("controller-2", etcd__server__version="3.6.14", etcd__flags=old)
+    finding = found(three, "3.7.2", runs="3.6.14")["etcd-image.removed-flags"]
+    assert finding.severity == "error" and finding.title.startswith("controller-2: etcd 3.7.2 doesn't start")
+    assert "--experimental-initial-corrupt-check (now --feature-gates=InitialCorruptCheck)" in finding.title
+    assert "etcd-image.removed-flags" not in found(three, "3.6.15", runs="3.6.14")
+
+
 def test_members_of_different_versions(three: World) -> None:
     """That is how an interrupted run leaves them: the next one takes it up."""
     three.controller("controller-3", etcd__server__version="3.6.8")

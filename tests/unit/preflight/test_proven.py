@@ -117,6 +117,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "etcd-image.no-return",
         "etcd-image.not-ready",
         "etcd-image.older",
+        "etcd-image.precondition",
         "etcd-image.skips-minor",
         "etcd-image.too-old",
         "etcd-image.unlisted",
@@ -238,6 +239,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         ("kubeadm-config.format", "kubeadm-config.unreadable", "nodes.kubelet-config"),
         "It reads one text, which is the same in any cluster.",
     ),
+    "etcd-image.removed-flags": "It reads the text of a manifest, and a table.",
     "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",
 }
 """Finding → why only unit tests, with fakes, have it."""

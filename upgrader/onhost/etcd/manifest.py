@@ -48,7 +48,7 @@ def pinned(manifest: str, uid: str) -> str:
     if not found or not _UID.fullmatch(uid) or re.search(rf"^{found.group(2)}uid:", manifest, re.MULTILINE):
         return manifest
     (end, indent), at = found.groups(), found.end(1)
-    return f"{manifest[:at]}{indent}{_WHY}{end}{indent}uid: {uid}{end}{manifest[at:]}"
+    return f"{manifest[:at]}{indent}{_WHY}{end}{indent}uid: '{uid}'{end}{manifest[at:]}"
 
 
 def _place(manifest: str) -> tuple[int, int, int]:

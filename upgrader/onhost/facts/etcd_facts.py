@@ -29,6 +29,8 @@ _METRICS = "http://127.0.0.1:2381"
 _NO_MEMBERS = "etcd lists its members only while a majority of them runs"
 _FLAGS = ("name", "initial-advertise-peer-urls", "initial-cluster", "quota-backend-bytes")
 """What restoring a backup needs, and how large the database may grow."""
+_REMOVED = ("enable-v2", "experimental-", "proxy")
+"""How the names of flags begin that a newer etcd doesn't know any more."""
 
 
 def facts(root: str) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def facts(root: str) -> dict[str, Any]:
     data = flags.get("data-dir", "/var/lib/etcd")
     return {
         "manifest": bool(flags),
-        "flags": {name: flags[name] for name in sorted(flags) if name in _FLAGS},
+        "flags": {name: flags[name] for name in sorted(flags) if name in _FLAGS or name.startswith(_REMOVED)},
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
         "backups": backups(root),

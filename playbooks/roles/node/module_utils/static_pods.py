@@ -62,4 +62,4 @@ def pinned(text: str, uid: str) -> str:
         manifest = json.loads(text)
         manifest["metadata"]["uid"] = uid
         return json.dumps(manifest, indent=1) + "\n"
-    return re.sub(r"^(metadata:[ \t]*\n)", rf"\g<1>  {_WHY}\n  uid: {uid}\n", text, count=1, flags=re.MULTILINE)
+    return re.sub(r"^(metadata:[ \t]*\n)", rf"\g<1>  {_WHY}\n  uid: '{uid}'\n", text, count=1, flags=re.MULTILINE)

@@ -221,7 +221,7 @@ def test_a_pod_without_a_uid_keeps_its_own(controller: Controller) -> None:
     plain = "".join(line for line in MANIFEST.splitlines(keepends=True) if "uid" not in line and "# So" not in line)
     controller.kubelet.manifest.write_text(plain)
     controller.member.change(OLD, NEW, "3.6.8", 10)
-    assert "metadata:\n  # So that" in controller.manifest and f"\n  uid: {UID}\n" in controller.manifest
+    assert "metadata:\n  # So that" in controller.manifest and f"\n  uid: '{UID}'\n" in controller.manifest
     assert image_of(controller.manifest) == NEW
     controller.member.put_back(NEW, 10)
     lines = controller.manifest.splitlines(keepends=True)
