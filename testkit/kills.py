@@ -152,7 +152,7 @@ class TwoReleases:
     def run_until(self, moment: Moment, begin: Runs = running) -> Iterator[subprocess.Popen[str]]:
         """A run that has reached that moment; `begin` starts it, and ends it when the context ends."""
         before = set(self.cluster.runs())
-        with begin("-C", self.cluster.folder, "run", "--to", OLD, "--yes") as process:
+        with begin("-C", self.cluster.folder, "run", "--to", OLD, "--new", "--yes") as process:
             until(str(moment), lambda: self._there(moment, process, before), timeout_seconds=180, interval_seconds=0.02)
             yield process
 

@@ -81,9 +81,9 @@ class LabCluster:
         return upgrader("-C", self.folder, *arguments, timeout_seconds=timeout_seconds, environment=environment)
 
     def run(self, target: str = TARGET, *, skip: str = "") -> Ended:
-        """Run `upgrader run --to TARGET --yes`, in spite of the finding `skip`."""
+        """Run `upgrader run --to TARGET --new --yes`, in spite of the finding `skip`."""
         skipping = ("--skip", skip, "--reason", "a test") if skip else ()
-        return self.upgrader("run", "--to", target, "--yes", *skipping)
+        return self.upgrader("run", "--to", target, "--new", "--yes", *skipping)
 
     def lab(self, *arguments: str) -> None:
         """Run `upgrader lab ARGUMENTS --name NAME`; it must succeed."""

@@ -54,7 +54,7 @@ class Workers:
             new = [path for path in paths if path.parent.name not in before and path.exists()]
             return any('"StepStarted"' in path.read_text() for path in new)
 
-        with running("-C", self.cluster.folder, "run", "--to", TARGET, "--yes") as run:
+        with running("-C", self.cluster.folder, "run", "--to", TARGET, "--new", "--yes") as run:
             until("the run's first step", begun, timeout_seconds=300)
             yield run
 

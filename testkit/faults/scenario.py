@@ -158,7 +158,7 @@ class Scene(ABC, Generic[At]):
         begun = time.monotonic()
         if disturbance and at == Moment.BEFORE:
             disturbance.begin()
-        with running("-C", self.cluster.folder, "run", "--to", OLD, "--yes") as process:
+        with running("-C", self.cluster.folder, "run", "--to", OLD, "--new", "--yes") as process:
             if disturbance and at is not None:
                 if at != Moment.BEFORE:
                     self._await(at, process, runs)

@@ -54,7 +54,9 @@ def test_second_run_is_turned_away_and_a_killed_one_is_no_obstacle(cluster: LabC
         finally:
             first.send_signal(signal.SIGKILL)
     assert f"process {first.pid}" in holder(cluster), "the killed run did not free the lock"
-    again = upgrader("-C", cluster.folder, "run", "--to", OLD, "--yes", environment={"WHO": "again", "TIMES": "1"})
+    again = upgrader(
+        "-C", cluster.folder, "run", "--to", OLD, "--new", "--yes", environment={"WHO": "again", "TIMES": "1"}
+    )
     assert again.exit_code == 0, again
     taken = [record["data"] for record in cluster.journal() if record["type"] == "LockTakenOver"]
     assert len(taken) == 1 and taken[0]["why"] == "its process has ended"

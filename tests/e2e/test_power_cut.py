@@ -24,7 +24,7 @@ def test_power_cut_while_two_api_servers_run(cluster: LabCluster) -> None:
     # An earlier test may have left a standby pod that is still being deactivated: it is no new kube-apiserver.
     until("a single kube-apiserver", lambda: len(_api_servers(cluster)) == 1, timeout_seconds=120)
     before = cluster.manifests()
-    with running("-C", cluster.folder, "run", "--to", TARGET, "--yes") as run:
+    with running("-C", cluster.folder, "run", "--to", TARGET, "--new", "--yes") as run:
         until("the new kube-apiserver beside the old one", lambda: len(_api_servers(cluster)) > 1, timeout_seconds=180)
         cluster.cut_power()
         output, _ = run.communicate(timeout=600)

@@ -142,7 +142,7 @@ def test_playbook_that_is_cut_off_between_cordon_and_uncordon(cluster: LabCluste
 
 def _cut_off(cluster: LabCluster) -> None:
     """Kill a run while its playbook has the node cordoned; Ansible ends with it."""
-    with running("-C", cluster.folder, "run", "--to", OLD, "--yes") as process:
+    with running("-C", cluster.folder, "run", "--to", OLD, "--new", "--yes") as process:
         until("a cordoned node", lambda: _cordoned(cluster), timeout_seconds=120)
         process.kill()
     with pytest.raises(TimeoutError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from upgrader.app.existing_run import ExistingRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
 from upgrader.app.observing import observing
@@ -161,26 +163,19 @@ def _make(folder: Path) -> None:
 
 
 def continue_run(
-    session: Session,
-    front_end: FrontEnd,
-    pipeline: Pipeline,
-    *,
-    folder: Path,
-    why: RunResumed | RollbackRequested,
-    plan: Plan | None,
-    held: HeldLock,
+    run: ExistingRun, pipeline: Pipeline, *, why: RunResumed | RollbackRequested, plan: Plan | None
 ) -> FinishedRun:
-    """Resume the upgrade whose journal is in `folder`, or roll it back, in the same journal.
+    """Resume an upgrade, or roll it back, in the same journal.
 
     `plan` is that of what is left to do; None for what goes back.
     """
-    path = folder / JOURNAL
+    session, path = run.session, run.folder / JOURNAL
     earlier = fold(read_journal(path))
     forward = isinstance(why, RunResumed)
     removed = removed_by_plan(plan) if plan else removed_by_undo(session.tools.helm, earlier)
-    compares = _continuity(session, removed, earlier.health_before)
+    compares = _continuity(session, removed, earlier.health_before, bait_is_gone=run.others_since)
     job = _Job(
-        folder,
+        run.folder,
         pipeline,
         forward,
         earlier,
@@ -188,9 +183,17 @@ def continue_run(
         compares,
         earlier.webhooks_off,
     )
-    result, state = _reported(session, front_end, job, Journal.reopen(path, session.tools.clock), held)
-    wanted = not forward and result.outcome == "rolled-back"
-    return FinishedRun(state, folder, None if wanted else _error(result, state, session.settings))
+    journal = Journal.reopen(path, session.tools.clock)
+    result, state = _reported(session, run.front_end, job, journal, run.held)
+    error = None if state.rolled_back_as_requested else _error(result, state, session.settings)
+    if error is not None and not run.newest:
+        error.remedy = naming(error.remedy, run.folder.name)
+    return FinishedRun(state, run.folder, error)
+
+
+def naming(text: str, run: str) -> str:
+    """The same, with the run in each command that would otherwise be of the newest upgrade."""
+    return re.sub(r"(?<![\w/.-])upgrader (?:resume|rollback)(?! --run)(?![\w-])", rf"\g<0> --run {run}", text)
 
 
 def _warnings(findings: Sequence[Finding]) -> tuple[Warned, ...]:
@@ -223,7 +226,9 @@ class _Job:
     """How long it probably takes; None: unknown."""
 
 
-def _continuity(session: Session, removed: Collection[str], health_before: HealthBefore | None) -> Continuity:
+def _continuity(
+    session: Session, removed: Collection[str], health_before: HealthBefore | None, *, bait_is_gone: bool = False
+) -> Continuity:
     clock = session.tools.clock
     return Continuity(
         SharedReads(session.tools.kube, clock, session.memory.reads, session.settings.shortest_interval_seconds),
@@ -231,6 +236,7 @@ def _continuity(session: Session, removed: Collection[str], health_before: Healt
         controllers=tuple(host.name for host in session.cluster.controllers),
         removed=removed,
         policy=session.builder.since(health_before).gates.paced,
+        bait_is_gone=bait_is_gone,
     )
 
 

@@ -33,6 +33,10 @@ class ExistingRun:
     state: RunState
     folder: Path
     """The run's own folder."""
+    others_since: bool = False
+    """Whether another run was begun after it, of whatever kind."""
+    newest: bool = True
+    """Whether it is the newest upgrade, which commands mean that name no run."""
 
 
 @contextmanager
@@ -52,7 +56,9 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
                 run = _choose(found, name)
                 _refuse_older(run, found)
                 home = bring_home(run, session.settings.folder / "runs")
-                yield ExistingRun(session, front_end, held, run.state, home)
+                since = found.runs[found.runs.index(run) + 1 :]
+                newest = not any(each.state.is_upgrade for each in since)
+                yield ExistingRun(session, front_end, held, run.state, home, bool(since), newest)
         except ApiUnavailable as error:
             raise ApiUnavailable(
                 error.message,

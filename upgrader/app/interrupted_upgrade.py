@@ -32,7 +32,7 @@ def interrupted_upgrade(folder: Path, notify: Callable[[str], None]) -> str:
             "whether an upgrade was interrupted is unknown, and no new one was begun: "
             f"not every journal can be read: {'; '.join(found.may_hide)}",
             remedy="Make them readable, and run this again. If you know that no upgrade was interrupted, begin a new "
-            "one without --resume.",
+            "one: upgrader run --new",
         )
     return name
 

@@ -46,16 +46,7 @@ class ResumedRun:
 
     def execute(self) -> FinishedRun:
         """Run it to its end."""
-        run = self.run
-        return continue_run(
-            run.session,
-            run.front_end,
-            self.pipeline,
-            folder=run.folder,
-            why=self.why,
-            plan=self.plan,
-            held=run.held,
-        )
+        return continue_run(self.run, self.pipeline, why=self.why, plan=self.plan)
 
 
 @dataclass(frozen=True)

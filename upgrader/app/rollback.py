@@ -46,9 +46,7 @@ class ProposedRollback:
         """Undo them all, and check the gates after each."""
         run = self.run
         pipeline = run.session.builder.since(self.state.health_before).rollback(self.state)
-        return continue_run(
-            run.session, run.front_end, pipeline, folder=run.folder, why=self.why, plan=None, held=run.held
-        )
+        return continue_run(run, pipeline, why=self.why, plan=None)
 
 
 @dataclass(frozen=True)

@@ -175,13 +175,15 @@ def propose_upgrade(
     saved_in: Path | None = None,
     most: int | None = None,
     bundled_in: Path | None = None,
+    anew: bool = False,
 ) -> Iterator[ProposedUpgrade]:
     """Lock the cluster, plan and check. Raises Locked where another process works on the cluster.
 
     `saved_in`: the file of a saved plan. Raises UsageError where it is none, or for another target; Inhibited, before
     the checks, unless the plan is made again from what that one was made from. Each step compares its inputs again.
     `most`: how many minor versions a run may go through, where the target is several ahead. `bundled_in`: the file of a
-    bundle, in place of upgrader.yaml's. Raises UsageError where its checksums are wrong.
+    bundle, in place of upgrader.yaml's. Raises UsageError where its checksums are wrong. `anew`: begin also where an
+    interrupted upgrade has left changes, which raises Inhibited otherwise.
     """
     saved = read_plan(saved_in) if saved_in is not None else None
     if saved is not None:
@@ -197,7 +199,7 @@ def propose_upgrade(
         locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
-        _mention_interrupted(session, front_end)
+        _refuse_over_interrupted(session, front_end, anew=anew)
         planned = PlannedUpgrade.of(session, bundle, most)
         bound = saved.bind_again(planned.session, planned.observed, planned.plan, bundle) if saved is not None else None
         yield ProposedUpgrade(planned.checked(skips), planned.session, front_end, held, bound, bundle, skips)
@@ -269,13 +271,21 @@ def _asked(session: Session, checked: CheckedPlan) -> CheckedPlan:
     return replace(checked, host_changes=host_changes(session, checked.plan))
 
 
-def _mention_interrupted(session: Session, front_end: FrontEnd) -> None:
-    """A resumed run and a new one roll back to different states. It may have been on another machine."""
+def _refuse_over_interrupted(session: Session, front_end: FrontEnd, *, anew: bool) -> None:
+    """A resumed run and a new one roll back to different states: which of them is meant, only the operator knows.
+
+    The interrupted run may have been on another machine.
+    """
     found = session.find_brief_runs()
     for problem in found.may_hide:
         front_end.notify(f"Whether an upgrade was interrupted is not fully known: {problem}")
-    if name := newest_without_end(found):
-        front_end.notify(
-            f"Run {name} was interrupted. `upgrader resume` continues it, and can roll back to the state before it; "
-            "this starts a new run, which rolls back to the cluster as it is now."
-        )
+    name = newest_without_end(found)
+    run = found.get(name) if name else None
+    if run is None or anew or not any(step.to_undo and not step.prepares for step in run.state.steps):
+        return
+    raise Inhibited(
+        f"run {name} was interrupted, and what it changed is still in place: a new run would roll back to that, and "
+        "not to the cluster before it; nothing was changed",
+        remedy="To continue it: upgrader run --resume\nTo undo it: upgrader rollback\n"
+        "To leave it as it is, and start from there: upgrader run --new",
+    )

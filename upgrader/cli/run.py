@@ -57,6 +57,12 @@ __all__ = ["run"]
     is_flag=True,
     help="Where the newest upgrade was interrupted, resume it instead of a new one: for jobs that are retried.",
 )
+@click.option(
+    "--new",
+    "anew",
+    is_flag=True,
+    help="Where the newest upgrade was interrupted, leave what it changed, and begin a new run from there.",
+)
 @YES
 @TAKE_OVER
 @SKIP
@@ -71,6 +77,7 @@ def run(
     max_hops: int | None,
     pause_between: float,
     resume_first: bool,
+    anew: bool,
     yes: bool,
     take_over: bool,
     skipped: tuple[str, ...],
@@ -83,14 +90,17 @@ def run(
     A target that is several minor versions ahead is reached through each of them, in a run of its own. One that fails
     leaves the cluster at the last version that was reached; the same command goes on from there.
 
-    With --resume, an upgrade whose process ended in its middle, on this machine or another, is continued as `upgrader
-    resume` does. One that failed is not: somebody has to look first.
+    Where the newest upgrade was interrupted, on this machine or another, and its changes are in place, say which is
+    meant. With --resume, it is continued as `upgrader resume` does; one that failed is not: somebody has to look first.
+    With --new, a new run begins, whose rollback leads back to what the interrupted one left.
 
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     if plan_file is not None and (max_hops or pause_between):
         raise UsageError("--plan is of one minor version: --max-hops and --pause-between have no meaning with it")
+    if resume_first and anew:
+        raise UsageError("--resume continues an interrupted run, and --new leaves it", remedy="Leave one of them out.")
     if resume_first and (name := interrupted_upgrade(folder, FRONT_END.notify)):
         say(f"Run {name} was interrupted: it is resumed (--resume)")
         reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over)
@@ -111,6 +121,7 @@ def run(
             saved_in=plan_file,
             most=most,
             bundled_in=bundle_file,
+            anew=anew,
         )
 
     run_hops(propose, operator, max_hops)

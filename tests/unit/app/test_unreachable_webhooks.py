@@ -12,6 +12,7 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.playbooks import FakePlaybooks
 from tests.unit.recover.webhook_bypass.test_switch import SELECTOR, VALIDATING, Cluster
 from upgrader.app.execution import FinishedRun, continue_run, execute_run
+from upgrader.app.existing_run import ExistingRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
 from upgrader.app.wiring import Session
@@ -21,6 +22,7 @@ from upgrader.engine.locks.cluster_lock import acquire
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import Holder
 from upgrader.engine.state.event_fold import fold
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.cluster import Cluster as Machines
 from upgrader.model.event import RollbackRequested, RunEnded, RunResumed, WebhookSwitched
@@ -66,7 +68,8 @@ class Site:
         lock = acquire(session.tools.kube, session.tools.clock, Holder("ben"), take_over=True, note=lambda _: None)
         held = HeldLock(lock, StopRequest())
         event = why(folder.name, "ben")
-        return continue_run(session, FrontEnd(), self._pipeline(), folder=folder, why=event, plan=None, held=held)
+        run = ExistingRun(session, FrontEnd(), held, RunState(), folder)
+        return continue_run(run, self._pipeline(), why=event, plan=None)
 
     def _session(self) -> Session:
         clock = self.cluster.clock

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +20,9 @@ from tests.unit.engine.killing import FROM, TO, World, broken, manifest
 from tests.unit.gates.builders import add_node, add_pod, running
 from upgrader.app import execution, existing_run, tried_check, upgrade
 from upgrader.app.execution import FinishedRun
-from upgrader.app.front_end import FrontEnd
+from upgrader.app.front_end import FrontEnd, SilentDisplay
 from upgrader.app.hops import skips_of
+from upgrader.app.locking import HeldLock
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.tried_check import check_and_try
@@ -32,16 +33,17 @@ from upgrader.engine.journal.journal_file import JOURNAL, read_journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.engine.state.event_fold import fold
-from upgrader.errors import ApiError, ChartRefused, Inhibited, Locked, StepFailed, UsageError
+from upgrader.errors import ApiError, ChartRefused, HelmError, Inhibited, Interrupted, Locked, StepFailed, UsageError
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.served_groups import PRERELEASES
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.event import ChangedSeverity, RunStarted, SkippedCheck
+from upgrader.model.event import ChangedSeverity, Event, RunStarted, SkippedCheck, StepEnded, StepStarted, UndoEnded
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.model.release import RestorePoint
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
@@ -260,31 +262,129 @@ def test_nothing_to_resume(world: World, tmp_path: Path) -> None:
     assert "upgrader rollback" in caught.value.remedy
 
 
-def test_new_run_over_an_interrupted_one_is_mentioned(world: World, tmp_path: Path) -> None:
-    """A caller is told that the newest run can be resumed, before a new one begins."""
-    notices: list[str] = []
-    finished = run(tmp_path)
-    journal = finished.folder / "journal.jsonl"
-    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
-    world.kube.delete(SECRETS, secret_name(finished.folder.name), "kube-system")
-    with propose_upgrade(tmp_path, TO, FrontEnd(notify=notices.append), take_over=False):
+def stopped_at_c(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> FinishedRun:
+    """An upgrade whose operator interrupted it before its last step."""
+
+    class Impatient(SilentDisplay):
+        def emit(self, event: Event) -> None:
+            if isinstance(event, StepEnded) and event.step == "b":
+                held[0].stop.requested = True
+
+    held: list[HeldLock] = []
+    with propose_upgrade(folder, TO, FrontEnd(display=Impatient), take_over=False) as proposed:
+        held.append(proposed.held)
+        finished = proposed.execute()
+    assert isinstance(finished.error, Interrupted)
+    world.clock.sleep(60)
+    return finished
+
+
+def test_older_run_is_rolled_back_after_a_newer_one(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the newer run removed at its end, the Secret of continuity's gate, is no reason for that gate to fail."""
+    before = world.deployed
+    oldest = stopped_at_c(world, tmp_path, monkeypatch)
+    with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, anew=True) as proposed:
+        newer = proposed.execute()
+    assert newer.state.outcome == "succeeded"
+    world.clock.sleep(60)
+    for each in (newer, oldest):
+        with run_to_roll_back(tmp_path, each.folder.name, FrontEnd(), take_over=False) as found:
+            finished = found.propose("").execute()
+        assert (finished.error, finished.state.outcome) == (None, "rolled-back")
+        world.clock.sleep(60)
+    assert world.deployed == before
+
+
+def test_new_run_over_an_interrupted_one_is_an_explicit_choice(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would roll back to what the interrupted one left: each way on is named, and nothing is begun without one."""
+    finished = stopped_at_c(world, tmp_path, monkeypatch)
+    with (
+        pytest.raises(Inhibited, match=f"run {finished.folder.name} was interrupted") as caught,
+        propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False),
+    ):
         pass
-    assert any(finished.folder.name in notice and "upgrader resume" in notice for notice in notices)
+    assert [line.partition(": ")[2] for line in caught.value.remedy.splitlines()] == [
+        "upgrader run --resume",
+        "upgrader rollback",
+        "upgrader run --new",
+    ]
+    with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, anew=True):
+        pass
 
 
-def test_new_run_over_one_that_another_machine_left_is_mentioned(world: World, tmp_path: Path) -> None:
-    """As in a job, whose machine has no runs: the cluster knows of it, and says where it doesn't."""
-    journal = journal_of(tmp_path / "elsewhere", RUN, STARTED)
-    ClusterReplicas(world.kube).write(RUN, journal)
+BEGUN = StepStarted("a", "v1 → v2", RestorePoint("a", "kube-system", 1))
+
+
+@pytest.mark.parametrize(
+    ("steps", "refused"), [((BEGUN,), True), ((), False), ((replace(BEGUN, prepares=True),), False)]
+)
+def test_new_run_over_one_that_another_machine_left(
+    world: World, tmp_path: Path, steps: tuple[Event, ...], refused: bool
+) -> None:
+    """As in a job, whose machine has no runs: the cluster knows of it. One that changed nothing is in no one's way."""
+    ClusterReplicas(world.kube).write(RUN, journal_of(tmp_path / "elsewhere", RUN, STARTED, *steps))
+    with (
+        pytest.raises(Inhibited, match=RUN) if refused else nullcontext(),
+        propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False),
+    ):
+        pass
+
+
+def test_new_run_where_it_is_unknown_whether_one_was_interrupted(world: World, tmp_path: Path) -> None:
+    """A journal in the cluster that can't be read is named before a new run is planned."""
+    ClusterReplicas(world.kube).write(RUN, journal_of(tmp_path / "elsewhere", RUN, STARTED))
     notes: list[str] = []
-    with propose_upgrade(tmp_path, TO, FrontEnd(notify=notes.append), take_over=False):
-        assert [note for note in notes if note.startswith(f"Run {RUN} was interrupted")]
-    notes.clear()
     damaged = world.kube.get(SECRETS, secret_name(RUN), "kube-system")
     assert damaged is not None
     world.kube.put(SECRETS, {**damaged, "data": {}}, "kube-system")
     with propose_upgrade(tmp_path, TO, FrontEnd(notify=notes.append), take_over=False):
         assert [note for note in notes if note.startswith("Whether an upgrade was interrupted is not fully known")]
+
+
+def test_resumed_rollback_ends_as_was_requested(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether `rollback` or the `resume` after it has carried it out: it is what was asked for, and no failure."""
+    run(tmp_path)
+
+    class Impatient(SilentDisplay):
+        def emit(self, event: Event) -> None:
+            if isinstance(event, UndoEnded):
+                held[0].stop.forbid("stopped on request")
+
+    held: list[HeldLock] = []
+    with run_to_roll_back(tmp_path, None, FrontEnd(display=Impatient), take_over=False) as found:
+        held.append(found.run.held)
+        assert isinstance(found.propose("").execute().error, Interrupted)
+    world.clock.sleep(60)
+    with resumable_run(tmp_path, None, FrontEnd(), take_over=False) as resumable:
+        finished = resumable.prepare(accept_changes=False).execute()
+    assert (finished.error, finished.state.outcome) == (None, "rolled-back")
+
+
+def test_remedy_of_an_older_run_names_it(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`resume` and `rollback` mean the newest upgrade where they name none, which has ended."""
+    oldest = stopped_at_c(world, tmp_path, monkeypatch)
+    broken(world, "c")
+    with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, anew=True) as proposed:
+        assert proposed.execute().state.outcome == "rolled-back"
+    world.clock.sleep(60)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise HelmError("no quorum")
+
+    with (
+        monkeypatch.context() as patched,
+        run_to_roll_back(tmp_path, oldest.folder.name, FrontEnd(), take_over=False) as found,
+    ):
+        patched.setattr(type(world.helm), "rollback", refuse)
+        error = found.propose("").execute().error
+    assert error is not None and f"`upgrader resume --run {oldest.folder.name}`" in error.remedy
+    world.clock.sleep(60)
+    with resumable_run(tmp_path, oldest.folder.name, FrontEnd(), take_over=False) as resumable:
+        assert resumable.prepare(accept_changes=False).next
 
 
 REFUSED = Finding("binaries.refused", "error", "kube-apiserver refuses its flags or files", "Error: unknown flag")

@@ -16,6 +16,7 @@ from testkit.fakes.clock import FakeClock
 from tests.unit.engine.killing import FROM, TO, World, manifest
 from upgrader.app import existing_run, interrupted_upgrade, resume, rollback
 from upgrader.app.execution import FinishedRun
+from upgrader.app.existing_run import ExistingRun
 from upgrader.app.observe_cluster import observe
 from upgrader.cli import run
 from upgrader.cli.main import cli
@@ -163,19 +164,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
             raise ApiUnavailable("refused")
         yield SimpleNamespace(lock=SimpleNamespace(taken_over=site.taken_over))
 
-    def continued(
-        _session: object,
-        _front_end: object,
-        pipeline: Pipeline,
-        *,
-        folder: Path,
-        why: object,
-        plan: object,
-        held: object,
-    ) -> FinishedRun:
+    def continued(run: ExistingRun, pipeline: Pipeline, *, why: object, plan: object) -> FinishedRun:
         site.pipelines.append(pipeline)
         site.done.append((tuple(item.step.name for item in pipeline.steps), why))
-        return FinishedRun(RunState(), folder)
+        return FinishedRun(RunState(), run.folder)
 
     for use_case in (existing_run, interrupted_upgrade):
         monkeypatch.setattr(use_case, "open_session", opened)
@@ -240,8 +232,8 @@ def test_retried_job_that_can_t_know(site: Site, planned: list[bool], end: RunOu
         site.run(OLDER, BEGUN, RunEnded(OLDER, end, 1.0))
     error = site.invoke("run", "--resume", "--yes").exception
     assert isinstance(error, Inhibited) and "the cluster could not be searched" in error.message
-    assert "without --resume" in error.remedy and not planned and not site.done
-    site.invoke("run", "--yes")
+    assert error.remedy.endswith("upgrader run --new") and not planned and not site.done
+    site.invoke("run", "--new", "--yes")
     assert planned == [True], "a person's word that nothing was interrupted"
 
 

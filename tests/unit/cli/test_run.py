@@ -29,7 +29,8 @@ def test_saved_plan_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     file.write_text("{}")
 
     @contextmanager
-    def propose(_folder: Path, target: Any, _front_end: Any, *, saved_in: Any, **_named: Any) -> Iterator[None]:
+    def propose(_folder: Path, target: Any, _front_end: Any, *, saved_in: Any, **named: Any) -> Iterator[None]:
+        assert named["anew"] is False
         seen.append((target, saved_in))
         if seen:
             raise Inhibited("not today")
@@ -54,3 +55,20 @@ def test_older_version_in_the_file_is_mentioned(
     result = CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO)], catch_exceptions=False)
     said = " ".join(result.stderr.split())
     assert ("upgrader.yaml still has kubernetesVersion v1.36.3. Set it to v1.37.1" in said) is told
+
+
+def test_new_run_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--new` reaches the use case, and contradicts `--resume`."""
+    seen: list[bool] = []
+
+    @contextmanager
+    def propose(*_: Any, anew: bool, **_named: Any) -> Iterator[None]:
+        seen.append(anew)
+        if seen:
+            raise Inhibited("not today")
+        yield
+
+    monkeypatch.setattr(run, "propose_upgrade", propose)
+    CliRunner().invoke(cli, ["run", "--to", str(TO), "--new"])
+    assert seen == [True]
+    assert "Leave one of them out" in CliRunner().invoke(cli, ["run", "--new", "--resume"]).exception.remedy  # type: ignore[union-attr]

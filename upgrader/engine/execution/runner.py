@@ -147,6 +147,8 @@ class Runner:
         if self._state.baseline is None:
             begun = bool(self._state.steps)
             self._emit(BaselineTaken(self._continuity.take(self._note, begun=begun)))
+        elif (renewed := self._continuity.again(self._state.baseline)) is not None:
+            self._emit(BaselineTaken(renewed))
         assert self._state.baseline is not None and self._state.baseline_taken is not None
         self._continuity.compare_with(self._state.baseline, self._state.baseline_taken)
 

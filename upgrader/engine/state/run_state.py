@@ -204,6 +204,11 @@ class RunState:
         return self.rollback_to is not None or self.failure is not None
 
     @property
+    def rolled_back_as_requested(self) -> bool:
+        """Whether it ended as an operator wanted, in the process of `rollback` or of a later `resume`."""
+        return self.outcome == "rolled-back" and self.rollback_to is not None
+
+    @property
     def untouched(self) -> bool:
         """Whether it failed before any step that changes something had begun."""
         return self.failure is not None and all(step.prepares for step in self.steps)

@@ -15,7 +15,7 @@ from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGa
 from upgrader.gates.continuity.new_workload import remove_workloads
 from upgrader.gates.continuity.restored_services import restore_services
 from upgrader.gates.continuity.served_groups import built_in, missing_at, removed_by
-from upgrader.gates.continuity.take_baseline import take_baseline
+from upgrader.gates.continuity.take_baseline import take_baseline, with_new_bait
 from upgrader.gates.continuity.workload_gate import WorkloadGate
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, VerdictKind
@@ -58,6 +58,8 @@ class Continuity:
     removed: Collection[str]
     """The group versions of the API that the run removes."""
     policy: GatePolicy
+    bait_is_gone: bool = False
+    """Whether another run has been here since the baseline was taken: it had a bait of its own, and removed that."""
     baseline: Baseline | None = None
     taken: datetime | None = None
 
@@ -73,6 +75,10 @@ class Continuity:
             return found
         services = tuple(name for name in found.api_services if built_in(group_version(name)))
         return replace(found, groups=tuple(filter(built_in, found.groups)), api_services=services)
+
+    def again(self, taken: Baseline) -> Baseline | None:
+        """The baseline of an earlier process as it can be compared with now; None: as it is."""
+        return with_new_bait(self.kube, taken) if self.bait_is_gone else None
 
     @property
     def pods_were_admitted(self) -> bool:

@@ -25,7 +25,7 @@ from upgrader.model.outcome import VerdictKind
 from upgrader.ports import Clock, Kube
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["take_baseline"]
+__all__ = ["take_baseline", "with_new_bait"]
 
 _WORKLOAD_SECONDS = 20.0
 """For a new Deployment's pod to be rolled out and to end; where it takes longer, it is not compared."""
@@ -96,6 +96,15 @@ def take_baseline(
         not_compared=tuple(taking.missing),
     )
     return _proven(kube, taken)
+
+
+def with_new_bait(kube: Kube, taken: Baseline) -> Baseline:
+    """The same baseline with a Secret and a token of now, in place of those that a later run has removed."""
+    taking = _Taking()
+    bait = taking.read("a Secret and a token", lambda: put_bait(kube)) or Bait("", 0)
+    missing = (*taken.not_compared, *taking.missing)
+    renewed = replace(taken, secret_digest=bait.digest, token_seconds=bait.token_seconds, not_compared=missing)
+    return _proven(kube, renewed if bait.digest else replace(renewed, new_workload=False))
 
 
 def _renewed(kube: Kube, clock: Clock, leases: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
