@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.adopt.derive import about_source_addresses
-from upgrader.adopt.other_versions import about_other_versions
-from upgrader.adopt.values_files import kept_as, write_values
-from upgrader.app.adoption import Adoption, adoption, propose_undo
-from upgrader.app.new_controllers import FoundControllers, found_controllers
-from upgrader.app.values_edit import write_edited
-from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
 from upgrader.cli.notices import say
 from upgrader.errors import UsageError
-from upgrader.ui.proposed_steps import print_found, print_steps
+
+if TYPE_CHECKING:
+    from upgrader.app.adoption import Adoption
+    from upgrader.app.new_controllers import FoundControllers
 
 __all__ = ["adopt"]
 
@@ -47,7 +45,13 @@ def adopt(folder: Path, undo: bool, new_controllers: bool, yes: bool, take_over:
 
 
 def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
-    with adoption(folder, FRONT_END) as found:
+    from upgrader.adopt.derive import about_source_addresses
+    from upgrader.adopt.other_versions import about_other_versions
+    from upgrader.adopt.values_files import kept_as, write_values
+    from upgrader.app.adoption import adoption
+    from upgrader.ui.proposed_steps import print_steps
+
+    with adoption(folder, front_end()) as found:
         versions = about_other_versions(found.facts, found.version)
         for line in (_about_the_api(found), about_source_addresses(found.facts), *_about_flags(found), *versions):
             if line:
@@ -71,7 +75,11 @@ def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
 
 
 def _adopt_new(folder: Path, *, yes: bool, take_over: bool) -> None:
-    with found_controllers(folder, FRONT_END) as found:
+    from upgrader.app.new_controllers import found_controllers
+    from upgrader.app.values_edit import write_edited
+    from upgrader.ui.proposed_steps import print_found, print_steps
+
+    with found_controllers(folder, front_end()) as found:
         for line in _about_new(found):
             say(line)
         print_found(found.findings)
@@ -100,7 +108,10 @@ def _about_new(found: FoundControllers) -> Iterator[str]:
 
 
 def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:
-    with propose_undo(folder, FRONT_END, take_over=take_over) as proposed:
+    from upgrader.app.adoption import propose_undo
+    from upgrader.ui.proposed_steps import print_steps
+
+    with propose_undo(folder, front_end(), take_over=take_over) as proposed:
         if proposed.needless:
             say(proposed.needless)
             return

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.approval import approve_step
 from upgrader.cli.command_line import EVENTS
 from upgrader.cli.completing import complete_planned_step
 from upgrader.cli.notices import say
@@ -29,6 +28,8 @@ def approve(folder: Path, step: str, reason: str | None) -> None:
 
     Exit codes: 0 approved, 2 no run waits for this step, 5 the API refused it or did not answer.
     """
+    from upgrader.app.approval import approve_step
+
     if reason is None:
         reason = _asked_for(step)
     if not reason.strip():

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.backup import open_backup, prove_backup, take_backup
-from upgrader.cli.command_line import EVENTS, FRONT_END, IDENTITY
+from upgrader.cli.command_line import EVENTS, IDENTITY, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import print_text
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.ui.backups import describe_backup
 
 __all__ = ["backup"]
 
@@ -29,9 +27,12 @@ def backup(context: click.Context) -> None:
     Exit codes: 0 taken, 2 wrong usage or files, 3 or 5 a controller could not be reached or failed, 6 another run
     holds the lock.
     """
+    from upgrader.app.backup import take_backup
+    from upgrader.ui.backups import describe_backup
+
     if context.invoked_subcommand is not None:
         return
-    taken = take_backup(context.obj, FRONT_END)
+    taken = take_backup(context.obj, front_end())
     print_text(describe_backup(taken.manifest))
     for path in taken.removed:
         say(f"removed {path.name}: backup.keep and backup.maxAge in upgrader.yaml")
@@ -48,7 +49,10 @@ def verify(folder: Path, file: Path, identity: Path, on_controller: bool) -> Non
 
     Exit codes: 0 intact, 2 damaged, or the identity does not fit.
     """
+    from upgrader.app.backup import open_backup, prove_backup
+    from upgrader.ui.backups import describe_backup
+
     opened = open_backup(file, identity)
-    manifest = prove_backup(folder, opened, FRONT_END) if on_controller else opened.read()
+    manifest = prove_backup(folder, opened, front_end()) if on_controller else opened.read()
     print_text(describe_backup(manifest))
     click.echo("intact      every hash is right" + (", and a scratch etcd has every key" if on_controller else ""))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.app.bundles import create_bundle, verify_bundle
 from upgrader.cli.command_line import TARGET
 from upgrader.cli.output import print_text
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.model.bundle_index import BundleIndex
 from upgrader.model.version import KubernetesVersion
+
+if TYPE_CHECKING:
+    from upgrader.model.bundle_index import BundleIndex
 
 __all__ = ["bundle"]
 
@@ -47,6 +49,8 @@ def create(folder: Path, path: Path, target: KubernetesVersion | None, archives:
 
     Exit codes: 0 done, 2 wrong usage or files, or an image can't be had.
     """
+    from upgrader.app.bundles import create_bundle
+
     _show(create_bundle(folder, path, target, archives))
 
 
@@ -59,6 +63,8 @@ def verify(path: Path) -> None:
 
     Exit codes: 0 intact, 2 not intact, or no bundle.
     """
+    from upgrader.app.bundles import verify_bundle
+
     _show(verify_bundle(path))
 
 

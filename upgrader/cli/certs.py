@@ -5,18 +5,19 @@ from __future__ import annotations
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.app.certificate_renewal import ProposedRenewal, propose_renewal
-from upgrader.app.certificates import ShownCertificates, show_certificates
-from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import DURATION, EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.cli.rotate_ca import rotate_ca
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.ui.certificates import print_certificates, print_renewable
-from upgrader.ui.proposed_steps import print_steps
+
+if TYPE_CHECKING:
+    from upgrader.app.certificate_renewal import ProposedRenewal
+    from upgrader.app.certificates import ShownCertificates
 
 __all__ = ["certs"]
 
@@ -41,6 +42,9 @@ def show(folder: Path, output: Output) -> None:
     Exit codes: 0 all are shown, also those that have ended; 2 wrong usage or files; 3 or 5 a controller could not be
     reached, or a file could not be read: what could be is shown.
     """
+    from upgrader.app.certificates import show_certificates
+    from upgrader.ui.certificates import print_certificates
+
     shown = show_certificates(folder)
     if output == "table":
         print_certificates(shown, sys.stdout)
@@ -72,8 +76,12 @@ def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_ove
     Exit codes: 0 done (or nothing to renew), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
+    from upgrader.app.certificate_renewal import propose_renewal
+    from upgrader.ui.certificates import print_renewable
+    from upgrader.ui.proposed_steps import print_steps
+
     limit = None if within is None else timedelta(seconds=within)
-    with propose_renewal(folder, FRONT_END, limit, take_over=take_over, dry_run=dry_run) as proposed:
+    with propose_renewal(folder, front_end(), limit, take_over=take_over, dry_run=dry_run) as proposed:
         if not proposed.needed:
             say("Nothing to renew: no certificate ends within that time, and all are in use.")
             return

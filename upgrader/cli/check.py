@@ -6,23 +6,22 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.app.check_metrics import publish_check
-from upgrader.app.offline_check import CheckedFolder, check_offline
-from upgrader.app.tried_check import check_and_try
-from upgrader.app.upgrade import CheckedPlan, check_upgrade
-from upgrader.cli.command_line import FRONT_END, REASON, SKIP, TARGET, mention_needless
+from upgrader.cli.command_line import REASON, SKIP, TARGET, front_end, mention_needless
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.errors import UsageError
-from upgrader.model.finding import Finding
-from upgrader.model.plan import Plan
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.ui.findings import print_findings
-from upgrader.ui.offline_check import print_folder
+
+if TYPE_CHECKING:
+    from upgrader.app.offline_check import CheckedFolder
+    from upgrader.app.upgrade import CheckedPlan
+    from upgrader.model.finding import Finding
+    from upgrader.model.plan import Plan
 
 __all__ = ["check"]
 
@@ -69,6 +68,13 @@ def check(
     With --offline, nothing is asked of a cluster, and the report ends with what was not asked. Exits with 3 when the
     folder is wrong, or something in it can't be judged.
     """
+    from upgrader.app.check_metrics import publish_check
+    from upgrader.app.offline_check import CheckedFolder, check_offline
+    from upgrader.app.tried_check import check_and_try
+    from upgrader.app.upgrade import CheckedPlan, check_upgrade
+    from upgrader.ui.findings import print_findings
+    from upgrader.ui.offline_check import print_folder
+
     if offline and try_binaries:
         raise UsageError("--try-binaries needs a cluster, and --offline asks none", remedy="Leave one of them out.")
     if offline and metrics:
@@ -78,7 +84,7 @@ def check(
     if offline:
         checked = check_offline(folder, target, skips)
     elif try_binaries:
-        checked = check_and_try(folder, target, FRONT_END, skips)
+        checked = check_and_try(folder, target, front_end(), skips)
     else:
         checked = check_upgrade(folder, target, skips)
     mention_needless(skips, checked.findings if isinstance(checked, CheckedFolder) else checked.all_findings)
@@ -96,6 +102,8 @@ def check(
 
 
 def _described(checked: CheckedPlan | CheckedFolder) -> dict[str, object]:
+    from upgrader.app.offline_check import CheckedFolder
+
     findings = {"blocked": checked.inhibited, "findings": _plain(checked.findings)}
     if isinstance(checked, CheckedFolder):
         target = str(checked.target) if checked.target else None

@@ -5,28 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.app.execution import FinishedRun
-from upgrader.app.front_end import FrontEnd, RunDisplay
-from upgrader.app.locking import own_name
 from upgrader.cli.completing import complete_run
 from upgrader.cli.events_option import EVENTS, event_stream
 from upgrader.cli.notices import say
 from upgrader.config.duration import parse_duration
 from upgrader.errors import UsageError
-from upgrader.model.finding import Finding
-from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.ui.reporters import choose_reporter
-from upgrader.ui.summary import print_report
+
+if TYPE_CHECKING:
+    from upgrader.app.execution import FinishedRun
+    from upgrader.app.front_end import FrontEnd, RunDisplay
+    from upgrader.model.finding import Finding
+    from upgrader.model.skips import Skips
 
 __all__ = [
     "DURATION",
     "EVENTS",
-    "FRONT_END",
     "IDENTITY",
+    "NAMED",
     "REASON",
     "RUN",
     "SKIP",
@@ -36,7 +36,9 @@ __all__ = [
     "YES",
     "conclude",
     "confirm",
+    "front_end",
     "mention_needless",
+    "one_run",
 ]
 
 
@@ -49,10 +51,17 @@ def _notify(text: str) -> None:
 
 def _display() -> RunDisplay:
     """Programs that read the events get them alone: a picture on the same terminal would overwrite what they show."""
+    from upgrader.app.locking import own_name
+    from upgrader.ui.reporters import choose_reporter
+
     return event_stream() or choose_reporter(sys.stderr, sys.stdin, by=own_name())
 
 
-FRONT_END = FrontEnd(notify=_notify, display=_display)
+def front_end() -> FrontEnd:
+    """What use cases tell and show while they work."""
+    from upgrader.app.front_end import FrontEnd
+
+    return FrontEnd(notify=_notify, display=_display)
 
 
 class _Version(click.ParamType[KubernetesVersion]):
@@ -93,6 +102,7 @@ RUN = click.option(
     shell_complete=complete_run,
     help="Which run, as `upgrader history` names it (default: the newest upgrade).",
 )
+NAMED = click.argument("named", metavar="[RUN]", required=False, shell_complete=complete_run)
 TAKE_OVER = click.option(
     "--take-over",
     is_flag=True,
@@ -119,6 +129,13 @@ IDENTITY = click.option(
 )
 
 
+def one_run(name: str | None, named: str | None) -> str | None:
+    """The run of `--run RUN` or of RUN alone; None for neither. Raises UsageError for two."""
+    if name and named and name != named:
+        raise UsageError(f"--run {name}, and run {named}: which of them is meant?", remedy="Leave one of them out.")
+    return name or named
+
+
 def mention_needless(skips: Skips, findings: Sequence[Finding]) -> None:
     """Say which checks were to be skipped and found nothing: such a rule is forgotten, and hides the next fault."""
     for each in skips.without_finding(findings):
@@ -143,6 +160,8 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def conclude(finished: FinishedRun) -> None:
     """Print the run's report, and raise the error of its outcome."""
+    from upgrader.ui.summary import print_report
+
     stream = event_stream()
     if stream is not None:
         stream.ended(finished.state, finished.folder)

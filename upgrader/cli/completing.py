@@ -8,9 +8,12 @@ from __future__ import annotations
 import glob
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["complete_folder", "complete_planned_step", "complete_run", "complete_step"]
 
@@ -20,6 +23,8 @@ _FOLDERS = 50
 
 def complete_folder(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
     """Cluster folders, here or one folder further down; where there is none, folders as the shell knows them."""
+    from click.shell_completion import CompletionItem
+
     places = (f"{glob.escape(begun)}*{below}/upgrader.yaml" for below in ("", "/*"))
     found = (str(Path(file).parent) for place in places for file in glob.iglob(place))
     clusters = [CompletionItem(name) for name in sorted(islice(found, _FOLDERS))]
@@ -28,7 +33,9 @@ def complete_folder(_: click.Context, __: click.Parameter, begun: str) -> list[C
 
 def complete_run(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The newest runs, newest first, with how each ended."""
-    from upgrader.engine.history.past_runs import past_runs  # not at the top: most commands complete nothing
+    from click.shell_completion import CompletionItem
+
+    from upgrader.engine.history.past_runs import past_runs
 
     try:
         found = past_runs(_folder(context) / "runs")
@@ -40,6 +47,8 @@ def complete_run(context: click.Context, _: click.Parameter, begun: str) -> list
 
 def complete_step(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The steps of the run that is named on the line, or of the newest one."""
+    from click.shell_completion import CompletionItem
+
     from upgrader.engine.history.past_runs import past_runs
 
     try:
@@ -54,6 +63,8 @@ def complete_step(context: click.Context, _: click.Parameter, begun: str) -> lis
 
 def complete_planned_step(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """The steps of the newest run that have not begun: those that may wait for an approval."""
+    from click.shell_completion import CompletionItem
+
     from upgrader.engine.history.past_runs import newest_run
 
     try:

@@ -11,8 +11,6 @@ import click
 
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.config.effective import effective_settings
-from upgrader.ui.settings import print_settings
 
 __all__ = ["config"]
 
@@ -30,6 +28,9 @@ def show(folder: Path, output: Output) -> None:
 
     The content of values files isn't shown, and what looks like a secret is masked. Needs no cluster.
     """
+    from upgrader.config.effective import effective_settings
+    from upgrader.ui.settings import print_settings
+
     found = effective_settings(folder, os.environ)
     if output == "table":
         print_settings(found, sys.stdout)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.app.controller_removal import LeavingController, leaving_controller
-from upgrader.app.values_edit import write_edited
-from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import Inhibited
-from upgrader.ui.proposed_steps import print_found, print_steps
+
+if TYPE_CHECKING:
+    from upgrader.app.controller_removal import LeavingController
 
 __all__ = ["controllers"]
 
@@ -37,7 +38,11 @@ def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> N
     request. Its node stays, without the role of a controller; that of a dead machine is deleted. Refused where etcd
     would lose its majority. If it is interrupted, run it again.
     """
-    with leaving_controller(folder, node, FRONT_END, dead=dead) as leaving:
+    from upgrader.app.controller_removal import leaving_controller
+    from upgrader.app.values_edit import write_edited
+    from upgrader.ui.proposed_steps import print_found, print_steps
+
+    with leaving_controller(folder, node, front_end(), dead=dead) as leaving:
         for line in _about(leaving):
             say(line)
         print_found(leaving.findings)

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.doctor import this_doctor
 from upgrader.errors import UsageError
-from upgrader.ui.symptoms import print_symptoms
 
 __all__ = ["doctor"]
 
@@ -24,6 +22,9 @@ def doctor(folder: Path) -> None:
 
     `upgrader check` looks at the cluster. Exit codes: 0 no error, warnings at most; 2 something has to be put right.
     """
+    from upgrader.app.doctor import this_doctor
+    from upgrader.ui.symptoms import print_symptoms
+
     found = this_doctor(folder).examine(os.environ)
     print_symptoms(found, sys.stdout)
     wrong = [each.name for each in found if each.state == "error"]

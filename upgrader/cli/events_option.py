@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from upgrader.cli.exit_code import exit_code_of
-from upgrader.model.redaction.printable import printable
-from upgrader.ui.event_stream import EventStream
+
+if TYPE_CHECKING:
+    from upgrader.ui.event_stream import EventStream
 
 __all__ = ["EVENTS", "event_stream", "outcome_told", "write_all"]
 
@@ -23,8 +25,11 @@ _KEY = "upgrader.event_stream"
 def event_stream() -> EventStream | None:
     """The stream of the command that runs; None where it was not asked for."""
     context = click.get_current_context(silent=True)
-    found = context.meta.get(_KEY) if context else None
-    return found if isinstance(found, EventStream) else None
+    return _stream_of(context) if context else None
+
+
+def _stream_of(context: click.Context) -> EventStream | None:
+    return cast("EventStream | None", context.meta.get(_KEY))
 
 
 @contextmanager
@@ -42,8 +47,8 @@ def outcome_told(context: click.Context) -> Iterator[None]:
 
 
 def _end(context: click.Context, exit_code: int, error: BaseException | None) -> None:
-    stream = context.meta.get(_KEY)
-    if isinstance(stream, EventStream):
+    stream = _stream_of(context)
+    if stream is not None:
         folder = context.obj if isinstance(context.obj, Path) else Path.cwd()
         stream.end(exit_code, error if exit_code else None, folder)
 
@@ -51,6 +56,8 @@ def _end(context: click.Context, exit_code: int, error: BaseException | None) ->
 def _begin(context: click.Context, _: click.Parameter, form: str) -> None:
     if form != "json" or context.resilient_parsing or _KEY in context.meta:
         return
+    from upgrader.ui.event_stream import EventStream
+
     out = sys.stdout.fileno()
     warn = partial(_warn, sys.stderr.write)
     context.meta[_KEY] = EventStream(lambda line: write_all(out, line), warn)
@@ -59,6 +66,8 @@ def _begin(context: click.Context, _: click.Parameter, form: str) -> None:
 
 
 def _warn(write: Callable[[str], object], text: str) -> None:
+    from upgrader.model.redaction.printable import printable
+
     write(f"{printable(text)}\n")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
-from upgrader.app.explanations import all_codes
-from upgrader.app.explanations import explain as explained
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from upgrader.app.explanations import Explanation
 
 __all__ = ["explain"]
 
@@ -17,22 +19,32 @@ _WIDTH = 100
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from upgrader.app.explanations import all_codes
+
     return [CompletionItem(each.code, help=each.means) for each in all_codes() if each.code.startswith(begun)]
 
 
 @click.command()
-@click.argument("code", required=False, shell_complete=_complete)
-def explain(code: str | None) -> None:
-    """Explain CODE: the id of a check or of what `recover` finds, a gate, an exit code or an error, as messages name
-    them. Without it, list all.
+@click.argument("codes", metavar="[CODE]...", nargs=-1, shell_complete=_complete)
+def explain(codes: tuple[str, ...]) -> None:
+    """Explain each CODE: the id of a check or of what `recover` finds, a gate, an exit code or an error, as messages
+    name them. Without one, list all.
 
     Needs no cluster and no folder. `…` stands for what is only known when it happens.
     """
-    if code is None:
+    from upgrader.app.explanations import all_codes
+    from upgrader.app.explanations import explain as explained
+
+    if not codes:
         for each in all_codes():
             click.echo(_shortened(f"{each.code:<32} {each.kind:<10} {each.means}", _columns()))
-        return
-    found = explained(code)
+    for found in [explained(code) for code in codes]:
+        _show(found)
+
+
+def _show(found: Explanation) -> None:
     click.echo(f"{found.code} ({found.kind})")
     lines = {"Means": found.means, "Matters": found.why, "To do": found.remedy, "More": found.page}
     width = min(_WIDTH, _columns())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.app.guard_cells import forget_cell
-from upgrader.app.guard_switch import switch_guard_off, switch_guard_on
 from upgrader.cli.notices import say
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.recover.webhook_bypass.configurations import Webhook
+
+if TYPE_CHECKING:
+    from upgrader.recover.webhook_bypass.configurations import Webhook
 
 __all__ = ["guard"]
 
@@ -35,6 +36,8 @@ def off(folder: Path, webhooks: tuple[str, ...]) -> None:
 
     Exit codes: 0 they are off, 2 there is no such webhook, 5 the API refused it or did not answer.
     """
+    from upgrader.app.guard_switch import switch_guard_off
+
     told = _Told("off")
     switch_guard_off(folder, webhooks, told)
     if not told.any:
@@ -53,6 +56,8 @@ def on(folder: Path, webhooks: tuple[str, ...]) -> None:
 
     Exit codes: 0 they are on, 2 there is no such webhook, 3 one doesn't answer, 5 the API refused it or did not answer.
     """
+    from upgrader.app.guard_switch import switch_guard_on
+
     told = _Told("on")
     switch_guard_on(folder, webhooks, told)
     if not told.any:
@@ -72,6 +77,8 @@ def forget(folder: Path, cell: str) -> None:
     Exit codes: 0 it is forgotten, 2 no PodProtector has such a cell, 3 guard's generator hasn't done it within a
     minute, 5 the API refused it or did not answer.
     """
+    from upgrader.app.guard_cells import forget_cell
+
     forget_cell(folder, cell, lambda name: say(f"asked: {name}"))
     say(f"forgotten: {cell}")
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.status import known_runs
 from upgrader.cli.notices import say
 from upgrader.cli.output import TEXT_OR_JSON
-from upgrader.ui.runs import print_history
 
 __all__ = ["history"]
 
@@ -25,6 +23,9 @@ def history(folder: Path, output: str, as_json: bool) -> None:
 
     Those of other machines are read from the cluster, if it answers. `policy.keepRuns` sets how many runs are kept.
     """
+    from upgrader.app.status import known_runs
+    from upgrader.ui.runs import print_history
+
     known = known_runs(folder)
     if known.problem:
         say(f"The runs of other machines could not be read: {known.problem}")

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.image_push import push_images
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.config.yaml_document import shown
 
 __all__ = ["images"]
 
@@ -44,6 +42,9 @@ def push(folder: Path, registry: str, release: Path) -> None:
 
     Exit codes: 0 done, 2 wrong usage or files, or the registry refuses it.
     """
+    from upgrader.app.image_push import push_images
+    from upgrader.config.yaml_document import shown
+
     if not _REGISTRY.fullmatch(registry):
         raise click.BadParameter(f"{registry!r} isn't HOST[:PORT][/PATH], in lower case and without https://")
     pushed = push_images(folder, release, registry, lambda text: click.echo(text, err=True))

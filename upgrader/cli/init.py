@@ -6,16 +6,17 @@ import os
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.app.ci_jobs import CiSystem, ProposedJobs, propose_jobs
-from upgrader.app.initialization import Login, look_at_cluster
-from upgrader.app.machine_files import check_units, sudoers_rule
 from upgrader.cli.command_line import YES, confirm
 from upgrader.cli.notices import say
 from upgrader.errors import UsageError
-from upgrader.ui.found_cluster import print_found
+
+if TYPE_CHECKING:
+    from upgrader.app.ci_jobs import CiSystem, ProposedJobs
+    from upgrader.app.initialization import Login
 
 __all__ = ["init"]
 
@@ -30,9 +31,7 @@ _SYSTEM = {"github": "GitHub", "gitlab": "GitLab"}
 
 
 @click.command()
-@click.option(
-    "--ssh-user", metavar="USER", default=Login.user, show_default=True, help="Who logs in to the controllers."
-)
+@click.option("--ssh-user", metavar="USER", default="root", show_default=True, help="Who logs in to the controllers.")
 @click.option(
     "--ssh-key",
     metavar="FILE",
@@ -72,6 +71,10 @@ def init(
     Exit codes: 0 written, or all is there already; 2 wrong usage or files; 3 no control plane that upgrader can
     upgrade; 5 the API did not answer.
     """
+    from upgrader.app.ci_jobs import propose_jobs
+    from upgrader.app.initialization import Login
+    from upgrader.app.machine_files import check_units, sudoers_rule
+
     if sudoers or systemd:
         made = [sudoers_rule(folder, ssh_user)] if sudoers else []
         made += [check_units(folder, os.environ)] if systemd else []
@@ -91,6 +94,9 @@ def init(
 
 def _look_and_write(folder: Path, login: Login, *, yes: bool) -> str:
     """The cluster's folder; returns which kind of control plane it has."""
+    from upgrader.app.initialization import look_at_cluster
+    from upgrader.ui.found_cluster import print_found
+
     found = look_at_cluster(folder, login)
     print_found(found, sys.stdout)
     for name, why in found.silent.items():

@@ -9,23 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
-from rich.console import Console
-from rich.table import Table
 
 from upgrader.cli.lab_origin import MirrorOptions, mirror_options
-from upgrader.cli.lab_progress import progress
 from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import Interrupted, UsageError
-from upgrader.lab import Lab, LabSpec
-from upgrader.lab.build_parts import prepare, probably_prepared
-from upgrader.lab.host_capabilities import host_capabilities, require
-from upgrader.lab.node_source import node_source
-from upgrader.lab.progress_port import LabProgress
-from upgrader.lab.registry import labs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from upgrader.lab import Lab
+    from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["lab"]
 
@@ -76,6 +72,9 @@ def up(
 
     By default all is as simple as can be. The other options make the lab like clusters elsewhere.
     """
+    from upgrader.cli.lab_progress import progress
+    from upgrader.lab import Lab, LabSpec
+
     spec = LabSpec(name, controllers, workers, version, mirror=bool(mirror.url), **switches)
     origin = mirror.origin((version,))
     with _stoppable("lab up"), progress() as display:
@@ -88,6 +87,11 @@ def up(
 @click.pass_obj
 def status(folder: Path, name: str | None) -> None:
     """Show the nodes of a lab, or of all labs."""
+    from rich.console import Console
+
+    from upgrader.lab import Lab
+    from upgrader.lab.registry import labs
+
     found = labs()
     if name or any(placement.folder == folder for placement in found):
         found = [_find(folder, name).placement]
@@ -136,6 +140,8 @@ def boot(folder: Path, node: str, name: str | None) -> None:
 @click.pass_obj
 def join(folder: Path, node: str, name: str | None) -> None:
     """Make NODE like a new machine (kubeadm reset), and let it join the cluster again by kubeadm."""
+    from upgrader.cli.lab_progress import progress
+
     with progress() as display:
         _find(folder, name, display).join(node)
     click.echo(f"{node} has joined. A controller of an adopted cluster: upgrader adopt --new-controllers")
@@ -147,6 +153,8 @@ def join(folder: Path, node: str, name: str | None) -> None:
 @click.pass_obj
 def leave(folder: Path, node: str, name: str | None) -> None:
     """Have NODE, a worker, leave the cluster (kubeadm reset): it is a spare machine then. Drain it before."""
+    from upgrader.cli.lab_progress import progress
+
     with progress() as display:
         _find(folder, name, display).leave(node)
     click.echo(f"{node} has left, and is a spare machine. Take it out of `workers` in hosts.yml.")
@@ -157,6 +165,8 @@ def leave(folder: Path, node: str, name: str | None) -> None:
 @click.pass_obj
 def connect(folder: Path, name: str | None) -> None:
     """Connect the pods of nodes that a playbook of yours has let join: labs have no CNI plugin that does."""
+    from upgrader.cli.lab_progress import progress
+
     with progress() as display:
         _find(folder, name, display).connect()
     click.echo("All nodes of the cluster reach each other's pods.")
@@ -168,6 +178,8 @@ def connect(folder: Path, name: str | None) -> None:
 @click.pass_obj
 def save(folder: Path, snapshot: str, name: str | None) -> None:
     """Save the disks and the cluster folder as SNAPSHOT; the nodes reboot."""
+    from upgrader.cli.lab_progress import progress
+
     with progress() as display:
         found = _find(folder, name, display)
         found.save(snapshot)
@@ -180,6 +192,8 @@ def save(folder: Path, snapshot: str, name: str | None) -> None:
 @click.pass_obj
 def restore(folder: Path, snapshot: str, name: str | None) -> None:
     """Restore SNAPSHOT, whatever changed since; runs/ in the cluster folder stays."""
+    from upgrader.cli.lab_progress import progress
+
     with progress() as display:
         found = _find(folder, name, display)
         found.restore(snapshot)
@@ -201,6 +215,11 @@ def down(folder: Path, name: str | None) -> None:
 @mirror_options
 def build(versions: tuple[str, ...], mirror: MirrorOptions) -> None:
     """Build, or get from a mirror, and cache what labs need, once for each machine and version."""
+    from upgrader.cli.lab_progress import progress
+    from upgrader.lab import LabSpec
+    from upgrader.lab.build_parts import prepare, probably_prepared
+    from upgrader.lab.host_capabilities import host_capabilities, require
+
     wanted = versions or (_KUBERNETES,)
     origin = mirror.origin(wanted)
     with _stoppable("lab build"), progress() as display:
@@ -216,6 +235,13 @@ def build(versions: tuple[str, ...], mirror: MirrorOptions) -> None:
 @mirror_options
 def node_source_command(version: str, mirror: MirrorOptions) -> None:
     """Print where kubelet, kubeadm and kubectl of a version are: the variables of playbooks/upgrade-node.yml."""
+    import yaml
+
+    from upgrader.cli.lab_progress import progress
+    from upgrader.lab.build_parts import probably_prepared
+    from upgrader.lab.host_capabilities import host_capabilities, require
+    from upgrader.lab.node_source import node_source
+
     origin = mirror.origin((version,))
     with _stoppable("lab node-source"), progress() as display:
         source = origin(display)
@@ -226,6 +252,10 @@ def node_source_command(version: str, mirror: MirrorOptions) -> None:
 
 def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -> Lab:
     """The lab of that name; without a name the one whose cluster folder is -C, or else the only one."""
+    from upgrader.cli.lab_progress import progress
+    from upgrader.lab import Lab
+    from upgrader.lab.registry import labs
+
     if name:
         return Lab.find(name, progress)
     found = labs()
@@ -239,6 +269,8 @@ def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -
 
 
 def _print_nodes(found: Lab, console: Console) -> None:
+    from rich.table import Table
+
     spec = found.placement.spec
     # No title of the table: that is broken where the table ends, in the middle of a path.
     console.print(
@@ -257,6 +289,8 @@ def _print_nodes(found: Lab, console: Console) -> None:
 
 
 def _print_summary(made: Lab) -> None:
+    from rich.console import Console
+
     name, folder = made.placement.spec.name, made.placement.folder
     first = next(node.name for node in made.placement.nodes if node.role in ("load-balancer", "controller"))
     shown = Path(os.path.relpath(folder)) if folder.is_relative_to(Path.cwd()) else folder

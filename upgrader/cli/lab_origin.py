@@ -6,15 +6,15 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from upgrader.errors import UsageError
-from upgrader.lab.built_here import BuiltHere
-from upgrader.lab.mirror import Mirror, read_address, read_authorities
-from upgrader.lab.origin import Origin
-from upgrader.lab.progress_port import LabProgress
+
+if TYPE_CHECKING:
+    from upgrader.lab.origin import Origin
+    from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["MirrorOptions", "mirror_options"]
 
@@ -29,6 +29,9 @@ class MirrorOptions:
 
     def origin(self, versions: Sequence[str]) -> Callable[[LabProgress], Origin]:
         """What makes the origin once there is a display. Says where everything will come from."""
+        from upgrader.lab.built_here import BuiltHere
+        from upgrader.lab.mirror import Mirror, read_address, read_authorities
+
         if not self.url:
             if self.registry or self.roots:
                 raise UsageError("--mirror-registry and --mirror-roots are of no use without --mirror")

@@ -19,6 +19,7 @@ from upgrader.cli.global_options import (
     with_global_options,
     with_output,
 )
+from upgrader.cli.whole_lines import HelpfulGroup
 from upgrader.errors import UpgraderError
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.ui.lost_terminal import outlast_the_terminal
@@ -26,37 +27,62 @@ from upgrader.ui.masked_output import mask_output
 
 __all__ = ["cli", "main"]
 
-_COMMANDS = {
-    "init": ("upgrader.cli.init", "Write the folder of a cluster that runs already."),
-    "versions": ("upgrader.cli.versions", "Show what the cluster can be upgraded to, and in how many runs."),
-    "check": ("upgrader.cli.check", "Check everything that could stop an upgrade; changes nothing."),
-    "plan": ("upgrader.cli.plan", "Show what a run would change; changes nothing."),
-    "run": ("upgrader.cli.run", "Upgrade the cluster, step by step; rolls back if a step fails."),
-    "resume": ("upgrader.cli.resume", "Resume an interrupted run, from this machine or another."),
-    "approve": ("upgrader.cli.approve", "Let a run begin a step that waits for a person."),
-    "rollback": ("upgrader.cli.rollback", "Undo what a run did, newest step first."),
-    "finalize": ("upgrader.cli.finalize", "End the emulation of the old minor; the point of no return."),
-    "migrate-storage": ("upgrader.cli.migrate_storage", "Store every object as the version that runs now does."),
-    "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
-    "controllers": ("upgrader.cli.controllers", "Remove a controller from the control plane."),
-    "backup": ("upgrader.cli.backup", "Take an encrypted backup of the cluster's data, or verify one."),
-    "restore": ("upgrader.cli.restore", "Replace the cluster's data by that of a backup."),
-    "certs": ("upgrader.cli.certs", "Show the controllers' certificates, and renew them."),
-    "status": ("upgrader.cli.status", "Show what the newest run is doing, or how it ended."),
-    "history": ("upgrader.cli.history", "List the runs of this cluster."),
-    "report": ("upgrader.cli.report", "Make the report of a run again, or compare two runs."),
-    "replay": ("upgrader.cli.replay", "Show a recorded run as it looked when it happened."),
-    "recover": ("upgrader.cli.recover", "Restore an unreachable API server from the checkpoints on the controllers."),
-    "probe": ("upgrader.cli.probe", "Count what clients of the API see, until Ctrl-C."),
-    "guard": ("upgrader.cli.guard", "Switch off the webhooks of guard, which protects workloads, and on again."),
-    "images": ("upgrader.cli.images", "Bring upgrader's own images into a registry of yours."),
-    "bundle": ("upgrader.cli.bundle", "Images and charts in one file, for sites without a registry."),
-    "doctor": ("upgrader.cli.doctor", "Look at this machine: programs, keys, clock, disk."),
-    "config": ("upgrader.cli.config", "Show every setting, and where it comes from."),
-    "explain": ("upgrader.cli.explain", "Explain what a message names: a check, a gate, an exit code, an error."),
-    "completion": ("upgrader.cli.completion", "Print the completion script of bash, zsh or fish."),
-    "lab": ("upgrader.cli.lab", "Real local clusters to rehearse on."),
+_GROUPS = {
+    "Get started": {
+        "init": "Write the folder of a cluster that runs already.",
+        "doctor": "Look at this machine: programs, keys, clock, disk.",
+        "images": "Bring upgrader's own images into a registry of yours.",
+        "adopt": "Move a kubeadm control plane into Helm charts, or back.",
+    },
+    "Upgrade": {
+        "versions": "Show what the cluster can be upgraded to, and in how many runs.",
+        "check": "Check everything that could stop an upgrade; changes nothing.",
+        "plan": "Show what a run would change; changes nothing.",
+        "run": "Upgrade the cluster, step by step; rolls back if a step fails.",
+        "approve": "Let a run begin a step that waits for a person.",
+        "status": "Show what the newest run is doing, or how it ended.",
+        "finalize": "End the emulation of the old minor; the point of no return.",
+        "migrate-storage": "Store every object as the version that runs now does.",
+    },
+    "When it fails": {
+        "resume": "Resume an interrupted run, from this machine or another.",
+        "rollback": "Undo what a run did, newest step first.",
+        "recover": "Restore an unreachable API server from the checkpoints on the controllers.",
+        "restore": "Replace the cluster's data by that of a backup.",
+        "explain": "Explain what a message names: a check, a gate, an exit code, an error.",
+    },
+    "Cluster care": {
+        "backup": "Take an encrypted backup of the cluster's data, or verify one.",
+        "certs": "Show the controllers' certificates, and renew them.",
+        "controllers": "Remove a controller from the control plane.",
+        "probe": "Count what clients of the API see, until Ctrl-C.",
+    },
+    "Workload protection": {
+        "guard": "Switch off the webhooks of guard, which protects workloads, and on again.",
+    },
+    "Tools": {
+        "history": "List the runs of this cluster.",
+        "report": "Make the report of a run again, or compare two runs.",
+        "replay": "Show a recorded run as it looked when it happened.",
+        "bundle": "Images and charts in one file, for sites without a registry.",
+        "config": "Show every setting, and where it comes from.",
+        "completion": "Print the completion script of bash, zsh or fish.",
+        "lab": "Real local clusters to rehearse on.",
+    },
 }
+_COMMANDS = tuple(name for group in _GROUPS.values() for name in group)
+_SYNONYMS = {
+    "upgrade": "run",
+    "apply": "run",
+    "update": "run",
+    "diff": "plan",
+    "undo": "rollback",
+    "continue": "resume",
+    "preflight": "check",
+    "logs": "report",
+    "uninstall": "adopt",
+}
+"""What other programs call it."""
 _WITHOUT_FOLDER = ("completion", "explain", "lab")
 
 _DECLINED = "Aborted: nothing more was changed."
@@ -66,7 +92,7 @@ _INTERRUPTED = (
 )
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(HelpfulGroup):
     """A group that knows its commands' names and one-line helps without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -75,8 +101,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(_COMMANDS[cmd_name][0])
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"upgrader.cli.{name}"), name)
         return command if cmd_name in _WITHOUT_FOLDER else with_global_options(command)
 
     def resolve_command(
@@ -85,7 +111,9 @@ class _LazyGroup(click.Group):
         try:
             name, command, rest = super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
-            raise click.NoSuchCommand(error.command_name, possibilities=_COMMANDS, ctx=ctx) from None
+            name = error.command_name
+            meant = f"No such command {name!r}. Did you mean {_SYNONYMS[name]!r}?" if name in _SYNONYMS else None
+            raise click.NoSuchCommand(name, meant, possibilities=_COMMANDS, ctx=ctx) from None
         return name, command, with_output(command, rest, ctx.params.get("form"))
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -103,8 +131,10 @@ class _LazyGroup(click.Group):
                 raise SystemExit(exit_code_of(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+        longest = max(map(len, _COMMANDS))
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(longest), text) for name, text in commands.items()])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.storage_migration import propose_migration
-from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
 from upgrader.cli.notices import say
 
 __all__ = ["migrate_storage"]
@@ -29,7 +28,9 @@ def migrate_storage(folder: Path, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked, 5 manual action required (what was not migrated is named),
     6 another run holds the lock, 130 interrupted.
     """
-    with propose_migration(folder, FRONT_END, take_over=take_over) as proposed:
+    from upgrader.app.storage_migration import propose_migration
+
+    with propose_migration(folder, front_end(), take_over=take_over) as proposed:
         version = proposed.plan.target
         say(f"This stores every object as {version} does: nothing leads back to an older minor afterwards.")
         confirm(f"Migrate the cluster's objects to {version}?", yes=yes)

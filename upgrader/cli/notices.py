@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from rich.text import Text
-
-from upgrader.ui.terminal import console, filled, printable_text
-
 __all__ = ["say"]
 
 
 def say(text: str) -> None:
     """A line on standard error; others' words in it control nothing."""
+    from rich.text import Text
+
+    from upgrader.ui.terminal import console, filled, printable_text
+
     out = console()
     for line in text.split("\n"):
         out.print(filled(printable_text(Text(line)), out), soft_wrap=True)

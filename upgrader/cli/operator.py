@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from upgrader.app.execution import FinishedRun
-from upgrader.app.upgrade import CheckedPlan
-from upgrader.app.wiring import system_clock
 from upgrader.cli.command_line import conclude, confirm, mention_needless
 from upgrader.cli.notices import say
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.ui.plan import print_plan
-from upgrader.ui.terminal import duration
+
+if TYPE_CHECKING:
+    from upgrader.app.execution import FinishedRun
+    from upgrader.app.upgrade import CheckedPlan
 
 __all__ = ["Operator"]
 
@@ -30,6 +30,8 @@ class Operator:
 
     def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
         """Show the plan; ask before the first hop, and before one that differs from what was shown of it."""
+        from upgrader.ui.plan import print_plan
+
         if not self.started:
             mention_needless(self.skips, checked.all_findings)
         document = checked.document
@@ -51,6 +53,9 @@ class Operator:
 
     def pause(self, checked: CheckedPlan) -> None:
         """Wait as long as was asked for."""
+        from upgrader.app.wiring import system_clock
+        from upgrader.ui.terminal import duration
+
         upcoming = f"next: {checked.ahead[0].plan.target}, on the way to {checked.goal}"
         if not self.pause_seconds:
             say(f"{checked.plan.target} is done; {upcoming}")

@@ -6,9 +6,6 @@ import json
 from typing import Any, Literal
 
 import click
-import yaml
-
-from upgrader.model.redaction.printable import printable
 
 __all__ = ["OUTPUT", "TEXT_OR_JSON", "Output", "PlainOutput", "print_plain", "print_text"]
 
@@ -36,6 +33,10 @@ TEXT_OR_JSON = click.option(
 
 def print_plain(value: Any, output: PlainOutput) -> None:
     """Print JSON values for programs; secrets in them are masked."""
+    import yaml
+
+    from upgrader.model.redaction.printable import printable
+
     if output == "json":
         click.echo(printable(json.dumps(value, indent=2)))
     else:
@@ -44,4 +45,6 @@ def print_plain(value: Any, output: PlainOutput) -> None:
 
 def print_text(text: str, *, err: bool = False) -> None:
     """Print lines with others' words in them, such as a file's that somebody else has made; they control nothing."""
+    from upgrader.model.redaction.printable import printable
+
     click.echo(printable(text), err=err)

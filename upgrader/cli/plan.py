@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from upgrader.app.offline_plan import OfflinePlan, plan_offline
-from upgrader.app.upgrade import plan_upgrade, save_plan
 from upgrader.cli.command_line import TARGET
 from upgrader.cli.exit_code import CHANGES
 from upgrader.errors import UsageError
-from upgrader.model.plan_document import PlanDocument
 from upgrader.model.version import KubernetesVersion
-from upgrader.ui.offline_plan import print_offline_plan
-from upgrader.ui.plan import print_plan
-from upgrader.ui.plan_json import plan_json
-from upgrader.ui.plan_markdown import plan_markdown
+
+if TYPE_CHECKING:
+    from upgrader.app.offline_plan import OfflinePlan
+    from upgrader.model.plan_document import PlanDocument
 
 __all__ = ["plan"]
 
@@ -71,6 +68,9 @@ def plan(
 
     Exits with 3 when a check blocks the run.
     """
+    from upgrader.app.offline_plan import plan_offline
+    from upgrader.app.upgrade import plan_upgrade, save_plan
+
     folder: Path = context.obj
     if offline:
         if out is not None:
@@ -89,6 +89,12 @@ def plan(
 
 
 def _print(planned: PlanDocument | OfflinePlan, output: Output, *, diff: bool) -> None:
+    from upgrader.app.offline_plan import OfflinePlan
+    from upgrader.ui.offline_plan import print_offline_plan
+    from upgrader.ui.plan import print_plan
+    from upgrader.ui.plan_json import plan_json
+    from upgrader.ui.plan_markdown import plan_markdown
+
     if output == "json":
         click.echo(plan_json(planned))
     elif output == "markdown":

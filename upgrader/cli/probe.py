@@ -10,17 +10,16 @@ import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from upgrader.cli.command_line import DURATION
 from upgrader.cli.ended_by_signals import ended_by_signals
 from upgrader.cli.output import TEXT_OR_JSON
-from upgrader.config.kubeconfig_context import find_context
-from upgrader.config.load import load_settings
-from upgrader.gates.availability.prober_control import AvailabilityProbe
-from upgrader.model.availability import Availability
-from upgrader.ui.availability import live_line, print_availability
+
+if TYPE_CHECKING:
+    from upgrader.model.availability import Availability
 
 __all__ = ["probe"]
 
@@ -60,6 +59,11 @@ def probe(
 
     Exits with 0 whatever it saw.
     """
+    from upgrader.config.kubeconfig_context import find_context
+    from upgrader.config.load import load_settings
+    from upgrader.gates.availability.prober_control import AvailabilityProbe
+    from upgrader.ui.availability import live_line
+
     settings = load_settings(folder, os.environ)
     kubeconfig, context = find_context(settings, os.environ)
     prober = AvailabilityProbe(
@@ -80,6 +84,8 @@ def probe(
 
 
 def _print(seen: Availability, *, as_json: bool) -> None:
+    from upgrader.ui.availability import print_availability
+
     if as_json:
         click.echo(json.dumps(asdict(seen), indent=2))
     else:

@@ -6,13 +6,9 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.recovery import propose_recovery
-from upgrader.cli.command_line import EVENTS, FRONT_END, YES, conclude, confirm
+from upgrader.cli.command_line import EVENTS, YES, conclude, confirm, front_end
 from upgrader.cli.exit_code import CHANGES
 from upgrader.cli.notices import say
-from upgrader.ui.as_typed import program
-from upgrader.ui.diagnosis import print_diagnosis
-from upgrader.ui.proposed_steps import print_steps
 
 __all__ = ["recover"]
 
@@ -33,8 +29,13 @@ def recover(context: click.Context, hosts: tuple[str, ...], dry_run: bool, yes: 
     Exit codes: 0 healthy, 2 wrong usage or files, 5 manual action required, 6 another run holds the lock, 7 --dry-run
     found something to recover, 130 interrupted.
     """
+    from upgrader.app.recovery import propose_recovery
+    from upgrader.ui.as_typed import program
+    from upgrader.ui.diagnosis import print_diagnosis
+    from upgrader.ui.proposed_steps import print_steps
+
     folder: Path = context.obj
-    with propose_recovery(folder, hosts, FRONT_END, dry_run=dry_run) as proposed:
+    with propose_recovery(folder, hosts, front_end(), dry_run=dry_run) as proposed:
         print_diagnosis(proposed.seen)
         if not proposed.needed:
             click.echo("Nothing to recover: the API answers, and the cluster is healthy.", err=True)

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.recording import recorded_run
 from upgrader.cli.completing import complete_run
 from upgrader.cli.ended_by_signals import ended_by_signals
-from upgrader.ui.replay import replay as replay_run
 
 __all__ = ["replay"]
 
@@ -36,6 +34,9 @@ def replay(folder: Path, run: str, speed: float) -> None:
 
     Exit codes: 0 shown, 2 no such run, or a file that can't be replayed.
     """
+    from upgrader.app.recording import recorded_run
+    from upgrader.ui.replay import replay as replay_run
+
     found = recorded_run(folder, run)
     enough = threading.Event()
     with ended_by_signals(enough.set):

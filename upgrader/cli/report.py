@@ -7,16 +7,16 @@ import sys
 import webbrowser
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.app.report import compare_runs, run_to_report
 from upgrader.cli.completing import complete_run
 from upgrader.cli.notices import say
 from upgrader.errors import UsageError
-from upgrader.reporting.report.comparison import comparison_markdown
-from upgrader.reporting.report.formats import Format
-from upgrader.ui.comparison import print_comparison
+
+if TYPE_CHECKING:
+    from upgrader.reporting.report.formats import Format
 
 __all__ = ["report"]
 
@@ -56,6 +56,8 @@ def report(
     Every run leaves report.html, report.json, report.md and junit.xml in runs/RUN. A run that was killed has none, or
     older ones: this makes them, as far as the journal goes. Needs no cluster, except for runs of other machines.
     """
+    from upgrader.app.report import run_to_report
+
     if compare is not None:
         if name or opened or redacted or output in ("html", "junit"):
             raise UsageError("--compare takes two runs, and -o json or markdown", remedy="Leave the rest out.")
@@ -78,6 +80,10 @@ def report(
 
 
 def _compare(folder: Path, runs: tuple[str, str], output: Format | None) -> None:
+    from upgrader.app.report import compare_runs
+    from upgrader.reporting.report.comparison import comparison_markdown
+    from upgrader.ui.comparison import print_comparison
+
     found = compare_runs(folder, *runs)
     if output == "json":
         click.echo(json.dumps(asdict(found), indent=2))

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.restore import propose_restore
-from upgrader.cli.command_line import EVENTS, FRONT_END, IDENTITY, YES, conclude, confirm
+from upgrader.cli.command_line import EVENTS, IDENTITY, YES, conclude, confirm, front_end
 from upgrader.cli.output import print_text
-from upgrader.ui.backups import describe_backup
-from upgrader.ui.proposed_steps import print_steps
 
 __all__ = ["restore"]
 
@@ -33,7 +30,11 @@ def restore(folder: Path, file: Path, identity: Path, other_cluster: bool, yes: 
     Exit codes: 0 restored and healthy, 2 wrong usage or files, a damaged backup, or another cluster's, 3 a controller
     could not be reached, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
-    with propose_restore(folder, file, identity, FRONT_END, other_cluster=other_cluster) as proposed:
+    from upgrader.app.restore import propose_restore
+    from upgrader.ui.backups import describe_backup
+    from upgrader.ui.proposed_steps import print_steps
+
+    with propose_restore(folder, file, identity, front_end(), other_cluster=other_cluster) as proposed:
         print_text(describe_backup(proposed.manifest), err=True)
         print_steps(proposed.pipeline)
         confirm("Replace all of this cluster's data by that backup?", yes=yes)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, RUN, TAKE_OVER, YES
+from upgrader.cli.command_line import EVENTS, NAMED, RUN, TAKE_OVER, YES, one_run
 from upgrader.cli.resuming import resume_now
 
 __all__ = ["resume"]
 
 
 @click.command()
+@NAMED
 @RUN
 @click.option(
     "--accept-changes",
@@ -30,7 +31,9 @@ __all__ = ["resume"]
 @TAKE_OVER
 @EVENTS
 @click.pass_obj
-def resume(folder: Path, name: str | None, accept_changes: bool, done: str, yes: bool, take_over: bool) -> None:
+def resume(
+    folder: Path, named: str | None, name: str | None, accept_changes: bool, done: str, yes: bool, take_over: bool
+) -> None:
     """Resume a run that was interrupted, or failed, in the direction that it was going: upgrade or rollback.
 
     The journal is found in this folder, in the cluster, or on its controllers. An interrupted step is inspected first:
@@ -41,4 +44,4 @@ def resume(folder: Path, name: str | None, accept_changes: bool, done: str, yes:
     Exit codes: as for `upgrader run`; 2 also when there is nothing to resume, or the run's inputs have changed, 5 also
     when the release that the run was changing was changed outside of it.
     """
-    resume_now(folder, name, accept_changes=accept_changes, yes=yes, take_over=take_over, done=done)
+    resume_now(folder, one_run(name, named), accept_changes=accept_changes, yes=yes, take_over=take_over, done=done)

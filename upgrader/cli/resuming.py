@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from upgrader.app.hops import hops_left, refuse_if_stopped, run_hops, skips_of
-from upgrader.app.resume import resumable_run
-from upgrader.app.upgrade import ProposedUpgrade, propose_upgrade
-from upgrader.cli.command_line import FRONT_END, conclude, confirm
+from upgrader.cli.command_line import conclude, confirm, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
-from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo
 from upgrader.model.version import KubernetesVersion
-from upgrader.ui.runs import print_run
+
+if TYPE_CHECKING:
+    from upgrader.app.upgrade import ProposedUpgrade
+    from upgrader.engine.execution.next_action import Action
 
 __all__ = ["resume_now"]
 
@@ -27,7 +27,12 @@ def resume_now(
 
     Raises the error of its outcome, and UsageError where there is nothing to resume or its inputs have changed.
     """
-    with resumable_run(folder, name, FRONT_END, take_over=take_over, done=done) as found:
+    from upgrader.app.hops import hops_left, refuse_if_stopped, run_hops, skips_of
+    from upgrader.app.resume import resumable_run
+    from upgrader.app.upgrade import propose_upgrade
+    from upgrader.ui.runs import print_run
+
+    with resumable_run(folder, name, front_end(), take_over=take_over, done=done) as found:
         print_run(found.run.state)
         asked, wanted = found.goal, found.run.session.settings.target
         resumed = found.prepare(accept_changes=accept_changes)
@@ -47,13 +52,15 @@ def resume_now(
         skips = skips_of(finished.state)
 
         def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
-            return propose_upgrade(folder, goal, FRONT_END, take_over=False, skips=skips, most=most)
+            return propose_upgrade(folder, goal, front_end(), take_over=False, skips=skips, most=most)
 
         run_hops(propose, Operator(yes, skips))
     return asked or found.run.state.target
 
 
 def _describe(action: Action, done: str) -> str:
+    from upgrader.engine.execution.next_action import Begin, CheckGates, Complete, End, Undo
+
     match action:
         case Begin():
             return f"begin {action.step}"

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.rollback import run_to_roll_back
-from upgrader.cli.command_line import EVENTS, FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import EVENTS, NAMED, RUN, TAKE_OVER, YES, conclude, confirm, front_end, one_run
 from upgrader.cli.completing import complete_step
-from upgrader.ui.runs import print_rollback_order, print_run
 
 __all__ = ["rollback"]
 
 
 @click.command()
+@NAMED
 @RUN
 @click.option(
     "--to", metavar="STEP", default="", shell_complete=complete_step, help="Keep this step, and those before it."
@@ -23,7 +22,7 @@ __all__ = ["rollback"]
 @TAKE_OVER
 @EVENTS
 @click.pass_obj
-def rollback(folder: Path, name: str | None, to: str, yes: bool, take_over: bool) -> None:
+def rollback(folder: Path, named: str | None, name: str | None, to: str, yes: bool, take_over: bool) -> None:
     """Roll a run back, whether it succeeded, failed or was interrupted: its steps in reverse order, each
     followed by its health gates.
 
@@ -33,7 +32,10 @@ def rollback(folder: Path, name: str | None, to: str, yes: bool, take_over: bool
     Exit codes: 0 rolled back (or nothing to roll back), 2 wrong usage or files, 3 kubelets are too new, 5 manual
     action required, 6 another run holds the lock, 130 interrupted (`upgrader resume` continues).
     """
-    with run_to_roll_back(folder, name, FRONT_END, take_over=take_over) as found:
+    from upgrader.app.rollback import run_to_roll_back
+    from upgrader.ui.runs import print_rollback_order, print_run
+
+    with run_to_roll_back(folder, one_run(name, named), front_end(), take_over=take_over) as found:
         print_run(found.run.state)
         proposed = found.propose(to)
         if not proposed.steps:

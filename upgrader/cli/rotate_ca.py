@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from upgrader.app.ca_rotation import FoundCas, Phase, found_cas, show_cas
-from upgrader.app.values_edit import write_edited
-from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.model.ca_trust import CaTrust
-from upgrader.ui.ca_trust import print_cas
-from upgrader.ui.proposed_steps import print_found, print_steps
+
+if TYPE_CHECKING:
+    from upgrader.app.ca_rotation import FoundCas
+    from upgrader.model.ca_trust import CaTrust
 
 __all__ = ["rotate_ca"]
 
 _DONE = {
-    Phase.TRUST: "every node trusts the new CA beside the old one",
-    Phase.SIGN: "the new CA signs, and has issued everything",
-    Phase.FINISH: "the new CA alone is trusted",
-    Phase.CANCEL: "the old CA alone is trusted",
+    "trust": "every node trusts the new CA beside the old one",
+    "sign": "the new CA signs, and has issued everything",
+    "finish": "the new CA alone is trusted",
+    "cancel": "the old CA alone is trusted",
 }
 _THEN = {
-    Phase.TRUST: "The new CA signs nothing yet. Kubeconfigs elsewhere trust the old one alone: give them the "
+    "trust": "The new CA signs nothing yet. Kubeconfigs elsewhere trust the old one alone: give them the "
     "certificate-authority-data of /etc/kubernetes/admin.conf. Pods of yours that began before read what they trust "
     "when they are started again. Then: upgrader certs rotate-ca sign",
-    Phase.SIGN: "The new CA signs; both are trusted. Your own kubeconfig is another file, and still has a certificate "
+    "sign": "The new CA signs; both are trusted. Your own kubeconfig is another file, and still has a certificate "
     "of the old one: give it client-certificate-data and client-key-data of the user in /etc/kubernetes/admin.conf, "
     "which is new on each controller. Every other client with a certificate of the old CA needs a new one, too: "
     "`finish` locks them out. Then: upgrader certs rotate-ca finish",
-    Phase.FINISH: "The old CA is trusted no longer, and its key is removed from the controllers. Remove it from "
+    "finish": "The old CA is trusted no longer, and its key is removed from the controllers. Remove it from "
     "backups, and its certificate from kubeconfigs elsewhere.",
 }
 
@@ -54,6 +54,9 @@ def show(folder: Path, output: Output) -> None:
 
     Exit codes: 0 shown, 2 wrong usage or files, 3 CAs that no rotation leaves so, 3 or 5 a node could not be asked.
     """
+    from upgrader.app.ca_rotation import show_cas
+    from upgrader.ui.ca_trust import print_cas
+
     found = show_cas(folder)
     if output == "table":
         print_cas(found, sys.stdout)
@@ -77,7 +80,7 @@ def trust(folder: Path, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done (or nothing to do), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
-    _run(folder, Phase.TRUST, yes=yes, take_over=take_over)
+    _run(folder, "trust", yes=yes, take_over=take_over)
 
 
 @rotate_ca.command()
@@ -95,7 +98,7 @@ def sign(folder: Path, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done (or nothing to do), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
-    _run(folder, Phase.SIGN, yes=yes, take_over=take_over)
+    _run(folder, "sign", yes=yes, take_over=take_over)
 
 
 @rotate_ca.command()
@@ -112,7 +115,7 @@ def finish(folder: Path, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another
     run holds the lock, 130 interrupted.
     """
-    _run(folder, Phase.FINISH, yes=yes, take_over=take_over)
+    _run(folder, "finish", yes=yes, take_over=take_over)
 
 
 @rotate_ca.command()
@@ -128,11 +131,14 @@ def cancel(folder: Path, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another
     run holds the lock, 130 interrupted.
     """
-    _run(folder, Phase.CANCEL, yes=yes, take_over=take_over)
+    _run(folder, "cancel", yes=yes, take_over=take_over)
 
 
-def _run(folder: Path, phase: Phase, *, yes: bool, take_over: bool) -> None:
-    with found_cas(folder, FRONT_END, phase) as found:
+def _run(folder: Path, phase: Literal["trust", "sign", "finish", "cancel"], *, yes: bool, take_over: bool) -> None:
+    from upgrader.app.ca_rotation import Phase, found_cas, show_cas
+    from upgrader.ui.proposed_steps import print_found, print_steps
+
+    with found_cas(folder, front_end(), Phase(phase)) as found:
         print_found(found.findings)
         found.check_allowed()
         _write(found, yes=yes)
@@ -143,7 +149,7 @@ def _run(folder: Path, phase: Phase, *, yes: bool, take_over: bool) -> None:
             print_steps(proposed.pipeline)
             confirm("Start?", yes=yes)
             conclude(proposed.execute())
-        if phase is Phase.SIGN:
+        if phase == "sign":
             for line in show_cas(folder).left():
                 say(f"Of the old CA, and not known to kubeadm: {line}")
     if phase in _THEN:
@@ -151,6 +157,8 @@ def _run(folder: Path, phase: Phase, *, yes: bool, take_over: bool) -> None:
 
 
 def _write(found: FoundCas, *, yes: bool) -> None:
+    from upgrader.app.values_edit import write_edited
+
     if found.files:
         for file in found.files:
             say(f"Will write `pki.signingCertificate` into {file.relative_to(found.folder)}")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.app.hops import run_hops
-from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
-from upgrader.app.upgrade import ProposedUpgrade, propose_upgrade
-from upgrader.app.wanted_version import left_behind
-from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, REASON, SKIP, TAKE_OVER, TARGET, YES
+from upgrader.cli.command_line import DURATION, EVENTS, REASON, SKIP, TAKE_OVER, TARGET, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
 from upgrader.cli.resuming import resume_now
 from upgrader.errors import UsageError
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
+
+if TYPE_CHECKING:
+    from upgrader.app.upgrade import ProposedUpgrade
 
 __all__ = ["run"]
 
@@ -97,11 +97,16 @@ def run(
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
+    from upgrader.app.hops import run_hops
+    from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
+    from upgrader.app.upgrade import propose_upgrade
+    from upgrader.app.wanted_version import left_behind
+
     if plan_file is not None and (max_hops or pause_between):
         raise UsageError("--plan is of one minor version: --max-hops and --pause-between have no meaning with it")
     if resume_first and anew:
         raise UsageError("--resume continues an interrupted run, and --new leaves it", remedy="Leave one of them out.")
-    if resume_first and (name := interrupted_upgrade(folder, FRONT_END.notify)):
+    if resume_first and (name := interrupted_upgrade(folder, front_end().notify)):
         say(f"Run {name} was interrupted: it is resumed (--resume)")
         reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over)
         refuse_other_target(folder, reached, target, plan_file)
@@ -115,7 +120,7 @@ def run(
         return propose_upgrade(
             folder,
             target,
-            FRONT_END,
+            front_end(),
             take_over=first,
             skips=skips,
             saved_in=plan_file,

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.status import known_runs
 from upgrader.cli.output import TEXT_OR_JSON
-from upgrader.ui.runs import print_status
 
 __all__ = ["status"]
 
@@ -28,6 +26,9 @@ def status(folder: Path, output: str, as_json: bool) -> None:
     be resumed, and who holds the cluster's lock, which may be another machine. For programs, `-o json` has what a run
     that is at work is doing (`now`), and `running` for its outcome.
     """
+    from upgrader.app.status import known_runs
+    from upgrader.ui.runs import print_status
+
     found = known_runs(folder).status
     if as_json or output == "json":
         click.echo(json.dumps(found.as_json(), indent=2))

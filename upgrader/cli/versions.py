@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from upgrader.app.versions_on_offer import Here, OfferedVersion, offered_versions, read_versions, where_we_are
-from upgrader.app.wiring import system_clock
 from upgrader.cli.command_line import VERSION
 from upgrader.cli.output import OUTPUT, Output, print_plain
-from upgrader.model.support_ends import support_ends
 from upgrader.model.version import KubernetesVersion
-from upgrader.ui.versions import print_versions
+
+if TYPE_CHECKING:
+    from upgrader.app.versions_on_offer import Here, OfferedVersion
 
 __all__ = ["versions"]
 
@@ -38,6 +37,10 @@ def versions(folder: Path, chosen: KubernetesVersion | None, file: Path | None, 
     A kubelet may be three minors behind: those that would be older are named. Where the cluster doesn't answer, the
     version is that of upgrader.yaml. Changes nothing.
     """
+    from upgrader.app.versions_on_offer import offered_versions, read_versions, where_we_are
+    from upgrader.app.wiring import system_clock
+    from upgrader.ui.versions import print_versions
+
     here = where_we_are(folder, chosen)
     offered = offered_versions(here, read_versions(file) if file else None)
     if output == "table":
@@ -47,6 +50,8 @@ def versions(folder: Path, chosen: KubernetesVersion | None, file: Path | None, 
 
 
 def _plain(here: Here, offered: Sequence[OfferedVersion]) -> dict[str, Any]:
+    from upgrader.model.support_ends import support_ends
+
     return {
         "current": str(here.version),
         "source": here.source,
@@ -68,5 +73,7 @@ def _plain(here: Here, offered: Sequence[OfferedVersion]) -> dict[str, Any]:
 
 
 def _iso(version: KubernetesVersion) -> str | None:
+    from upgrader.model.support_ends import support_ends
+
     day = support_ends().of(version)
     return day.isoformat() if day else None

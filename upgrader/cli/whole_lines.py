@@ -1,16 +1,27 @@
-"""A group whose help says of each command the whole first sentence: Click cuts it to what fits on one line."""
+"""Groups of commands: their help, which says of each the whole first sentence; Click cuts it to one line."""
 
 from __future__ import annotations
 
 import click
 
-__all__ = ["GroupOfWholeLines"]
+__all__ = ["GroupOfWholeLines", "HelpfulGroup"]
 
 _LONGEST = 200
 """Characters, which are more than any sentence of ours has: nothing is cut."""
 
 
-class GroupOfWholeLines(click.Group):
+class HelpfulGroup(click.Group):
+    """A group that shows its help where no command is named, and ends with 0, as kubectl's do: Click's end with 2."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As Click's."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+class GroupOfWholeLines(HelpfulGroup):
     """As Click's; the groups in it are of this class, too."""
 
     group_class = type

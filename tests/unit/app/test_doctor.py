@@ -180,7 +180,7 @@ def test_folder_that_is_wrong(site: Site) -> None:
 
 def test_command(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """0 where nothing is wrong, with warnings too; 2 with the names of what is."""
-    monkeypatch.setattr("upgrader.cli.doctor.this_doctor", lambda _: site.doctor())
+    monkeypatch.setattr("upgrader.app.doctor.this_doctor", lambda _: site.doctor())
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     site.machine.free = 500 << 20
     ended = CliRunner().invoke(cli, ["-C", str(site.folder), "doctor"])

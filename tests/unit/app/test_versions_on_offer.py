@@ -127,7 +127,7 @@ def test_command_says_what_comes_first(tmp_path: Path, monkeypatch: pytest.Monke
     """Kubelets to be upgraded, an emulation to be ended, and a cluster that didn't answer."""
     old = {f"w{number}": v("v1.30.0") for number in range(5)}
     here = Here(v("v1.35.4"), "cluster", old, (1, 34), "late answers")
-    monkeypatch.setattr("upgrader.cli.versions.where_we_are", lambda *_arguments: here)
+    monkeypatch.setattr("upgrader.app.versions_on_offer.where_we_are", lambda *_arguments: here)
     output = CliRunner().invoke(cli, ["-C", str(tmp_path), "versions"], env={"COLUMNS": "200"}).output
     assert "emulating 1.34" in output and "upgrader finalize" in output and "late answers" in output
     assert "upgrade the kubelets of w0, w1, w2 and 2 more" in output

@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from tests.unit.adopt.kubeadm_cluster import facts, static_pod
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.app.adoption import ADOPTED, NOT_ADOPTED, is_adopted
-from upgrader.cli import adopt
 from upgrader.cli.main import cli
 from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
@@ -52,7 +51,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def adoption(*_: object) -> Iterator[Any]:
         yield found
 
-    monkeypatch.setattr(adopt, "adoption", adoption)
+    monkeypatch.setattr("upgrader.app.adoption.adoption", adoption)
     return found
 
 
@@ -93,7 +92,7 @@ def test_nothing_to_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def propose(*_: object, **__: object) -> Iterator[Any]:
         yield SimpleNamespace(needless=NOT_ADOPTED)
 
-    monkeypatch.setattr(adopt, "propose_undo", propose)
+    monkeypatch.setattr("upgrader.app.adoption.propose_undo", propose)
     ended = upgrader(tmp_path, "--undo")
     assert ended.exit_code == 0 and "Nothing to undo" in ended.stderr and "Start?" not in ended.stderr
 

@@ -10,7 +10,6 @@ import yaml
 from click.testing import CliRunner
 
 from upgrader.app.upgrade import CheckedPlan
-from upgrader.cli import check
 from upgrader.cli.main import cli
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.finding import Finding
@@ -25,7 +24,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], *argu
     """What is on standard output, and whether the command says that the run is blocked."""
     plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ())
     monkeypatch.setattr(
-        check, "check_upgrade", lambda _folder, _target, skips: CheckedPlan(plan, skips.apply(findings))
+        "upgrader.app.upgrade.check_upgrade", lambda _folder, _target, skips: CheckedPlan(plan, skips.apply(findings))
     )
     result = CliRunner().invoke(cli, ["-C", str(Path()), "check", *arguments])
     assert result.exception is None or isinstance(result.exception, Inhibited), result
@@ -64,7 +63,7 @@ def test_skipped_findings_come_last_and_do_not_block(monkeypatch: pytest.MonkeyP
 def test_needless_skip_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A skip that nobody needs any more would hide the next fault of its kind."""
     plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ())
-    monkeypatch.setattr(check, "check_upgrade", lambda _folder, _target, skips: CheckedPlan(plan, ()))
+    monkeypatch.setattr("upgrader.app.upgrade.check_upgrade", lambda _folder, _target, skips: CheckedPlan(plan, ()))
     result = CliRunner().invoke(cli, ["check", "--skip", ERROR.id, "--reason", "known"])
     assert "found nothing to skip" in result.stderr and result.exit_code == 0
 
@@ -85,7 +84,7 @@ def test_binaries_are_tried_where_that_is_asked_for(monkeypatch: pytest.MonkeyPa
     """Only then, and never offline."""
     plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ())
     refused = Finding("binaries.refused", "error", "kube-apiserver refuses its flags or files")
-    monkeypatch.setattr(check, "check_and_try", lambda *_: CheckedPlan(plan, (refused,)))
+    monkeypatch.setattr("upgrader.app.tried_check.check_and_try", lambda *_: CheckedPlan(plan, (refused,)))
     result = CliRunner().invoke(cli, ["check", "--try-binaries"])
     assert "binaries.refused" in result.stdout and isinstance(result.exception, Inhibited)
     result = CliRunner().invoke(cli, ["check", "--try-binaries", "--offline"])

@@ -137,7 +137,7 @@ def test_kubeconfig_and_context_after_the_command(
         seen.append(os.environ.get(variable))
         raise ZeroDivisionError
 
-    monkeypatch.setattr("upgrader.cli.status.known_runs", look)
+    monkeypatch.setattr("upgrader.app.status.known_runs", look)
     monkeypatch.delenv(variable, raising=False)
     given = str(folder / "prod")
     for words in ((option, given, "status"), ("status", option, given), (option, given, "status", option, given)):

@@ -21,7 +21,6 @@ from testkit.example_runs import GOOD, ROLLED_BACK, Story, state_of
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.cli import main as entry
-from upgrader.cli import migrate_storage
 from upgrader.errors import StepFailed
 from upgrader.model.version import KubernetesVersion
 
@@ -87,7 +86,7 @@ def ended(
         plan = SimpleNamespace(target=KubernetesVersion(1, 37, 1))
         yield Proposed(front_end=front_end, story=story, error=error, plan=plan)
 
-    monkeypatch.setattr(migrate_storage, "propose_migration", propose)
+    monkeypatch.setattr("upgrader.app.storage_migration.propose_migration", propose)
     monkeypatch.setattr(sys, "argv", ["upgrader", "migrate-storage", *arguments])
     monkeypatch.setattr(sys, "stdout", sys.stdout)
     monkeypatch.setattr(sys, "stderr", sys.stderr)  # main() wraps them

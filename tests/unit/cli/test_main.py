@@ -100,3 +100,37 @@ def test_output_that_nobody_reads_to_its_end_is_no_bug() -> None:
         assert asked.stdout is not None and asked.stderr is not None
         asked.stdout.close()
         assert (asked.stderr.read(), asked.wait()) == ("", 141)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("upgrade", "run"), ("apply", "run"), ("rolback", "rollback"), ("chek", "check")]
+)
+def test_command_of_another_name_is_suggested(typed: str, meant: str) -> None:
+    """What other programs call it, and what is misspelt, names the command."""
+    result = CliRunner().invoke(entry.cli, [typed])
+    assert result.exit_code == 2 and f"Did you mean '{meant}'?" in result.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("certs",), ("certs", "rotate-ca"), ("lab",), ("config",)])
+def test_group_without_a_command_shows_its_help(words: tuple[str, ...]) -> None:
+    """Nobody has made a mistake: it is shown on standard output, and ends with 0."""
+    result = CliRunner().invoke(entry.cli, words)
+    assert result.exit_code == 0 and result.stdout.startswith("Usage:")
+
+
+def test_help_groups_the_commands() -> None:
+    """Each command is in one group, in the order in which they are needed."""
+    shown = CliRunner().invoke(entry.cli, ["--help"]).stdout
+    titles = ["Get started:", "Upgrade:", "When it fails:", "Cluster care:", "Workload protection:", "Tools:"]
+    assert [line for line in shown.splitlines() if line in titles] == titles
+    names = [line.split()[0] for line in shown.partition("Get started:")[2].splitlines() if line[:3].strip()]
+    listed = [name for name in names if name in entry.cli.list_commands(click.Context(entry.cli))]
+    assert sorted(listed) == sorted(entry.cli.list_commands(click.Context(entry.cli)))
+
+
+def test_several_codes_are_explained() -> None:
+    """One after the other; an unknown one is refused before any is shown."""
+    result = CliRunner().invoke(entry.cli, ["explain", "3", "4"])
+    assert result.stdout.index("3 (exit code)") < result.stdout.index("4 (exit code)")
+    refused = CliRunner().invoke(entry.cli, ["explain", "3", "nonsense"])
+    assert refused.exit_code and not refused.stdout

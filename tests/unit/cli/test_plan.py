@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 
 from upgrader.app.forecast import Forecast
 from upgrader.app.upgrade import CheckedPlan
-from upgrader.cli import plan
 from upgrader.cli.main import cli
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.finding import Finding
@@ -35,7 +34,7 @@ def invoke(
     spec = ReleaseSpec("web", "shop", Path("/c"))
     steps = tuple(PlannedRelease(spec, action, "", "", "", ()) for action in actions)
     made = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), steps)
-    monkeypatch.setattr(plan, "plan_upgrade", lambda _folder, _target: CheckedPlan(made, findings))
+    monkeypatch.setattr("upgrader.app.upgrade.plan_upgrade", lambda _folder, _target: CheckedPlan(made, findings))
     return CliRunner().invoke(cli, ["plan", *arguments])
 
 
@@ -53,7 +52,7 @@ def test_a_later_hop_is_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None
     later = PlannedRelease(ReleaseSpec("web", "shop", Path("/c")), "upgrade", "", "", "", ())
     now = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), (replace(later, action="unchanged"),))
     ahead = (Forecast(Plan(now.target, KubernetesVersion(1, 38, 0), (later,)), ()),)
-    monkeypatch.setattr(plan, "plan_upgrade", lambda _folder, _target: CheckedPlan(now, (), ahead=ahead))
+    monkeypatch.setattr("upgrader.app.upgrade.plan_upgrade", lambda _folder, _target: CheckedPlan(now, (), ahead=ahead))
     assert CliRunner().invoke(cli, ["plan", "--detailed-exitcode"]).exit_code == 7
 
 
@@ -78,7 +77,7 @@ def test_plan_is_saved_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch, tm
         release = PlannedRelease(ReleaseSpec("web", "shop", Path("/c")), "upgrade", "", "", "", ())
         return CheckedPlan(Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), (release,)), ())
 
-    monkeypatch.setattr(plan, "save_plan", save)
+    monkeypatch.setattr("upgrader.app.upgrade.save_plan", save)
     ended = invoke(monkeypatch, ("upgrade",), "--out", str(tmp_path / "p.json"), "--detailed-exitcode")
     assert (ended.exit_code, asked) == (7, [tmp_path / "p.json"])
     assert "v1.36.3 → v1.37.1" in ended.stdout

@@ -18,7 +18,6 @@ from upgrader.app import existing_run, interrupted_upgrade, resume, rollback
 from upgrader.app.execution import FinishedRun
 from upgrader.app.existing_run import ExistingRun
 from upgrader.app.observe_cluster import observe
-from upgrader.cli import run
 from upgrader.cli.main import cli
 from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.named_changes import check_named
@@ -200,7 +199,7 @@ def planned(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             raise Inhibited("a new run")
         yield
 
-    monkeypatch.setattr(run, "propose_upgrade", propose)
+    monkeypatch.setattr("upgrader.app.upgrade.propose_upgrade", propose)
     (site.folder / "upgrader.yaml").write_text(f"kubernetesVersion: {TO}\n")
     (site.folder / "hosts.yml").write_text("controllers: {hosts: {a: }}\n")
     return begun
@@ -490,3 +489,12 @@ def test_api_that_is_away_comes_first(site: Site) -> None:
     site.api_away = True
     error = site.invoke("resume", "--yes").exception
     assert isinstance(error, ApiUnavailable) and "upgrader recover" in error.remedy
+
+
+@pytest.mark.parametrize("command", ["resume", "rollback"])
+def test_run_is_named_with_or_without_its_option(site: Site, command: str) -> None:
+    """`rollback RUN` is `rollback --run RUN`; two different runs are a contradiction."""
+    site.run(OLDER, BEGUN)
+    assert site.invoke(command, OLDER, "--yes").exit_code == 0
+    assert site.done.pop()[1].run == OLDER
+    assert "which of them is meant" in site.refused(command, NEWER, "--run", OLDER).message

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from upgrader.app.execution import FinishedRun
-from upgrader.cli import run
 from upgrader.cli.main import cli
 from upgrader.cli.operator import Operator
 from upgrader.engine.state.run_state import RunState
@@ -36,7 +35,7 @@ def test_saved_plan_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             raise Inhibited("not today")
         yield
 
-    monkeypatch.setattr(run, "propose_upgrade", propose)
+    monkeypatch.setattr("upgrader.app.upgrade.propose_upgrade", propose)
     CliRunner().invoke(cli, ["run", "--to", str(TO), *(["--plan", str(file)] if with_plan else [])])
     assert seen == [(TO, file if with_plan else None)]
 
@@ -51,7 +50,7 @@ def test_older_version_in_the_file_is_mentioned(
     def hops(_propose: object, operator: Operator, _most: object) -> None:
         operator.ended(FinishedRun(RunState(target=TO, outcome="succeeded"), tmp_path))
 
-    monkeypatch.setattr(run, "run_hops", hops)
+    monkeypatch.setattr("upgrader.app.hops.run_hops", hops)
     result = CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO)], catch_exceptions=False)
     said = " ".join(result.stderr.split())
     assert ("upgrader.yaml still has kubernetesVersion v1.36.3. Set it to v1.37.1" in said) is told
@@ -68,7 +67,7 @@ def test_new_run_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             raise Inhibited("not today")
         yield
 
-    monkeypatch.setattr(run, "propose_upgrade", propose)
+    monkeypatch.setattr("upgrader.app.upgrade.propose_upgrade", propose)
     CliRunner().invoke(cli, ["run", "--to", str(TO), "--new"])
     assert seen == [True]
     assert "Leave one of them out" in CliRunner().invoke(cli, ["run", "--new", "--resume"]).exception.remedy  # type: ignore[union-attr]

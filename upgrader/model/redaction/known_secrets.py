@@ -12,12 +12,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
-
-import yaml
 
 from upgrader.model.redaction.patterns import MASK, is_secret_name
-from upgrader.yaml_limits import check_limits
 
 __all__ = ["KNOWN", "KnownSecrets", "secrets_in"]
 
@@ -159,6 +155,10 @@ def _short_secret(line: str) -> bool:
 def _structure(text: str) -> Mapping[str, Any] | None:
     if ":" not in text or ("\n" not in text.strip() and not text.lstrip().startswith("{")):
         return None
+    import yaml  # not at the top: every command masks its output, and few meet a Secret
+
+    from upgrader.yaml_limits import check_limits
+
     try:
         check_limits(text)  # anyone may have written it
         found = yaml.safe_load(text)
@@ -169,6 +169,8 @@ def _structure(text: str) -> Mapping[str, Any] | None:
 
 def _forms(value: str) -> Iterator[str]:
     """The texts that give a secret away."""
+    from urllib.parse import quote  # not at the top: an environment without secrets needs none of it
+
     whole, value = value, value.strip()
     lines = [line.strip() for line in value.splitlines()]
     if len(lines) > 1:
