@@ -159,6 +159,46 @@ def test_deletions_without_names_are_struck_off_a_minute_after_the_last_of_them(
     run(lambda world: test(world, "09:00"))
 
 
+def test_what_a_silent_watch_did_not_tell_is_listed_before_deletions_are_forgotten() -> None:
+    """Its cache still has all pods, as a watch that says nothing leaves it so: they aren't counted any more, neither
+    with that write nor later.
+    """
+
+    async def test(world: World) -> None:
+        put(world.api, protector(5, cells={"a": counted(9, {**bucket(""), "counter": 7})}))
+        put(world.api, *(pod(f"p-{number}") for number in range(9)))
+        await world.see()
+        await world.look()
+        for number in range(7):
+            gone(world.api, f"p-{number}")
+        world.now = 2061.0
+        await world.look()
+        assert (world.counts(), buckets(world.api)) == ((2, 2), [])
+        world.now = 2100.0
+        await see(world.cache)
+        await world.look()
+        assert world.counts() == (2, 2), "whatever the cache thinks"
+
+    run(test)
+
+
+def test_pods_of_a_bucket_of_many_are_struck_off_as_they_go() -> None:
+    """Their names were left out, their UIDs weren't: nobody waits for a minute."""
+
+    async def test(world: World) -> None:
+        many = {**bucket(""), "podUIDs": ["uid-x", "uid-y", "uid-z"], "counter": 3}
+        put(world.api, protector(cells={"a": counted(3, many)}), pod("x"), pod("y"), pod("z"))
+        await world.see()
+        for name in ("x", "y"):
+            gone(world.api, name)
+        await world.see()
+        await world.look()
+        assert [each["podUIDs"] for each in buckets(world.api)] == [["uid-z"]]
+        assert (world.counts(), buckets(world.api)[0]["counter"]) == ((1, 1), 1)
+
+    run(test)
+
+
 def buckets(api: FakeApi) -> list[dict[str, Any]]:
     """Of the cell."""
     found: list[dict[str, Any]] = stored(api)["status"]["cells"][0]["admissionHistory"]["buckets"]

@@ -170,6 +170,40 @@ def test_a_server_that_is_away_leaves_what_is_known() -> None:
     follow(test)
 
 
+@pytest.mark.parametrize("told", [(), (event("BOOKMARK", {"metadata": {"resourceVersion": "103"}}),)])
+def test_a_watch_that_told_nothing_new_has_heard_nothing(told: tuple[dict[str, Any], ...]) -> None:
+    """It ends in good order, without an event or with a bookmark of the version that it began with: whatever is in
+    between may have swallowed the rest, so that all is listed again.
+    """
+
+    async def test(api: FakeApi, following: Following) -> None:
+        await following.informer.synced.wait()
+        del api.objects[PODS.path("shop", "b")]
+        before = following.informer._contact
+        for each in told:
+            api.events.put_nowait(each)
+        await drained(api)
+        assert following.informer._contact == before
+        api.events.put_nowait(None)
+        while following.names() != ["a", "c"]:
+            await asyncio.sleep(0)
+        assert [call.partition(" ")[0] for call in api.calls[:3]] == ["page", "watch", "page"]
+
+    follow(test)
+
+
+def test_what_was_listed_is_known_up_to_when_the_list_began() -> None:
+    """A list of many pages takes a while, and all of them are of the moment of the first."""
+
+    async def run() -> None:
+        clock = iter([7.0, 9.0, 10.0])
+        informer = Informer(FakeApi(), PODS, keep=whole, clock=lambda: next(clock))
+        await informer._list()
+        assert informer.silent_seconds() == 2.0
+
+    asyncio.run(run())
+
+
 def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_loop() -> None:
     """A server that stops ends watches as soon as they begin: the next one waits."""
 

@@ -1,7 +1,8 @@
 """Which deletions a cell's webhook has allowed that its aggregator hasn't seen: buckets of one pod, or of many.
 
-When there are too many, the oldest are put into one. What is left of them is their number, and since none may be
-forgotten the sum of all counters stays the same; a bucket that counted less would let more pods go.
+When there are too many, the oldest are put into one. What is left of them is their number and their UIDs. None may be
+forgotten, so the sum of all counters stays the same: a bucket that counted less would let more pods go. Without the
+UIDs, a second request for the same pod would take a second place, and no pod could be struck off as it goes.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from typing import Any
 
 from upgrader.contract.times import micro_timestamp, seconds_of
 
-__all__ = ["Bucket", "bucket", "compacted", "given_back", "reserved", "total"]
+__all__ = ["Bucket", "bucket", "compacted", "given_back", "reserved", "total", "without"]
 
 _MOST_REQUESTS = 16
 """Of one pod, that are kept by name."""
+_MOST_UIDS = 2000
+"""In a bucket of many: about 80 KB. Of more, their number is kept."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Deletions that were allowed from `start` to `end`: one of the pod `uid`, or `counter` of pods nobody knows now.
+    """Deletions that were allowed from `start` to `end`: one of the pod `uid`, or `counter` of many.
 
-    `requests`: the admission requests that a single pod was allowed to.
+    `requests`: the admission requests that a single pod was allowed to. `uids`: of many pods, as far as they are known.
     """
 
     start: float
@@ -31,11 +34,22 @@ class Bucket:
     end: float | None = None
     counter: int | None = None
     requests: frozenset[str] = frozenset()
+    uids: frozenset[str] = frozenset()
 
     @property
     def count(self) -> int:
         """How many deletions."""
         return 1 if self.counter is None else self.counter
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The UIDs of its pods, as far as they are known."""
+        return frozenset({self.uid}) if self.uid else self.uids
+
+    @property
+    def unknown(self) -> int:
+        """How many of its pods nobody knows: of compactions by Podseidon, or beyond the most UIDs that are kept."""
+        return self.count - len(self.known)
 
     @property
     def last(self) -> float:
@@ -56,19 +70,26 @@ class Bucket:
             made["counter"] = self.counter
         if self.requests:
             made["requests"] = sorted(self.requests)
+        if self.uids:
+            made["podUIDs"] = sorted(self.uids)
         return made
 
 
 def bucket(content: Mapping[str, Any]) -> Bucket:
     """A bucket from the API's object. What is missing or strange makes it count no less than it may."""
     counter, uid = content.get("counter"), content.get("podUID")
+    uid = uid if isinstance(uid, str) else ""
+    uids = frozenset(u for u in content.get("podUIDs") or () if isinstance(u, str) and u and not uid)
+    if not isinstance(counter, int) or isinstance(counter, bool):
+        counter = None
     return Bucket(
         start=seconds_of(content.get("startTime")) or 0.0,
-        uid=uid if isinstance(uid, str) else "",
+        uid=uid,
         name=str(content.get("podName") or ""),
         end=seconds_of(content.get("endTime")),
-        counter=max(1, counter) if isinstance(counter, int) and not isinstance(counter, bool) else None,
+        counter=max(1, len(uids), counter or 1) if counter is not None or uids else None,
         requests=frozenset(r for r in content.get("requests") or () if isinstance(r, str)),
+        uids=uids,
     )
 
 
@@ -84,7 +105,9 @@ def compacted(buckets: Iterable[Bucket], threshold: int) -> tuple[Bucket, ...]:
     excess = max(0, len(singles) - threshold)
     if excess or len(old) > 1:
         old += singles[:excess]
-        old = [Bucket(min(b.start for b in old), end=max(b.last for b in old), counter=total(old))]
+        uids = sorted(uid for b in old for uid in b.known)
+        start, end = min(b.start for b in old), max(b.last for b in old)
+        old = [Bucket(start, end=end, counter=total(old), uids=frozenset(uids[:_MOST_UIDS]))]
     return (*old, *singles[excess:])
 
 
@@ -92,10 +115,11 @@ def reserved(buckets: tuple[Bucket, ...], uid: str, name: str, request: str, now
     """The buckets with this pod's deletion allowed to this request, besides those that it was allowed to before.
 
     A controller whose deletion somebody else refuses asks for days, and fills no status: many requests become nameless,
-    and nobody's giving back frees the pod then.
+    and nobody's giving back frees the pod then. So it is for a pod that is one of many: it gets a bucket of its own.
     """
     if not any(b.uid == uid for b in buckets):
-        return (*buckets, Bucket(now, uid, name, requests=frozenset({request})))
+        nameless = {""} if any(uid in b.uids for b in buckets) else set[str]()
+        return (*without(buckets, {uid}), Bucket(now, uid, name, requests=frozenset({request, *nameless})))
     return tuple(replace(b, requests=_with(b.requests, request)) if b.uid == uid else b for b in buckets)
 
 
@@ -109,3 +133,16 @@ def given_back(buckets: tuple[Bucket, ...], uid: str, requests: Collection[str])
     """The buckets without these requests' part in this pod's; it stays while another request has one."""
     left = (replace(b, requests=b.requests.difference(requests)) if b.uid == uid else b for b in buckets)
     return tuple(b for b in left if b.uid != uid or b.requests)
+
+
+def without(buckets: Iterable[Bucket], uids: Collection[str], *, unknown: bool = False) -> tuple[Bucket, ...]:
+    """The buckets without these pods; `unknown`: and without those that nobody knows."""
+    left: list[Bucket] = []
+    for each in buckets:
+        known = each.known.difference(uids)
+        count = len(known) + (0 if unknown else each.unknown)
+        if count == each.count:
+            left.append(each)
+        elif count:
+            left.append(replace(each, counter=count, uids=known))
+    return tuple(left)

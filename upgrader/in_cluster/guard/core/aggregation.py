@@ -2,9 +2,10 @@
 
 Counts and buckets change in one write: a bucket goes when its pod no longer counts, or when it is certain that it won't
 go. A pod that was seen to terminate doesn't count. A UID that this cache never saw, or that has stayed for a minute, is
-read from the API first, as the cache may lag or the deletion may have been refused by somebody else. A bucket of many
-pods, of which nothing but their number is known, goes once this process has known it unchanged for a minute and heard
-of the cell until then. No two processes' clocks are compared: a webhook may be in another cluster.
+read from the API first, as the cache may lag or the deletion may have been refused by somebody else. Where nothing but
+the number of pods is known, it goes once this process has known it unchanged for a minute, and has counted what the API
+itself lists then: that a watch says nothing doesn't mean that nothing has happened. No two processes' clocks are
+compared: a webhook may be in another cluster.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from upgrader.in_cluster.guard.core.admission_history import Bucket
+from upgrader.in_cluster.guard.core.admission_history import without
 from upgrader.in_cluster.guard.core.ledger import SETTLED_AFTER
 from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector, is_available
 from upgrader.in_cluster.guard.core.workloads import Pod
@@ -24,10 +25,10 @@ __all__ = ["Aggregate", "Seen", "aggregate"]
 class Seen:
     """What an aggregator knows of its cell.
 
-    `pods`: its cache, by UID. `gone`: UIDs that were deleted while it watched. `read`: what the API said of UIDs that
-    it was asked about since the last aggregation, None for none with that UID. `noticed`: when this process first saw
-    each UID in a bucket, by its own clock, and "" the buckets without one. `last_event`: up to when all is known of the
-    cell, by that clock.
+    `pods`: its cache, by UID, or `listed`: what the API has just listed. `gone`: UIDs that were deleted while it
+    watched. `read`: what the API said of UIDs that it was asked about since the last aggregation, None for none with
+    that UID. `noticed`: when this process first saw each UID in a bucket, by its own clock, and "" pods that nobody
+    knows. `last_event`: up to when all is known of the cell, by that clock.
     """
 
     pods: Mapping[str, Pod]
@@ -35,17 +36,20 @@ class Seen:
     gone: Collection[str] = ()
     read: Mapping[str, Pod | None] | None = None
     noticed: Mapping[str, float] | None = None
+    listed: bool = False
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """The cell to be written, the UIDs to be read from the API, and in how many seconds to ask again, if by itself.
+    """The cell to be written, the UIDs to be read from the API, whether all pods are to be listed, and in how many
+    seconds to ask again, if by itself.
 
     For a pod that only has to stay ready until it is available there is no event.
     """
 
     cell: Cell
     to_read: tuple[str, ...] = ()
+    to_list: bool = False
     again_in: float | None = None
 
 
@@ -55,24 +59,19 @@ def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> A
     pods = [p for uid, p in seen.pods.items() if uid not in read] + [p for p in read.values() if p is not None]
     selected = [p for p in pods if p.namespace == protector.namespace and protector.aggregation.matches(p.labels)]
     counted = [p for p in selected if not p.terminating and not p.finished]
-    kept: list[Bucket] = []
-    to_read: list[str] = []
     cell = protector.cell(cell_name)
-    for bucket in cell.buckets:
-        if not bucket.uid:
-            if seen.last_event - (seen.noticed or {}).get("", now) < SETTLED_AFTER:
-                kept.append(bucket)
-        elif not _settled(bucket.uid, seen, now):
-            kept.append(bucket)
-            if bucket.uid not in read and _doubtful(bucket.uid, seen, now):
-                to_read.append(bucket.uid)
+    allowed = sorted(uid for bucket in cell.buckets for uid in bucket.known)
+    settled = {uid for uid in allowed if _settled(uid, seen, now)}
+    to_read = [uid for uid in allowed if uid not in settled and uid not in read and _doubtful(uid, seen, now)]
+    unknown_settled = any(bucket.unknown for bucket in cell.buckets) and _old("", seen, now)
     made = replace(
         cell,
         counts=_counts(counted, protector.min_ready_seconds, now),
         last_event=_heard(seen.last_event, cell.last_event, now),
-        buckets=tuple(kept),
+        buckets=without(cell.buckets, settled, unknown=unknown_settled and seen.listed),
     )
-    return Aggregate(made, tuple(to_read), _next(counted, protector.min_ready_seconds, now))
+    again_in = _next(counted, protector.min_ready_seconds, now)
+    return Aggregate(made, tuple(to_read), unknown_settled and not seen.listed, again_in)
 
 
 def _heard(last_event: float, before: float | None, now: float) -> float:

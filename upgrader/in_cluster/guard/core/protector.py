@@ -28,7 +28,7 @@ from upgrader.in_cluster.guard.core.admission import (
     deny,
     names_an_object,
 )
-from upgrader.in_cluster.guard.core.admission_history import Bucket, compacted, given_back, reserved, total
+from upgrader.in_cluster.guard.core.admission_history import Bucket, compacted, given_back, reserved, total, without
 from upgrader.in_cluster.guard.core.ledger import Judgement, Request
 from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
@@ -140,11 +140,9 @@ class Protector:
 
     def without(self, uid: str) -> Protector:
         """The protector as if this pod's deletion had not been allowed yet."""
-        if not any(b.uid == uid for c in self.cells for b in c.buckets):
+        if not any(uid in b.known for c in self.cells for b in c.buckets):
             return self
-        return replace(
-            self, cells=tuple(replace(c, buckets=tuple(b for b in c.buckets if b.uid != uid)) for c in self.cells)
-        )
+        return replace(self, cells=tuple(replace(c, buckets=without(c.buckets, {uid})) for c in self.cells))
 
     def reserve(self, request: Request, now: float) -> Protector:
         """The protector with this deletion written down in the request's cell."""

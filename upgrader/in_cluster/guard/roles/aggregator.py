@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from upgrader.in_cluster.guard.core.admission_history import Bucket
@@ -148,8 +148,9 @@ class Aggregator:
         item, protector = held.item, held.protector
         found = self._aggregate(protector, {})
         read = await self._from_api(protector, found.to_read) if found.to_read else {}
+        listed = await self._listed(protector) if found.to_list else None
         for _ in range(_TRIES):
-            found = self._aggregate(protector, read)
+            found = self._aggregate(protector, read, listed)
             if not self._is_new(protector, found.cell):
                 break
             if not self._leadership.sure():
@@ -170,23 +171,26 @@ class Aggregator:
         again = [_FRESH_SECONDS, *([_AGAIN_SECONDS] if found.cell.buckets else ())]
         self._queue.add(key, min([*again, *([found.again_in] if found.again_in is not None else ())]))
 
-    def _aggregate(self, protector: Protector, read: Mapping[str, Pod | None]) -> Aggregate:
-        """`read`: what the API has just said."""
+    def _aggregate(
+        self, protector: Protector, read: Mapping[str, Pod | None], listed: Mapping[str, Pod] | None = None
+    ) -> Aggregate:
+        """`read`: what the API has just said of some pods; `listed`: of all."""
         assert self._pods is not None
-        now, pods = self._now(), self._pods.of(protector.namespace)
+        now, pods = self._now(), self._pods.of(protector.namespace) if listed is None else listed
         noticed = self._notice(protector, now)
         left = {uid: None for uid in (*noticed, *pods) if uid in self._left}
-        seen = Seen(pods, self._pods.last_event(), self._pods.gone, {**read, **left}, noticed)
+        last_event = self._pods.last_event()
+        seen = Seen(pods, last_event, self._pods.gone, {**read, **left}, noticed, listed is not None)
         return aggregate(protector, self._cell, seen, now)
 
     def _notice(self, protector: Protector, now: float) -> dict[str, float]:
         """Since when each pod's deletion has been allowed, for all that this process knows; anew for a new request.
 
-        By UID; "": since when those without one are as they are.
+        By UID; "": since when the number of those that nobody knows is as it is.
         """
         key = (protector.namespace, protector.name)
         before = self._noticed.get(key, {})
-        marks = [_mark(b) for b in protector.cell(self._cell).buckets]
+        marks = [mark for b in protector.cell(self._cell).buckets for mark in _marks(b)]
         found = {mark: before.get(mark, now) for mark in marks}
         self._noticed[key] = found
         # Of several buckets without a UID the latest counts.
@@ -205,13 +209,24 @@ class Aggregator:
                 found[uid] = there if there is not None and there.uid == uid else None
             else:
                 found[uid] = among.get(uid)
-            # It won't come back; a cache that lags may still think that it is there, or see it come and go later.
-            each = found[uid]
-            if each is None or each.terminating or each.finished:
-                self._left[uid] = None
-                if len(self._left) > _MOST_LEFT:
-                    self._left.popitem(last=False)
+            self._remember(uid, found[uid])
         return found
+
+    async def _listed(self, protector: Protector) -> dict[str, Pod]:
+        """All pods of the protector's namespace, as the API has them."""
+        assert self._pods is not None
+        cached = list(self._pods.of(protector.namespace))
+        found = await self._all(protector.namespace)
+        for uid in cached:
+            self._remember(uid, found.get(uid))
+        return found
+
+    def _remember(self, uid: str, found: Pod | None) -> None:
+        """One that has left won't come back: a cache that lags may think that it is there, or see it come and go."""
+        if found is None or found.terminating or found.finished:
+            self._left[uid] = None
+            if len(self._left) > _MOST_LEFT:
+                self._left.popitem(last=False)
 
     async def _all(self, namespace: str) -> dict[str, Pod]:
         found, token = dict[str, Pod](), ""
@@ -238,6 +253,10 @@ class Aggregator:
         return found
 
 
-def _mark(found: Bucket) -> tuple[str, frozenset[str]]:
-    """What a bucket is known by: another request, or another pod put into one of many, makes it another one."""
-    return found.uid, found.requests if found.uid else frozenset({repr(found)})
+def _marks(found: Bucket) -> Iterator[tuple[str, frozenset[str]]]:
+    """What each of its pods is known by, "" those that nobody knows. Another request, or another pod put into one of
+    many, makes it another one.
+    """
+    yield from ((uid, found.requests) for uid in found.known)
+    if found.unknown:
+        yield "", frozenset({f"{found.unknown} until {found.last}"})

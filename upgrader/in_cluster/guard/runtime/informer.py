@@ -83,9 +83,10 @@ class Informer(Generic[Kept]):
         return f"{self._resource.plural}{f' in {self._namespace}' if self._namespace else ''}"
 
     def silent_seconds(self) -> float:
-        """For how long the server hasn't been heard of; infinite before the first list.
+        """For how long nothing is known of what has changed; infinite before the first list.
 
-        It sends a bookmark about once a minute where nothing changes.
+        Where nothing changes, the server sends a bookmark with a newer version about once a minute. A watch without
+        any tells nothing: whatever is in between may have swallowed it, or the server may be cut off from etcd.
         """
         return float("inf") if self._contact is None else self._clock() - self._contact
 
@@ -113,8 +114,9 @@ class Informer(Generic[Kept]):
                 await asyncio.sleep(seconds)
 
     async def _list(self) -> None:
+        begun = self._clock()
         found, version = await self._everything()
-        self._heard()
+        self._heard(begun)
         gone = self._objects.keys() - found.keys()
         for key in gone:
             self._set(key, "", None)
@@ -144,22 +146,26 @@ class Informer(Generic[Kept]):
                 return found, version
 
     async def _watch(self) -> None:
-        begun, heard = self._clock(), False
+        begun, before = self._clock(), self._version
         seconds = random.randint(_WATCH_SECONDS * 3 // 4, _WATCH_SECONDS)  # noqa: S311 - so that not all end at once
         async for event in self._api.watch(
             self._resource, self._namespace, self._query, version=self._version, seconds=seconds
         ):
-            self._heard()
-            heard, item = True, event["object"]
+            item = event["object"]
             if event["type"] != "BOOKMARK":
                 self._set(_key(item), version_of(item), None if event["type"] == "DELETED" else self._keep(item))
-            self._version = version_of(item)
-        if not heard and self._clock() - begun < _SHORT_SECONDS:
+            if version_of(item) != self._version:
+                self._version = version_of(item)
+                self._heard(self._clock())
+        if self._version != before:
+            return
+        if self._clock() - begun < _SHORT_SECONDS:
             raise ApiAway(f"watch {self._resource.path(self._namespace)}: it ended at once")  # a server that stops
-        self._heard()
+        LOG.info("listing again, as its watch ended without a word", extra={"resource": self.name})
+        self._version = ""
 
-    def _heard(self) -> None:
-        self._contact = self._clock()
+    def _heard(self, at: float) -> None:
+        self._contact = at
         self._backoff.reset()
 
     def _set(self, key: Key, version: str, after: Kept | None) -> None:

@@ -6,13 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upgrader.in_cluster.guard.core.admission_history import Bucket, bucket, compacted, given_back, reserved, total
+from upgrader.in_cluster.guard.core.admission_history import (
+    Bucket,
+    bucket,
+    compacted,
+    given_back,
+    reserved,
+    total,
+    without,
+)
 
 singles = st.builds(
     Bucket, start=st.integers(0, 99).map(float), uid=st.integers(0, 10**6).map(str), name=st.just("web-0")
 )
 wholes = st.builds(
-    Bucket, start=st.integers(0, 99).map(float), end=st.integers(0, 99).map(float), counter=st.integers(1, 500)
+    Bucket,
+    start=st.integers(0, 99).map(float),
+    end=st.integers(0, 99).map(float),
+    counter=st.integers(4, 500),
+    uids=st.frozensets(st.integers(10**7, 10**8).map(str), max_size=4),
 )
 
 
@@ -32,7 +44,29 @@ def test_compaction_keeps_the_sum_of_all_counters(buckets: list[Bucket], thresho
 def test_the_oldest_lose_their_names() -> None:
     """Five where two may have names: one of three, and the two youngest."""
     after = compacted([Bucket(float(n), f"u{n}", f"web-{n}") for n in (3, 1, 4, 0, 2)], 2)
-    assert after == (Bucket(0.0, end=2.0, counter=3), Bucket(3.0, "u3", "web-3"), Bucket(4.0, "u4", "web-4"))
+    many = Bucket(0.0, end=2.0, counter=3, uids=frozenset({"u0", "u1", "u2"}))
+    assert after == (many, Bucket(3.0, "u3", "web-3"), Bucket(4.0, "u4", "web-4"))
+
+
+def test_a_pod_among_many_takes_no_second_place() -> None:
+    """Asked for again, it has a bucket of its own, which nobody's giving back frees: who asked before isn't known."""
+    many = Bucket(0.0, end=2.0, counter=4, uids=frozenset({"u0", "u1", "u2"}))
+    again = reserved((many,), "u1", "web-1", "r2", 7.0)
+    assert total(again) == 4
+    assert again == (
+        Bucket(0.0, end=2.0, counter=3, uids=frozenset({"u0", "u2"})),
+        Bucket(7.0, "u1", "web-1", requests=frozenset({"", "r2"})),
+    )
+    assert total(given_back(again, "u1", {"r2"})) == 4
+    assert total(compacted(again, 0)) == 4 and compacted(again, 0)[0].known == {"u0", "u1", "u2"}
+
+
+def test_of_very_many_pods_the_number_is_kept() -> None:
+    """A status has limits: nobody knows the rest by name, and they count."""
+    (many,) = compacted([Bucket(float(n), f"u{n}") for n in range(5000)], 0)
+    assert (many.count, len(many.known), many.unknown) == (5000, 2000, 3000)
+    assert without([many], many.known) == (Bucket(0.0, end=4999.0, counter=3000),)
+    assert without([many], many.known, unknown=True) == ()
 
 
 def test_nothing_is_put_together_below_the_threshold() -> None:
@@ -72,6 +106,7 @@ def test_a_bucket_of_podseidons_own_counts() -> None:
     """It has no requests; what is strange counts no less than one."""
     assert bucket({"startTime": "1970-01-01T00:00:05.000000Z", "podUID": "u"}) == Bucket(5.0, "u")
     assert total([bucket({}), bucket({"counter": -7}), bucket({"counter": True}), bucket({"podUID": 7})]) == 4
+    assert total([bucket({"podUIDs": ["a", "b", 7, ""]}), bucket({"podUIDs": ["a", "b"], "counter": 1})]) == 4
     assert bucket({"startTime": "1970-01-01T00:00:05Z", "counter": 9}).last == 5.0
 
 

@@ -90,12 +90,29 @@ def test_what_the_api_says_counts_before_the_cache() -> None:
 
 
 @pytest.mark.parametrize("ahead", [-7200.0, 0.0, 7200.0])
-def test_a_bucket_of_many_goes_by_this_processs_own_clock(ahead: float) -> None:
-    """A minute after it was first seen as it is, if the cell was heard of then, whatever clock the webhook has."""
+def test_pods_that_nobody_knows_go_by_what_the_api_lists(ahead: float) -> None:
+    """A minute after this process first saw them as they are, whatever clock the webhook has; not by its cache, which
+    a watch that says nothing leaves as it was.
+    """
     bucket = Bucket(900.0 + ahead, end=940.0 + ahead, counter=7)
-    assert _count([], bucket).cell.buckets == (bucket,)
-    assert _count([], bucket, last_event=999.0, noticed={"": 940.0}).cell.buckets == (bucket,)
-    assert _count([], bucket, last_event=1000.0, noticed={"": 940.0}).cell.buckets == ()
+    assert _count([], bucket).to_list is False
+    young = _count([], bucket, noticed={"": 940.1})
+    assert (young.cell.buckets, young.to_list) == ((bucket,), False)
+    asked = _count([], bucket, noticed={"": 940.0})
+    assert (asked.cell.buckets, asked.to_list) == ((bucket,), True)
+    listed = _count([_pod("p-1")], bucket, noticed={"": 940.0}, listed=True)
+    assert (listed.cell.buckets, listed.to_list, listed.cell.counts.available) == ((), False, 1)
+
+
+def test_pods_of_a_bucket_of_many_go_one_by_one() -> None:
+    """Those that are seen to go, at once; one that was never seen is read first, and those without a name stay."""
+    bucket = Bucket(5.0, end=9.0, counter=4, uids=frozenset({"p-1", "p-2", "p-3"}))
+    found = _count([_pod("p-1")], bucket, gone={"p-2"})
+    assert found.cell.buckets == (replace(bucket, counter=3, uids=frozenset({"p-1", "p-3"})),)
+    assert found.to_read == ("p-3",)
+    assert _count([], bucket, gone={"p-1", "p-2", "p-3"}).cell.buckets == (
+        replace(bucket, counter=1, uids=frozenset()),
+    )
 
 
 def test_the_last_events_time_never_goes_back() -> None:

@@ -199,6 +199,18 @@ def test_many_deletions_are_put_together_and_still_count() -> None:
     assert [b.count for b in after.cell("a").buckets] == [5, 1, 1]
 
 
+def test_a_pod_that_is_asked_for_again_takes_no_second_place_whatever_was_put_together() -> None:
+    """A quota of 7, and each pod asked for twice, as by two controllers: 7 places, not 3."""
+    protector = _protector(3, Cell("a", _all(10)), tuning=Tuning(compact_threshold=2))
+    for number in range(7):
+        for request in (f"r-{number}", f"again-{number}"):
+            codes, protector = _admit(protector, _ask(f"p-{number}", request=request))
+            assert codes == [0]
+    assert protector.lag == 7
+    codes, protector = _admit(protector, *(_ask(f"p-{n}", request=f"third-{n}") for n in range(7)))
+    assert (codes, protector.lag) == ([0] * 7, 7)
+
+
 ITEM: Json = {
     "metadata": {"name": "deployment-web", "namespace": "ns"},
     "spec": {
