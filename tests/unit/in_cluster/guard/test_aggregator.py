@@ -27,11 +27,22 @@ class World:
     def __init__(self) -> None:
         self.api, self.metrics = FakeApi(), Metrics()
         self.now = 2000.0
+        self.set_by = 0.0
+        """By how many seconds the clock of the day was set."""
         self.leadership = Sure(self.api, "ops", "guard", "me")
         self.cache = ProtectorCache(self.api, [], Tuning())
         counts = ProtectorMetrics(self.metrics)
         self.role = Aggregator(
-            self.api, self.api, self.cache, "a", [], self.leadership, counts, now=lambda: self.now, chance=lambda: 0.0
+            self.api,
+            self.api,
+            self.cache,
+            "a",
+            [],
+            self.leadership,
+            counts,
+            now=lambda: self.now + self.set_by,
+            clock=lambda: self.now,
+            chance=lambda: 0.0,
         )
         self.pods = PodsOfCell(self.api, [], "", self.role._pod_changed, lambda: self.now)
         self.role._pods = self.pods
@@ -157,6 +168,55 @@ def test_deletions_without_names_are_struck_off_a_minute_after_the_last_of_them(
 
     run(lambda world: test(world, "00:00"))
     run(lambda world: test(world, "09:00"))
+
+
+def test_setting_the_clock_ends_no_minute() -> None:
+    """An hour forward: what was allowed just now may still happen."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(cells={"a": counted(9, {**bucket(""), "counter": 7}, bucket("uid-x", "r", name="x"))}))
+        put(world.api, pod("x"))
+        await world.see()
+        await world.look()
+        world.set_by = 3600.0
+        await world.look()
+        assert len(buckets(world.api)) == 2 and "x" not in world.done("get")
+
+    run(test)
+
+
+def test_a_pod_is_young_since_it_was_seen_to_become_ready() -> None:
+    """By no clock but the process's own: it is named until minReadySeconds are over, also after it was unready for a
+    moment, and after another one leads that has not seen it.
+    """
+
+    async def test(world: World) -> None:
+        def ready(at: str) -> dict[str, Any]:
+            found = pod("x")
+            found["status"]["conditions"][1]["lastTransitionTime"] = f"1970-01-01T{at}Z"
+            return found
+
+        async def young_at(now: float) -> tuple[int, list[str]]:
+            world.now = now
+            await world.see()
+            await world.look()
+            found = stored(world.api)["status"]["cells"][0]["aggregation"]
+            return found["availableReplicas"], found.get("recentlyReadyUIDs", [])
+
+        put(world.api, protector(minReadySeconds=60), pod("x", ready=False))
+        assert await young_at(2000.0) == (0, [])
+        put(world.api, ready("09:00:00"))
+        assert await young_at(2010.0) == (0, ["uid-x"])
+        assert await young_at(2069.0) == (0, ["uid-x"])
+        put(world.api, ready("00:00:00"))  # unready for a moment, which nobody saw
+        assert await young_at(2070.0) == (0, ["uid-x"])
+        world.role._became_ready.clear()
+        assert await young_at(2080.0) == (0, ["uid-x"])
+        assert await young_at(2141.0) == (1, [])
+        gone(world.api, "x")
+        assert await young_at(2142.0) == (0, []) and world.role._became_ready == {}
+
+    run(test)
 
 
 def test_what_a_silent_watch_did_not_tell_is_listed_before_deletions_are_forgotten() -> None:

@@ -6,19 +6,27 @@ read from the API first, as the cache may lag or the deletion may have been refu
 the number of pods is known, it goes once this process has known it unchanged for a minute, and has counted what the API
 itself lists then: that a watch says nothing doesn't mean that nothing has happened. No two processes' clocks are
 compared: a webhook may be in another cluster.
+
+A pod that was seen to become Ready is available once it has been so for `minReadySeconds` of this process's own time.
+The UIDs of those that aren't yet are written, so that a webhook needn't compare its clock with anything. Of a pod that
+was Ready when this process began, the condition says since when: that alone is compared with a clock, and only counts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from upgrader.in_cluster.guard.core.admission_history import without
 from upgrader.in_cluster.guard.core.ledger import SETTLED_AFTER
-from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector, is_available
+from upgrader.in_cluster.guard.core.protector import Cell, Counts, Protector
 from upgrader.in_cluster.guard.core.workloads import Pod
 
 __all__ = ["Aggregate", "Seen", "aggregate"]
+
+_MOST_YOUNG = 1000
+"""That are named; what isn't is judged as if it were available."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +35,16 @@ class Seen:
 
     `pods`: its cache, by UID, or `listed`: what the API has just listed. `gone`: UIDs that were deleted while it
     watched. `read`: what the API said of UIDs that it was asked about since the last aggregation, None for none with
-    that UID. `noticed`: when this process first saw each UID in a bucket, by its own clock, and "" pods that nobody
-    knows. `last_event`: up to when all is known of the cell, by that clock.
+    that UID. `allowed_for`: for how many seconds this process has known each UID in a bucket, and "" pods that nobody
+    knows. `ready_for`: how many seconds ago it saw pods become Ready. `last_event`: up to when the cell is known.
     """
 
     pods: Mapping[str, Pod]
     last_event: float
     gone: Collection[str] = ()
     read: Mapping[str, Pod | None] | None = None
-    noticed: Mapping[str, float] | None = None
+    allowed_for: Mapping[str, float] = field(default_factory=dict)
+    ready_for: Mapping[str, float] = field(default_factory=dict)
     listed: bool = False
 
 
@@ -54,23 +63,25 @@ class Aggregate:
 
 
 def aggregate(protector: Protector, cell_name: str, seen: Seen, now: float) -> Aggregate:
-    """What to write about the cell; it is to be written only if it isn't the protector's."""
+    """What to write about the cell; it is to be written only if it isn't the protector's. `now`: since the epoch."""
     read = seen.read or {}
     pods = [p for uid, p in seen.pods.items() if uid not in read] + [p for p in read.values() if p is not None]
     selected = [p for p in pods if p.namespace == protector.namespace and protector.aggregation.matches(p.labels)]
     counted = [p for p in selected if not p.terminating and not p.finished]
+    unavailable = _unavailable(counted, protector.min_ready_seconds, seen, now)
     cell = protector.cell(cell_name)
     allowed = sorted(uid for bucket in cell.buckets for uid in bucket.known)
-    settled = {uid for uid in allowed if _settled(uid, seen, now)}
-    to_read = [uid for uid in allowed if uid not in settled and uid not in read and _doubtful(uid, seen, now)]
-    unknown_settled = any(bucket.unknown for bucket in cell.buckets) and _old("", seen, now)
+    settled = {uid for uid in allowed if _settled(uid, seen)}
+    to_read = [uid for uid in allowed if uid not in settled and uid not in read and _doubtful(uid, seen)]
+    unknown_settled = any(bucket.unknown for bucket in cell.buckets) and _old("", seen)
     made = replace(
         cell,
-        counts=_counts(counted, protector.min_ready_seconds, now),
+        counts=_counts(counted, unavailable),
+        young=frozenset(sorted(unavailable.keys() & seen.ready_for.keys())[:_MOST_YOUNG]),
         last_event=_heard(seen.last_event, cell.last_event, now),
         buckets=without(cell.buckets, settled, unknown=unknown_settled and seen.listed),
     )
-    again_in = _next(counted, protector.min_ready_seconds, now)
+    again_in = min((seconds for seconds in unavailable.values() if seconds < math.inf), default=None)
     return Aggregate(made, tuple(to_read), unknown_settled and not seen.listed, again_in)
 
 
@@ -79,40 +90,40 @@ def _heard(last_event: float, before: float | None, now: float) -> float:
     return last_event if before is None or before > now else max(last_event, before)
 
 
-def _settled(uid: str, seen: Seen, now: float) -> bool:
+def _settled(uid: str, seen: Seen) -> bool:
     """Whether a bucket's pod no longer counts, or stays for certain."""
     if uid in seen.gone:
         return True
     if seen.read is not None and uid in seen.read:
         found = seen.read[uid]
-        return found is None or found.terminating or found.finished or _old(uid, seen, now)
+        return found is None or found.terminating or found.finished or _old(uid, seen)
     cached = seen.pods.get(uid)
     return cached is not None and (cached.terminating or cached.finished)
 
 
-def _doubtful(uid: str, seen: Seen, now: float) -> bool:
-    return uid not in seen.pods or _old(uid, seen, now)
+def _doubtful(uid: str, seen: Seen) -> bool:
+    return uid not in seen.pods or _old(uid, seen)
 
 
-def _old(uid: str, seen: Seen, now: float) -> bool:
-    return now - (seen.noticed or {}).get(uid, now) >= SETTLED_AFTER
+def _old(uid: str, seen: Seen) -> bool:
+    return seen.allowed_for.get(uid, 0.0) >= SETTLED_AFTER
 
 
-def _counts(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> Counts:
-    found = list(pods)
+def _counts(pods: Collection[Pod], unavailable: Mapping[str, float]) -> Counts:
     return Counts(
-        total=len(found),
-        available=sum(is_available(p, min_ready_seconds, now) for p in found),
-        ready=sum(p.ready_since is not None for p in found),
-        scheduled=sum(p.scheduled for p in found),
-        running=sum(p.phase == "Running" for p in found),
+        total=len(pods),
+        available=sum(p.ready_since is not None and p.uid not in unavailable for p in pods),
+        ready=sum(p.ready_since is not None for p in pods),
+        scheduled=sum(p.scheduled for p in pods),
+        running=sum(p.phase == "Running" for p in pods),
     )
 
 
-def _next(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> float | None:
-    waits = [
-        p.ready_since + min_ready_seconds - now
+def _unavailable(pods: Iterable[Pod], min_ready_seconds: int, seen: Seen, now: float) -> dict[str, float]:
+    """In how many seconds each Ready pod is available that isn't, by UID."""
+    waits = {
+        p.uid: min_ready_seconds - seen.ready_for.get(p.uid, now - p.ready_since)
         for p in pods
-        if p.ready_since is not None and 0 < p.ready_since + min_ready_seconds - now < float("inf")
-    ]
-    return min(waits, default=None)
+        if p.ready_since is not None
+    }
+    return {uid: seconds for uid, seconds in waits.items() if seconds > 0} if min_ready_seconds > 0 else {}

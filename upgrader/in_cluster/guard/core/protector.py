@@ -41,7 +41,6 @@ __all__ = [
     "Protector",
     "ProtectorRequest",
     "Tuning",
-    "is_available",
     "judge",
     "misdirected",
     "pod_of_delete",
@@ -51,8 +50,6 @@ __all__ = [
 FORCE_DELETE = "podseidon.kubewharf.io/force-delete"
 HEALTH_CRITERION = "podseidon.kubewharf.io/health-criterion"
 REJECTED_BY = "reject-by-podprotector"
-_CLOCKS_DIFFER = 2.0
-"""Seconds before a pod is available when it is judged as if it were, as its aggregator may count it by then."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +83,17 @@ class Counts:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell's aggregator has counted, up to its event of `last_event`, and what its webhook has allowed since."""
+    """What a cell's aggregator has counted, up to its event of `last_event`, and what its webhook has allowed since.
+
+    `young`: the UIDs of Ready pods that aren't counted as available, as the aggregator saw them become Ready less than
+    `minReadySeconds` ago.
+    """
 
     name: str
     counts: Counts = Counts()
     last_event: float | None = None
     buckets: tuple[Bucket, ...] = ()
+    young: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -210,16 +212,12 @@ def request_for(request: AdmissionRequest, subject: Pod, cell: str) -> Protector
     )
 
 
-def is_available(subject: Pod, min_ready_seconds: float, now: float) -> bool:
-    """Whether a pod is Ready, has been for long enough, and stays."""
-    since = subject.ready_since
-    if since is None or subject.terminating:
-        return False
-    return min_ready_seconds <= 0 or now - since >= min_ready_seconds
+def judge(request: Request, protector: Protector) -> Judgement:
+    """What a protector says to a pod's deletion. `protector`: as `admit` hands it over.
 
-
-def judge(request: Request, protector: Protector, now: float) -> Judgement:
-    """What a protector says to a pod's deletion. `protector`: as `admit` hands it over."""
+    No clock decides: a Ready pod isn't available where the count says that it wasn't counted as such. It may go
+    whatever there is, and is reserved all the same, as it may be counted before it is seen to go.
+    """
     assert isinstance(request, ProtectorRequest)
     subject = request.pod
     if subject.terminating:
@@ -228,8 +226,8 @@ def judge(request: Request, protector: Protector, now: float) -> Judgement:
         return Judgement(allow(), "Unmatched")
     if subject.ready_since is None:
         return Judgement(allow(), "AlreadyUnready")
-    if not is_available(subject, protector.min_ready_seconds - _CLOCKS_DIFFER, now):
-        return Judgement(allow(), "AlreadyUnhealthy")
+    if subject.uid in protector.cell(request.cell).young:
+        return Judgement(allow(), "AlreadyUnhealthy", reserves=True)
     if FORCE_DELETE in subject.annotations:
         return Judgement(
             allow(audit={FORCE_DELETE: _short(subject.annotations[FORCE_DELETE])}), "Forced", reserves=True

@@ -73,6 +73,7 @@ def _cell(content: Mapping[str, Any]) -> Cell:
             running=counts.get("runningReplicas", 0),
         ),
         last_event=seconds_of(counts.get("lastEventTime")),
+        young=frozenset(uid for uid in counts.get("recentlyReadyUIDs") or () if isinstance(uid, str)),
         buckets=tuple(bucket(b) for b in (content.get("admissionHistory") or {}).get("buckets") or ()),
     )
 
@@ -87,6 +88,8 @@ def _content(cell: Cell) -> dict[str, Any]:
     }
     if cell.last_event is not None:
         counts["lastEventTime"] = micro_timestamp(cell.last_event)
+    if cell.young:
+        counts["recentlyReadyUIDs"] = sorted(cell.young)
     return {
         "cellID": cell.name,
         "aggregation": counts,

@@ -57,16 +57,20 @@ class Aggregator:
         *,
         labels: str = "",
         now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`labels`: a selector of all pods of the cell that any protector counts."""
+        """`labels`: a selector of all pods of the cell that any protector counts. `clock`: by which it takes times;
+        that of `now`, which may be set, is only shown.
+        """
         self._core, self._worker, self._cell, self._leadership = core, worker, cell, leadership
         self._namespaces, self._labels = namespaces, labels
-        self._metrics, self._now, self._chance = metrics, now, chance
+        self._metrics, self._now, self._clock, self._chance = metrics, now, clock, chance
         self._queue = WorkQueue[Key]()
         self._busy: set[Key] = set()
         self._failing: dict[Key, Backoff] = {}
         self._noticed: dict[Key, dict[tuple[str, frozenset[str]], float]] = {}
+        self._became_ready: dict[str, float] = {}
         self._left: OrderedDict[str, None] = OrderedDict()
         self._pods: PodsOfCell | None = None
         self._protectors = protectors
@@ -101,9 +105,21 @@ class Aggregator:
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         found = after or before
         assert found is not None
+        self._note_ready(before, after)
         for protector in self._protectors.of(found.namespace):
             if any(p is not None and protector.aggregation.matches(p.labels) for p in (before, after)):
                 self._soon(protector)
+
+    def _note_ready(self, before: Pod | None, after: Pod | None) -> None:
+        """When it was seen to become Ready; one that was so when it was first seen isn't known to be young."""
+        if before is not None and (after is None or after.uid != before.uid):
+            self._became_ready.pop(before.uid, None)
+        if after is None:
+            return
+        if after.ready_since is None:
+            self._became_ready.pop(after.uid, None)
+        elif before is not None and before.uid == after.uid and before.ready_since != after.ready_since:
+            self._became_ready[after.uid] = self._clock()
 
     def _protector_changed(self, key: Key) -> None:
         if held := self._protectors.get(key):
@@ -176,17 +192,26 @@ class Aggregator:
     ) -> Aggregate:
         """`read`: what the API has just said of some pods; `listed`: of all."""
         assert self._pods is not None
-        now, pods = self._now(), self._pods.of(protector.namespace) if listed is None else listed
-        noticed = self._notice(protector, now)
-        left = {uid: None for uid in (*noticed, *pods) if uid in self._left}
-        last_event = self._pods.last_event()
-        seen = Seen(pods, last_event, self._pods.gone, {**read, **left}, noticed, listed is not None)
-        return aggregate(protector, self._cell, seen, now)
+        now, pods = self._clock(), self._pods.of(protector.namespace) if listed is None else listed
+        allowed_for = self._allowed_for(protector, now)
+        left = {uid: None for uid in (*allowed_for, *pods) if uid in self._left}
+        for uid in protector.cell(self._cell).young & pods.keys():
+            self._became_ready.setdefault(uid, now)  # whoever led before saw it
+        seen = Seen(
+            pods,
+            self._pods.last_event(),
+            self._pods.gone,
+            {**read, **left},
+            allowed_for,
+            {uid: now - at for uid in pods if (at := self._became_ready.get(uid)) is not None},
+            listed is not None,
+        )
+        return aggregate(protector, self._cell, seen, self._now())
 
-    def _notice(self, protector: Protector, now: float) -> dict[str, float]:
-        """Since when each pod's deletion has been allowed, for all that this process knows; anew for a new request.
+    def _allowed_for(self, protector: Protector, now: float) -> dict[str, float]:
+        """For how long each pod's deletion has been allowed, for all that this process knows; anew for a new request.
 
-        By UID; "": since when the number of those that nobody knows is as it is.
+        By UID; "": for how long the number of those that nobody knows is as it is.
         """
         key = (protector.namespace, protector.name)
         before = self._noticed.get(key, {})
@@ -194,7 +219,7 @@ class Aggregator:
         found = {mark: before.get(mark, now) for mark in marks}
         self._noticed[key] = found
         # Of several buckets without a UID the latest counts.
-        return {uid: since for (uid, _), since in sorted(found.items(), key=lambda item: item[1])}
+        return {uid: now - since for (uid, _), since in sorted(found.items(), key=lambda item: item[1])}
 
     async def _from_api(self, protector: Protector, uids: Sequence[str]) -> dict[str, Pod | None]:
         """Each of these pods; None for one that is gone. One whose name isn't known is looked for among all."""

@@ -49,7 +49,7 @@ class _Books:
         return status(book, item.get("status"))
 
     async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[Protector]:
-        return lambda request, protector: judge(request, protector, now)
+        return judge
 
     def tried(self, requests: Sequence[Request]) -> None:
         if requests:

@@ -43,13 +43,37 @@ def test_the_pods_of_the_cell_are_counted() -> None:
 
 
 def test_ready_is_not_yet_available_and_becomes_so_without_an_event() -> None:
-    """It says in how many seconds to count again."""
-    pods = [_pod("p-1", ready_since=NOW - 20), _pod("p-2", ready_since=NOW - 2), _pod("p-3", ready_since=NOW - 9)]
-    found = _count(pods, min_ready=10)
+    """It says in how many seconds to count again, and which pods aren't available yet."""
+    pods = [_pod("p-1"), _pod("p-2"), _pod("p-3")]
+    found = _count(pods, min_ready=10, ready_for={"p-1": 20.0, "p-2": 2.0, "p-3": 9.0})
     assert (found.cell.counts.ready, found.cell.counts.available, found.again_in) == (3, 1, 1.0)
-    assert _count(pods, min_ready=10, now=NOW + 1).cell.counts.available == 2
-    assert _count(pods, min_ready=10, now=NOW + 8).again_in is None
-    assert _count([_pod("p-1", ready_since=float("inf"))], min_ready=10).again_in is None
+    assert found.cell.young == {"p-2", "p-3"}
+    later = _count(pods, min_ready=10, ready_for={"p-1": 28.0, "p-2": 10.0, "p-3": 17.0})
+    assert (later.cell.counts.available, later.again_in, later.cell.young) == (3, None, frozenset())
+    assert _count(pods, ready_for={"p-1": 0.0}).cell.counts.available == 3, "minReadySeconds 0"
+
+
+@pytest.mark.parametrize("wrong", [-7200.0, 0.0, 7200.0])
+def test_what_was_seen_to_become_ready_is_available_whatever_clocks_say(wrong: float) -> None:
+    """The kubelet's may be two hours before the aggregator's, or behind it."""
+    pods = [_pod("p-1", ready_since=NOW - wrong), _pod("p-2", ready_since=NOW - wrong)]
+    found = _count(pods, min_ready=60, ready_for={"p-1": 59.0, "p-2": 60.0})
+    assert (found.cell.counts.available, found.cell.young, found.again_in) == (1, {"p-1"}, 1.0)
+
+
+def test_of_a_pod_that_was_ready_before_only_its_condition_tells() -> None:
+    """It may not be counted yet; that it isn't available is nothing that a webhook should rely on."""
+    pods = [_pod("p-1", ready_since=NOW - 20), _pod("p-2", ready_since=NOW - 2), _pod("p-3", ready_since=float("inf"))]
+    found = _count(pods, min_ready=10)
+    assert (found.cell.counts.available, found.again_in, found.cell.young) == (1, 8.0, frozenset())
+    assert _count(pods[2:], min_ready=10).again_in is None
+
+
+def test_very_many_young_pods_fill_no_status() -> None:
+    """What isn't named is judged as if it were available."""
+    pods = [_pod(f"p-{n}") for n in range(1500)]
+    found = _count(pods, min_ready=10, ready_for={p.uid: 1.0 for p in pods})
+    assert (found.cell.counts.available, len(found.cell.young)) == (0, 1000)
 
 
 def test_a_bucket_goes_in_the_write_that_no_longer_counts_its_pod() -> None:
@@ -75,11 +99,13 @@ def test_a_uid_that_stays_for_a_minute_is_read_first() -> None:
     """Its deletion was refused by somebody else; by this process' own clock, whatever the bucket says."""
     bucket, pods = Bucket(5.0, "p-1"), [_pod("p-1")]
     assert _count(pods, bucket).to_read == ()
-    assert _count(pods, bucket, noticed={"p-1": NOW - 59}).to_read == ()
-    old = {"p-1": NOW - 60}
-    asked = _count(pods, bucket, noticed=old)
+    assert _count(pods, bucket, allowed_for={"p-1": 59.0}).to_read == ()
+    old = {"p-1": 60.0}
+    asked = _count(pods, bucket, allowed_for=old)
     assert (asked.cell.buckets, asked.to_read) == ((bucket,), ("p-1",))
-    assert _count(pods, bucket, noticed=old, read={"p-1": _pod("p-1")}).cell == Cell("a", Counts(1, 1, 1, 1, 1), NOW)
+    assert _count(pods, bucket, allowed_for=old, read={"p-1": _pod("p-1")}).cell == Cell(
+        "a", Counts(1, 1, 1, 1, 1), NOW
+    )
 
 
 def test_what_the_api_says_counts_before_the_cache() -> None:
@@ -96,11 +122,11 @@ def test_pods_that_nobody_knows_go_by_what_the_api_lists(ahead: float) -> None:
     """
     bucket = Bucket(900.0 + ahead, end=940.0 + ahead, counter=7)
     assert _count([], bucket).to_list is False
-    young = _count([], bucket, noticed={"": 940.1})
+    young = _count([], bucket, allowed_for={"": 59.9})
     assert (young.cell.buckets, young.to_list) == ((bucket,), False)
-    asked = _count([], bucket, noticed={"": 940.0})
+    asked = _count([], bucket, allowed_for={"": 60.0})
     assert (asked.cell.buckets, asked.to_list) == ((bucket,), True)
-    listed = _count([_pod("p-1")], bucket, noticed={"": 940.0}, listed=True)
+    listed = _count([_pod("p-1")], bucket, allowed_for={"": 60.0}, listed=True)
     assert (listed.cell.buckets, listed.to_list, listed.cell.counts.available) == ((), False, 1)
 
 

@@ -65,7 +65,7 @@ def _protect(request: AdmissionRequest) -> int:
     asked = protector.request_for(request, subject, "a")
     counts = protector.Counts(3, 3, 3, 3, 3)
     guarded = protector.Protector("ns", "p", 3, Selector(), Selector(), cells=(protector.Cell("a", counts),))
-    return protector.judge(asked, guarded, 0.0).answer.code
+    return protector.judge(asked, guarded).answer.code
 
 
 POD: Json = {"metadata": {"name": "web-0", "namespace": "ns", "uid": "u"}}

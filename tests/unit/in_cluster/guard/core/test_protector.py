@@ -54,12 +54,12 @@ def _ask(name: str = "web-x-1", cell: str = "a", request: str = "", **changes: A
 
 
 def _admit(protector: Protector, *requests: ProtectorRequest, now: float = NOW) -> tuple[list[int], Protector]:
-    judged, after = admit(protector, requests, now, lambda request, book: judge(request, book, now))
+    judged, after = admit(protector, requests, now, judge)
     return [j.answer.code for j in judged], after
 
 
 def _judge(request: ProtectorRequest, protector: Protector) -> Judgement:
-    return judge(request, protector, NOW)
+    return judge(request, protector)
 
 
 def test_one_of_each_cell_goes_and_no_third() -> None:
@@ -104,17 +104,32 @@ def test_an_unready_pod_goes() -> None:
 
 
 def test_a_pod_that_is_ready_but_not_available_goes() -> None:
-    """ "… unavailable": minReadySeconds 600, younger than that; as old as that it counts."""
-    protector = _protector(3, Cell("a", _all(3)), min_ready_seconds=600)
-    assert _judge(_ask(pod=_pod(ready_since=NOW - 590)), protector).answer.allowed
-    assert _judge(_ask(pod=_pod(ready_since=float("inf"))), protector).answer.allowed
-    assert _judge(_ask(pod=_pod(ready_since=NOW - 600)), protector).answer.code == 429
+    """ "… unavailable": minReadySeconds 600, and its aggregator says that it isn't counted. It is written down, as it
+    may be counted before it is seen to go.
+    """
+    cell = Cell("a", Counts(4, 3, 4, 4, 4), young=frozenset({"young"}))
+    protector = _protector(3, cell, Cell("b", young=frozenset({"old"})), min_ready_seconds=600)
+    judgement = _judge(_ask(pod=_pod("young")), protector)
+    assert (judgement.answer.allowed, judgement.reserves, judgement.why) == (True, True, "AlreadyUnhealthy")
+    assert _judge(_ask(pod=_pod("old")), protector).answer.code == 429, "another cell's"
 
 
-def test_a_pod_that_is_nearly_available_is_judged_as_if_it_were() -> None:
-    """Its aggregator's clock may be ahead of ours by a second, and count it."""
-    protector = _protector(3, Cell("a", _all(3)), min_ready_seconds=600)
-    assert _judge(_ask(pod=_pod(ready_since=NOW - 599)), protector).answer.code == 429
+@pytest.mark.parametrize("since", [0.0, NOW, 1e9, float("inf")])
+def test_no_clock_unprotects_a_pod(since: float) -> None:
+    """All that are Ready are counted as available: whatever the kubelet's clock wrote, 10 of 15 go, and no more."""
+    protector = _protector(5, Cell("a", _all(15)), min_ready_seconds=60)
+    asked = [_ask(f"p-{n}", pod=_pod(f"p-{n}", ready_since=since)) for n in range(15)]
+    assert _admit(protector, *asked)[0] == [0] * 10 + [409] * 5
+
+
+def test_a_young_pod_that_is_counted_before_it_is_seen_to_go_lets_no_other_one_go() -> None:
+    """Its place was reserved."""
+    cell = Cell("a", Counts(4, 3, 4, 4, 4), young=frozenset({"young"}))
+    protector = _protector(3, cell, min_ready_seconds=600)
+    codes, after = _admit(protector, _ask(pod=_pod("young")))
+    assert codes == [0]
+    counted = after.with_cell(replace(after.cell("a"), counts=_all(4), young=frozenset()))
+    assert _admit(counted, _ask("p-1"))[0] == [409]
 
 
 def test_a_pod_goes_when_enough_others_run() -> None:
