@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.in_cluster.guard.downscale_world import GROUP, LEASE, World, pod, request, stateful_set
+from tests.unit.in_cluster.guard.downscale_world import GROUP, LEASE, World, pod, request, stateful_set, why
 from upgrader.in_cluster.guard.core.group_lease import (
     OPEN_SECONDS,
     VALID_SECONDS,
@@ -94,6 +94,70 @@ def test_what_never_came_is_forgotten_and_its_pods_stay() -> None:
         assert world.lease().last_downscales == {} and world.lease().lock is None
         await world.look(after=OPEN_SECONDS)
         assert len(world.calls.sent) == 2 and world.shown("a") == "None"
+
+    run(test)
+
+
+def test_a_prepared_pod_is_told_that_it_stays_when_replicas_grow_back() -> None:
+    """3 → 2 was allowed and seen, and the pod was still there when somebody wanted 3 again: nobody else would tell it,
+    ever. Until it knows, no other zone shrinks; and again, until it answers.
+    """
+
+    async def test(world: Leading) -> None:
+        assert (await world.webhook()(request("a", 3, 2))).allowed
+        world.put(stateful_set("a", 2, generation=2))
+        await world.look()
+        assert world.lease().sets["a"].prepared == {"a-2": "uid-a-2"}
+        world.put(stateful_set("a", 3, generation=3))
+        assert "a-2 was prepared for shutdown and stays" in why(await world.webhook()(request("b")))
+        world.calls.sent.clear()
+        world.calls.answers["ip-a-2"] = (500, b"", "")
+        await world.look()
+        await world.look(after=29)
+        assert world.calls.sent == ["DELETE ip-a-2"], "not again at once"
+        assert "a-2" in why(await world.webhook()(request("b")))
+        world.calls.answers.clear()
+        await world.look(after=1)
+        assert world.calls.sent == ["DELETE ip-a-2"] * 2
+        assert world.lease().sets["a"].prepared == {} and world.lease().lock is None
+        assert (await world.webhook()(request("b"))).allowed
+
+    run(test)
+
+
+def test_a_prepared_pod_that_is_gone_is_forgotten_by_the_word_of_the_api() -> None:
+    """Not by that of a cache, which may not know a pod yet that was told a moment ago."""
+
+    async def test(world: Leading) -> None:
+        assert (await world.webhook()(request("a", 3, 2))).allowed
+        world.put(stateful_set("a", 2, generation=2))
+        await world.leases._list()
+        sets = list(map(read_set, world.found("statefulsets")))
+        await world.downscales.look(GROUP, sets, [])
+        assert world.lease().sets["a"].prepared == {"a-2": "uid-a-2"}
+        world.remove(PODS, "a-2")
+        await world.look()
+        assert world.lease().sets["a"].prepared == {}
+        assert world.calls.sent == ["POST ip-a-2"]
+
+    run(test)
+
+
+def test_pods_that_cannot_be_told_where_nobody_knows_how_are_kept_in_mind() -> None:
+    """Somebody has taken the annotation away in the meantime."""
+
+    async def test(world: Leading) -> None:
+        assert (await world.webhook()(request("a", 3, 2))).allowed
+        world.put(stateful_set("a", 2, generation=2))
+        await world.look()
+        grown = stateful_set("a", 3, generation=3)
+        del grown["metadata"]["annotations"]["grafana.com/prepare-downscale-http-port"]
+        world.put(grown)
+        await world.look()
+        assert world.lease().sets["a"].prepared == {"a-2": "uid-a-2"}
+        world.put(stateful_set("a", 3, generation=4))
+        await world.look(after=30)
+        assert world.calls.sent == ["POST ip-a-2", "DELETE ip-a-2"] and world.lease().sets["a"].prepared == {}
 
     run(test)
 

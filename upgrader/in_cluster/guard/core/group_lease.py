@@ -5,6 +5,9 @@ removes the lock. A downscale that is allowed isn't visible yet: it stays noted 
 replicas than were allowed, and keeps the other sets as they are until then. So whoever is killed, and whenever, no two
 sets lose pods at once.
 
+A pod that was told that it goes may stay all the same, as replicas may grow back before its controller has removed it.
+It is noted by its UID until that is gone, or it was told that it stays; until then the other sets stay as they are.
+
 No clocks are compared for that: a lock, or an open downscale, that was seen unchanged for long enough by the clock of
 whoever watches is given up. It is the resourceVersion that keeps a slow holder from acting after that.
 """
@@ -39,6 +42,7 @@ __all__ = [
     "name_of",
     "read",
     "seen_sets",
+    "told",
     "unseen",
     "waiting",
     "with_open",
@@ -93,13 +97,14 @@ class Open:
 @dataclass(frozen=True)
 class Record:
     """What is noted of a set. `ever_ran`: how many of its first ordinals have ever had a running pod, None if nobody
-    has watched it yet.
+    has watched it yet. `prepared`: the UIDs of pods that were told that they go, by name.
     """
 
     uid: str
     last: float | None = None
     unseen: Open | None = None
     ever_ran: int | None = None
+    prepared: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -142,15 +147,19 @@ def waiting(lease: GroupLease) -> dict[Waiting, int]:
 
 
 def unseen(lease: GroupLease, sets: Iterable[StatefulSet], old: Collection[Waiting]) -> dict[str, str]:
-    """The sets whose downscale was allowed and can't be seen yet, each with a sentence's subject. `old`: what was
-    seen unchanged for long enough: it doesn't count any more.
+    """The sets whose downscale was allowed and can't be seen yet, or that have pods which stay after one, and haven't
+    been told; each with a sentence's subject. `old`: what was seen unchanged for long enough: it doesn't count.
     """
     by_name = {each.name: each for each in sets}
-    return {
-        name: f"the downscale of {name} from {record.unseen.before} to {record.unseen.after} replicas, not seen yet"
-        for name, record in lease.sets.items()
-        if record.unseen and not _visible(record, by_name.get(name)) and _of_open(name, record.unseen) not in old
-    }
+    found: dict[str, str] = {}
+    for name, record in lease.sets.items():
+        which, opened = by_name.get(name), record.unseen
+        if opened and not _visible(record, which):
+            if _of_open(name, opened) not in old:
+                found[name] = f"the downscale of {name} from {opened.before} to {opened.after} replicas, not seen yet"
+        elif which and which.uid == record.uid and (left := sorted(n for n in record.prepared if _stays(n, which))):
+            found[name] = f"{left[0]} was prepared for shutdown and stays, and wasn't told yet: if it can't be, delete it"
+    return found
 
 
 def seen_sets(
@@ -164,10 +173,11 @@ def seen_sets(
 
     An open downscale that is visible becomes the set's last one. One that isn't, and is old, is forgotten, and its pods
     stay; it counts all the same where the set's spec is another one by now, as nobody can know what was in between.
-    `watched`: the sets of which it is noted how many ordinals ever ran; all of one that is seen for the first time.
-    What was noted of a set that isn't among these stays, as a cache may not know it yet.
+    Prepared pods that aren't there any more are forgotten. `watched`: the sets of which it is noted how many ordinals
+    ever ran; all of one that is seen for the first time. What was noted of a set that isn't among these stays, as a
+    cache may not know it yet.
     """
-    sets = tuple(sets)
+    sets, pods = tuple(sets), tuple(pods)
     stay: list[Preparing] = []
     records = dict(lease.sets)
     running = _running(pods)
@@ -190,6 +200,11 @@ def seen_sets(
             numbers = (n + 1 - which.first_ordinal for n in running.get(which.uid, ()))
             highest = max((n for n in numbers if n <= which.replicas), default=0)
             record = replace(record, ever_ran=max(before, highest))
+        if record.prepared and not record.unseen:
+            record = replace(record, prepared=_still_there(record, which, pods))
+            if which.observed_generation >= which.generation:  # or its controller may still remove them
+                back = [_one(name, which) for name in sorted(record.prepared) if _stays(name, which)]
+                stay += [each for each in back if not any(_covers(wider, each) for wider in stay)]
         records[which.name] = record
     free = _given_up(lease, old)
     for each in free.stay:
@@ -209,8 +224,24 @@ def ever_ran(lease: GroupLease, which: StatefulSet) -> int:
     return which.replicas if noted is None else noted
 
 
-def with_open(lease: GroupLease, which: StatefulSet, preparing: Preparing, at: float) -> GroupLease:
-    """Without a lock, and with a downscale of a set that is allowed now. One that is open already is a part of it."""
+def told(lease: GroupLease, preparing: Preparing, which: StatefulSet, failed: Mapping[str, str]) -> GroupLease:
+    """After the pods between the two numbers were told that they stay. `failed`: the UIDs, by name, of those that are
+    there and couldn't be told; they are to be told again.
+    """
+    record = lease.sets.get(preparing.set)
+    if record is None or record.uid != which.uid:
+        return lease
+    numbers = range(which.first_ordinal + preparing.after, which.first_ordinal + preparing.before)
+    left = {name: uid for name, uid in record.prepared.items() if _ordinal(name) not in numbers}
+    return replace(lease, sets={**lease.sets, preparing.set: replace(record, prepared={**left, **failed})})
+
+
+def with_open(
+    lease: GroupLease, which: StatefulSet, preparing: Preparing, at: float, told_to_go: Mapping[str, str] | None = None
+) -> GroupLease:
+    """Without a lock, and with a downscale of a set that is allowed now. One that is open already is a part of it.
+    `told_to_go`: the UIDs of the pods that were prepared, by name.
+    """
     record = lease.sets.get(which.name)
     if record is None or record.uid != which.uid:
         record = Record(which.uid)
@@ -219,8 +250,12 @@ def with_open(lease: GroupLease, which: StatefulSet, preparing: Preparing, at: f
         record, opened = replace(record, last=opened.at), None
     before = max(preparing.before, opened.before) if opened else preparing.before
     after = min(preparing.after, opened.after) if opened else preparing.after
-    new = Open(at, before, after, which.generation)
-    return replace(lease, lock=None, sets={**lease.sets, which.name: replace(record, unseen=new)})
+    new = replace(
+        record,
+        unseen=Open(at, before, after, which.generation),
+        prepared={**record.prepared, **(told_to_go or {})},
+    )
+    return replace(lease, lock=None, sets={**lease.sets, which.name: new})
 
 
 def read(item: Mapping[str, Any] | None) -> GroupLease:
@@ -295,6 +330,31 @@ def _visible(record: Record, which: StatefulSet | None) -> bool:
     return record.unseen is None or which.replicas <= record.unseen.after
 
 
+def _ordinal(pod_name: str) -> int:
+    """-1 for what is no pod of a StatefulSet."""
+    number = pod_name.rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else -1
+
+
+def _stays(pod_name: str, which: StatefulSet) -> bool:
+    """Whether the set wants this pod."""
+    return which.first_ordinal <= _ordinal(pod_name) < which.first_ordinal + which.replicas
+
+
+def _one(pod_name: str, which: StatefulSet) -> Preparing:
+    number = _ordinal(pod_name) - which.first_ordinal
+    return Preparing(which.name, number + 1, number)
+
+
+def _covers(wider: Preparing, one: Preparing) -> bool:
+    return wider.set == one.set and wider.after <= one.after < wider.before
+
+
+def _still_there(record: Record, which: StatefulSet, pods: Iterable[Pod]) -> dict[str, str]:
+    there = {each.name: each.uid for each in pods if each.owner_uid == which.uid and not each.terminating}
+    return {name: uid for name, uid in record.prepared.items() if there.get(name) == uid}
+
+
 def _of_open(name: str, opened: Open) -> Waiting:
     return "downscale", name, f"{micro_timestamp(opened.at)} {opened.after}"
 
@@ -303,9 +363,9 @@ def _running(pods: Iterable[Pod]) -> dict[str, list[int]]:
     """The ordinals of pods that run, and don't end, by the UID of their set."""
     found: dict[str, list[int]] = {}
     for pod in pods:
-        number = pod.name.rpartition("-")[2]
-        if pod.phase == "Running" and not pod.terminating and number.isascii() and number.isdigit():
-            found.setdefault(pod.owner_uid, []).append(int(number))
+        number = _ordinal(pod.name)
+        if pod.phase == "Running" and not pod.terminating and number >= 0:
+            found.setdefault(pod.owner_uid, []).append(number)
     return found
 
 
@@ -320,6 +380,7 @@ def _record(found: Mapping[str, Any]) -> Record:
         last=None if last is None else _seconds(last),
         unseen=Open(_seconds(opened["at"]), *_numbers(opened, "before", "after", "generation")) if opened else None,
         ever_ran=None if ran is None else _numbers(found, "everRan")[0],
+        prepared={str(name): str(uid) for name, uid in (found.get("prepared") or {}).items()},
     )
 
 
@@ -331,6 +392,8 @@ def _written(record: Record) -> dict[str, Any]:
         found["open"] = {**vars(opened), "at": micro_timestamp(opened.at)}
     if record.ever_ran is not None:
         found["everRan"] = record.ever_ran
+    if record.prepared:
+        found["prepared"] = dict(sorted(record.prepared.items()))
     return found
 
 

@@ -2,7 +2,8 @@
 
 One that can be seen is the set's last one, which the annotation `last-downscale` shows. One that never came, because
 somebody else has refused it or the API server was away, is forgotten after a while, and its pods are told that they
-stay; so are those that a process was about to prepare when it was killed.
+stay; so are those that a process was about to prepare when it was killed, and those that replicas have grown back over.
+A pod that doesn't answer is told again until it does, or is gone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from upgrader.contract.times import timestamp
-from upgrader.in_cluster.guard.core.group_lease import GROUP, GroupLease, LeaseUnreadable, Preparing, read, seen_sets
+from upgrader.in_cluster.guard.core.group_lease import (
+    GROUP,
+    GroupLease,
+    LeaseUnreadable,
+    Preparing,
+    read,
+    seen_sets,
+    told,
+)
 from upgrader.in_cluster.guard.core.prepare import LAST, endpoints, is_prepared
 from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL
 from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, stateful_set
@@ -18,7 +27,7 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.direct_read import pods_of, stateful_sets
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks
-from upgrader.in_cluster.guard.roles.pod_preparation import addresses, failures, tell
+from upgrader.in_cluster.guard.roles.pod_preparation import addresses, failures, tell, uids
 from upgrader.in_cluster.guard.roles.workload_cache import STATEFUL_SETS, Group
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer
@@ -28,6 +37,8 @@ from upgrader.in_cluster.guard.runtime.resource import Object
 __all__ = ["Downscales"]
 
 _STAY_SECONDS = 10.0
+_AGAIN_SECONDS = 30.0
+"""After a pod couldn't be told; meanwhile others may have the group's lock."""
 _HOLDER = "guard-downscales"
 """Of a group's lock: whoever leads may take over what the leader before had."""
 
@@ -41,17 +52,18 @@ class Downscales:
         """`leases`: those of all groups."""
         self._api, self._locks, self.leases = api, locks, leases
         self._calls, self._cluster_domain = calls, cluster_domain
+        self._not_before: dict[Group, float] = {}
 
     def tell(self, changed: Callable[[Group], None]) -> None:
         """Tell of each group that others have acted on."""
 
-        def told(before: Object | None, after: Object | None) -> None:
+        def changed_by(before: Object | None, after: Object | None) -> None:
             group = str(((after or before or {}).get("metadata") or {}).get("annotations", {}).get(GROUP) or "")
             namespace, slash, name = group.partition("/")
             if slash and _by_others(before, after):
                 changed((namespace, name))
 
-        self.leases.tell(told)
+        self.leases.tell(changed_by)
 
     async def look(self, group: Group, sets: Sequence[StatefulSet], pods: Iterable[Pod]) -> None:
         """At one whose sets and pods a cache knows so. Never a reason why a group isn't rolled."""
@@ -73,14 +85,16 @@ class Downscales:
         if held.locked_by():
             return  # a write now would take the lock from whoever has it; it comes again
         lease, stay = seen_sets(held.lease, sets, pods, held.old, watched)
-        if stay:
+        if stay or _forgets(held.lease, lease):  # a cache may lag: that a pod is gone is asked of the API
+            if held.at < self._not_before.get(group, held.at):
+                return
             lease = await self._stay(group, watched)
         elif lease != held.lease:
             await self._locks.write(held, lease)
         await self._show(sets, lease)
 
     async def _stay(self, group: Group, watched: set[str]) -> GroupLease:
-        """Tell them with the group's lock, by the group as it is then. What can't be told is logged, and given up."""
+        """Tell them with the group's lock, by the group as it is then. Who can't be told is told again."""
         seen = await self._locks.look(group)
         held = await self._locks.take(seen, "pods are told that they stay", holder=_HOLDER)
         try:
@@ -89,25 +103,35 @@ class Downscales:
             pods = await pods_of(self._api, namespace, found)
             sets = {each.name: each for each in map(stateful_set, found)}
             lease, stay = seen_sets(held.lease, sets.values(), pods, held.old, watched)
+            failed = dict[str, str]()
             for each in stay:
-                await self._told(sets[each.set], pods, each)
+                failed = await self._told(sets[each.set], pods, each)
+                lease = told(lease, each, sets[each.set], failed)
+            self._not_before.pop(group, None)
+            if failed:
+                self._not_before[group] = held.at + _AGAIN_SECONDS
             held = await self._locks.write(held, GroupLease(None, lease.sets))
             return held.lease
         except BaseException:
             await self._locks.release(held)
             raise
 
-    async def _told(self, which: StatefulSet, pods: Iterable[Pod], stay: Preparing) -> None:
+    async def _told(self, which: StatefulSet, pods: Iterable[Pod], stay: Preparing) -> dict[str, str]:
+        """The UIDs, by name, of those that are there and couldn't be told."""
         if not is_prepared(which):
-            return  # nobody was told anything
+            return {}  # nobody was told anything
+        there = uids(which, pods)
         going = endpoints(which, stay.before, stay.after, self._cluster_domain)
         if isinstance(going, str):
             LOG.warning("pods can't be told that they stay", extra={"set": which.name, "reason": going})
-            return
+            numbers = range(which.first_ordinal + stay.after, which.first_ordinal + stay.before)
+            return {name: there[name] for n in numbers if (name := f"{which.name}-{n}") in there}
         replies = await tell(self._calls, "DELETE", going, addresses(which, pods), _STAY_SECONDS)
-        for pod, why in failures(replies).items():
+        failed = failures(replies)
+        for pod, why in failed.items():
             LOG.warning("a pod can't be told that it stays", extra={"pod": pod, "reason": why})
         LOG.info("pods stay that were prepared", extra={"set": which.name, "pods": [each.pod for each in going]})
+        return {name: there[name] for name in failed if name in there}
 
     async def _show(self, sets: Iterable[StatefulSet], lease: GroupLease) -> None:
         """For people: nobody trusts it, as anybody can write it."""
@@ -122,6 +146,15 @@ class Downscales:
                     await self._api.patch(STATEFUL_SETS, each.name, change, each.namespace)
                 except (NotFound, Conflict):
                     continue  # it is gone, or another one
+
+
+def _forgets(before: GroupLease, after: GroupLease) -> bool:
+    """Whether prepared pods aren't there any more."""
+    return any(
+        before.sets[name].prepared.keys() - record.prepared.keys()
+        for name, record in after.sets.items()
+        if name in before.sets
+    )
 
 
 def _by_others(before: Object | None, after: Object | None) -> bool:

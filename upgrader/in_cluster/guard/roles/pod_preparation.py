@@ -10,12 +10,17 @@ from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.pod_calls import PodCalls
 
-__all__ = ["addresses", "failures", "tell"]
+__all__ = ["addresses", "failures", "tell", "uids"]
 
 
 def addresses(which: StatefulSet, pods: Iterable[Pod]) -> dict[str, str]:
     """The IPs of a set's running pods, by their names."""
     return {each.name: each.ip for each in pods if each.owner_uid == which.uid and each.phase == "Running"}
+
+
+def uids(which: StatefulSet, pods: Iterable[Pod]) -> dict[str, str]:
+    """The UIDs of a set's running pods, by their names."""
+    return {each.name: each.uid for each in pods if each.owner_uid == which.uid and each.phase == "Running"}
 
 
 async def tell(

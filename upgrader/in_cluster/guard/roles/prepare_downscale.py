@@ -33,7 +33,7 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict, GroupLocke
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.direct_read import pods_of, stateful_sets
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks, Held
-from upgrader.in_cluster.guard.roles.pod_preparation import addresses, failures, tell
+from upgrader.in_cluster.guard.roles.pod_preparation import addresses, failures, tell, uids
 from upgrader.in_cluster.guard.roles.run_lease import RunLease
 from upgrader.in_cluster.guard.roles.workload_cache import STATEFUL_SETS
 from upgrader.in_cluster.guard.runtime.api_client import Api
@@ -51,11 +51,12 @@ _STAY_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class _Decided:
-    """What was decided about a set, as it was read for that, and where its pods are."""
+    """What was decided about a set, as it was read for that, and where its pods are, and which."""
 
     decision: Answer | Preparation
     set: StatefulSet
     ips: Mapping[str, str]
+    uids: Mapping[str, str]
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -118,7 +119,10 @@ class PrepareDownscale:
         hold = await self._hold(group)
         state = GroupState((which,), tuple(pods), {}, which.replicas, hold=hold)
         decided = _Decided(
-            decide(request, which, state, self._cluster_domain, self._locks.now()), which, addresses(which, pods)
+            decide(request, which, state, self._cluster_domain, self._locks.now()),
+            which,
+            addresses(which, pods),
+            uids(which, pods),
         )
         if isinstance(decided.decision, Answer):
             return decided.decision
@@ -163,7 +167,8 @@ class PrepareDownscale:
         if hold and (refusal := refuse_downscale(request, held.group[1], hold)):
             return refusal
         try:
-            await self._locks.write(held, with_open(held.lease, decided.set, preparing, self._locks.now()))
+            told = {each.pod: decided.uids[each.pod] for each in decided.endpoints}
+            await self._locks.write(held, with_open(held.lease, decided.set, preparing, self._locks.now(), told))
         except Conflict:
             return refused(request, "it took so long that its group was given to somebody else")
         LOG.info("downscale allowed", extra={"request": str(request), "prepared": len(decided.endpoints)})
@@ -189,7 +194,7 @@ class PrepareDownscale:
             hold=hold,
         )
         decision = decide(request, which, state, self._cluster_domain, self._locks.now())
-        return _Decided(decision, which, addresses(which, pods))
+        return _Decided(decision, which, addresses(which, pods), uids(which, pods))
 
     async def _hold(self, group: str) -> Hold | None:
         return await self._run_lease.look() if group and self._run_lease else None

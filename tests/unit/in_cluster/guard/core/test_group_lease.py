@@ -24,6 +24,7 @@ from upgrader.in_cluster.guard.core.group_lease import (
     name_of,
     read,
     seen_sets,
+    told,
     unseen,
     waiting,
     with_open,
@@ -45,7 +46,7 @@ def shrunk(replicas: int = 1) -> tuple[Any, ...]:
 def test_it_is_read_as_it_was_written() -> None:
     """Lock, last and open downscales; what others have written on the Lease stays."""
     lock = Lock("me", "a downscale of a", Preparing(A, 3, 1))
-    lease = GroupLease(lock, {A: Record(A, 7.0, Open(1000.25, 3, 1, 5), 3), B: Record(B)})
+    lease = GroupLease(lock, {A: Record(A, 7.0, Open(1000.25, 3, 1, 5), 3, {f"{A}-2": "uid"}), B: Record(B)})
     item = manifest("ops", GROUP, None, lease, 50.0)
     assert item["metadata"]["name"] == "guard-group.ns.web" and item["metadata"]["namespace"] == "ops"
     again = read(item)
@@ -147,3 +148,45 @@ def test_ordinals_that_ran_are_noted() -> None:
     lease = with_open(lease, grown[0], Preparing(A, 5, 2), 1.0)
     lease, _ = seen_sets(lease, (zone(A, 2, generation=1), SETS_OF[1]), without(PODS, f"{A}-2"), (), {A})
     assert lease.sets[A].ever_ran == 2
+
+
+GOING = with_open(GroupLease(), SETS_OF[0], Preparing(A, 3, 1), 1000.5, {f"{A}-1": f"{A}-1", f"{A}-2": f"{A}-2"})
+
+
+def test_a_pod_that_was_told_that_it_goes_is_kept_in_mind_until_it_is_gone() -> None:
+    """By its UID: one that ends, or another one of its name, isn't it."""
+    lease, stay = seen_sets(GOING, shrunk(), PODS, (), ())
+    assert (sorted(lease.sets[A].prepared), stay) == ([f"{A}-1", f"{A}-2"], ()), "they go yet"
+    assert read(manifest("ops", GROUP, None, lease, 1.0)).sets[A].prepared == lease.sets[A].prepared
+    ending = changed(without(PODS, f"{A}-1"), f"{A}-2", terminating=True)
+    assert seen_sets(lease, shrunk(), ending, (), ())[0].sets[A].prepared == {}
+    another = changed(PODS, f"{A}-2", uid="another")
+    assert sorted(seen_sets(lease, shrunk(), another, (), ())[0].sets[A].prepared) == [f"{A}-1"]
+
+
+def test_a_prepared_pod_over_which_replicas_grow_back_stays() -> None:
+    """Its controller hadn't removed it: it is to be told, once the controller knows that it stays, and keeps the other
+    sets as they are until it was.
+    """
+    gone, _ = seen_sets(GOING, shrunk(), PODS, (), ())
+    assert unseen(gone, shrunk(), ()) == {}
+    grown = (zone(A, 2, generation=7, observed_generation=7), SETS_OF[1])
+    lease, stay = seen_sets(gone, grown, PODS, (), ())
+    assert stay == (Preparing(A, 2, 1),)
+    assert list(unseen(lease, grown, ())) == [A] and f"{A}-1" in unseen(lease, grown, ())[A]
+    unaware = (replace(grown[0], observed_generation=6), SETS_OF[1])
+    assert seen_sets(gone, unaware, PODS, (), ())[1] == ()
+    failed = told(lease, stay[0], grown[0], {f"{A}-1": f"{A}-1"})
+    assert failed == lease
+    done = told(lease, stay[0], grown[0], {})
+    assert list(done.sets[A].prepared) == [f"{A}-2"] and unseen(done, grown, ()) == {}
+    assert seen_sets(done, grown, PODS, (), ())[1] == ()
+    assert told(lease, stay[0], replace(grown[0], uid="another"), {}) == lease
+
+
+def test_while_a_downscale_is_open_its_pods_go() -> None:
+    """The set has as many replicas as before, as nobody has stored fewer yet."""
+    assert seen_sets(GOING, SETS_OF, PODS, (), ()) == (GOING, ())
+    lease, stay = seen_sets(GOING, SETS_OF, PODS, set(waiting(GOING)), ())
+    assert stay == (Preparing(A, 3, 1),), "each is told once"
+    assert told(lease, stay[0], SETS_OF[0], {}).sets[A].prepared == {}
