@@ -31,6 +31,7 @@ from tests.contract.guard.chart_rights import (
     PROTECTOR_WEBHOOK,
     ROLLOUTS,
     ZONE_BUDGETS,
+    ZONE_TRACKER,
     Right,
 )
 
@@ -58,6 +59,10 @@ CASES: Mapping[str, tuple[Mapping[str, Any], tuple[tuple[Right, ...], ...]]] = {
     "prepared downscales": (
         {**NOTHING, "rollouts": SHOP, "downscale": {"enabled": True}},
         (OWN_CONFIGURATIONS, ROLLOUTS, DOWNSCALE),
+    ),
+    "prepared downscales after rollout-operator's": (
+        {**NOTHING, "rollouts": SHOP, "downscale": {"enabled": True, "zoneTracker": "tracker"}},
+        (OWN_CONFIGURATIONS, ROLLOUTS, DOWNSCALE, ZONE_TRACKER),
     ),
     "zone-aware budgets": ({**NOTHING, "zoneBudget": SHOP}, (OWN_CONFIGURATIONS, ZONE_BUDGETS)),
     "protectors": ({**NOTHING, "protector": {"enabled": True}}, BOTH),

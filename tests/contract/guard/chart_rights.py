@@ -27,6 +27,7 @@ __all__ = [
     "PROTECTOR_WEBHOOK",
     "ROLLOUTS",
     "ZONE_BUDGETS",
+    "ZONE_TRACKER",
     "Right",
     "complaints",
 ]
@@ -101,6 +102,8 @@ DOWNSCALE = _of(
     replicatemplates_scale="get",
     replicatemplates_status="patch",
 )
+ZONE_TRACKER = _of("downscale", "guard", configmaps="get")
+"""With the ConfigMap of rollout-operator's zone tracker (`downscale.zoneTracker`)."""
 ZONE_BUDGETS = _of(
     "zoneBudget",
     "guard",

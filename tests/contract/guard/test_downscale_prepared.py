@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import yaml
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.checking import merge
+from tests.contract.guard.chart_rights import ZONE_TRACKER, Right, complaints
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.pod_service import PodService, pod_service
 from tests.contract.guard.test_chart import CHART, FLAGS, rights
@@ -27,6 +29,7 @@ from upgrader.adapters.helm import find_helm
 from upgrader.ports import Kind, KubeObject
 
 PATH = "/admission/prepare-downscale"
+CONFIG_MAPS = Kind("v1", "configmaps")
 SETS, PODS = Kind("apps/v1", "statefulsets"), Kind("v1", "pods")
 BOTH = (*FLAGS, "-roles=rollout,webhook", "-kubernetes.namespace=shop", "-reconcile.interval=1s")
 MARK = "grafana.com/prepare-downscale"
@@ -39,14 +42,14 @@ def service() -> Iterator[PodService]:
         yield found
 
 
-def rendered() -> list[KubeObject]:
-    """What Helm renders for the namespace `ops`."""
+def rendered(**downscale: str) -> list[KubeObject]:
+    """What Helm renders for the namespace `ops`, with these values of `downscale`."""
     values = {
         "image": {"repository": "x"},
         "noDownscale": {"enabled": False},
         "rollouts": {"enabled": True, "namespaces": ["shop"]},
         "hold": "none",
-        "downscale": {"enabled": True},
+        "downscale": {"enabled": True, **downscale},
     }
     command = [str(find_helm()), "template", "guard", str(CHART), "--namespace=ops", "--values=-"]
     done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True)
@@ -269,3 +272,54 @@ def test_pods_that_a_killed_replica_has_told_stay(pair: Pair, service: PodServic
         assert f"a downscale of {a} from 3 to 1 replicas" in asked(leader, b, 3, 1)
         until("them to stay", lambda: service.pods("DELETE") == {f"{a}-1", f"{a}-2"}, timeout_seconds=90)
         until("the other zone to be allowed", lambda: asked(leader, b, 3, 1) == "", timeout_seconds=120)
+
+
+def test_a_pod_over_which_replicas_grow_back_is_told_that_it_stays(
+    pair: Pair, service: PodService, tmp_path: Path
+) -> None:
+    """3 → 2 is allowed, stored and seen; before the controller has removed the pod, somebody wants 3 again. It gets a
+    DELETE, and until it has answered no other zone shrinks.
+    """
+    with guard_process(tmp_path, pair.kubeconfig, *BOTH) as guard, zones(pair.kube, replicas=3, count=2) as group:
+        guard.wait_ready()
+        a, b = group.names
+        prepared(pair, group, service)
+        assert asked(guard, a, 3, 2) == "" and service.pods("POST") == {f"{a}-2"}
+        pair.kube.patch(SETS, a, {"spec": {"replicas": 2}}, "shop")
+        until("it to be seen", lambda: shown(pair, a) != "", timeout_seconds=120)
+        service.answers[f"{a}-2"] = 500
+        pair.kube.patch(SETS, a, {"spec": {"replicas": 3}}, "shop")
+        controller(pair, group, a)
+        until("it to be told", lambda: service.pods("DELETE") == {f"{a}-2"}, timeout_seconds=120)
+        assert f"{a}-2 was prepared for shutdown and stays" in asked(guard, b, 3, 2)
+        service.answers.clear()
+        until("the other zone to be allowed", lambda: asked(guard, b, 3, 2) == "", timeout_seconds=120)
+
+
+@pytest.mark.parametrize("right", [None, *ZONE_TRACKER], ids=str)
+def test_what_the_zone_tracker_has_noted_refuses(
+    pair: Pair, service: PodService, tmp_path: Path, right: Right | None
+) -> None:
+    """With the chart's rights, and the ConfigMap that rollout-operator has left; without the right nobody knows."""
+    objects, name = rendered(zoneTracker="tracker"), "tracker"
+    flags = (*BOTH, "-use-zone-tracker", f"-zone-tracker.config-map-name={name}")
+    minimum = {"grafana.com/min-time-between-zones-downscale": "12h"}
+    with ExitStack() as stack:
+        stack.enter_context(rights(pair, objects, right))
+        guard = stack.enter_context(guard_process(tmp_path, pair.account, *flags))
+        guard.wait_ready()
+        group = stack.enter_context(zones(pair.kube, replicas=3, count=2))
+        a, b = group.names
+        prepared(pair, group, service, **minimum)
+        noted = {a: json.dumps({"lastDownscaled": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})}
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": noted}
+        pair.kube.create(CONFIG_MAPS, manifest, "shop")
+        try:
+            said = asked(guard, b, 3, 2)
+            if right:
+                assert right.named in said or complaints(guard, right) != []
+            else:
+                assert f"{a} was downscaled at" in said and complaints(guard) == []
+            assert said and service.pods("POST") == set()
+        finally:
+            pair.kube.delete(CONFIG_MAPS, name, "shop")

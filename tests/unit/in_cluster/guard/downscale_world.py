@@ -11,6 +11,7 @@ from tests.unit.in_cluster.guard.fake_api import FakeApi
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer
 from upgrader.in_cluster.guard.core.group_lease import GroupLease, read
 from upgrader.in_cluster.guard.guard_errors import ApiAway
+from upgrader.in_cluster.guard.roles.downscale_history import DownscaleHistory
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks
 from upgrader.in_cluster.guard.roles.prepare_downscale import PrepareDownscale
 from upgrader.in_cluster.guard.roles.run_lease import LEASES, RunLease
@@ -90,6 +91,7 @@ class World:
 
     def __init__(self) -> None:
         self.api, self.calls, self.time = FakeApi(), FakeCalls(), 1000.0
+        self.tracker = ""
         for name in ("a", "b"):
             self.put(stateful_set(name), *(pod(name, number) for number in range(3)))
 
@@ -120,6 +122,7 @@ class World:
             self.locks(),
             self.calls,
             run_lease=RunLease(self.api) if held else None,
+            history=DownscaleHistory(self.api, self.tracker),
             cluster_domain="cluster.local.",
             timeout_seconds=10,
             dry_run=dry_run,

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.in_cluster.guard.downscale_world import GROUP, LEASE, World, pod, request, stateful_set, why
 from upgrader.in_cluster.guard.core.group_lease import (
+    LAST,
     OPEN_SECONDS,
     VALID_SECONDS,
     GroupLease,
@@ -18,7 +19,6 @@ from upgrader.in_cluster.guard.core.group_lease import (
     Record,
     manifest,
 )
-from upgrader.in_cluster.guard.core.prepare import LAST
 from upgrader.in_cluster.guard.core.workloads import pod as read_pod
 from upgrader.in_cluster.guard.core.workloads import stateful_set as read_set
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict

@@ -41,6 +41,28 @@ def test_where_and_for_how_long_pods_are_asked() -> None:
     assert (given.cluster_domain, given.pods_timeout_seconds) == ("example.internal", 0.5)
 
 
+def test_flags_that_change_nothing_here_are_taken_and_named() -> None:
+    """rollout-operator's default manifests start: what does nothing is said, once for each."""
+    upstream = """-use-zone-tracker=true -zone-tracker.config-map-name=tracker
+        -zpdb.pod-ready-annotation-patch-timeout=5s
+        -log.format=logfmt -kubernetes.client-timeout=5m -kubernetes.client-qps 50 --kubernetes.client-burst=100
+        -server.cluster-validation.http.enabled -server.cluster-validation.http.soft-validation=true"""
+    given = parse([*upstream.split(), *TLS])
+    assert given.zone_tracker == "tracker"
+    assert sorted(each.partition(":")[0] for each in given.ignored) == [
+        "-kubernetes.client-burst",
+        "-kubernetes.client-qps",
+        "-kubernetes.client-timeout",
+        "-log.format",
+        "-server.cluster-validation.http.enabled",
+        "-server.cluster-validation.http.soft-validation",
+        "-zpdb.pod-ready-annotation-patch-timeout",
+    ]
+    assert (parse(TLS).zone_tracker, parse(TLS).ignored) == ("", ())
+    assert parse([*TLS, "-zone-tracker.config-map-name=tracker"]).zone_tracker == "", "it isn't used"
+    assert parse([*TLS, "-use-zone-tracker"]).zone_tracker == "rollout-operator-zone-tracker"
+
+
 @pytest.mark.parametrize(
     ("text", "life"),
     [
@@ -83,6 +105,7 @@ def test_contradictions_are_refused(arguments: list[str], message: str) -> None:
         "-webhook-dry-run=maybe",
         "-log.level=loud",
         "-bogus=1",
+        "-zone-tracker.config-map-name=",
         "-roles=x",
     ],
 )

@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 
 from tests.unit.in_cluster.guard.downscale_world import AWAY, LEASE, MARKS, World, pod, request, stateful_set, why
-from upgrader.in_cluster.guard.core.group_lease import OPEN_SECONDS, VALID_SECONDS, GroupLease, Lock, Open, manifest
+from upgrader.in_cluster.guard.core.group_lease import (
+    LAST,
+    OPEN_SECONDS,
+    VALID_SECONDS,
+    GroupLease,
+    Lock,
+    Open,
+    manifest,
+)
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict
+from upgrader.in_cluster.guard.roles.downscale_history import CONFIG_MAPS
 from upgrader.in_cluster.guard.roles.run_lease import LEASES
 from upgrader.in_cluster.guard.roles.workload_cache import PODS, STATEFUL_SETS
 
@@ -99,7 +108,7 @@ def test_the_same_zone_may_go_on() -> None:
 
 
 def test_the_minimum_time_counts_by_the_lease() -> None:
-    """From when the other zone was allowed; the annotation says nothing (#303)."""
+    """From when the other zone was allowed, whether or not that is annotated by now (#303)."""
 
     async def test(world: World) -> None:
         minimum = {"grafana.com/min-time-between-zones-downscale": "1h"}
@@ -112,6 +121,66 @@ def test_the_minimum_time_counts_by_the_lease() -> None:
             assert answer.allowed is allowed
             if not allowed:
                 assert why(answer) == "a was downscaled at 1970-01-01T00:16:40Z, less than 3600 s ago"
+
+    run(test)
+
+
+@pytest.mark.parametrize("by", ["annotation", "zone tracker"])
+def test_a_downscale_that_rollout_operator_has_noted_counts(by: str) -> None:
+    """An hour ago, before guard came: no Lease knows it, and another zone waits for the rest of 12 hours."""
+
+    async def test(world: World) -> None:
+        minimum = {"grafana.com/min-time-between-zones-downscale": "12h"}
+        a, b, at = stateful_set("a", labels=minimum), stateful_set("b", labels=minimum), "1970-01-01T00:00:00Z"
+        if by == "annotation":
+            a["metadata"]["annotations"][LAST] = at
+        else:
+            world.tracker = "rollout-operator-zone-tracker"
+            data = {"a": f'{{"lastDownscaled":"{at}"}}', "gone": f'{{"lastDownscaled":"{at}"}}'}
+            world.api.put(CONFIG_MAPS, {"metadata": {"name": world.tracker}, "data": data}, "shop")
+        world.put(a, b)
+        world.time = 3600.0
+        assert why(await world.webhook()(request("b"))) == f"a was downscaled at {at}, less than 43200 s ago"
+        assert world.writes() == [] and world.calls.sent == []
+        world.time = 43200.0
+        assert (await world.webhook()(request("b"))).allowed
+
+    run(test)
+
+
+def test_what_is_noted_last_counts() -> None:
+    """An annotation that is older than the Lease says allows nothing."""
+
+    async def test(world: World) -> None:
+        minimum = {"grafana.com/min-time-between-zones-downscale": "1h"}
+        assert (await world.webhook()(request("a"))).allowed
+        world.shrink("a", 1)
+        a = stateful_set("a", 1, generation=2, labels=minimum)
+        a["metadata"]["annotations"][LAST] = "1970-01-01T00:00:00Z"
+        world.put(a)
+        world.time = 4000.0
+        assert (
+            why(await world.webhook()(request("b"))) == "a was downscaled at 1970-01-01T00:16:40Z, less than 3600 s ago"
+        )
+
+    run(test)
+
+
+@pytest.mark.parametrize("text", ["soon", "{}", '{"lastDownscaled": 7}', '{"lastDownscaled": "soon"}', "[" * 9999])
+def test_what_does_not_say_when_a_zone_was_downscaled_refuses(text: str) -> None:
+    """Unknown isn't long ago; both say what to correct."""
+
+    async def test(world: World) -> None:
+        world.tracker = "tracker"
+        world.api.put(CONFIG_MAPS, {"metadata": {"name": "tracker"}, "data": {"a": text}}, "shop")
+        what = "the ConfigMap shop/tracker doesn't say when a was last downscaled: correct its key, or remove it"
+        assert why(await world.webhook()(request("b"))) == f"its group is locked: {what}"
+        world.tracker, a = "", stateful_set("a")
+        a["metadata"]["annotations"][LAST] = text
+        world.put(a)
+        refusal = why(await world.webhook()(request("b")))
+        assert refusal.startswith(f"its group is locked: {LAST} of a is '{text[:64]}', no time")
+        assert refusal.endswith("correct it, or remove it")
 
     run(test)
 

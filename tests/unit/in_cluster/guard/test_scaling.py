@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.unit.in_cluster.guard.downscale_world import GROUP, LEASE, World, pod, stateful_set
-from upgrader.in_cluster.guard.core.group_lease import GroupLease, Lock, Open, Record, manifest
+from upgrader.in_cluster.guard.core.group_lease import LAST, GroupLease, Lock, Open, Record, manifest
 from upgrader.in_cluster.guard.core.rollout import Hold
 from upgrader.in_cluster.guard.core.workloads import pod as read_pod
 from upgrader.in_cluster.guard.core.workloads import stateful_set as read_set
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused
+from upgrader.in_cluster.guard.roles.downscale_history import DownscaleHistory
 from upgrader.in_cluster.guard.roles.run_lease import LEASES
 from upgrader.in_cluster.guard.roles.scaling import Scaling
 from upgrader.in_cluster.guard.roles.workload_cache import STATEFUL_SETS
@@ -38,7 +39,14 @@ class Following(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scaling = Scaling(self.api, self.locks(), self.calls, "cluster.local.", clock=lambda: self.time)
+        self.scaling = Scaling(
+            self.api,
+            self.locks(),
+            self.calls,
+            "cluster.local.",
+            DownscaleHistory(self.api),
+            clock=lambda: self.time,
+        )
         self.run: Hold | None = None
 
     def zone(self, name: str, replicas: int, notes: dict[str, str], **labels: str) -> None:
@@ -138,6 +146,18 @@ def test_the_minimum_time_is_waited_for() -> None:
         world.api.put(
             LEASES, manifest("ops", GROUP, None, GroupLease(None, {"a": Record("uid-a", 1000.0)}), 0.0), "ops"
         )
+        assert not await world.look(after=3600)
+        assert await world.look(after=1) and world.replicas("b") == 2
+
+    run(test)
+
+
+def test_a_downscale_that_rollout_operator_has_noted_is_waited_for() -> None:
+    """Before guard came, on the leader's set."""
+
+    async def test(world: Following) -> None:
+        world.zone("a", 2, {LAST: "1970-01-01T00:16:40Z"})
+        world.zone("b", 3, LEADER, **{"grafana.com/min-time-between-zones-downscale": "1h"})
         assert not await world.look(after=3600)
         assert await world.look(after=1) and world.replicas("b") == 2
 

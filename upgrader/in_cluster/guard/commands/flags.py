@@ -23,6 +23,19 @@ _ALONE = ("rollout", "webhook")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _IN = "rollout-operator-self-signed-certificate"
 """The Secret that rollout-operator keeps its own in."""
+_TRACKER = "rollout-operator-zone-tracker"
+_IGNORED = {
+    "log.format": "the log is JSON",
+    "kubernetes.client-timeout": "requests to the API server have a timeout of their own",
+    "kubernetes.client-qps": "requests to the API server aren't limited here",
+    "kubernetes.client-burst": "requests to the API server aren't limited here",
+    "zpdb.pod-ready-annotation-patch-timeout": "pods aren't annotated",
+    **{
+        f"server.cluster-validation.http.{each}": "no request's cluster label is looked at"
+        for each in ("enabled", "soft-validation", "excluded-paths", "excluded-user-agents", "label")
+    },
+}
+"""Flags of rollout-operator's that change nothing here, so that its manifests start; and why."""
 _MOST_TIMEOUT_SECONDS = 30.0
 """The API server gives a webhook no more."""
 
@@ -57,6 +70,10 @@ class Settings:
     """Where zone-aware budgets are asked; none: nowhere."""
     kubeconfig: Path | None
     url: str
+    zone_tracker: str = ""
+    """The ConfigMap in which rollout-operator has noted when zones were downscaled; "": none."""
+    ignored: tuple[str, ...] = ()
+    """Flags that were given and do nothing, each with why."""
     protector: ProtectorSettings = field(default_factory=ProtectorSettings)
     ingress: IngressSettings = field(default_factory=IngressSettings)
 
@@ -98,6 +115,8 @@ def parse(arguments: Sequence[str]) -> Settings:
         budget_namespaces=tuple(dict.fromkeys(given.budget_namespaces)) or namespaces if given.budgets else (),
         kubeconfig=given.kubeconfig,
         url=given.url,
+        zone_tracker=given.zone_tracker if given.use_zone_tracker else "",
+        ignored=tuple(f"-{name}: {why}" for name, why in _IGNORED.items() if getattr(given, name) is not None),
         protector=settings_of(given),
         ingress=ingress_settings(given, namespaces),
     )
@@ -164,6 +183,12 @@ def _parser() -> argparse.ArgumentParser:
     flag("zpdb.namespace", "budget_namespaces", str, [], text, action="append", metavar="NAME")
     flag("kubernetes.config-file", "kubeconfig", Path, None, "kubeconfig, outside a cluster", metavar="FILE")
     flag("kubernetes.api-url", "url", str, "", "the API server's URL, if not the kubeconfig's", metavar="URL")
+    switch("use-zone-tracker", "use_zone_tracker", False, "refuse by what rollout-operator's zone tracker has noted")
+    text = "the ConfigMap in which it has noted when each zone was last downscaled; it is only read"
+    flag("zone-tracker.config-map-name", "zone_tracker", _tracker, _TRACKER, text, metavar=_TRACKER)
+    for name, why in _IGNORED.items():
+        text = f"does nothing, so that rollout-operator's manifests start: {why}"
+        flag(name, name, str, None, text, nargs="?", const="", metavar="VALUE")
     add_flags(flag, _duration)
     add_ingress_flags(flag)
     return parser
@@ -174,6 +199,12 @@ def _roles(text: str) -> tuple[str, ...]:
     if unknown := [role for role in roles if role not in ROLES]:
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(ROLES)}")
     return roles
+
+
+def _tracker(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("it is the name of a ConfigMap")
+    return text
 
 
 def _truth(text: str) -> bool:

@@ -18,6 +18,7 @@ from upgrader.in_cluster.guard.commands.protector_roles import protector_parts
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles import no_downscale, prepare_downscale, zone_budgets
 from upgrader.in_cluster.guard.roles.admission_server import Decide, admission_app
+from upgrader.in_cluster.guard.roles.downscale_history import DownscaleHistory
 from upgrader.in_cluster.guard.roles.downscales import Downscales
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks, leases_of_groups
 from upgrader.in_cluster.guard.roles.rolling_groups import RollingGroups
@@ -63,6 +64,8 @@ class _Parts:
 
 async def serve(settings: Settings, connection: Connection, namespace: str, stop: asyncio.Event) -> None:
     """Until `stop`; then no longer ready, and after a while the end. `namespace`: where its Secret and Lease are."""
+    for each in settings.ignored:
+        LOG.warning("a flag of rollout-operator's does nothing here", extra={"flag": each})
     metrics, parts = Metrics(), _Parts()
     parts.questions["process"] = lambda: "it is ending" if stop.is_set() else ""
     async with Api(connection) as api, AsyncExitStack() as servers:
@@ -70,7 +73,7 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
         run_lease = RunLease(api) if settings.hold else None
         if run_lease:
             parts.running.append(run_lease.run())
-        locks = GroupLocks(api, namespace)
+        locks, history = GroupLocks(api, namespace), DownscaleHistory(api, settings.zone_tracker)
         calls = await servers.enter_async_context(PodCalls(settings.pods_timeout_seconds))
         protector = await protector_parts(api, settings, partial(_leadership, api, namespace), metrics, servers)
         for informer in protector.informers:
@@ -84,6 +87,7 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
                 locks,
                 calls,
                 run_lease=run_lease,
+                history=history,
                 cluster_domain=settings.cluster_domain,
                 timeout_seconds=settings.timeout_seconds,
                 dry_run=settings.dry_run,
@@ -100,7 +104,7 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             tls_port = await servers.enter_async_context(listening(admission, settings.tls_port, served.context))
         if "rollout" in settings.roles:
             downscales = Downscales(api, locks, leases_of_groups(api, namespace), calls, settings.cluster_domain)
-            scaling = Scaling(api, locks, calls, settings.cluster_domain)
+            scaling = Scaling(api, locks, calls, settings.cluster_domain, history)
             _rollouts(api, settings, namespace, metrics, parts, locks, downscales, scaling, budgets, run_lease)
         if "ingress" in settings.roles:
             lead = partial(_leadership, api, namespace)

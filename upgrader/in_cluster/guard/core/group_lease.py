@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from upgrader.contract.times import micro_timestamp, seconds_of, timestamp
@@ -27,16 +28,19 @@ from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet
 __all__ = [
     "GROUP",
     "LABEL",
+    "LAST",
     "OPEN_SECONDS",
     "VALID_SECONDS",
     "GroupLease",
     "LeaseUnreadable",
     "Lock",
+    "NoTime",
     "Open",
     "Preparing",
     "Record",
     "Waiting",
     "ever_ran",
+    "last_downscales",
     "locked",
     "manifest",
     "name_of",
@@ -48,6 +52,8 @@ __all__ = [
     "with_open",
 ]
 
+LAST = "grafana.com/last-downscale"
+"""On a set: when it was last downscaled. Whatever says so, rollout-operator too, is believed in order to refuse."""
 LABEL = "guard.upgrader.io/lease"
 """Label of these Leases, with the value `group`."""
 GROUP, LOCK, SETS, STAY = (f"guard.upgrader.io/{each}" for each in ("group", "lock", "sets", "stay"))
@@ -61,6 +67,10 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9]
 
 class LeaseUnreadable(ValueError):
     """Somebody has changed a group's Lease to what nobody can read; says what."""
+
+
+class NoTime(ValueError):
+    """What should say when a set was last downscaled doesn't; says what."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,25 @@ class GroupLease:
         return {name: at for name, at in found.items() if at is not None}
 
 
+def last_downscales(
+    lease: GroupLease, sets: Iterable[StatefulSet], tracked: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, float]:
+    """When each set was last downscaled, by its name: the latest that the Lease, its annotation, or `tracked` says.
+
+    Raises NoTime for an annotation that is no time.
+    """
+    found = dict(lease.last_downscales)
+    for each in sets:
+        text = each.annotations.get(LAST)
+        shown = seconds_of(text)
+        if text and shown is None:
+            raise NoTime(f"{LAST} of {each.name} is {text[:64]!r}, no time such as {timestamp(0)}")
+        times = [at for at in (found.get(each.name), shown, tracked.get(each.name)) if at is not None]
+        if times:
+            found[each.name] = max(times)
+    return found
+
+
 Waiting = tuple[str, str, str]
 """What has to be seen unchanged for a while until it is given up: its kind, of what, and which one."""
 
@@ -158,7 +187,7 @@ def unseen(lease: GroupLease, sets: Iterable[StatefulSet], old: Collection[Waiti
             if _of_open(name, opened) not in old:
                 found[name] = f"the downscale of {name} from {opened.before} to {opened.after} replicas, not seen yet"
         elif which and which.uid == record.uid and (left := sorted(n for n in record.prepared if _stays(n, which))):
-            found[name] = f"{left[0]} was prepared for shutdown and stays, and wasn't told yet: if it can't be, delete it"
+            found[name] = f"{left[0]} was prepared for shutdown and stays, but doesn't know it yet; or delete it"
     return found
 
 

@@ -1,7 +1,8 @@
 """Prepare-downscale: the pods that a downscale takes away are told before, or it is refused.
 
 Zones shrink one after the other. When another zone was last downscaled stands on the group's Lease, which is also the
-lock between downscales and rollouts; the annotation `last-downscale` is for people, and written afterwards.
+lock between downscales and rollouts; the annotation `last-downscale` is written afterwards. What that says, or what
+rollout-operator has noted before, can refuse a downscale, and never allow one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from upgrader.in_cluster.guard.core.scaling import NotScaled, min_time
 from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, not_ready
 
 __all__ = [
-    "LAST",
     "PREPARE",
     "GroupState",
     "Preparation",
@@ -33,8 +33,6 @@ __all__ = [
 ]
 
 PREPARE = "grafana.com/prepare-downscale"
-LAST = "grafana.com/last-downscale"
-"""When a set was last downscaled, for people: what counts is its group's Lease."""
 PATH, PORT = "grafana.com/prepare-downscale-http-path", "grafana.com/prepare-downscale-http-port"
 
 

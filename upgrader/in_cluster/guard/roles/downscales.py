@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from upgrader.contract.times import timestamp
 from upgrader.in_cluster.guard.core.group_lease import (
     GROUP,
+    LAST,
     GroupLease,
     LeaseUnreadable,
     Preparing,
@@ -20,7 +21,7 @@ from upgrader.in_cluster.guard.core.group_lease import (
     seen_sets,
     told,
 )
-from upgrader.in_cluster.guard.core.prepare import LAST, endpoints, is_prepared
+from upgrader.in_cluster.guard.core.prepare import endpoints, is_prepared
 from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL
 from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, stateful_set
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked, NotFound
@@ -134,7 +135,7 @@ class Downscales:
         return {name: there[name] for name in failed if name in there}
 
     async def _show(self, sets: Iterable[StatefulSet], lease: GroupLease) -> None:
-        """For people: nobody trusts it, as anybody can write it."""
+        """For people, and to refuse by: anybody can write it, so that it allows nothing."""
         for each in sets:
             record = lease.sets.get(each.name)
             if record is None or record.last is None or record.uid != each.uid:

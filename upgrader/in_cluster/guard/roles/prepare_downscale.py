@@ -32,6 +32,7 @@ from upgrader.in_cluster.guard.core.workloads import StatefulSet, stateful_set
 from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict, GroupLocked
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.direct_read import pods_of, stateful_sets
+from upgrader.in_cluster.guard.roles.downscale_history import DownscaleHistory
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks, Held
 from upgrader.in_cluster.guard.roles.pod_preparation import addresses, failures, tell, uids
 from upgrader.in_cluster.guard.roles.run_lease import RunLease
@@ -74,15 +75,17 @@ class PrepareDownscale:
         calls: PodCalls,
         *,
         run_lease: RunLease | None,
+        history: DownscaleHistory,
         cluster_domain: str,
         timeout_seconds: float,
         dry_run: bool = False,
     ) -> None:
-        """`run_lease` None: no run holds anything. `timeout_seconds`: what a request may take. `dry_run`: nothing is
-        refused anyway, so that nobody is told, and nothing written.
+        """`run_lease` None: no run holds anything. `history`: when sets were last downscaled. `timeout_seconds`: what
+        a request may take. `dry_run`: nothing is refused anyway, so that nobody is told, and nothing written.
         """
         self._api, self._locks, self._calls, self._run_lease = api, locks, calls, run_lease
-        self._cluster_domain, self._seconds, self._dry_run = cluster_domain, timeout_seconds, dry_run
+        self._history, self._cluster_domain = history, cluster_domain
+        self._seconds, self._dry_run = timeout_seconds, dry_run
         self._background = set[asyncio.Task[None]]()
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
@@ -188,7 +191,7 @@ class PrepareDownscale:
         state = GroupState(
             sets,
             tuple(pods),
-            held.lease.last_downscales,
+            await self._history.last(held, others),
             ever_ran=ever_ran(held.lease, which),
             locked_by=held.locked_by() or min(unseen(held.lease, others, held.old).values(), default=""),
             hold=hold,

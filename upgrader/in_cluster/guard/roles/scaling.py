@@ -21,6 +21,7 @@ from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, stateful_
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GroupLocked
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.direct_read import stateful_sets
+from upgrader.in_cluster.guard.roles.downscale_history import DownscaleHistory
 from upgrader.in_cluster.guard.roles.event_recorder import EventRecorder
 from upgrader.in_cluster.guard.roles.group_locks import GroupLocks, Held
 from upgrader.in_cluster.guard.roles.pod_preparation import addresses, tell
@@ -48,10 +49,11 @@ class Scaling:
         locks: GroupLocks,
         pods: PodCalls,
         cluster_domain: str,
+        history: DownscaleHistory,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._locks, self._calls, self._cluster_domain = api, locks, pods, cluster_domain
-        self._clock = clock
+        self._history, self._clock = history, clock
         self._references, self._events = References(api), EventRecorder(api)
         self._told: dict[str, float] = {}
         self._telling = set[asyncio.Task[None]]()
@@ -76,7 +78,7 @@ class Scaling:
     ) -> bool:
         seen = {each.name: found for each in sets if (found := await self._references.of(each)) is not None}
         held = await self._locks.look(group)
-        decision = decide(sets, seen, held.lease.last_downscales, self._locks.now())
+        decision = decide(sets, seen, await self._history.last(held, sets), self._locks.now())
         for event in decision.events:
             await self._events.record(event)
         for wish in decision.wishes:
@@ -131,7 +133,7 @@ class Scaling:
         held = await self._locks.look(group)
         found = await stateful_sets(self._api, group[0], f"{GROUP_LABEL}={group[1]}")
         sets = tuple(map(stateful_set, found))
-        again = decide(sets, seen, held.lease.last_downscales, self._locks.now())
+        again = decide(sets, seen, await self._history.last(held, sets), self._locks.now())
         if (wish.set.uid, wish.set.replicas, wish.replicas) not in [
             (each.set.uid, each.set.replicas, each.replicas) for each in again.wishes
         ]:
