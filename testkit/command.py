@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from testkit.waiting import stretched, waiting
+
 __all__ = ["Ended", "must", "running", "skewed_clock", "start", "upgrader"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -66,21 +68,29 @@ def upgrader(
 ) -> Ended:
     """Run `upgrader ARGUMENTS` in `folder` to its end; `shown` lets it write to this process's terminal.
 
-    Raises subprocess.TimeoutExpired after `timeout_seconds`; the process has been killed by then.
+    Raises subprocess.TimeoutExpired after `timeout_seconds`, stretched as `testkit.waiting` says; the process has been
+    killed by then.
     """
     words = tuple(map(str, arguments))
     begun = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "upgrader", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=not shown,
-        text=True,
-        timeout=timeout_seconds,
-        check=False,
-    )
+    with waiting(f"upgrader {_named(words)}"):
+        done = subprocess.run(
+            [sys.executable, "-m", "upgrader", *words],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=not shown,
+            text=True,
+            timeout=stretched(timeout_seconds),
+            check=False,
+        )
     return Ended(words, done.returncode, done.stdout or "", done.stderr or "", time.monotonic() - begun)
+
+
+def _named(words: tuple[str, ...]) -> str:
+    """The command without its folder and what it is about: "lab restore", "run"."""
+    own = words[2:] if words[:1] == ("-C",) else words
+    return " ".join(own[: 2 if own[:1] in (("lab",), ("certs",), ("backup",), ("guard",), ("images",)) else 1])
 
 
 def must(ended: Ended, expected: int = 0) -> Ended:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ import yaml
 
 from testkit.command import REPOSITORY, Ended, skewed_clock, upgrader
 from testkit.versions import COMPONENTS, running_versions
+from testkit.waiting import stretched, until, waiting
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.gates.workload_diagnosis import diagnose_workload
@@ -32,22 +33,8 @@ RELEASES = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 _HELM = REPOSITORY / ".venv" / "bin" / "helm"
 _DAEMONSETS = Kind("apps/v1", "daemonsets")
 _PODS = Kind("v1", "pods")
+_SECRETS = Kind("v1", "secrets")
 _SNAPSHOT = "adopted"
-
-
-def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float, interval_seconds: float = 0.5) -> float:
-    """Wait until `holds()` (an unreachable API: False); returns the seconds, raises TimeoutError with `what`."""
-    begun = time.monotonic()
-    why = ""
-    while time.monotonic() - begun < timeout_seconds:
-        try:
-            if holds():
-                return time.monotonic() - begun
-            why = "it is not the case"
-        except ApiError as error:
-            why = error.message
-        time.sleep(interval_seconds)
-    raise TimeoutError(f"waited {timeout_seconds:.0f} s for {what}: {why}")
 
 
 @dataclass(frozen=True)
@@ -90,24 +77,54 @@ class LabCluster:
         _must(upgrader("-C", self.home, "lab", *arguments, "--name", self.name))
 
     def on_controller(self, *command: str) -> str:
-        """Standard output of a command on the controller."""
-        ended = upgrader("-C", self.home, "lab", "shell", "controller-1", "--name", self.name, "--", *command)
-        return _must(ended).stdout
+        """Standard output of a command on the controller; one word is a script, several a program and its arguments.
+
+        By the lab's own key, not by the command line: that takes seconds to start, and is asked in loops.
+        """
+        line = command[0] if len(command) == 1 else shlex.join(command)
+        with waiting("the controller's answer"):
+            done = subprocess.run(
+                [*self._machines.ssh("controller-1"), line],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=stretched(900),
+            )
+        if done.returncode:
+            raise AssertionError(f"{line}: exit code {done.returncode}: {done.stderr}\n{done.stdout}")
+        return done.stdout
+
+    @property
+    def _machines(self) -> Lab:
+        return Lab.find(self.name)
 
     def versions(self) -> Mapping[str, str]:
         """Component → the version that runs."""
         return running_versions(self.kube)
 
-    def releases(self) -> Mapping[str, Mapping[str, Any]]:
-        """Release → its newest revision as `helm list` shows it (`revision`, `status`, `chart`)."""
-        listed = json.loads(self.helm("list", "--output", "json"))
-        return {release["name"]: release for release in listed}
+    def releases(self) -> Mapping[str, Mapping[str, str]]:
+        """Release → its newest revision: `revision`, `status`, and the `uid` of Helm's record of it.
+
+        By the labels of Helm's records, not by Helm: it reads and unpacks each of them, and is asked in loops.
+        """
+        newest: dict[str, Mapping[str, str]] = {}
+        for record in self.kube.each(_SECRETS, "kube-system", labels="owner=helm", metadata_only=True):
+            labels = record["metadata"]["labels"]
+            found = {"revision": labels["version"], "status": labels["status"], "uid": record["metadata"]["uid"]}
+            before = newest.get(labels["name"])
+            if before is None or int(before["revision"]) < int(found["revision"]):
+                newest[labels["name"]] = found
+        return newest
 
     def helm(self, *arguments: str, timeout_seconds: float = 60.0) -> str:
         """Standard output of `helm ARGUMENTS` in kube-system; raises ApiError when it fails or times out."""
         command = [str(_HELM), "--kubeconfig", str(self.folder / "kubeconfig"), "-n", "kube-system", *arguments]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_seconds)
+            with waiting(f"helm {arguments[0]}"):
+                done = subprocess.run(
+                    command, capture_output=True, text=True, check=False, timeout=stretched(timeout_seconds)
+                )
         except subprocess.TimeoutExpired:
             raise ApiError(f"helm {' '.join(arguments)} took longer than {timeout_seconds:.0f} s") from None
         if done.returncode:
@@ -158,13 +175,15 @@ class LabCluster:
 
     def save(self) -> None:
         """Save the whole cluster for `restore`; it reboots."""
-        self.lab("save", _SNAPSHOT)
-        self.wait_after_boot()
+        with waiting("save"):
+            self._machines.save(_SNAPSHOT)
+            self.wait_after_boot()
 
     def restore(self) -> None:
         """Restore the whole cluster as it was saved: healthy and at the old version."""
-        self.lab("restore", _SNAPSHOT)
-        self.wait_after_boot()
+        with waiting("restore"):
+            self._machines.restore(_SNAPSHOT)
+            self.wait_after_boot()
 
     def keep_files(self) -> None:
         """Save the cluster folder's files for `restore_files`."""
@@ -227,8 +246,8 @@ class LabCluster:
 
     def crash_and_boot(self) -> None:
         """Cut the controller's power and switch it on; returns once SSH answers."""
-        self.lab("crash", "controller-1")
-        self.lab("boot", "controller-1")
+        self._machines.crash("controller-1")
+        self._machines.boot("controller-1")
 
     def cut_power(self) -> None:
         """Cut the controller's power, switch it on, and wait until the API lists no old container of it as running.
@@ -236,10 +255,10 @@ class LabCluster:
         Where there are other controllers, they serve before it is switched on.
         """
         before = self.containers("controller-1")
-        self.lab("crash", "controller-1")
-        if Lab.find(self.name).placement.spec.controllers > 1:
+        self._machines.crash("controller-1")
+        if self._machines.placement.spec.controllers > 1:
             until("the others to serve", lambda: self.containers() != set(), timeout_seconds=60)
-        self.lab("boot", "controller-1")
+        self._machines.boot("controller-1")
         until(
             "the control plane to be back after a power cut, in new containers",
             lambda: not before & self.containers("controller-1"),
@@ -290,7 +309,7 @@ class LabCluster:
 
     def wait_after_boot(self) -> None:
         """Wait for new pods: the API still lists pods as Ready that the reboot ended."""
-        Lab.find(self.name).wait_until_ready(240)
+        self._machines.wait_until_ready(stretched(240))
         self.wait_healthy(self.version)
 
 

@@ -16,7 +16,7 @@ from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult, Hosts
 
 
-@pytest.fixture(params=["fake", "real"])
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.lab)])
 def hosts(request: pytest.FixtureRequest) -> Hosts:
     """The port: the fake or the adapter."""
     if request.param == "real":

@@ -30,7 +30,7 @@ NAMESPACE = "default"
 CLOSED = "https://127.0.0.1:1"
 
 
-@pytest.fixture(params=["fake", "real"])
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.lab)])
 def kube(request: pytest.FixtureRequest) -> Iterator[Kube]:
     """The port: the fake or the adapter."""
     if request.param == "fake":

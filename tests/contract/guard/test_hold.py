@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.guard.chart_rights import HOLD, Right, complaints
 from tests.contract.guard.conftest import Pair
+from tests.contract.guard.looks import look_again
 from tests.contract.guard.test_chart import FLAGS, configuration, objects, rights
 from tests.contract.guard.webhooks import applied, bundles, scaled, stateful_set, wait_refused
 from tests.contract.guard.zones import zones
@@ -97,7 +97,7 @@ def test_a_run_holds_groups_but_those_of_its_step(pair: Pair, objects: list[Kube
             return [each["reason"] for each in found] == ["RolloutHeld"]
 
         waits("the Event", told)
-        time.sleep(2)  # in which nothing may happen
+        look_again(guard, pair.kube, group)
         assert len(group.pods(a)) == 2
         says = f"from 2 to 1 replicas is not allowed while the upgrade {RUN} holds the group {group.group} still"
         for subresource in ("", "scale"):

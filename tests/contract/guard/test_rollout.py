@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from testkit.guard_process import GuardProcess, guard_process
 from testkit.lab_cluster import until
 from tests.contract.guard.conftest import Pair
+from tests.contract.guard.looks import look_again
 from tests.contract.guard.zones import Zones, zones
 from upgrader.ports import Kind
 
@@ -48,7 +48,7 @@ def test_v2_goes_through_three_zones_one_by_one(pair: Pair, roller: GuardProcess
             group.template(name, "v2")
         becomes("a to be deleted", is_gone(group, a))
         group.controller(a)
-        time.sleep(1)  # in which nothing may happen
+        look_again(roller, pair.kube, group)
         assert group.revisions() == [f"{a}-0:v2-", f"{b}-0:v1", f"{c}-0:v1"]
         for before, after in ((a, b), (b, c)):
             group.make_ready(before)
@@ -111,7 +111,7 @@ def test_a_leader_that_is_killed_loses_nothing(pair: Pair, tmp_path: Path) -> No
         leader.kill()
         group.controller(a)
         becomes("the other one to lead", lambda: says(follower, "leading"), seconds=120)
-        time.sleep(1)  # in which nothing may happen
+        look_again(follower, pair.kube, group)
         assert group.revisions() == [f"{a}-0:v2-", f"{b}-0:v1"]
         group.make_ready(a)
         becomes("b to be deleted", is_gone(group, b))

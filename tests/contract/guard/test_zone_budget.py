@@ -17,6 +17,7 @@ from testkit.lab_cluster import until
 from tests.contract.checking import checked
 from tests.contract.guard.chart_rights import ZONE_BUDGETS, Right, complaints
 from tests.contract.guard.conftest import Pair
+from tests.contract.guard.looks import look_again
 from tests.contract.guard.test_chart import rights
 from tests.contract.guard.test_rollout import is_gone
 from tests.contract.guard.webhooks import applied, bundles
@@ -166,7 +167,7 @@ def test_an_eviction_of_another_zone_stops_a_rollout(pair: Pair, called: GuardPr
         assert asked(called, f"{b}-0") == (0, "")  # of which the API server knows nothing
         for each in group.names:
             group.template(each, "v2")
-        time.sleep(8)  # in which nothing may happen
+        look_again(roller, pair.kube, group)
         assert group.revisions() == [f"{a}-0:v1", f"{b}-0:v1"]
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from testkit.lab_commands import interrupted_up, lab_command
 from testkit.lab_traces import traces
+
+pytestmark = pytest.mark.lab("own")
 
 
 def test_an_interrupted_up_leaves_nothing_behind(name: str, tmp_path: Path) -> None:

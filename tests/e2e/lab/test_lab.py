@@ -15,6 +15,8 @@ from testkit.lab_traces import traces
 from upgrader.lab import Lab, LabSpec
 from upgrader.lab.registry import find
 
+pytestmark = pytest.mark.lab("own")
+
 _WORKLOAD = """
 apiVersion: v1
 kind: Pod
