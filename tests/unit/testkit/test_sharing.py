@@ -63,15 +63,16 @@ def test_processes_run_every_test_once(tmp_path: Path) -> None:
         (tests / f"test_{number}.py").write_text(_TESTS)
     (shared / "test_2.py").touch()  # another process has it
 
-    def run(name: str) -> int:
+    def run(name: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.sharing", "-p", "tests.durations"]
         command += ["--rootdir", str(tests), "-c", "/dev/null", "--share", str(shared)]
         command += ["--lines", str(tmp_path / f"{name}.jsonl"), str(tests)]
         environment = {"PYTHONPATH": str(REPOSITORY), "ENDED": str(ended), "PATH": "/usr/bin:/bin"}
-        return subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
-    assert run("first") == 1
-    assert run("second") == 0, "nothing is left for it"
+    first, second = run("first"), run("second")
+    assert first.returncode == 1, first
+    assert second.returncode == 0 and "no tests ran" in second.stdout, second
     lines = lines_in(tmp_path)["first"]
     assert [(line["test"], line["outcome"]) for line in lines] == [
         ("test_1.py::test_one", "passed"),
