@@ -114,10 +114,8 @@ conformance: build ## Run Kubernetes' own tests during, after and around an upgr
 reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).
 	@$(BIN)/python -m bench.reliability
 
-soak: build ## Upgrade and roll back repeatedly, under load; power cuts; killed at every moment (ROUNDS=10, CONTROLLERS=1).
-	@$(BIN)/python -m bench.soak --rounds $(or $(ROUNDS),10) --controllers $(or $(CONTROLLERS),1)
-	$(PYTEST) tests/soak
-	$(BIN)/python -m bench.recovery --only none --cuts $(or $(ROUNDS),10)
+soak: build ## What takes hours, by parts: docs/soak.md names them (PART=guard, or several; ROUNDS=10, CONTROLLERS=1).
+	@ROUNDS='$(ROUNDS)' CONTROLLERS='$(CONTROLLERS)' $(BIN)/python -m scripts.soak $(PART)
 
 # --- to install it elsewhere ----------------------------------------------------------------------------------------
 
@@ -158,6 +156,7 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python scripts/checks_reference.py > docs/reference/checks.md
 	$(BIN)/python -m scripts.codes_reference > docs/reference/codes.md
 	$(BIN)/python -m tests.unit.screens.page > docs/reference/failures.md
+	$(BIN)/python -m scripts.soak --page > docs/soak.md
 	$(BIN)/python scripts/chart_readme.py
 	$(BIN)/python -m scripts.layers_figure
 	$(BIN)/python -m bench.kinds

@@ -1,0 +1,234 @@
+"""`make soak`: what takes hours, by parts, and the page of what each part said last.
+
+`python -m scripts.soak [PART…]` says what the parts will take by what they took last, runs them one after the other,
+and records each in `bench/results/soak.json`: when, at which commit and version, the seconds, and what failed. A part
+that fails doesn't keep the next from running. `--page` prints `docs/soak.md` instead, which is made from that file;
+there a result that is older than the release before this version is marked, as its code has been changed since.
+
+ROUNDS and CONTROLLERS of the environment are those of the repeated upgrades.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from upgrader import __version__
+
+__all__ = ["PARTS", "RESULTS", "Part", "Result", "outdated", "page", "promised", "read_results", "record"]
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+RESULTS = REPOSITORY / "bench/results/soak.json"
+_CHANGELOG = REPOSITORY / "CHANGELOG.md"
+_RELEASE = re.compile(r"^## \[?v?(\d+\.\d+\.\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Part:
+    """`tests` are names in tests/soak, without `test_` and `.py`; `commands` are run before them, as `python -m` runs
+    them, with {rounds} and {controllers}.
+    """
+
+    about: str
+    tests: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+PARTS: Mapping[str, Part] = {
+    "upgrades": Part(
+        "Upgrades and rollbacks under load, repeated; over several minors, of older versions, with emulation",
+        ("several_minors", "older_versions", "checks_of_older_versions", "emulation", "storage_migration", "unkind"),
+        ("bench.soak --rounds {rounds} --controllers {controllers}",),
+    ),
+    "kills": Part(
+        "Runs, Helm and labs that are killed or stopped at every moment, power cuts, rivals, a wrong clock",
+        (
+            "killed_at_every_moment",
+            "killed_renewal",
+            "orphaned_helm",
+            "stopped",
+            "abandoned_release",
+            "rivals",
+            "operators_clock",
+            "interrupted_lab",
+            "snapshot",
+        ),
+        ("bench.recovery --only none --cuts {rounds}",),
+    ),
+    "faults": Part(
+        "Changes that can't work, a control plane that is broken or deleted, a network that is gone",
+        (
+            "bad_changes",
+            "broken_pod_network",
+            "edited_by_hand",
+            "etcd_that_ends",
+            "failed_adoption",
+            "given_back",
+            "manifests_deleted",
+            "memory_limit",
+            "old_style_daemonset",
+        ),
+    ),
+    "certificates": Part("New CAs, and the way back", ("ca_rotation", "rotated_ca", "replaced_client_ca")),
+    "controllers": Part(
+        "Three controllers: labs, etcd, backups, controllers that leave and join, a virtual IP",
+        ("backup_of_three", "controllers_change", "etcd_of_three", "lab_of_three", "virtual_ip"),
+    ),
+    "nodes": Part(
+        "Upgrades of nodes, and what goes wrong in them",
+        ("node_faults", "node_packages", "refused_node_upgrades", "surge", "worker_reboots"),
+    ),
+    "guard": Part("guard on real machines, and its tutorials", ("guard_on_a_lab", "guard_pages")),
+    "kinds": Part("Kinds of clusters, each the whole way", ("kinds",)),
+    "pages": Part(
+        "What the documentation shows, typed; releases, registries and mirrors; reports in a browser",
+        (
+            "docs_site",
+            "install_to_recovery",
+            "mirror",
+            "private_registry",
+            "release_signing",
+            "report_pages",
+            "same_bytes",
+            "tutorial",
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a part said last. `failed`: its tests and commands that did; `commit` ends in "+" where files differed."""
+
+    date: str
+    commit: str
+    version: str
+    seconds: int
+    failed: tuple[str, ...]
+
+
+def read_results(file: Path = RESULTS) -> dict[str, Result]:
+    """Part → its last result; none before the first."""
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return {name: Result(**{**each, "failed": tuple(each["failed"])}) for name, each in found.items()}
+
+
+def record(name: str, result: Result, file: Path = RESULTS) -> None:
+    """Replace the result of one part."""
+    results = {**read_results(file), name: result}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{json.dumps({each: asdict(results[each]) for each in sorted(results)}, indent=1)}\n")
+
+
+def promised(names: Sequence[str], results: Mapping[str, Result]) -> str:
+    """What these parts will take, by what they took last."""
+    known = [name for name in names if name in results]
+    seconds = sum(results[name].seconds for name in known)
+    told = [f"about {_duration(seconds)} for {', '.join(known)}"] if known else []
+    unknown = [name for name in names if name not in results]
+    if unknown:
+        told.append(f"not recorded yet: what {', '.join(unknown)} will take (hours, all together)")
+    return "; ".join(told)
+
+
+def outdated(of: str, releases: Sequence[str], present: str) -> bool:
+    """Whether a result of version `of` is older than the release before the present version.
+
+    `releases` are those of the changelog, the newest first. What is under development counts as its own version.
+    """
+    newest = [present, *(each for each in releases if each != present)]
+    return of not in newest[:2]
+
+
+def page(results: Mapping[str, Result], releases: Sequence[str], present: str = __version__) -> str:
+    """The text of docs/soak.md."""
+    rows = []
+    for name, part in PARTS.items():
+        result = results.get(name)
+        if result is None:
+            said = "not recorded yet"
+        else:
+            outcome = "passed" if not result.failed else f"**failed**: {', '.join(result.failed)}"
+            at = f"on {result.date} (`{result.commit}`, version {result.version})"
+            said = f"{outcome} in {_duration(result.seconds)} {at}"
+            if outdated(result.version, releases, present):
+                said += f"; **outdated**, as {present} has changed since"
+        rows.append(f"| `{name}` | {part.about} | {said} |")
+    return "\n".join([_HEAD, *rows, ""])
+
+
+_HEAD = """# What takes hours
+
+`make soak` runs what `make test` has no time for: three controllers, rare faults, every moment of a kill. `make soak
+PART=guard` runs a part of it. Each part records what it said in `bench/results/soak.json`, from which `make docs` makes
+this page. A result of an older release than the one before the present version is marked as outdated.
+
+| part | what it is about | what it said last |
+|---|---|---|"""
+
+
+def releases_in(changelog: str) -> list[str]:
+    """The versions that were released, the newest first."""
+    return _RELEASE.findall(changelog)
+
+
+def _duration(seconds: int) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds} s"
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout
+
+    return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain").strip() else "")
+
+
+def _run(part: Part) -> tuple[str, ...]:
+    """What failed of it."""
+    values = {"rounds": os.environ.get("ROUNDS") or "10", "controllers": os.environ.get("CONTROLLERS") or "1"}
+    failed = []
+    for command in part.commands:
+        words = command.format(**values).split()
+        if subprocess.run([sys.executable, "-m", *words], cwd=REPOSITORY, check=False).returncode:
+            failed.append(words[0])
+    for name in part.tests:
+        # Each file in a process of its own: it has its cluster for itself, and its failure is its own.
+        command = [sys.executable, "-m", "pytest", f"tests/soak/test_{name}.py"]
+        if subprocess.run(command, cwd=REPOSITORY, check=False).returncode:
+            failed.append(f"test_{name}")
+    return tuple(failed)
+
+
+def main() -> None:
+    """Run the parts that are named, or all; or print the page."""
+    if sys.argv[1:] == ["--page"]:
+        print(page(read_results(), releases_in(_CHANGELOG.read_text())), end="")
+        return
+    names = sys.argv[1:] or list(PARTS)
+    wrong = [name for name in names if name not in PARTS]
+    if wrong:
+        sys.exit(f"soak: there is no part {', '.join(wrong)}; there are: {', '.join(PARTS)}")
+    print(f"soak: {promised(names, read_results())}", flush=True)
+    commit, failing = _commit(), False
+    for name in names:
+        print(f"\n=== soak: {name}", flush=True)
+        begun = time.monotonic()
+        failed = _run(PARTS[name])
+        today = f"{datetime.now(UTC):%Y-%m-%d}"
+        record(name, Result(today, commit, __version__, round(time.monotonic() - begun), failed))
+        failing = failing or bool(failed)
+    print(f"\nsoak: recorded in {RESULTS.relative_to(REPOSITORY)}; `make docs` makes docs/soak.md from it")
+    sys.exit(failing)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""A lab of three controllers, their load balancer and two workers. Others: tests/e2e/lab."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from testkit.lab_commands import lab_command
+from testkit.waiting import until
+from upgrader.lab import Lab
+from upgrader.lab.registry import find
+
+
+@pytest.fixture
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """It, by the command line."""
+    home = tmp_path_factory.mktemp("large")
+    name = f"e2e-large-{os.getpid()}"
+    made = lab_command(home, "up", "--controllers", "3", "--workers", "2", "--name", name)
+    try:
+        assert made.returncode == 0, made.stderr
+        yield Lab.find(name)
+    finally:
+        if find(name):
+            Lab.find(name).down()
+
+
+def test_the_api_stays_when_a_controller_loses_power_and_it_comes_back_with_its_state(large: Lab) -> None:
+    """The load balancer skips a dead controller; after power on the node has its files and is Ready."""
+    large.run("controller-1", "echo kept > /root/kept")
+    home = large.placement.folder.parents[1]
+    crashed = lab_command(home, "crash", "controller-1", "--name", large.placement.spec.name)
+    assert crashed.returncode == 0, crashed.stderr
+
+    def seen(node: str, power: bool, state: str) -> bool:
+        line = next(line for line in large.status() if line.node.name == node)
+        return line.running is power and line.kubernetes == state
+
+    until(
+        "the API to tell that controller-1 is away", lambda: seen("controller-1", False, "Unknown"), timeout_seconds=90
+    )
+    assert seen("controller-2", True, "Ready")
+    booted = lab_command(home, "boot", "controller-1", "--name", large.placement.spec.name)
+    assert booted.returncode == 0, booted.stderr
+    assert large.run("controller-1", "cat /root/kept").strip() == "kept"
+    until("controller-1 to be Ready", lambda: seen("controller-1", True, "Ready"), timeout_seconds=90)
+    large.wait_until_ready()
