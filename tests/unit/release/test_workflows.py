@@ -1,4 +1,4 @@
-"""The release's workflow on GitHub: what the schema of workflows doesn't say."""
+"""The workflows of releases and tests: what their schemas don't say."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from upgrader import __version__
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / ".github/workflows/release.yml").read_text()
+TESTING = (ROOT / ".github/workflows/test.yml").read_text()
 JOBS: dict[str, Any] = yaml.safe_load(TEXT)["jobs"]
 
 
@@ -26,10 +27,45 @@ def steps() -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, step
 
 
-def test_actions_are_pinned_by_commit() -> None:
+@pytest.mark.parametrize("text", [TEXT, TESTING], ids=["release", "test"])
+def test_actions_are_pinned_by_commit(text: str) -> None:
     """A tag can be moved to other code, a commit can't; the comment says to which tag it belonged."""
-    used = re.findall(r"uses: (.*)", TEXT)
-    assert used and all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used), used
+    used = re.findall(r"uses: (.*)", text)
+    pinned = r"[\w-]+/[\w-]+(/[\w-]+)?@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+    assert used and all(re.fullmatch(pinned, each) for each in used), used
+
+
+def test_a_strangers_change_is_tested_without_rights() -> None:
+    """It runs as root in a privileged container: it gets no secret, no token that can write, and ends by itself. The
+    event is the one for which GitHub gives strangers' changes no secrets."""
+    workflow: dict[Any, Any] = yaml.safe_load(TESTING)
+    (job,) = workflow["jobs"].values()
+    assert workflow["permissions"] == {} and job["permissions"] == {"contents": "read"}
+    assert "secrets." not in TESTING and "pull_request_target" not in TESTING
+    assert "pull_request" in workflow[True], "YAML reads `on` as a truth value"
+    (checkout,) = (step for step in job["steps"] if "checkout" in step.get("uses", ""))
+    assert checkout["with"]["persist-credentials"] is False
+    assert job["timeout-minutes"] <= 120
+
+
+def test_results_are_kept_whatever_the_outcome() -> None:
+    """On both systems, from the folder to which scripts/test writes, as are the builds that the next run needs."""
+    (job,) = yaml.safe_load(TESTING)["jobs"].values()
+    kept = [step for step in job["steps"] if str(step.get("if", "")).startswith("always()")]
+    assert [step["with"]["path"] for step in kept] == [".cache/upgrader", "build/test-results"]
+    gitlab = yaml.safe_load((ROOT / ".gitlab-ci.yml").read_text())["test"]
+    assert gitlab["artifacts"]["when"] == "always" == gitlab["cache"]["when"]
+    assert gitlab["artifacts"]["paths"] == ["build/test-results/"]
+    assert "results=build/test-results/" in (ROOT / "scripts/test").read_text()
+
+
+def test_only_a_tag_makes_a_release_on_gitlab() -> None:
+    """Every job but the test is of a tag alone, and the test is of none."""
+    jobs = yaml.safe_load((ROOT / ".gitlab-ci.yml").read_text())
+    stages = {name: job for name, job in jobs.items() if isinstance(job, dict) and "stage" in job}
+    assert jobs[".release"]["rules"] == [{"if": "$CI_COMMIT_TAG =~ /^v/"}]
+    assert {name for name, job in stages.items() if job.get("extends") != ".release"} == {"test"}
+    assert stages["test"]["rules"] == [{"if": "$CI_COMMIT_TAG == null"}]
 
 
 def test_jobs_have_only_the_rights_that_they_need() -> None:
