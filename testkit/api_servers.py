@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from testkit.lab_cluster import until
+from testkit.ports import free_port
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.lab.binaries import Binaries, kubernetes
 from upgrader.lab.progress_port import Silent
@@ -24,7 +24,7 @@ _TOKEN = "test-admin"
 @contextmanager
 def api_servers(folder: Path, *users: str) -> Iterator[ApiServers]:
     """With an empty etcd, which ends with the block. `users` can log in beside the administrator."""
-    client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     command = [str(Binaries(Silent()).etcd() / "etcd"), f"--data-dir={folder / 'etcd'}"]
     command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}"]
     with (folder / "etcd.log").open("w") as log, _process(command, log.fileno()) as etcd:
@@ -52,7 +52,7 @@ class ApiServers:
         program = place / "kube-apiserver"
         if not program.exists():
             program.symlink_to(kubernetes(version, Silent()) / "kubernetes")
-        self.port, key = _free_port(), self._folder / "sa.key"
+        self.port, key = free_port(), self._folder / "sa.key"
         command = [
             str(program),
             f"--etcd-servers={self.etcd_url}",
@@ -101,11 +101,6 @@ class ApiServers:
 
 def _token(user: str) -> str:
     return f"test-{user.replace(':', '-')}"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextmanager

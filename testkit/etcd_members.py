@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.lab_cluster import until
+from testkit.ports import free_port
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.etcd_plan import plan_etcd
 from upgrader.model.etcd_settings import EtcdSettings
@@ -30,7 +30,7 @@ from upgrader.ports import CommandResult
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["NAMES", "Etcd", "free_port", "new_members"]
+__all__ = ["NAMES", "Etcd", "new_members"]
 
 NAMES = ("controller-1", "controller-2", "controller-3")
 VERSION = KubernetesVersion(1, 37, 1)
@@ -163,10 +163,3 @@ class Etcd:
             ask_etcd=partial(ask_etcd, hosts),
         )
         return sorted(item.id for item in run_checks(context, [("family", check)]))
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

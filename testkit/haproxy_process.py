@@ -17,6 +17,7 @@ from typing import Any
 import urllib3
 
 from testkit.lab_cluster import until
+from testkit.ports import free_port
 from upgrader.lab.debian import node_root
 from upgrader.lab.progress_port import Silent
 
@@ -98,7 +99,7 @@ class HAProxyProcess:
     """Two backends with a server for each node: `ingress`, whose servers are checked, and `unchecked`."""
 
     def __init__(self, folder: Path, served: Sequence[Served]) -> None:
-        self.socket, self.port = folder / "admin.sock", _free_port()
+        self.socket, self.port = folder / "admin.sock", free_port()
         self.served = {each.name: each for each in served}
         servers = "\n".join(f"    server {each.name} 127.0.0.1:{each.server_port}" for each in served)
         text = _CONFIG.format(socket=self.socket, port=self.port, servers=servers, unchecked=servers)
@@ -153,8 +154,3 @@ def haproxy_process(*nodes: str) -> Iterator[HAProxyProcess]:
         stack.callback(process.kill)
         process.start()
         yield process
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 import urllib.request
@@ -10,16 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["free_port", "local_service"]
+from testkit.ports import free_port
+from testkit.waiting import Patience
+
+__all__ = ["local_service"]
 
 _READY_SECONDS = 60
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -35,9 +30,9 @@ def local_service(
     with log.open("wb") as output:
         process = subprocess.Popen(command(port), cwd=folder, stdout=output, stderr=subprocess.STDOUT)
     try:
-        deadline = time.monotonic() + _READY_SECONDS
+        patience = Patience(_READY_SECONDS)
         while not _answers(url + ready):
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
+            assert process.poll() is None and patience.left(), log.read_text()[-2000:]
             time.sleep(0.1)
         yield url
     finally:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from testkit.etcd_members import NAMES, Etcd, free_port, new_members
+from testkit.etcd_members import NAMES, Etcd, new_members
 from testkit.lab_cluster import until
+from testkit.ports import free_port
 from upgrader.lab.binaries import Binaries
 from upgrader.lab.progress_port import Silent
 from upgrader.preflight.etcd_image import check_etcd_image

@@ -22,6 +22,7 @@ from release.charts import pack_charts
 from release.sources import Sources
 from testkit.command import upgrader
 from testkit.lab_cluster import until
+from testkit.ports import free_port
 from upgrader import __version__
 from upgrader.adapters.helm import find_helm
 from upgrader.lab import oci_archive
@@ -35,9 +36,7 @@ LOGIN = base64.b64encode(b"me:s3cret").decode()
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[str]:
     """HOST:PORT of Debian's registry, on this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{probe.getsockname()[1]}"
+    host = f"127.0.0.1:{free_port()}"
     hashed = bcrypt.hashpw(b"s3cret", bcrypt.gensalt(rounds=4)).decode()
     (tmp_path / "htpasswd").write_text(f"me:{hashed}\n")
     config = {

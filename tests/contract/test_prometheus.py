@@ -18,7 +18,8 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.prometheus import FakePrometheus
 from testkit.http_server import Handler, http_server
-from testkit.local_service import free_port, local_service
+from testkit.local_service import local_service
+from testkit.ports import free_port
 from tests.contract.checking import checked
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.http_service import HttpClient

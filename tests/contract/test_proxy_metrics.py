@@ -18,6 +18,7 @@ import yaml
 
 from testkit.haproxy_process import haproxy_program
 from testkit.lab_cluster import until
+from testkit.ports import free_port
 from testkit.promtool import firing, promtool
 from upgrader.adapters.helm import find_helm
 
@@ -29,10 +30,7 @@ HOST, OWN = "127.0.0.1", "127.0.0.2"
 @pytest.fixture
 def ports() -> tuple[int, int]:
     """Of kube-apiserver and of the metrics, free at all loopback addresses."""
-    with socket.socket() as one, socket.socket() as two:
-        for probe in (one, two):
-            probe.bind(("0.0.0.0", 0))
-        return one.getsockname()[1], two.getsockname()[1]
+    return free_port("0.0.0.0"), free_port("0.0.0.0")
 
 
 @pytest.fixture

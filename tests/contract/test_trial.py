@@ -5,7 +5,6 @@ They run on this machine, as no cluster is needed for that: tests/e2e/test_trial
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from testkit.certificates import Authority
 from testkit.lab_cluster import OLD, TARGET
+from testkit.ports import free_port
 from upgrader.lab.binaries import kubernetes
 from upgrader.lab.progress_port import Silent
 from upgrader.steps.trial.harmless import SCRATCH, got_through, harmless
@@ -55,9 +55,7 @@ class Programs:
             return [f"--config={self.folder}/proxy.conf"]
         if component != "kube-apiserver":
             return [*kubeconfig, f"--authorization-kubeconfig={self.folder}/kubeconfig", "--secure-port=0"]
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         return [
             "--etcd-servers=https://192.0.2.1:2379",
             f"--etcd-cafile={self.folder}/ca.pem",

@@ -18,8 +18,8 @@ import yaml
 from testkit.certificates import Authority
 from testkit.command import Ended, upgrader
 from testkit.lab_cluster import OLD, LabCluster, until
-from testkit.local_service import free_port
 from testkit.mirror import MirrorFiles, Signing, served, signature_image
+from testkit.ports import free_port
 from upgrader.lab.built_here import BuiltHere
 from upgrader.lab.debian import package_files
 from upgrader.lab.oci_archive import Image, compressed, digest_of, documents, native_architecture

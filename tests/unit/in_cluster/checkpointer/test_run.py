@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.ports import free_port
 from tests.unit.in_cluster.checkpointer.api_server import Node
 from tests.unit.in_cluster.checkpointer.cluster import own_pod
 from upgrader.in_cluster.checkpointer.commands.entry import main
@@ -30,12 +31,6 @@ ENVIRONMENT = {
     "POD_NAMESPACE": "kube-system",
 }
 STANDBY = {"POD_NAME": "pod-checkpointer-checkpoint-controller-1", "CHECKPOINT_OF": "pod-checkpointer"}
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextmanager
