@@ -12,6 +12,7 @@ import yaml
 
 from testkit.lab_cluster import until
 from testkit.ports import free_port
+from testkit.waiting import stretched
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.lab.binaries import Binaries, kubernetes
 from upgrader.lab.progress_port import Silent
@@ -110,4 +111,4 @@ def _process(command: list[str], log: int) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=stretched(60))

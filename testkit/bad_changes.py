@@ -9,6 +9,7 @@ from typing import Any
 
 from testkit.api_load import ApiLoad
 from testkit.lab_cluster import OLD, LabCluster
+from testkit.waiting import stretched
 
 __all__ = ["BAD_CHANGES", "BadChange", "assert_rolled_back", "rolled_back"]
 
@@ -66,4 +67,4 @@ def assert_rolled_back(cluster: LabCluster, change: BadChange) -> None:
         ended = cluster.run(skip=change.told)
     assert ended.exit_code == 4, ended
     assert [cause for cause in change.causes if cause not in ended.stderr] == [], ended
-    assert ended.seconds < 240
+    assert ended.seconds < stretched(240)

@@ -19,6 +19,8 @@ from typing import Any
 
 import yaml
 
+from testkit.waiting import stretched
+
 __all__ = ["GitHubRunner", "GitLabRunner", "JobEnded", "Repository"]
 
 _SHELL = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
@@ -109,7 +111,7 @@ class _Runner:
 
     def _run(self, script: str, variables: Mapping[str, str], seconds: float) -> JobEnded:
         with self.begun(script, variables) as process:
-            output, _ = process.communicate(timeout=seconds)
+            output, _ = process.communicate(timeout=stretched(seconds))
         return JobEnded(process.returncode, output)
 
     def _variables(self) -> Mapping[str, str]:

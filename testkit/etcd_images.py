@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from testkit.waiting import stretched
 from upgrader.lab import Lab
 from upgrader.lab.debian import base_layer
 from upgrader.lab.image_catalog import etcd_image
@@ -40,5 +41,5 @@ def import_images(lab: str, nodes: Iterable[str], images: Iterable[Image], folde
     for node in nodes:
         with archive.open("rb") as content:
             command = [*found.ssh(node), "ctr -n k8s.io images import -"]
-            subprocess.run(command, stdin=content, check=True, capture_output=True, timeout=300)
+            subprocess.run(command, stdin=content, check=True, capture_output=True, timeout=stretched(300))
     archive.unlink()

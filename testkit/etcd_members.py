@@ -16,6 +16,7 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.lab_cluster import until
 from testkit.ports import free_port
+from testkit.waiting import stretched
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.etcd_plan import plan_etcd
 from upgrader.model.etcd_settings import EtcdSettings
@@ -119,7 +120,7 @@ class Etcd:
             *files,
             *words,
         ]
-        done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=stretched(60))
         assert done.returncode == 0 or not check, done.stderr.decode()
         return done.stdout.decode()
 
@@ -136,7 +137,7 @@ class Etcd:
         """What SSH to a controller would do."""
         words = command[1:] if len(command) > 3 else [*command[1:], str(self.folder / host.name)]
         python = [*self.ahead.get(host.name, ()), sys.executable]
-        done = subprocess.run([*python, *words], input=stdin, capture_output=True, check=False, timeout=60)
+        done = subprocess.run([*python, *words], input=stdin, capture_output=True, check=False, timeout=stretched(60))
         return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def ids(

@@ -17,6 +17,7 @@ from typing import Any
 import urllib3
 
 from testkit.lab_cluster import until
+from testkit.waiting import stretched
 
 __all__ = ["GuardProcess", "guard_process"]
 
@@ -78,7 +79,7 @@ class GuardProcess:
     def end(self) -> int:
         """As the kubelet does; its exit code."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(timeout=60)
+        return self._process.wait(timeout=stretched(60))
 
     @property
     def pid(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 from testkit.command import Ended, running, upgrader
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.processes import children
+from testkit.waiting import stretched
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
@@ -214,7 +215,7 @@ def stop_now(process: subprocess.Popen[str], number: signal.Signals) -> str:
         if "Stopping after the current step" in line:
             break
     process.send_signal(number)
-    return process.communicate(timeout=30)[0]
+    return process.communicate(timeout=stretched(30))[0]
 
 
 def kill_at(cluster: LabCluster, words: str, *arguments: str) -> None:

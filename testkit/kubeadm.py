@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+from testkit.waiting import stretched
 from upgrader.lab import Lab
 from upgrader.lab.binaries import kubernetes
 from upgrader.lab.progress_port import Silent
@@ -26,7 +27,7 @@ def bring(lab: Lab, version: str) -> None:
         if node.role == "controller":
             with program.open("rb") as content:
                 store = f"cat > {PROGRAM} && chmod 755 {PROGRAM}"
-                subprocess.run([*lab.ssh(node.name), store], stdin=content, check=True, timeout=120)
+                subprocess.run([*lab.ssh(node.name), store], stdin=content, check=True, timeout=stretched(120))
 
 
 def upgrade_command(*words: str, timeout_seconds: float = 900.0) -> str:

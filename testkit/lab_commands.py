@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testkit.command import REPOSITORY
+from testkit.waiting import stretched
 from upgrader.lab import Lab
 from upgrader.lab.registry import find
 
@@ -29,7 +30,7 @@ def free_name() -> Iterator[str]:
 def lab_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `upgrader -C HOME lab ARGUMENTS`; any exit code is returned."""
     command = [str(_UPGRADER), "-C", str(home), "lab", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=stretched(600))
 
 
 def interrupted_up(name: str, home: Path, phase: str, signal: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import OLD, TARGET, LabCluster, until
+from testkit.waiting import stretched
 from upgrader.lab.node_source import node_source
 from upgrader.lab.progress_port import Silent
 from upgrader.ports import Kind
@@ -52,7 +53,7 @@ class NodePlaybooks:
     def run(self, name: str, *arguments: str, changes: Mapping[str, Any] | None = None) -> tuple[int, str]:
         """Exit code and output."""
         with self.start(name, *arguments, changes=changes) as process:
-            output, _ = process.communicate(timeout=600)
+            output, _ = process.communicate(timeout=stretched(600))
         return process.returncode, output
 
     def succeed(self, name: str, *arguments: str) -> str:

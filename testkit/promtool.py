@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from testkit.debian_programs import debian_program
+from testkit.waiting import stretched
 
 __all__ = ["firing", "promtool"]
 
@@ -18,7 +19,7 @@ __all__ = ["firing", "promtool"]
 def promtool(*arguments: str | Path) -> str:
     """What `promtool` says; fails with it where it finds something."""
     command = [str(debian_program("prometheus", "promtool")), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=stretched(60), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -43,7 +44,7 @@ def firing(folder: Path, series: Mapping[str, float], rules: Path) -> set[str]:
         }
         (folder / "test.yaml").write_text(json.dumps(test))
         command = [str(debian_program("prometheus", "promtool")), "test", "rules", str(folder / "test.yaml")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=stretched(60), check=False)
         output = done.stdout + done.stderr
         if done.returncode:
             assert f"alertname: {name}" in output, output

@@ -22,6 +22,7 @@ from pathlib import Path
 import pyte
 
 from testkit.command import REPOSITORY
+from testkit.waiting import stretched
 
 __all__ = [
     "COLUMNS",
@@ -142,7 +143,7 @@ def on_terminal(
     ) as process:
         os.close(theirs)
         try:
-            for content in _read(ours, time.monotonic() + timeout_seconds, shown_as):
+            for content in _read(ours, time.monotonic() + stretched(timeout_seconds), shown_as):
                 terminal.feed(content)
                 if left and left[0][0] in " ".join(terminal.lines):
                     _answer(ours, left.pop(0)[1])

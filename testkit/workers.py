@@ -14,6 +14,7 @@ from typing import Any
 from testkit.command import REPOSITORY, Ended, running, upgrader
 from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 from testkit.nodes import kubelets, node_sources
+from testkit.waiting import stretched
 from upgrader.lab.node_source import node_source
 from upgrader.lab.progress_port import Silent
 from upgrader.model.node_mark import MARK, NodeMark
@@ -159,5 +160,5 @@ class Workers:
         variables = json.dumps(node_source(TARGET, Silent()).variables())
         words = [program, "-i", self.cluster.folder / "hosts.yml", "--limit", ",".join(nodes), "-e", variables]
         command = [*map(str, words), str(REPOSITORY / "playbooks" / f"{name}.yml")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=stretched(600))
         assert done.returncode == 0, done.stdout

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from testkit.waiting import Patience
 from upgrader.errors import ApiError
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind, Kube, KubeObject
@@ -134,9 +135,9 @@ class Workload:
         self._kube.apply(_DEPLOYMENTS, _deployment("web", ["python3", "-m", "http.server", "8080"]), NAMESPACE)
         for client, ask in _ASK.items():
             self._kube.apply(_DEPLOYMENTS, _deployment(client, ["python3", "-c", ask + _KEEP_ASKING]), NAMESPACE)
-        deadline = time.monotonic() + timeout_seconds
+        patience = Patience(timeout_seconds)
         while not all(self._answered(client) for client in _ASK):
-            if time.monotonic() > deadline:
+            if not patience.left():
                 states = [(pod["metadata"]["name"], pod.get("status", {}).get("phase")) for pod in self._pods("")]
                 raise TimeoutError(f"a client of the workload had no answer within {timeout_seconds:.0f} s: {states}")
             time.sleep(0.5)

@@ -1,14 +1,16 @@
 """A line for each test, with what it took and what it waited for: `python -m pytest -p tests.durations --lines FILE`.
 
 A plugin. Each line is JSON: `test`, `group`, `outcome`, `begun` (seconds since 1970), the seconds of `setup`, `call`
-and `teardown`, and `waits`: what the test's own thread waited for, as `testkit.waiting` tells it, with the seconds. A
-wait within another one counts in both. `python -m scripts.test_results` prints the slowest.
+and `teardown`, `cpu` (those of processors, of this process and of commands that have ended), and `waits`: what the
+test's own thread waited for, as `testkit.waiting` tells it, with the seconds. A wait within another one counts in both.
+`python -m scripts.test_results` prints the slowest.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -63,7 +65,9 @@ class Lines:
             "outcome": "passed",
             "begun": round(time.time(), 1),
         }
+        before = _cpu_seconds()
         result = yield
+        self._line["cpu"] = round(_cpu_seconds() - before, 2)
         self._line["waits"] = self._waits.take()
         with self._file.open("a") as lines:
             lines.write(f"{json.dumps(self._line)}\n")
@@ -74,6 +78,11 @@ class Lines:
         self._line[str(report.when)] = round(report.duration, 2)
         if not report.passed:
             self._line["outcome"] = report.outcome
+
+
+def _cpu_seconds() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from testkit.command import running
 from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.waiting import stretched
 from upgrader.gates.api_absence import api_problem
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
@@ -169,7 +170,7 @@ class Scene(ABC, Generic[At]):
                 finally:
                     disturbance.end()
             try:
-                output, _ = process.communicate(timeout=_LIMIT_SECONDS)
+                output, _ = process.communicate(timeout=stretched(_LIMIT_SECONDS))
                 code = process.returncode
             except subprocess.TimeoutExpired:
                 process.kill()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from testkit.kinds.kube_vip import HOW_TO_GET_IT, kube_vip_keeps_the_address, leave_the_address_to
 from testkit.lab_cluster import LabCluster, until
+from testkit.waiting import stretched
 from upgrader.lab import Lab
 from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
 from upgrader.lab.keepalived import CHECK as HEALTHY
@@ -129,7 +130,8 @@ def only_through_the_bastion(cluster: LabCluster) -> None:
         if node.role != "bastion":
             assert not _answers(node.ssh_address, node.ssh_port), f"{node.name} lets this machine's connections in"
     ssh = ["ssh", "-F", str(cluster.folder / "ssh" / "config"), "-o", "BatchMode=yes", "controller-1", "hostname"]
-    assert subprocess.run(ssh, capture_output=True, text=True, check=True, timeout=60).stdout == "controller-1\n"
+    done = subprocess.run(ssh, capture_output=True, text=True, check=True, timeout=stretched(60))
+    assert done.stdout == "controller-1\n"
 
 
 def _answers(address: str, port: int) -> bool:

@@ -21,6 +21,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.faults.silent_disk import silent_disk
+from testkit.waiting import stretched
 from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.observed import Observed
@@ -83,7 +84,7 @@ class Controllers:
         if self.ports:
             setting = f"echo {self.ports} > /proc/sys/net/ipv4/ip_local_port_range"
             words = ["unshare", "--net", "sh", "-c", f'{setting}; exec "$@"', "sh", *words]
-        done = subprocess.run(words, input=stdin, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(words, input=stdin, capture_output=True, check=False, timeout=stretched(60))
         return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import stretched
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire, read_lease
@@ -41,7 +42,7 @@ class Round:
     def rival(self, kube: KubeAdapter, name: str) -> None:
         """Try to take the lock at the same instant as the other; hold it until the other is refused."""
         kube.get(LEASES, NAME, NAMESPACE)  # connect before the start
-        self.ready.wait(60)
+        self.ready.wait(stretched(60))
         try:
             lock = acquire(kube, SystemClock(), Holder(name), take_over=False, note=lambda text: None)
         except Locked as error:
@@ -50,7 +51,7 @@ class Round:
             return
         self.won.append(lock)
         with kept_alive(lock, lambda other: None, every_seconds=0.2):
-            self.decided.wait(30)
+            self.decided.wait(stretched(30))
 
 
 def test_one_of_two_rivals_has_the_lock(kubes: tuple[KubeAdapter, KubeAdapter]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from testkit.lab_cluster import OLD
+from testkit.waiting import Patience
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
@@ -82,8 +83,8 @@ def test_real_failures_are_named(lab_folder: Path) -> None:
     try:
         for case, ref in refs.items():
             kube.apply(WORKLOADS["Deployment"], deployment(ref.name, CASES[case][0]), NAMESPACE)
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while missing and time.monotonic() < deadline:
+        patience = Patience(DEADLINE_SECONDS)
+        while missing and patience.left():
             for case in sorted(missing):
                 last[case] = diagnose_workload(kube, refs[case])
                 _, kind, words = CASES[case]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from testkit.lab_cluster import OLD, TARGET
+from testkit.waiting import stretched
 from upgrader.lab.binaries import kubernetes
 from upgrader.lab.progress_port import Silent
 from upgrader.model.version import KubernetesVersion
@@ -45,7 +46,7 @@ class Program:
     def says(self, *arguments: str) -> str:
         """All that it prints until it ends, with an error unless it is asked for help."""
         command = [str(self._program), *arguments, *self._ends]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=stretched(60), check=False)
         assert (done.returncode == 0) is ("--help" in arguments), done.stderr
         return done.stdout + done.stderr
 

@@ -20,6 +20,7 @@ from testkit.fakes.prometheus import FakePrometheus
 from testkit.http_server import Handler, http_server
 from testkit.local_service import local_service
 from testkit.ports import free_port
+from testkit.waiting import Patience
 from tests.contract.checking import checked
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.http_service import HttpClient
@@ -212,8 +213,8 @@ def test_slow_prometheus(url: str) -> None:
 
 
 def _wait_for(gate: MetricGate, kind: VerdictKind, text: str = "") -> Verdict:
-    deadline = time.monotonic() + 120
+    patience = Patience(120)
     while (verdict := gate.check()).kind is not kind or text not in verdict.reason:
-        assert time.monotonic() < deadline, verdict
+        assert patience.left(), verdict
         time.sleep(0.2)
     return verdict

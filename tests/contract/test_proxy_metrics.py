@@ -20,6 +20,7 @@ from testkit.haproxy_process import haproxy_program
 from testkit.lab_cluster import until
 from testkit.ports import free_port
 from testkit.promtool import firing, promtool
+from testkit.waiting import stretched
 from upgrader.adapters.helm import find_helm
 
 CHART = Path(__file__).parents[2] / "charts/kube-apiserver"
@@ -115,7 +116,7 @@ def test_two_instances_and_what_they_tell(config: Path, ports: tuple[int, int], 
             kept = urllib3.HTTPConnectionPool(HOST, port, maxsize=1)
             assert kept.request("GET", "/metrics").status == 200
             first.send_signal(10)  # SIGUSR1: proxy.sh ends it so
-            first.wait(20)
+            first.wait(stretched(20))
             assert scrape(port)[0] == 200, "the other one answers"
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from testkit.debian_programs import debian_program
 from testkit.go_programs import go_program
+from testkit.waiting import stretched
 from upgrader.app.ci_jobs import propose_jobs
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ def found_in(*files: Path, runner: str = "") -> str:
         config.write(json.dumps({"self-hosted-runner": {"labels": [runner]}}).encode())
         config.flush()
         command = [str(go_program(*_ACTIONLINT)), *options, f"-config-file={config.name}", *map(str, files)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=stretched(120), check=False)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
 

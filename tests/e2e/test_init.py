@@ -10,6 +10,7 @@ import yaml
 
 from testkit.command import REPOSITORY, upgrader
 from testkit.lab_cluster import LabCluster
+from testkit.waiting import stretched
 
 
 def test_folder_of_a_cluster_that_runs(cluster: LabCluster, tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_folder_of_a_cluster_that_runs(cluster: LabCluster, tmp_path: Path) -> N
         capture_output=True,
         text=True,
         cwd=REPOSITORY,
-        timeout=120,
+        timeout=stretched(120),
         check=False,
     )
     assert done.returncode == 0, done

@@ -12,6 +12,7 @@ from pathlib import Path
 from testkit.command import REPOSITORY, upgrader
 from testkit.faults.proxy import Fault, FaultProxy, Upstream
 from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.waiting import stretched
 from upgrader.engine.locks.cluster_lock import read_lease
 
 TICKS = "/var/tmp/ticks"
@@ -85,7 +86,7 @@ def test_playbook_ends_before_another_machine_runs_it(cluster: LabCluster, tmp_p
                 )
                 proxy.set(Fault.REFUSED)
                 second = upgrader("-C", ben, "resume", "--yes", environment={"WHO": "ben", "TIMES": "5"})
-                output, _ = first.communicate(timeout=60)
+                output, _ = first.communicate(timeout=stretched(60))
             finally:
                 first.kill()
     assert second.exit_code == 0, second

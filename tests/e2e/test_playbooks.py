@@ -8,6 +8,7 @@ from pathlib import Path
 
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import LabCluster
+from testkit.waiting import stretched
 
 
 def checks(cluster: LabCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -19,7 +20,7 @@ def checks(cluster: LabCluster, *arguments: str) -> subprocess.CompletedProcess[
         str(cluster.folder / "hosts.yml"),
         playbook,
     ]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=stretched(120), check=False)
 
 
 def test_checks_pass_and_change_nothing(cluster: LabCluster) -> None:

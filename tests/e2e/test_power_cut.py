@@ -9,6 +9,7 @@ import json
 
 from testkit.command import REPOSITORY, running
 from testkit.lab_cluster import OLD, TARGET, LabCluster, until
+from testkit.waiting import stretched
 from upgrader.ports import Kind
 
 _PODS = Kind("v1", "pods")
@@ -27,7 +28,7 @@ def test_power_cut_while_two_api_servers_run(cluster: LabCluster) -> None:
     with running("-C", cluster.folder, "run", "--to", TARGET, "--new", "--yes") as run:
         until("the new kube-apiserver beside the old one", lambda: len(_api_servers(cluster)) > 1, timeout_seconds=180)
         cluster.cut_power()
-        output, _ = run.communicate(timeout=600)
+        output, _ = run.communicate(timeout=stretched(600))
 
     assert run.returncode in (0, 4, 5), output
     until("every pod of the control plane", lambda: not cluster.unready(), timeout_seconds=180)

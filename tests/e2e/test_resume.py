@@ -10,6 +10,7 @@ import pytest
 
 from testkit.kills import ONE, TWO, Moment, TwoReleases
 from testkit.lab_cluster import LabCluster
+from testkit.waiting import stretched
 from upgrader.ui.as_typed import program
 
 
@@ -43,7 +44,7 @@ def test_killed_or_stopped_then_resumed(releases: TwoReleases) -> None:
     before_it, then = releases.change()
     with releases.run_until(Moment("StepStarted", ONE)) as process:
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=stretched(120))
     assert process.returncode == 130 and f"{program(releases.cluster.folder)} resume" in output, output
     assert releases.turns == (then, before_it), "the running step is complete, the next one was not begun"
     ended = releases.from_another_machine("rollback", "--yes")

@@ -12,6 +12,7 @@ import yaml
 from testkit.command import REPOSITORY, running
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.processes import children
+from testkit.waiting import stretched
 from upgrader.ports import Kind
 
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
@@ -30,7 +31,7 @@ def test_helm_killed_in_the_middle_of_a_bad_change(cluster: LabCluster) -> None:
         until("Helm at work on kube-apiserver", lambda: _pending(cluster), timeout_seconds=120)
         (helm,) = children(run.pid, "helm")
         os.kill(helm, signal.SIGKILL)
-        output, _ = run.communicate(timeout=240)
+        output, _ = run.communicate(timeout=stretched(240))
 
     assert run.returncode == 4, output
     assert "Helm was killed (signal 9)" in output

@@ -17,6 +17,7 @@ import pytest
 
 from testkit.haproxy_process import HAProxyProcess, haproxy_process
 from testkit.lab_cluster import until
+from testkit.waiting import stretched
 from tests.contract.checking import merge
 from tests.contract.guard.conftest import ACCOUNT, Pair
 from upgrader.adapters.clock import SystemClock
@@ -86,7 +87,7 @@ class Agent:
     def end(self, how: int = signal.SIGTERM) -> int:
         """Its exit code."""
         self.process.send_signal(how)
-        code = self.process.wait(timeout=60)
+        code = self.process.wait(timeout=stretched(60))
         self._output.close()
         return code
 

@@ -11,7 +11,7 @@ import pytest
 
 from testkit.lab_commands import lab_command
 from testkit.lab_traces import traces
-from testkit.waiting import until
+from testkit.waiting import stretched, until
 from upgrader.lab import Lab, LabSpec
 from upgrader.lab.registry import find
 
@@ -42,7 +42,7 @@ spec:
 def _kubectl(lab: Lab, node: str, arguments: str, manifest: str = "") -> subprocess.CompletedProcess[str]:
     script = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf {arguments}"
     return subprocess.run(
-        [*lab.ssh(node), script], input=manifest, capture_output=True, text=True, check=False, timeout=60
+        [*lab.ssh(node), script], input=manifest, capture_output=True, text=True, check=False, timeout=stretched(60)
     )
 
 
