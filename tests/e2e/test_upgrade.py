@@ -6,12 +6,16 @@ from testkit.api_load import ApiLoad
 from testkit.lab_cluster import OLD, RELEASES, TARGET, LabCluster
 from testkit.versions import kubeadms_version
 from testkit.workload import Workload
+from upgrader.gates.kubernetes_kinds import SECRETS, WORKLOADS
+
+_COMPARISON = "app.kubernetes.io/name=upgrader-continuity"
 
 
 def test_upgrade_under_load(cluster: LabCluster) -> None:
     """Every component reaches the target; no request of the workload fails, no pod restarts, the API stays available.
 
-    Also for a pod that uses the ClusterIP, and for a client from outside that writes through one kept connection.
+    Also for a pod that uses the ClusterIP, and for a client from outside that writes through one kept connection. No
+    object by which the old and the new API server are compared is left in the cluster.
     """
     workload = Workload(cluster.kube)
     workload.deploy()
@@ -30,6 +34,8 @@ def test_upgrade_under_load(cluster: LabCluster) -> None:
     assert seen.failed == 0, seen
     assert workload.tally("client").failed == client, workload.tally("client")
     assert workload.tally("operator").failed == operator, workload.tally("operator")
+    kinds = (SECRETS, WORKLOADS["Deployment"])
+    assert [cluster.kube.list(kind, "kube-system", labels=_COMPARISON) for kind in kinds] == [(), ()]
 
 
 def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
