@@ -144,8 +144,17 @@ def test_one_that_has_vanished_leaves_its_protector_which_says_so() -> None:
         await world.look()
         assert {c["status"] for c in world.api.objects[MADE]["status"]["conditions"]} == {"True"}
         del world.api.objects[DEPLOYMENTS.path("shop", "web")]
-        world.api.objects[MADE]["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z"
+        made = world.api.objects[MADE]
+        made["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z"
+        made["status"]["cells"] = [{"cellID": "a", **counted(4)}]
+        world.api.put(POD_PROTECTORS, made, "shop")
+        await world.look()
         world.writes()
+        await world.look()
+        assert world.writes() == [] and world.api.objects[MADE]["metadata"]["finalizers"] == [FINALIZER], "it has pods"
+        made = world.api.objects[MADE]
+        made["status"]["cells"] = [{"cellID": "a", **counted(0)}]
+        world.api.put(POD_PROTECTORS, made, "shop")
         await world.look()
         assert world.writes() == ["replace deployment-web"]
         assert world.api.objects[MADE]["metadata"]["finalizers"] == []
@@ -153,18 +162,37 @@ def test_one_that_has_vanished_leaves_its_protector_which_says_so() -> None:
     run(test)
 
 
-def test_what_people_made_is_taken_over_and_never_taken_away() -> None:
-    """A protector of that name without the labels of a source."""
+@pytest.mark.parametrize("least", [1, 3])
+def test_one_that_is_deleted_goes_where_another_one_protects_the_same_pods(least: int) -> None:
+    """And as many of them; what keeps fewer is no reason."""
+
+    async def test(world: World) -> None:
+        world.put(deployment())
+        await world.look()
+        del world.api.objects[DEPLOYMENTS.path("shop", "web")]
+        made = world.api.objects[MADE]
+        made["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z"
+        world.api.put(POD_PROTECTORS, made, "shop")
+        put(world.api, protector(least, "theirs"))
+        await world.look()
+        assert world.api.objects[MADE]["metadata"]["finalizers"] == ([] if least == 3 else [FINALIZER])
+
+    run(test)
+
+
+def test_what_people_made_is_left_to_them() -> None:
+    """A protector of that name without the labels of a source is neither changed nor taken away."""
 
     async def test(world: World) -> None:
         put(world.api, protector(1, "deployment-web"))
         world.put(deployment(labels={}))
         await world.look()
         assert world.writes() == []
-        world.put(deployment())
-        await world.look()
-        assert stored(world.api, "deployment-web")["spec"]["minAvailable"] == 3
-        assert world.writes() == ["patch web", "replace deployment-web", "replace deployment-web"]
+        for found in (deployment(), deployment(deletionTimestamp="1970-01-01T00:00:00Z", finalizers=[])):
+            world.put(found)
+            await world.look()
+            assert stored(world.api, "deployment-web")["spec"]["minAvailable"] == 1
+            assert world.writes() == []
 
     run(test)
 

@@ -169,7 +169,7 @@ def test_a_forced_deletion_is_allowed_and_noted() -> None:
         forced = pod("x", annotations={"podseidon.kubewharf.io/force-delete": "by me"})
         await world.begin(protector(3, cells={"a": counted(3)}), forced)
         answer = await world.ask(deletion("x"))
-        assert answer.allowed and answer.audit == {"podseidon.kubewharf.io/force-delete": "by me"}
+        assert answer.allowed and answer.audit == {"force-delete": "by me"}
         assert uids(world.api, "a") == ["uid-x"]
 
     run(test)

@@ -1,7 +1,8 @@
 """Which PodProtector a Deployment has, and when it goes.
 
 A protector outlives its Deployment when that has vanished without having been deleted, as it does when objects are
-lost: then it is what stands between the pods and a controller that takes them for orphans.
+lost: then it is what stands between the pods and a controller that takes them for orphans. So it stays until its pods
+are gone, even where it is deleted, or its namespace is: that may be the same accident.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from upgrader.in_cluster.guard.core.selectors import Selector
 
 __all__ = [
     "FINALIZER",
+    "RELEASE",
     "REMOVE_CELL_ONCE",
     "Wanted",
     "Work",
@@ -30,6 +32,8 @@ __all__ = [
 ]
 
 FINALIZER = "podseidon.kubewharf.io/generator"
+RELEASE = "guard.upgrader.io/release"
+"""On a protector whose Deployment has vanished, with the value "true": its pods are protected no longer."""
 REMOVE_CELL_ONCE = "podseidon.kubewharf.io/remove-cell-once"
 _SOURCE = "podseidon.kubewharf.io/source-"
 _PERCENT = re.compile(r"([0-9]{1,9})%")
@@ -52,8 +56,7 @@ class Work:
     """What to do about a Deployment and its protector, in this order; each step may have been done already.
 
     The finalizer is on the Deployment before there is a protector, and leaves it after the protector has gone, so that
-    a Deployment that is deleted is always seen to be. `orphaned`: the protector stays although its source is gone,
-    until somebody deletes it.
+    a Deployment that is deleted is always seen to be. `orphaned`: the protector stays although its source is gone.
     """
 
     add_source_finalizer: bool = False
@@ -122,11 +125,24 @@ def wanted(deployment: Mapping[str, Any], protected: Selector) -> Wanted | None:
     )
 
 
-def work(deployment: Mapping[str, Any] | None, protector: Mapping[str, Any] | None, protected: Selector) -> Work:
-    """What to do about a Deployment (None: there is none) and the protector of its name (None: there is none)."""
+def work(
+    deployment: Mapping[str, Any] | None,
+    protector: Mapping[str, Any] | None,
+    protected: Selector,
+    *,
+    others_protect: bool = False,
+) -> Work:
+    """What to do about a Deployment (None: there is none) and the protector of its name (None: there is none).
+
+    `others_protect`: whether another protector, which isn't being deleted, selects the same pods.
+    """
     if deployment is None:
-        going = protector is not None and bool(protector["metadata"].get("deletionTimestamp"))
-        return Work(orphaned=protector is not None and not going, release=going)
+        if protector is None:
+            return Work()
+        released = (protector["metadata"].get("annotations") or {}).get(RELEASE) == "true"
+        going = bool(protector["metadata"].get("deletionTimestamp"))
+        release = released or (going and (others_protect or not _protects(protector)))
+        return Work(release=release, orphaned=not release)
     marked = FINALIZER in (deployment["metadata"].get("finalizers") or ())
     target = wanted(deployment, protected)
     if target is None:
@@ -140,7 +156,10 @@ def conditions(before: Iterable[Mapping[str, Any]], target: Wanted | None, now: 
     """A protector's conditions. `target` None: its Deployment has vanished. Others' conditions stay."""
     found = {condition["type"]: condition for condition in before}
     if target is None:
-        message = "the Deployment is gone, and wasn't deleted: apply it again; who wants its pods gone deletes this"
+        message = (
+            "the Deployment is gone, and wasn't deleted: apply it again. Its pods are protected until they are gone, even "
+            f"if this is deleted; to end that, annotate it with {RELEASE}=true"
+        )
         states = [("SourceFound", "False", "Vanished", message)]
     else:
         protects = ("False", "Recreate", target.condition) if target.condition else ("True", "RollingUpdate", "")
@@ -162,6 +181,14 @@ def cells_to_remove(protector: Mapping[str, Any]) -> frozenset[str]:
     """The cells to be forgotten once; the annotation is taken off in the same pass."""
     text = (protector["metadata"].get("annotations") or {}).get(REMOVE_CELL_ONCE, "")
     return frozenset(name for part in text.split(",") if (name := part.strip()))
+
+
+def _protects(protector: Mapping[str, Any]) -> bool:
+    """Whether it keeps any pods: not where none were counted in any cell; where nobody has counted, it may."""
+    if not (protector.get("spec") or {}).get("minAvailable"):
+        return False
+    cells = (protector.get("status") or {}).get("cells") or ()
+    return not cells or any((cell.get("aggregation") or {}).get("totalReplicas") != 0 for cell in cells)
 
 
 def _differs(protector: Mapping[str, Any], target: Wanted) -> bool:

@@ -34,6 +34,7 @@ from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
 
 __all__ = [
+    "FORCED",
     "FORCE_DELETE",
     "HEALTH_CRITERION",
     "Cell",
@@ -50,6 +51,8 @@ __all__ = [
 FORCE_DELETE = "podseidon.kubewharf.io/force-delete"
 HEALTH_CRITERION = "podseidon.kubewharf.io/health-criterion"
 REJECTED_BY = "reject-by-podprotector"
+FORCED = "force-delete"
+"""Keys of audit annotations, which the API server puts the webhook's name and a slash before, and allows one slash."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +232,7 @@ def judge(request: Request, protector: Protector) -> Judgement:
     if subject.uid in protector.cell(request.cell).young:
         return Judgement(allow(), "AlreadyUnhealthy", reserves=True)
     if FORCE_DELETE in subject.annotations:
-        return Judgement(
-            allow(audit={FORCE_DELETE: _short(subject.annotations[FORCE_DELETE])}), "Forced", reserves=True
-        )
+        return Judgement(allow(audit={FORCED: _short(subject.annotations[FORCE_DELETE])}), "Forced", reserves=True)
     healthy, lag = _healthy(protector.counts, request.criterion), protector.lag
     audit = {REJECTED_BY: str(protector)}
     least = protector.min_available or -math.inf  # with 0 nothing has to stay, also where nobody has counted yet

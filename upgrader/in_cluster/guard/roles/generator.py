@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from upgrader.in_cluster.guard.core.generator import (
@@ -56,6 +55,7 @@ class Generator:
         self._metrics, self._now = metrics, now
         self._queue = WorkQueue[Key]()
         self._failing: dict[Key, Backoff] = {}
+        self._of_people = set[str]()
         self._protectors = protectors
         protectors.tell(self._protector_changed)
         self.deployments = [Informer(api, DEPLOYMENTS, each, keep=_kept) for each in namespaces or [""]]
@@ -138,10 +138,26 @@ class Generator:
             await self._tell(deployment, protector)
 
     def _todo(self, name: str, deployment: Object | None, protector: Object | None) -> Work:
-        """A protector that people made is taken over for a Deployment that needs one, and never taken away."""
+        """A protector that people made under its name is left to them, and is the Deployment's."""
         own = protector if protector is not None and belongs_to(protector, name) else None
-        found = work(deployment, own, self._protected)
-        return replace(found, create=False, update=True) if found.create and protector is not None else found
+        found = work(deployment, own, self._protected, others_protect=own is not None and self._others_protect(own))
+        if not found.create or protector is None:
+            return found
+        if _name(protector) not in self._of_people:
+            self._of_people.add(_name(protector))
+            LOG.warning("a Deployment has a protector that people made", extra={"protector": _name(protector)})
+        return Work()
+
+    def _others_protect(self, protector: Object) -> bool:
+        mine = self._protectors.read(protector)
+        return any(
+            held.protector.selector == mine.selector
+            and held.protector.name != mine.name
+            and held.protector.min_available >= mine.min_available
+            and not held.item["metadata"].get("deletionTimestamp")
+            for held in self._protectors
+            if held.protector.namespace == mine.namespace
+        )
 
     def _due(self, name: str, deployment: Object | None, protector: Object | None) -> bool:
         if self._todo(name, deployment, protector) not in (Work(), Work(orphaned=True)):

@@ -132,11 +132,39 @@ def test_a_deployment_that_has_vanished_leaves_its_protector() -> None:
     assert work(None, None, PROTECTED) == Work()
 
 
-def test_a_protector_without_a_deployment_goes_once_somebody_deletes_it() -> None:
-    """Else it would be there for ever, and its namespace with it."""
+def _vanished(total: int | None = 3, *, going: bool = True, **metadata: Any) -> Json:
+    """A protector whose Deployment isn't there; its one cell has counted so many pods, None: nobody has counted."""
     before = _protector(_deployment())
-    going = {**before, "metadata": {**before["metadata"], "deletionTimestamp": "1970-01-01T00:00:00Z"}}
-    assert work(None, going, PROTECTED) == Work(release=True)
+    own = {**before["metadata"], **({"deletionTimestamp": "1970-01-01T00:00:00Z"} if going else {}), **metadata}
+    cells = [] if total is None else [{"cellID": "a", "aggregation": {"totalReplicas": total}}]
+    return {**before, "metadata": own, "status": {"cells": cells}}
+
+
+@pytest.mark.parametrize("total", [3, None])
+def test_a_protector_whose_deployment_has_vanished_holds_while_its_pods_are_there(total: int | None) -> None:
+    """Deleted by itself, or with its namespace: that may be the same accident. Pods that nobody has counted may be
+    there.
+    """
+    assert work(None, _vanished(total), PROTECTED) == Work(orphaned=True)
+
+
+def test_a_protector_whose_deployment_has_vanished_goes_once_it_protects_nothing() -> None:
+    """Deleted, and its pods are gone, or another one protects them, or it keeps none; else it stays for ever."""
+    assert work(None, _vanished(0), PROTECTED) == Work(release=True)
+    assert work(None, _vanished(0, going=False), PROTECTED) == Work(orphaned=True)
+    assert work(None, _vanished(3), PROTECTED, others_protect=True) == Work(release=True)
+    assert work(None, _vanished(3, going=False), PROTECTED, others_protect=True) == Work(orphaned=True)
+    recreate = {**_vanished(3), "spec": {"minAvailable": 0}}
+    assert work(None, recreate, PROTECTED) == Work(release=True)
+
+
+@pytest.mark.parametrize("going", [True, False])
+def test_who_wants_the_pods_of_a_vanished_deployment_gone_says_so(going: bool) -> None:
+    """By an annotation, which its condition names; nothing else ends it by accident."""
+    annotated = _vanished(3, going=going, annotations={"guard.upgrader.io/release": "true"})
+    assert work(None, annotated, PROTECTED) == Work(release=True)
+    assert work(_deployment(), annotated, PROTECTED) == Work(), "of one that is there it says nothing"
+    assert "guard.upgrader.io/release=true" in conditions([], None, 0.0)[0]["message"]
 
 
 @pytest.mark.parametrize("name", ["web", "w" * 64, "w" * 253, "w" * 52 + "." * 2 + "x" * 100])

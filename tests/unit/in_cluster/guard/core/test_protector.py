@@ -160,6 +160,16 @@ def test_what_is_reserved_but_not_seen_is_409_and_429_for_evictions(eviction: bo
     assert (answer.code, answer.message) == (code, FULL)
 
 
+@pytest.mark.parametrize("least", [0, 9])
+def test_what_is_for_the_audit_log_has_keys_that_it_takes(least: int) -> None:
+    """kube-apiserver makes WEBHOOK/KEY of each, and drops what has another slash."""
+    protector = _protector(least, Cell("a", _all(3)))
+    forced = _ask(pod=_pod(annotations={FORCE_DELETE: "NodeIsBroken"}))
+    asked = [_ask(), forced]
+    keys = {key for each in asked for key in _judge(each, protector).answer.audit}
+    assert "force-delete" in keys and not any("/" in key for key in keys)
+
+
 def test_a_terminating_pod_goes() -> None:
     """It has been allowed already."""
     judgement = _judge(_ask(pod=_pod(terminating=True)), _protector(3, Cell("a", _all(3))))
@@ -178,7 +188,7 @@ def test_a_pod_with_force_delete_goes_and_is_counted_as_gone() -> None:
     codes, after = _admit(_protector(3, Cell("a", _all(4))), forced, _ask("p-2"))
     assert codes == [0, 409]
     assert _admit(_protector(3, Cell("a", _all(3))), forced)[0] == [0]
-    assert _judge(forced, after).answer.audit == {FORCE_DELETE: "NodeIsBroken"}
+    assert _judge(forced, after).answer.audit == {"force-delete": "NodeIsBroken"}
 
 
 def test_a_dry_run_takes_no_quota() -> None:
