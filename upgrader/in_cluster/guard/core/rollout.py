@@ -5,8 +5,10 @@ is stale when its revision isn't its set's `updateRevision`, whatever `currentRe
 template was taken back). As long as one set has a pod that isn't ready, no other set of the group loses one: that is
 why at most one set may be incomplete before anything is deleted, and why that set goes first.
 
-The one exception costs nobody anything: a stale pod that isn't Ready serves nobody, and is replaced whatever the
-budget, or a bad template could never be mended (grafana/rollout-operator#339).
+The one exception costs nobody anything: a stale pod that isn't Ready and won't be soon (its container crash-loops or
+has no image, it has no node) is replaced whatever the budget, or a bad template could never be mended
+(grafana/rollout-operator#339). Others that aren't Ready may be so in a moment: they go first, but of these and of those
+that are being replaced there are never more at a time than may be unavailable.
 """
 
 from __future__ import annotations
@@ -212,12 +214,15 @@ def _in_turn(order: list[StatefulSet], own: Mapping[str, tuple[Pod, ...]], event
 
 
 def _deletions(which: StatefulSet, stale: list[Pod], lacking: int) -> tuple[Deletion, ...]:
-    """Those that serve nobody first, then as many of the others as may be missing besides what is missing."""
+    """Those that can't serve first, then others that don't, then as many that do as may be missing besides."""
     most = max_unavailable(which)[0]
     there = [p for p in stale if not p.terminating]
-    idle = [Deletion(p, free=True, max_unavailable=most) for p in there if not p.ready]
+    idle = [p for p in there if not p.ready]
+    replaced = max(0, lacking - len(idle))
+    stuck, unready = [p for p in idle if p.stuck], [p for p in idle if not p.stuck]
+    free = [Deletion(p, free=True, max_unavailable=most) for p in (*stuck, *unready[: max(0, most - replaced)])]
     serving = [Deletion(p, free=False, max_unavailable=most) for p in there if p.ready]
-    return (*idle, *serving[: max(0, most - lacking)])
+    return (*free, *serving[: max(0, most - lacking)])
 
 
 def _stale(which: StatefulSet, pods: Iterable[Pod]) -> list[Pod]:

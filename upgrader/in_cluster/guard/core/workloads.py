@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,25 @@ from upgrader.contract.times import seconds_of
 __all__ = ["REVISION_LABEL", "Pod", "StatefulSet", "natural", "not_ready", "pod", "stateful_set"]
 
 REVISION_LABEL = "controller-revision-hash"
+_NO_START = frozenset(
+    {
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "PostStartHookError",
+        "PreCreateHookError",
+        "PreStartHookError",
+        "RegistryUnavailable",
+        "RunContainerError",
+        "SignatureValidationFailed",
+    }
+)
+"""Why the kubelet says that a container waits, of those reasons that another template mends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +39,8 @@ class Pod:
     """A pod. `ready_since`: seconds since the epoch, None while its condition Ready isn't True, and infinity while the
     condition doesn't say since when: then it hasn't been Ready for any time.
 
-    `containers_ready`: no container that the kubelet reports is unready. `finished`: Succeeded or Failed.
+    `containers_ready`: no container that the kubelet reports is unready. `finished`: Succeeded or Failed. `stuck`: it
+    won't get ready by itself soon, as it has failed, has no node, or a container that doesn't start.
     """
 
     namespace: str
@@ -38,6 +58,7 @@ class Pod:
     containers_ready: bool = True
     ready_since: float | None = None
     terminating: bool = False
+    stuck: bool = False
 
     @property
     def revision(self) -> str:
@@ -106,7 +127,20 @@ def pod(item: Mapping[str, Any]) -> Pod:
         containers_ready=all(c.get("ready") is True for c in status.get("containerStatuses") or ()),
         ready_since=_since(ready),
         terminating=bool(metadata.get("deletionTimestamp")),
+        stuck=status.get("phase") == "Failed"
+        or conditions.get("PodScheduled", {}).get("status") == "False"
+        or any(map(_does_not_start, _containers(status))),
     )
+
+
+def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        yield from status.get(kind) or ()
+
+
+def _does_not_start(container: Mapping[str, Any]) -> bool:
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    return waiting.get("reason") in _NO_START
 
 
 def _since(ready: Mapping[str, Any]) -> float | None:

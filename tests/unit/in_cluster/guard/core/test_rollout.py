@@ -213,6 +213,25 @@ def test_a_stale_pod_that_is_not_ready_goes_first_and_costs_nothing() -> None:
     pods = changed(members(A, "web-bad"), f"{A}-1", ready_since=None)
     decision = decide([zone(A, most="1", ready_replicas=2), zone(B)], pods + members(B, OLD))
     assert [(d.pod.name, d.free) for d in decision.delete] == [(f"{A}-1", True)]
+    broken = [replace(p, ready_since=None, stuck=True) for p in members(A, "web-bad")]
+    decision = decide([zone(A, most="1", ready_replicas=0), zone(B)], broken + members(B, OLD))
+    assert [(d.pod.name, d.free) for d in decision.delete] == [(f"{A}-{n}", True) for n in range(3)]
+
+
+def test_stale_pods_that_are_not_ready_for_a_moment_do_not_go_at_once() -> None:
+    """Eight probes fail, and a new template comes: one is replaced, and the next one once that is Ready. So a bad
+    template whose pods never get ready is mended, too.
+    """
+    pods = [replace(p, ready_since=None) for p in members(A, OLD, 8)]
+    sets = [zone(A, 8, most="1", ready_replicas=0), zone(B)]
+    assert _names(decide(sets, [*pods, *members(B, OLD)])) == [f"{A}-0"]
+    starting = [member(f"{A}-0", NEW, ready_since=None), *pods[1:]]
+    assert _names(decide(sets, [*starting, *members(B, OLD)])) == []
+    assert _names(decide(sets, [*pods[1:], *members(B, OLD)])) == [], "one is gone, and not made again yet"
+    ready = [member(f"{A}-0", NEW), *pods[1:]]
+    assert _names(decide([zone(A, 8, most="1", ready_replicas=1), zone(B)], [*ready, *members(B, OLD)])) == [f"{A}-1"]
+    recovered = [member(f"{A}-0", NEW), *pods[1:2], *members(A, OLD, 8)[2:]]
+    assert _names(decide([zone(A, 8, most="2", ready_replicas=7), zone(B)], recovered)) == [f"{A}-1", f"{A}-2"]
 
 
 def test_a_crash_looping_pod_of_the_new_revision_stops_the_rollout() -> None:
@@ -319,6 +338,7 @@ def groups(draw: st.DrawFn) -> tuple[list[StatefulSet], list[Pod]]:
                     draw(st.sampled_from([OLD, NEW])),
                     ready_since=0.0 if healthy else None,
                     terminating=not healthy and draw(st.booleans()),
+                    stuck=not healthy and draw(st.booleans()),
                 )
             )
     return sets, pods
@@ -345,6 +365,9 @@ def test_no_two_zones_ever_lose_a_pod_that_serves(state: tuple[list[StatefulSet]
         assert not any(d.pod.terminating for d in decision.delete)
         assert each.annotations.get(PAUSED) != "true"
         assert not serving or _lacking(each, pods) + len(serving) <= max_unavailable(each)[0]
+        others = [p for p in pods if p.owner_uid == each.uid and not p.ready and (p.terminating or p.revision == NEW)]
+        limited = [d for d in decision.delete if not d.pod.stuck]
+        assert not limited or len(others) + len(limited) <= max_unavailable(each)[0]
 
 
 @given(groups())

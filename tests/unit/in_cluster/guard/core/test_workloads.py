@@ -71,6 +71,26 @@ def test_ready_since_nobody_knows_when_is_ready_for_no_time() -> None:
     assert pod(_pod(phase="Failed")).finished
 
 
+@pytest.mark.parametrize(
+    ("status", "stuck"),
+    [
+        ({"phase": "Failed"}, True),
+        ({"conditions": [{"type": "PodScheduled", "status": "False"}]}, True),
+        ({"containerStatuses": [{}, {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}, True),
+        ({"initContainerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}, True),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, False),
+        (
+            {"containerStatuses": [{"state": {"running": {}}}], "conditions": [{"type": "Ready", "status": "False"}]},
+            False,
+        ),
+        ({"containerStatuses": [{"state": {"waiting": None}}, {"state": None}]}, False),
+    ],
+)
+def test_a_pod_that_will_not_get_ready_by_itself_is_stuck(status: Json, stuck: bool) -> None:
+    """By what the kubelet and the scheduler say of it; a probe that fails may be good again in a moment."""
+    assert pod(_pod(**status)).stuck is stuck
+
+
 def test_a_stateful_set_is_read() -> None:
     """With the API's defaults for what isn't there."""
     seen = stateful_set(
