@@ -9,9 +9,10 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import urllib3
@@ -94,7 +95,9 @@ class GuardProcess:
 
 
 @contextmanager
-def guard_process(folder: Path, kubeconfig: Path, *flags: str) -> Iterator[GuardProcess]:
+def guard_process(
+    folder: Path, kubeconfig: Path, *flags: str, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[GuardProcess]:
     """A replica in the namespace `ops`, which is killed at the end of the block, if it lives still."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
@@ -112,7 +115,7 @@ def guard_process(folder: Path, kubeconfig: Path, *flags: str) -> Iterator[Guard
         "-server-tls.self-signed-cert.dns-name=127.0.0.1",
         *(flags if any("-kubernetes.namespace" in flag for flag in flags) else (*flags, "-kubernetes.namespace=ops")),
     ]
-    environment = {**os.environ, "POD_NAMESPACE": "ops"}
+    environment = {**os.environ, "POD_NAMESPACE": "ops", **environment}
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     guard = GuardProcess(process, log)

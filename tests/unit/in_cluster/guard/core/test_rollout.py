@@ -231,7 +231,8 @@ def test_stale_pods_that_are_not_ready_for_a_moment_do_not_go_at_once() -> None:
     ready = [member(f"{A}-0", NEW), *pods[1:]]
     assert _names(decide([zone(A, 8, most="1", ready_replicas=1), zone(B)], [*ready, *members(B, OLD)])) == [f"{A}-1"]
     recovered = [member(f"{A}-0", NEW), *pods[1:2], *members(A, OLD, 8)[2:]]
-    assert _names(decide([zone(A, 8, most="2", ready_replicas=7), zone(B)], recovered)) == [f"{A}-1", f"{A}-2"]
+    sets = [zone(A, 8, most="2", ready_replicas=7), zone(B)]
+    assert _names(decide(sets, [*recovered, *members(B, OLD)])) == [f"{A}-1", f"{A}-2"]
 
 
 def test_a_crash_looping_pod_of_the_new_revision_stops_the_rollout() -> None:
