@@ -154,7 +154,7 @@ server in Go on the same machine (load average 3 to 6 on 2 cores), at 100 a seco
 So about a third of the whole, and on a lab, with its network in between, nearly half, is the least that any Python
 process pays for these requests; most of the rest is asyncio's and the clients' own code. That was cut on the same day:
 from 10.4–12.7 to 7.7–10.3 % there, from 10.5–11.9 to 9.6–10.5 % on a lab, measured in turns. Fewer kinds of request, or
-answers that nobody looks at, would be cheaper, and would see less. Another event loop (uvloop) was tried, and took off
+answers that aren't looked at, would be cheaper, and would see less. Another event loop (uvloop) was tried, and took off
 a tenth. To go below 5 % the prober would have to be built without asyncio, as callbacks on a bare epoll loop, or in
 another language. At the rate that a run has, 10 a second, it costs 2.3–2.6 %, most of it for new connections.
 """

@@ -16,8 +16,8 @@ __all__ = ["WAYS", "page"]
 WAYS = {
     "after": ("After the upgrade", "Conformance specs on the cluster that `upgrader run` has upgraded."),
     "during": (
-        "While `upgrader run` is at work",
-        "Conformance specs, with `upgrader run` and `rollback` in turn. *At work*: they ran while one of these did.",
+        "During `upgrader run`",
+        "Conformance specs, with `upgrader run` and `rollback` in turn. *During*: they ran while one of these did.",
     ),
     "around": (
         "Set up before, verified after",
@@ -102,7 +102,7 @@ def _run(command: Mapping[str, Any]) -> str:
 def _areas(specs: Mapping[str, Any]) -> list[str]:
     """A row for each SIG."""
     beside = any("at_work" in spec for spec in specs.values())
-    columns = ["area", "run", "passed", *(["at work", "of them passed"] if beside else [])]
+    columns = ["area", "run", "passed", *(["during", "of them passed"] if beside else [])]
     lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
     for area in sorted({_area(name) for name in specs}):
         found = [spec for name, spec in specs.items() if _area(name) == area and spec["state"] != "skipped"]
