@@ -142,7 +142,7 @@ patches: venv ## Update the table of the newest patches that an upgrade over sev
 	@$(BIN)/python -m scripts.newest_patches > $(BIN)/.patches
 	mv $(BIN)/.patches upgrader/model/newest_patches.json
 
-site: venv ## Make the documentation as a site with search, in build/site: open its index.html.
+site: venv ## Make the documentation as a site with search, in build/site.
 	@$(BIN)/python -m scripts.docs_site
 
 docs: venv ## Make the reference pages from the code.

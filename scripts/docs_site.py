@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["REPOSITORY", "SITE", "build", "gather", "mended_search"]
+__all__ = ["REPOSITORY", "SITE", "build", "gather", "repaired_search"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SITE = REPOSITORY / "build" / "site"
@@ -22,10 +22,10 @@ _PAGES = REPOSITORY / "build" / "pages"
 _LINK = re.compile(r"(\]\()(?!https?://|#)([^)#\s]+)")
 _PARTS_OF_PAGES = ("*.intro.md", "*.remarks.md")
 _DECISIONS = Path("docs/adr")
-_FOR_WHO_LOOKS_CLOSER = ("docs/adr/*", "docs/benchmarks/*", "docs/reliability.md", "C*.md")
+_EVIDENCE = ("docs/adr/*", "docs/benchmarks/*", "docs/reliability.md", "C*.md")
 _KEY, _UNAMBIGUOUS = "e=e+s+o.id}return e", 'e=e+s+o.id+","}return e'
 _FOUND_LATER = "---\nsearch:\n  boost: 0.1\n---\n\n"
-"""Who searches wants the page for users first."""
+"""A search should find the pages for users first."""
 
 
 def gather(repository: Path, pages: Path) -> None:
@@ -35,7 +35,7 @@ def gather(repository: Path, pages: Path) -> None:
         text = _LINK.sub(_to_files(repository, page, pages), (repository / page).read_text())
         if page == _DECISIONS / "README.md":
             text += "".join(_decisions(repository))
-        elif any(page.match(each) for each in _FOR_WHO_LOOKS_CLOSER):
+        elif any(page.match(each) for each in _EVIDENCE):
             text = _FOUND_LATER + text
         _place(pages / page).write_text(text)
 
@@ -84,21 +84,25 @@ def build() -> int:
     ended = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
     if not ended:
         for worker in (SITE / "assets" / "javascripts" / "workers").glob("search.*.min.js"):
-            worker.write_text(mended_search(worker.read_text()))
+            worker.write_text(repaired_search(worker.read_text()))
     return ended
 
 
-def mended_search(worker: str) -> str:
-    """The search's program, with what makes lunr take different nodes of its index for the same one mended.
+def repaired_search(worker: str) -> str:
+    """The search's program, with what makes lunr take different nodes of its index for the same one repaired.
 
     A node's key is its edges' letters and numbers, one behind the other: `1` to node 23 and `4` to node 5 have the key
     of `1` to 2 and `3` to 45. With as many numbers as these pages have, that happens, and then a search for `5` finds
     nothing at all. Raises ValueError where the program is another one.
     """
     if worker.count(_KEY) != 1:
-        raise ValueError("the search's program doesn't make keys of its index's nodes as it did: see mended_search")
+        raise ValueError("the search's program doesn't make keys of its index's nodes as it did: see repaired_search")
     return worker.replace(_KEY, _UNAMBIGUOUS)
 
 
 if __name__ == "__main__":
-    sys.exit(build())
+    ended = build()
+    if not ended:
+        # A browser reads no search index from file://.
+        print(f"Serve it: python3 -m http.server --directory {os.path.relpath(SITE)}", file=sys.stderr)
+    sys.exit(ended)

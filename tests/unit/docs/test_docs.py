@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts import checks_reference, cli_reference, codes_reference, layers_figure
-from scripts.docs_site import mended_search
+from scripts.docs_site import repaired_search
 from upgrader.config.yaml_schema import schema_text
 
 REPOSITORY = Path(__file__).parents[3]
@@ -76,7 +76,7 @@ def test_the_figure_of_the_layers_is_that_of_the_contracts() -> None:
 
 
 def test_search_tells_nodes_of_its_index_apart() -> None:
-    """Its program is mended in one place; another version of it, which may not need that, is an error to look at."""
-    assert 'o.id+","' in mended_search("for(;;){e=e+s+o.id}return e}")
-    with pytest.raises(ValueError, match="mended_search"):
-        mended_search("another program")
+    """Its program is repaired in one place; another version of it, which may not need that, is an error to look at."""
+    assert 'o.id+","' in repaired_search("for(;;){e=e+s+o.id}return e}")
+    with pytest.raises(ValueError, match="repaired_search"):
+        repaired_search("another program")
