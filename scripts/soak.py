@@ -77,7 +77,7 @@ PARTS: Mapping[str, Part] = {
             "old_style_daemonset",
         ),
     ),
-    "certificates": Part("New CAs, and the way back", ("ca_rotation", "rotated_ca", "replaced_client_ca")),
+    "certificates": Part("New CAs, and their undo", ("ca_rotation", "rotated_ca", "replaced_client_ca")),
     "controllers": Part(
         "Three controllers: labs, etcd, backups, controllers that leave and join, a virtual IP",
         ("backup_of_three", "controllers_change", "etcd_of_three", "lab_of_three", "virtual_ip"),
