@@ -54,6 +54,7 @@ _READ_PAUSE_SECONDS = 0.5
 _GRACE_SECONDS = 30.0
 """How much longer than its own timeout Helm may take before it is stopped."""
 _WATCH_SECONDS = 1.0
+_LOOK_SECONDS = 0.02
 _DESCRIPTION_CHARACTERS = 256
 
 _UNKNOWN_KIND = "unable to build kubernetes objects"
@@ -109,16 +110,19 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         )
         self._cluster_uid = cluster
         self._confinement = confinement
+        self.left = False
+        """Whether a Helm that is at work goes on when its call is cancelled."""
         self._connection = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 (pyhelm3's name)
-        """Run Helm to its end; raises pyhelm3's errors. Cancelling stops Helm, which then rolls back by itself."""
-        with _output() as out, _output() as errors:
-            process = await asyncio.create_subprocess_exec(
-                self._executable,
-                *(str(part) for part in command),
-                *self._connection,
-                stdin=asyncio.subprocess.PIPE if input is not None else asyncio.subprocess.DEVNULL,
+        """Run Helm to its end; raises pyhelm3's errors. Cancelling stops Helm, which then rolls back by itself.
+
+        Not by asyncio's subprocesses: they kill a Helm that is `left` to itself, once they are collected.
+        """
+        with _memory(input or b"") as given, _memory() as out, _memory() as errors:
+            process = subprocess.Popen(
+                [self._executable, *(str(part) for part in command), *self._connection],
+                stdin=given,
                 stdout=out,
                 stderr=errors,
                 env={**self._environment(), CLUSTER_VARIABLE: self._cluster_uid()},
@@ -126,16 +130,16 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
             )
             if self._confinement:
                 self._confinement.limit(process.pid)
-            talk = asyncio.ensure_future(process.communicate(input))
             try:
-                await asyncio.shield(talk)
+                await _ended(process)
             except asyncio.CancelledError:
-                await _end(process, talk)
+                if not self.left:
+                    await _end(process)
                 raise
             stdout, stderr = _written(out), _written(errors)
         if process.returncode == 0:
             return stdout
-        if process.returncode is not None and process.returncode < 0:
+        if process.returncode < 0:
             # A killed Helm doesn't report it, and earlier output must not pass for the cause.
             stderr += f"\nError: Helm was killed (signal {-process.returncode})".encode()
         text = stderr.decode(errors="replace")
@@ -165,14 +169,18 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         return self._confinement.environment if self._confinement else _environment()
 
 
-def _output() -> IO[bytes]:
-    """Where Helm writes to: memory, as manifests contain Secrets.
+def _memory(content: bytes = b"") -> IO[bytes]:
+    """What Helm reads from or writes to: memory, as values and manifests contain Secrets.
 
     Not a pipe: if upgrader is killed, the first write into it would end Helm before it completes.
     """
     if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("helm"), "w+b")
-    return tempfile.TemporaryFile()  # not Linux: a file without a name, for its owner only
+        file: IO[bytes] = os.fdopen(os.memfd_create("helm"), "w+b")
+    else:
+        file = tempfile.TemporaryFile()  # not Linux: a file without a name, for its owner only
+    file.write(content)
+    file.seek(0)
+    return file
 
 
 def _written(file: IO[bytes]) -> bytes:
@@ -180,16 +188,20 @@ def _written(file: IO[bytes]) -> bytes:
     return file.read()
 
 
-async def _end(process: asyncio.subprocess.Process, talk: asyncio.Future[Any]) -> None:
+async def _ended(process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None:
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _end(process: subprocess.Popen[bytes]) -> None:
     """SIGTERM makes Helm stop waiting, mark the revision as failed and roll back; SIGKILL follows if it hangs."""
-    if process.returncode is None:
-        process.terminate()
+    process.terminate()
     try:
         async with asyncio.timeout(_GRACE_SECONDS):
-            await talk
+            await _ended(process)
     except TimeoutError:
         process.kill()
-        await process.wait()
+        process.wait()
 
 
 class HelmAdapter:
@@ -217,7 +229,13 @@ class HelmAdapter:
         self._loop = asyncio.new_event_loop()
 
     def close(self) -> None:
-        """Close the event loop."""
+        """Close the event loop. What a second Ctrl-C has left in it ends; a Helm that is at work goes on by itself."""
+        left = asyncio.all_tasks(self._loop)
+        if left:
+            self._command.left = True
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(left))
         self._loop.close()
 
     def version(self) -> str:

@@ -20,7 +20,7 @@ from upgrader.cli.global_options import (
     with_output,
 )
 from upgrader.cli.whole_lines import HelpfulGroup
-from upgrader.errors import UpgraderError
+from upgrader.errors import Interrupted, UpgraderError
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.ui.lost_terminal import outlast_the_terminal
 from upgrader.ui.masked_output import mask_output
@@ -85,10 +85,10 @@ _SYNONYMS = {
 """What other programs call it."""
 _WITHOUT_FOLDER = ("completion", "explain", "lab")
 
-_DECLINED = "Aborted: nothing more was changed."
+_DECLINED = "Aborted: nothing was started."
 _INTERRUPTED = (
-    "Interrupted. If a run was in progress, `upgrader status` shows how far it got, and `upgrader resume` continues "
-    "it. A Helm that was at work goes on by itself, until it is done or has rolled back."
+    "If a run was in progress: `upgrader status` shows how far it got, and `upgrader resume` continues it. A Helm that "
+    "was at work goes on by itself, until it is done or has rolled back."
 )
 
 
@@ -122,6 +122,10 @@ class _LazyGroup(HelpfulGroup):
         with outcome_told(ctx):
             try:
                 return super().invoke(ctx)
+            except KeyboardInterrupt as stopped:
+                ended = Interrupted("interrupted", remedy=_INTERRUPTED)
+                ended.folder = ctx.obj
+                raise ended from stopped
             except UpgraderError as error:
                 error.folder = ctx.obj
                 raise
@@ -161,15 +165,14 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False, prog_name="upgrader")
     except (click.exceptions.Abort, KeyboardInterrupt) as stopped:
-        # Click raises Abort both for a declined question and for Ctrl-C during the work.
-        interrupted = isinstance(stopped, KeyboardInterrupt) or isinstance(stopped.__cause__, KeyboardInterrupt)
-        click.echo(_INTERRUPTED if interrupted else _DECLINED, err=True)
+        # Click raises Abort both for a declined question and for Ctrl-C at it, or before a command has begun.
+        click.echo(_DECLINED, err=True)
         code = exit_code_of(stopped)
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except UpgraderError as error:
-        from upgrader.ui.errors import print_error  # not at the top: rich costs 50 ms
+        from upgrader.ui.errors import print_error
 
         print_error(error, commands=[name for name in _COMMANDS if name not in _WITHOUT_FOLDER])
         code = error.exit_code

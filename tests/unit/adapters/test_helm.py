@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -150,19 +151,31 @@ esac
 
 
 _STARTER = """
-import sys
+import sys, time
 from pathlib import Path
 from testkit.fakes.clock import FakeClock
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.model.release import ReleaseSpec
 folder = Path(sys.argv[1])
 helm = HelmAdapter(folder / "kubeconfig", executable=folder / "helm")
-helm.upgrade(ReleaseSpec("web", "default", folder, {}), timeout_seconds=60.0, watch=lambda: None)
+
+def watch():
+    (folder / "watched").touch()
+    while not (folder / "closed").exists():
+        time.sleep(0.02)
+
+try:
+    helm.upgrade(ReleaseSpec("web", "default", folder, {}), timeout_seconds=60.0, watch=watch)
+except KeyboardInterrupt:
+    pass
+helm.close()
+(folder / "closed").touch()
 """
 
 
-def test_helm_completes_what_it_began_when_its_starter_is_killed(tmp_path: Path) -> None:
-    """Nobody reads what it says any more, and it isn't ended by saying it."""
+@pytest.fixture
+def slow_helm(tmp_path: Path) -> Path:
+    """A folder with a Helm whose upgrade completes once there is a file `killed`."""
     (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
     program = tmp_path / "helm"
     program.write_text(
@@ -177,11 +190,23 @@ esac
 """
     )
     program.chmod(0o755)
-    with subprocess.Popen([sys.executable, "-c", _STARTER, str(tmp_path)]) as starter:
-        wait_for(tmp_path / "begun")
-        starter.kill()
-    (tmp_path / "killed").touch()
-    wait_for(tmp_path / "completed")
+    return tmp_path
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_helm_completes_what_it_began_when_its_starter_ends(slow_helm: Path, number: signal.Signals) -> None:
+    """Nobody reads what it says any more, and it isn't ended by saying it; nor by what a second Ctrl-C leaves in the event
+    loop and in its threads, which end without a traceback.
+    """
+    command = [sys.executable, "-c", _STARTER, str(slow_helm)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starter:
+        wait_for(slow_helm / "begun")
+        wait_for(slow_helm / "watched")
+        starter.send_signal(number)
+        _, said = starter.communicate(timeout=30)
+    (slow_helm / "killed").touch()
+    wait_for(slow_helm / "completed")
+    assert said == ""
 
 
 def wait_for(file: Path) -> None:

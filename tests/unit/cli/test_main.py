@@ -26,24 +26,31 @@ def ended(action: object, monkeypatch: pytest.MonkeyPatch) -> object:
     return exit_.value.code
 
 
-def test_interrupted_work_is_not_said_to_have_changed_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_interrupted_work_is_not_said_to_have_started_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A second Ctrl-C during a run names `status` and `resume`; only a declined question aborts."""
+    """A second Ctrl-C during a run names `status` and `resume` of this folder; only a declined question aborts."""
 
+    @click.command()
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     def declined() -> None:
         click.confirm("Start?", abort=True)
 
-    assert ended(interrupted, monkeypatch) == 130
+    with monkeypatch.context() as patched:
+        patched.setattr(type(entry.cli), "get_command", lambda *_: interrupted)
+        patched.setattr(sys, "argv", ["upgrader", "-C", str(tmp_path), "run"])
+        patched.setattr(sys, "stderr", sys.stderr)  # main() wraps it
+        with pytest.raises(SystemExit) as ended_with:
+            entry.main()
+    assert ended_with.value.code == 130
     output = capsys.readouterr().err
-    assert "upgrader resume" in output and "nothing more was changed" not in output
-    assert "Helm that was at work goes on by itself" in output
+    assert f"`upgrader -C {tmp_path} resume` continues it" in output and "Traceback" not in output
+    assert "Helm that was at work goes on by itself" in output and "nothing was started" not in output
     monkeypatch.setattr(click.termui, "visible_prompt_func", lambda *_: "n")
     assert ended(declined, monkeypatch) == 130
-    assert "nothing more was changed" in capsys.readouterr().err
+    assert "nothing was started" in capsys.readouterr().err
 
 
 def test_kubeconfig_and_context_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

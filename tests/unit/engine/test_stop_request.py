@@ -13,7 +13,7 @@ from upgrader.errors import StepFailed
 from upgrader.model.event import UndoEnded
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_first_signal_asks_and_the_second_stops(number: signal.Signals) -> None:
     """The first signal is a request, which is reported; the second ends the work at once."""
     stop = StopRequest()
@@ -25,6 +25,21 @@ def test_first_signal_asks_and_the_second_stops(number: signal.Signals) -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGHUP])
+def test_closed_terminal_never_stops_at_once(first: signal.Signals) -> None:
+    """A shell sends SIGHUP to its jobs, and the system sends it as well: that is one closed terminal, not two requests.
+
+    After it, SIGTERM still stops at once.
+    """
+    stop = StopRequest()
+    with stop_on_signals(stop, lambda _: None):
+        for number in (first, signal.SIGHUP, signal.SIGHUP):
+            os.kill(os.getpid(), number)
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_signal_in_the_middle_of_a_write_costs_no_more_than_words() -> None:

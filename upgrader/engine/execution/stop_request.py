@@ -38,7 +38,9 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals(request: StopRequest, notify: Callable[[str], None]) -> Iterator[None]:
-    """Turn the first SIGINT, SIGTERM or SIGHUP into a request, the second into KeyboardInterrupt.
+    """Turn the first SIGINT, SIGTERM or SIGHUP into a request, a further SIGINT or SIGTERM into KeyboardInterrupt.
+
+    A closed terminal is never "once more": the shell and the system both send SIGHUP for it.
 
     Outside the main thread, signals are left to the caller.
     """
@@ -46,8 +48,10 @@ def stop_on_signals(request: StopRequest, notify: Callable[[str], None]) -> Iter
         yield
         return
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         if request.requested:
+            if number == signal.SIGHUP:
+                return
             raise KeyboardInterrupt
         request.requested = True
         with suppress(RuntimeError):  # raised when the signal interrupts a write to the same stream
