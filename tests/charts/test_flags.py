@@ -9,9 +9,9 @@ import pytest
 from tests.charts.conftest import Render
 from tests.charts.test_kube_apiserver import ONE as APISERVER
 from tests.charts.test_kubernetes import VALUES as KUBERNETES
+from upgrader.contract.flags import arguments_in, command_line
 from upgrader.preflight.flag_lifecycle import known_flags, known_versions
 from upgrader.preflight.version_skew import OLDEST
-from upgrader.steps.release.planned_commands import given_flags
 
 WORKLOADS = [
     ("kube-apiserver", APISERVER, "Deployment", "kube-apiserver"),
@@ -27,9 +27,7 @@ def test_every_version_knows_the_flags_of_the_charts(
 ) -> None:
     """Every minor that is supported; and none warns of a flag."""
     container = render(chart, values).container(kind, name, name)
-    arguments = [*container["command"], *container.get("args", ())]
-    program = [word.rpartition("/")[2] for word in arguments].index(name)
-    given = list(given_flags(arguments[program + 1 :]))
+    given = [each for each in arguments_in(command_line(container)) if each.name]
     assert given
     for version in known_versions().values():
         for flag in given if version >= OLDEST else ():

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
+from upgrader.contract.flags import command_line, values
 from upgrader.errors import Inhibited
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
@@ -210,11 +211,5 @@ def at_version(image: str, version: KubernetesVersion) -> str:
 
 
 def flags_of(container: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
-    """A container's flags by name without dashes; a flag without a value counts as `true`."""
-    flags: dict[str, tuple[str, ...]] = {}
-    for word in (*container.get("command", ()), *container.get("args", ())):
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            name = name.replace("_", "-")  # as the components themselves read it
-            flags[name] = (*flags.get(name, ()), value if equals else "true")
-    return flags
+    """A container's flags by name without dashes; in the order of repetition; `true` for one without a value."""
+    return values(command_line(container))

@@ -11,6 +11,7 @@ from upgrader.app.wiring import Session
 from upgrader.certificates.authority_on_host import AuthorityOnHost
 from upgrader.certificates.pipeline import Serving
 from upgrader.config.kubeconfig import read_kubeconfig
+from upgrader.contract.flags import command_line, last_values
 from upgrader.errors import ConfigError, Inhibited
 from upgrader.gates.apiserver_instance import instance_flags
 from upgrader.gates.kubernetes_kinds import NODES, WORKLOADS
@@ -18,7 +19,6 @@ from upgrader.model.ca_trust import CaTrust, RotationStage
 from upgrader.onhost.certificates.bundles import certificates, fingerprint
 from upgrader.onhost.certificates.issued import issuer
 from upgrader.onhost.certificates.new_signer import SIGNING
-from upgrader.preflight.component_flags import parse_flags
 
 __all__ = [
     "NOTHING",
@@ -219,9 +219,8 @@ def refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
 
 def _flags(spec: Mapping[str, Any], name: str) -> Mapping[str, str]:
     if name == "kube-apiserver":
-        return parse_flags(instance_flags(spec))
-    words = [each for item in spec["containers"] if item["name"] == name for each in _command(item)]
-    return parse_flags(words)
+        return last_values(instance_flags(spec))
+    return last_values(word for item in spec["containers"] if item["name"] == name for word in command_line(item))
 
 
 def _command(container: Mapping[str, Any]) -> tuple[str, ...]:

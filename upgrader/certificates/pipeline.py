@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from upgrader.certificates.gates import API_SERVER, InUseGate, ServedGate
 from upgrader.certificates.kubeadm_on_host import KubeadmOnHost
 from upgrader.certificates.steps import RenewStep, RestartStep
+from upgrader.contract.flags import last_values
 from upgrader.gates.apiserver_instance import instance_flags, secure_port
 from upgrader.gates.kubernetes_kinds import PODS, WORKLOADS
 from upgrader.gates.release_gates import GateCatalog
@@ -15,7 +16,6 @@ from upgrader.model.cluster import Host
 from upgrader.model.host_path import on_node
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.ports import Hosts, Kube, Tools
-from upgrader.preflight.component_flags import parse_flags
 from upgrader.preflight.renewed_certificates import COMPONENTS, changed_at, used_kubeconfigs
 
 __all__ = ["Serving", "api_server_flags", "components_to_restart", "renewal_pipeline", "serving"]
@@ -42,7 +42,7 @@ def serving(kube: Kube) -> Serving | None:
         return None
     spec = found["spec"]["template"]["spec"]
     container = next((item for item in spec["containers"] if item["name"] == API_SERVER.name), None)
-    path = parse_flags(instance_flags(spec)).get("tls-cert-file", "")
+    path = last_values(instance_flags(spec)).get("tls-cert-file", "")
     try:
         certificate = on_node(spec, container, path) if container and path else None
     except KeyError:
@@ -53,7 +53,7 @@ def serving(kube: Kube) -> Serving | None:
 def api_server_flags(kube: Kube) -> Mapping[str, str]:
     """The flags of the Deployment kube-apiserver; none where there is no such Deployment. Raises ApiError."""
     found = kube.get(WORKLOADS["Deployment"], API_SERVER.name, API_SERVER.namespace)
-    return parse_flags(instance_flags(found["spec"]["template"]["spec"])) if found else {}
+    return last_values(instance_flags(found["spec"]["template"]["spec"])) if found else {}
 
 
 def components_to_restart(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableSet
 from typing import Any
 
+from upgrader.contract.flags import command_line, last_values
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.model.workload import Pod
 from upgrader.ports import Kube
@@ -12,7 +13,7 @@ from upgrader.ports import Kube
 __all__ = ["API_SERVER", "ask_instance", "instance_address", "instance_flags", "secure_port"]
 
 API_SERVER = "kube-apiserver"
-_PORT_FLAG = "--secure-port="
+_PORT_FLAG = "secure-port"
 _DEFAULT_PORT = 6443
 """kube-apiserver's own."""
 _NOT_READY = 500
@@ -22,14 +23,13 @@ def instance_flags(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The command line of the kube-apiserver of a pod with this spec."""
     for container in spec.get("containers") or ():
         if container["name"] == API_SERVER:
-            return tuple(map(str, (*(container.get("command") or ()), *(container.get("args") or ()))))
+            return command_line(container)
     return ()
 
 
 def secure_port(spec: Mapping[str, Any]) -> int:
     """The port on which the kube-apiserver of a pod with this spec serves HTTPS."""
-    ports = [flag.removeprefix(_PORT_FLAG) for flag in instance_flags(spec) if flag.startswith(_PORT_FLAG)]
-    return int(ports[-1]) if ports else _DEFAULT_PORT
+    return int(last_values(instance_flags(spec)).get(_PORT_FLAG, _DEFAULT_PORT))
 
 
 def instance_address(pod: Pod, port: int) -> str:

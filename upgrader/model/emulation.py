@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from upgrader.contract.flags import command_line, values
 from upgrader.errors import UsageError
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.manifest import objects_in
@@ -16,6 +17,9 @@ __all__ = ["ServerVersion", "compatible_with", "emulated_by", "emulated_in", "mi
 
 _VALUE = re.compile(r"(?:kube=)?v?(\d+)\.(\d+)")
 """One item of either flag; those of other components, such as `wardle=1.2`, are none of Kubernetes'."""
+
+
+_MENTIONED = re.compile("--emulated[-_]version")
 
 
 @dataclass(frozen=True)
@@ -49,20 +53,20 @@ class ServerVersion:
 
 def emulated_by(arguments: Iterable[str]) -> Minor | None:
     """The minor that these flags have a component emulate; None: its own."""
-    return _asked(arguments, "--emulated-version=")
+    return _asked(arguments, "emulated-version")
 
 
 def compatible_with(arguments: Iterable[str]) -> Minor | None:
     """The oldest minor beside which these flags have a component work; None: the one before the emulated."""
-    return _asked(arguments, "--min-compatibility-version=")
+    return _asked(arguments, "min-compatibility-version")
 
 
 def emulated_in(manifest: str) -> Minor | None:
     """The oldest minor that a component of this manifest's Deployments emulates; None: none does."""
-    if "--emulated-version=" not in manifest:
+    if not _MENTIONED.search(manifest):
         return None
     found = [
-        emulated_by(map(str, (*(container.get("command") or ()), *(container.get("args") or ()))))
+        emulated_by(command_line(container))
         for item in objects_in(manifest).values()
         if item["kind"] == "Deployment"
         for container in item["spec"]["template"]["spec"]["containers"]
@@ -81,7 +85,7 @@ def minor_text(minor: Minor) -> str:
 
 
 def _asked(arguments: Iterable[str], flag: str) -> Minor | None:
-    items = [item for each in arguments if each.startswith(flag) for item in each.removeprefix(flag).split(",")]
+    items = [item for given in values(arguments).get(flag, ()) for item in given.split(",")]
     found = [match for match in map(_VALUE.fullmatch, items) if match]
     return (int(found[-1][1]), int(found[-1][2])) if found else None
 

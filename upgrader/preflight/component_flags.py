@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from upgrader.contract.flags import command_line, last_values
 from upgrader.model.workload import Pod
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import SYSTEM, PreflightContext
 
-__all__ = ["component_flags", "parse_flags"]
+__all__ = ["component_flags"]
 
 
 def component_flags(context: PreflightContext, component: str) -> Mapping[str, str] | None:
@@ -20,19 +21,8 @@ def component_flags(context: PreflightContext, component: str) -> Mapping[str, s
         for found in context.pods_on(host.name):
             container = _container(found, component)
             if container is not None:
-                return parse_flags([*(container.get("command") or ()), *(container.get("args") or ())])
+                return last_values(command_line(container))
     return None
-
-
-def parse_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """From `--name=value`, `--name value` and `--name`, which means true; the last one of a name counts."""
-    flags: dict[str, str] = {}
-    for index, argument in enumerate(arguments):
-        if argument.startswith("--"):
-            name, equals, value = argument[2:].partition("=")
-            following = arguments[index + 1] if index + 1 < len(arguments) else "--"
-            flags[name.replace("_", "-")] = value if equals else "true" if following.startswith("-") else following
-    return flags
 
 
 def _container(found: KubeObject, component: str) -> KubeObject | None:

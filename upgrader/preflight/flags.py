@@ -12,7 +12,7 @@ from upgrader.steps.release.planned_commands import PlannedCommand, planned_comm
 
 __all__ = ["check_flags"]
 
-_SHORT = ("-h", "-v")
+_LETTERS = ("h", "v")
 """The flags of one dash that every component has."""
 
 
@@ -46,9 +46,10 @@ def _judged(command: PlannedCommand) -> Iterator[Finding]:
     deprecated: dict[str, str] = {}
     for given in command.flags or ():
         known = known_flags().get((command.component, given.name))
-        if given.name.startswith("-"):
-            if given.name[:2] not in _SHORT:
-                unknown[given.name] = "no flag of a single dash; long names have two"
+        if given.letter:
+            if given.name not in _LETTERS:
+                shown = given.words[0].partition("=")[0]
+                unknown[shown] = "no flag of a single dash; long names have two"
         elif known is None or not known.known_by(command.version):
             message = f"; deprecated before: {known.message}" if known and known.message else ""
             unknown[f"--{given.name}"] = fate(known, command.version) + message

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from upgrader.contract.flags import command_line, last_values
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.host_path import on_node
 from upgrader.model.workload import Pod
 from upgrader.ports import Hosts, KubeObject
-from upgrader.preflight.component_flags import parse_flags
 from upgrader.preflight.context import SYSTEM, PreflightContext
 
 __all__ = ["COMPONENTS", "UsedKubeconfig", "changed_at", "check_renewed", "used_kubeconfigs"]
@@ -86,7 +86,7 @@ def _kubeconfig(pod: KubeObject, component: str) -> str:
     container = next((item for item in pod["spec"]["containers"] if item["name"] == component), None)
     if container is None:  # an init container of that name
         return ""
-    flags = parse_flags([*(container.get("command") or ()), *(container.get("args") or ())])
+    flags = last_values(command_line(container))
     try:
         return on_node(pod["spec"], container, flags.get("kubeconfig", "")) or ""
     except KeyError:

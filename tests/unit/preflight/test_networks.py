@@ -10,7 +10,6 @@ from tests.unit.preflight.conftest import FLAGS, World
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS, SERVICES
 from upgrader.ports import Kind
-from upgrader.preflight.component_flags import parse_flags
 from upgrader.preflight.context import NODES
 from upgrader.preflight.networks import check_networks
 
@@ -185,9 +184,3 @@ def test_api_without_service_cidrs(world: World, monkeypatch: pytest.MonkeyPatch
     assert world.find(check_networks)["networks.service-room"].title.startswith("13 of 14")
     world.pod("kube-apiserver-abc", {"app": "kube-apiserver"})
     assert world.find(check_networks)["networks.service-room-unknown"].severity == "warning"
-
-
-def test_flags_in_all_their_forms() -> None:
-    """With and without `=`, alone, with underscores, and given twice."""
-    given = ["kube-x", "--a=1", "--b", "2", "--c", "--d_e=f=g", "-v", "--a=3", "--h"]
-    assert parse_flags(given) == {"a": "3", "b": "2", "c": "true", "d-e": "f=g", "h": "true"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.preflight.conftest import World, workload
 from upgrader.model.version import KubernetesVersion
-from upgrader.steps.release.planned_commands import GivenFlag, PlannedCommand, given_flags, planned_commands
+from upgrader.steps.release.planned_commands import PlannedCommand, planned_commands
 
 V = KubernetesVersion
 
@@ -105,24 +105,6 @@ def test_version_is_that_of_the_image(world: World, image: str, version: Kuberne
     """An image of another version, by values of its own, is judged as that; what tells nothing is the target's."""
     (command,) = commands(world, workload({"name": "kube-proxy", "image": image}))
     assert command.version == version
-
-
-def test_flags_in_all_their_forms() -> None:
-    """With and without `=`, alone, with `_`, with one dash, and a value that begins with one."""
-    given = ["--a=1=2", "--b", "2", "--c", "--d_e=f", "-v", "--f", "-999", "-v2", "-x=1", "word", "-", "---", "--=1"]
-    assert list(given_flags([*given, "--g", "--", "--h"])) == [
-        GivenFlag("a", "1=2"),
-        GivenFlag("b", "2"),
-        GivenFlag("c", "--d_e=f"),
-        GivenFlag("d-e", "f"),
-        GivenFlag("-v", "--f"),
-        GivenFlag("f", "-999"),
-        GivenFlag("-v2", "-x=1"),
-        GivenFlag("-x", "1"),
-        GivenFlag("g", "--"),
-    ]
-    assert list(given_flags(["--a"])) == [GivenFlag("a", None)]
-    assert list(given_flags(["--$(NAME)=1", "$(ALL)"])) == []
 
 
 def test_last_value_counts(world: World) -> None:

@@ -8,6 +8,7 @@ import socket
 import ssl
 from typing import Any
 
+from upgrader.contract.flags import manifest_flags
 from upgrader.onhost.common.questions import SECONDS
 
 __all__ = ["served"]
@@ -35,16 +36,14 @@ def served(address: str, port: str, certificate: str, etcd: str = _ETCD) -> dict
 
 def _members(manifest: str) -> list[tuple[str, str, int, str, str]]:
     """Each address at which etcd serves, with the files that it serves there."""
-    found = []
+    found, flags = [], manifest_flags(manifest)
     for urls, kind in (("listen-client-urls", ""), ("listen-client-http-urls", ""), ("listen-peer-urls", "peer-")):
-        listens = re.search(rf"--{urls}=(\S+)", manifest)
-        certificate = re.search(rf"--{kind}cert-file=([^\s\"']+)", manifest)
-        key = re.search(rf"--{kind}key-file=([^\s\"']+)", manifest)
-        if not (listens and certificate and key):
+        certificate, key = flags.get(f"{kind}cert-file"), flags.get(f"{kind}key-file")
+        if not (certificate and key):
             continue
-        for host, port in re.findall(r"https://(\[[^\]]+\]|[^:,\"']+):(\d+)", listens.group(1)):
+        for host, port in re.findall(r"https://(\[[^\]]+\]|[^:,]+):(\d+)", flags.get(urls, "")):
             host = {"0.0.0.0": "127.0.0.1", "[::]": "::1"}.get(host, host.strip("[]"))
-            found.append(("etcd", host, int(port), certificate.group(1), key.group(1)))
+            found.append(("etcd", host, int(port), certificate, key))
     return found
 
 

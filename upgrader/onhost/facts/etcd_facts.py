@@ -12,6 +12,7 @@ import re
 import ssl
 from typing import TYPE_CHECKING, Any
 
+from upgrader.contract.flags import manifest_flags
 from upgrader.onhost.common.questions import Failed, attempt, read, unknown
 from upgrader.onhost.common.tls import context, get, plain
 
@@ -47,12 +48,11 @@ def facts(root: str) -> dict[str, Any]:
 
 
 def _flags(root: str) -> dict[str, str]:
-    """The flags in etcd's manifest; empty when there is none. A flag is a list entry of its own there."""
+    """The flags in etcd's manifest; empty when there is none."""
     try:
-        text = read(root + "/etc/kubernetes/manifests/etcd.yaml").decode()
+        return manifest_flags(read(root + "/etc/kubernetes/manifests/etcd.yaml").decode())
     except OSError:
         return {}
-    return dict(re.findall(r"(?m)^\s*-\s*[\"']?--([a-z0-9-]+)=([^\s\"']*)", text))
 
 
 def _data(folder: str) -> str:

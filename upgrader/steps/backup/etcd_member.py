@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import yaml
 
+from upgrader.contract.flags import command_line, last_values
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.model.host_path import on_node
@@ -19,7 +20,6 @@ MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
 ASIDE = "/etc/kubernetes/upgrader/restore/etcd.yaml"
 """Where a restore keeps the manifest while etcd must not start: a reboot meanwhile must not start it either."""
 
-_FLAG = re.compile(r"--([a-z0-9-]+)=(.*)")
 _FOLDER = re.compile(r"/[A-Za-z0-9._/-]+")
 
 
@@ -58,10 +58,8 @@ def read_member(hosts: Hosts, host: Host) -> EtcdMember:
     try:
         spec = yaml.safe_load(content)["spec"]
         container = spec["containers"][0]
-        words = [*container.get("command", ()), *container.get("args", ())]
-        return _member(
-            host, str(container["image"]), _flags(words), lambda path: on_node(spec, container, path) or path
-        )
+        flags = last_values(command_line(container))
+        return _member(host, str(container["image"]), flags, lambda path: on_node(spec, container, path) or path)
     except (yaml.YAMLError, AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise HostError(
             f"{host.name}: {MANIFEST} can't be understood: {error}", remedy="Compare it with another controller's."
@@ -93,7 +91,3 @@ def _member(host: Host, image: str, flags: Mapping[str, str], on_host: Callable[
 def _reachable(url: str) -> str:
     """An address that its certificate has, for one that means all."""
     return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//127.0.0.1:")
-
-
-def _flags(words: Sequence[str]) -> dict[str, str]:
-    return {match[1]: match[2] for word in words if (match := _FLAG.fullmatch(word))}

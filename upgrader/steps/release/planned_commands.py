@@ -6,31 +6,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Any
 
+from upgrader.contract.flags import Argument, arguments_in
 from upgrader.model.components import COMPONENTS
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.plan import PlannedRelease
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["GivenFlag", "PlannedCommand", "commands_of", "given_flags", "planned_commands"]
+__all__ = ["PlannedCommand", "commands_of", "planned_commands"]
 
 _PROGRAMS = (*COMPONENTS, "kube-proxy")
 _WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet")
 _RELEASE = re.compile(r"v\d+\.\d+\.\d+(?:[-+.].*)?")
-_NAME = re.compile(r"\w[\w.-]*")
-
-
-@dataclass(frozen=True)
-class GivenFlag:
-    """One flag of a command line."""
-
-    name: str
-    """As Kubernetes' components compare it: without its dashes, `-` for `_`. One of a single dash as it is: `-v2`."""
-    value: str | None
-    """None where nothing follows; what follows a flag that takes no value is another argument."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +41,9 @@ class PlannedCommand:
     """The spec of its pod."""
 
     @cached_property
-    def flags(self) -> tuple[GivenFlag, ...] | None:
+    def flags(self) -> tuple[Argument, ...] | None:
         """None where its arguments aren't known."""
-        return None if self.arguments is None else tuple(given_flags(self.arguments))
+        return None if self.arguments is None else tuple(each for each in arguments_in(self.arguments) if each.name)
 
     def __str__(self) -> str:
         return f"release {self.release.name}: {self.component} {self.version}"
@@ -66,7 +55,8 @@ class PlannedCommand:
 
     def value(self, flag: str) -> str | None:
         """The last value of a flag; None where it isn't given."""
-        return next((given.value or "" for given in reversed(self.flags or ()) if given.name == flag), None)
+        own = [given.value or "" for given in self.flags or () if given.name == flag and not given.letter]
+        return own[-1] if own else None
 
 
 def planned_commands(releases: Iterable[PlannedRelease], target: KubernetesVersion) -> Iterator[PlannedCommand]:
@@ -88,24 +78,6 @@ def commands_of(
             version = _version(str(found.get("image")), component) or target
             passed = None if own is None else tuple(own)
             yield PlannedCommand(release, name, workload, component, version, passed, found, pod)
-
-
-def given_flags(arguments: Sequence[str]) -> Iterator[GivenFlag]:
-    """`--name=value`, `--name value`, `--name` and `-v2`, up to `--`; what else there is are no flags.
-
-    One dash after `--name` is taken for its value (`--oom-score-adj -999`), two dashes for the next flag: which flags
-    take a value isn't known here.
-    """
-    open_flag = False
-    for argument, following in zip_longest(arguments, arguments[1:]):
-        if argument == "--":
-            return
-        name, equals, value = argument.partition("=")
-        if name.startswith("--") and _NAME.fullmatch(name[2:]):
-            yield GivenFlag(name[2:].replace("_", "-"), value if equals else following)
-        elif len(name) > 1 and name[0] == "-" and name[1] != "-" and not open_flag:
-            yield GivenFlag(name, value if equals else following)
-        open_flag = argument.startswith("--") and not equals
 
 
 def _component(name: str, command: Sequence[str], arguments: Sequence[str]) -> tuple[str, Sequence[str] | None]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from upgrader.steps.trial.harmless import SCRATCH, flag_value
+from upgrader.contract.flags import arguments_in
+from upgrader.steps.trial.harmless import SCRATCH
 from upgrader.steps.trial.programs import FileObject, PlannedProgram
 
 __all__ = ["mounts_and_volumes", "named_by_env", "renamed", "unwritten_flags", "wanted_files"]
@@ -87,8 +88,9 @@ def _volume(volume: Mapping[str, Any], mounted_at: str, program: PlannedProgram)
     if "hostPath" in volume:
         path, type_ = str(volume["hostPath"].get("path")), str(volume["hostPath"].get("type") or "")
         if type_ in _PLAIN:
-            values = [flag_value(each)[1] for each in program.command.arguments or ()]
-            if path not in program.known_paths and not any(_below(each, mounted_at) for each in values):
+            given = arguments_in(program.command.arguments or ())
+            named = [each.words[-1] if each.value is None else each.value for each in given]
+            if path not in program.known_paths and not any(_below(each, mounted_at) for each in named):
                 return None
             return {**volume, "hostPath": {"path": path, "type": _PLAIN[type_]}}
     if "projected" in volume:

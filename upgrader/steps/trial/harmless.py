@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["NOWHERE", "NO_ETCD", "SCRATCH", "flag_value", "got_through", "harmless"]
+from upgrader.contract.flags import arguments_in
+
+__all__ = ["NOWHERE", "NO_ETCD", "SCRATCH", "got_through", "harmless"]
 
 SCRATCH = "/upgrader-trial"
 """An empty folder of the pod, for what a program writes."""
@@ -46,24 +48,14 @@ only the words count with which it ends."""
 def harmless(component: str, arguments: Sequence[str], without: Sequence[str] = ()) -> tuple[str, ...]:
     """The arguments; those of the flags `without` are left out."""
     changed, added = _CHANGED[component], _ADDED[component]
-    kept, replaced, skip = list[str](), dict[str, str](), False
-    for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        flag = name[2:].replace("_", "-") if name.startswith("--") else ""
-        if skip:
-            skip = False
-        elif flag in changed or flag in added or flag in without:
+    kept, replaced = list[str](), dict[str, str]()
+    for given in arguments_in(arguments):
+        flag = "" if given.letter else given.name
+        if flag in changed or flag in added or flag in without:
             replaced.update({flag: changed[flag]} if flag in changed else {})
-            skip = not equals  # its value is the next argument: all of these take one
         else:
-            kept.append(argument)
+            kept += given.words
     return (*kept, *(f"--{flag}={value}" for flag, value in {**replaced, **added}.items()))
-
-
-def flag_value(argument: str) -> tuple[str, str]:
-    """Name and value of `--name=value`; of anything else, "" and itself."""
-    name, equals, value = argument.partition("=")
-    return (name[2:].replace("_", "-"), value) if name.startswith("--") and equals else ("", argument)
 
 
 def got_through(component: str, words: str, exit_code: int | None) -> bool:

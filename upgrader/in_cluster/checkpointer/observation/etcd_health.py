@@ -6,13 +6,15 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from upgrader.contract.flags import command_line, last_values
+
 _TIMEOUT_SECONDS = 1.0
-_FLAGS = ("etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile")
+_FILES = ("etcd-cafile", "etcd-certfile", "etcd-keyfile")
 Json = Mapping[str, Any]
 
 
@@ -22,19 +24,12 @@ def is_away(pod: Json) -> bool:
     Asked with the pod's own files, as far as they can be read here; otherwise a server that listens counts as healthy.
     """
     for container in pod["spec"]["containers"]:
-        flags = dict(_flags(container))
+        flags = last_values(command_line(container))
         servers = [urlsplit(url) for url in flags.get("etcd-servers", "").split(",") if url]
         if servers:
             context = _context(flags, _mounts(pod, container))
             return not any(_healthy(s.hostname or "", s.port or 2379, context) for s in servers)
     return False
-
-
-def _flags(container: Json) -> Iterator[tuple[str, str]]:
-    for word in [*(container.get("command") or []), *(container.get("args") or [])]:
-        name, _, value = word.removeprefix("--").partition("=")
-        if name in _FLAGS:
-            yield name, value
 
 
 def _mounts(pod: Json, container: Json) -> dict[str, str]:
@@ -46,7 +41,7 @@ def _mounts(pod: Json, container: Json) -> dict[str, str]:
 
 def _context(flags: Mapping[str, str], mounts: Mapping[str, str]) -> ssl.SSLContext | None:
     try:
-        authority, certificate, key = (_on_node(flags[name], mounts) for name in _FLAGS[1:])
+        authority, certificate, key = (_on_node(flags[name], mounts) for name in _FILES)
         context = ssl.create_default_context(cafile=authority)
         context.load_cert_chain(certificate, key)
     except (KeyError, OSError):  # ssl.SSLError is an OSError
