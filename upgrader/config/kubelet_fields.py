@@ -17,6 +17,11 @@ _REFUSED = {
     "cgroupDriver": "pods that run would be lost: set it on a node without any, and on the container runtime with it",
     "cgroupRoot": "pods that run would be lost",
     "cgroupsPerQOS": "pods that run would be lost",
+    **dict.fromkeys(
+        ("cpuManagerPolicy", "memoryManagerPolicy"),
+        "the kubelet doesn't start while /var/lib/kubelet has the state of another policy. On each node: drain it, set "
+        "the policy in the kubelet's own file, remove cpu_manager_state or memory_manager_state, restart the kubelet",
+    ),
     "containerRuntimeEndpoint": "pods that run would be lost",
     "healthzBindAddress": "`node_healthz_url` of the role may name the old one",
     "healthzPort": "`node_healthz_url` of the role may name the old one",

@@ -117,6 +117,10 @@ def test_pools_that_wait_for_a_person(tmp_path: Path, approval: str, gpu: str, f
         ("nodes: {source: {kind: packages}, pools: [{name: controllers, selector: {a: b}}]}", "one at a time"),
         ("nodes: {source: {kind: packages}, pools: [{name: workers}, {name: workers}]}", "two pools are named"),
         ("nodes: {source: {kind: packages}, drain: {onBlocked: pray}}", "onBlocked"),
+        *(
+            (f"{KUBELET} {{{name}: static}}}}", f"field '{name}' can't be set here: the kubelet doesn't start")
+            for name in ("cpuManagerPolicy", "memoryManagerPolicy")
+        ),
         (
             f"{KUBELET} {{cgroupDriver: systemd}}}}",
             "field 'cgroupDriver' can't be set here: pods",
