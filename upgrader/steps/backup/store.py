@@ -45,12 +45,15 @@ def backups(folder: Path) -> list[Path]:
 def prune(folder: Path, newest: Path, *, keep: int, max_age_seconds: float | None, now: datetime) -> tuple[Path, ...]:
     """Remove all but the newest `keep`, and those that are too old; returns them.
 
+    The newest of each minor stays: retries of an upgrade take a backup each, and the way back is the one from before.
     `newest`, which was just taken, always stays: by their names, those of a clock that was ahead are newer. Files with
     other names are never touched. Raises OSError.
     """
     others = [path for path in backups(folder) if path.name != newest.name]
     removed = [path for path in others if max_age_seconds is not None and _age(path, now) > max_age_seconds]
-    removed += [path for path in others[: max(0, len(others) + 1 - max(1, keep))] if path not in removed]
+    of_minors = {_minor(path.name): path for path in others} | {_minor(newest.name): newest}
+    many = others[: max(0, len(others) + 1 - max(1, keep))]
+    removed += [path for path in many if path not in removed and path not in of_minors.values()]
     for path in removed:
         path.unlink()
     return tuple(removed)
@@ -61,6 +64,12 @@ def remove_unfinished(folder: Path) -> None:
     for path in folder.glob(f"*{SUFFIX}{PART_SUFFIX}"):
         if _OURS.fullmatch(path.name.removesuffix(PART_SUFFIX)):
             path.unlink()
+
+
+def _minor(name: str) -> str:
+    """`v1.36` of a backup's name; "" where it was taken without an API."""
+    match = _OURS.fullmatch(name)
+    return ".".join((match[2] or "").removeprefix("-").split(".")[:2]) if match else ""
 
 
 def _age(path: Path, now: datetime) -> float:

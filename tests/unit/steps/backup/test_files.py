@@ -36,6 +36,15 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "mine.tar.age").exists()
 
 
+def test_retries_do_not_push_out_the_backup_of_the_older_minor(tmp_path: Path) -> None:
+    """Each retry of an upgrade takes one; the way back to the minor before is in the one that is older than all."""
+    old = tmp_path / f"{NOW - timedelta(days=9):%Y%m%dT%H%M%S}-v1.35.9.tar.age"
+    old.touch()
+    made = put(tmp_path, 4, 3, 2)
+    assert prune(tmp_path, made[-1], keep=1, max_age_seconds=None, now=NOW) == tuple(made[:2])
+    assert backups(tmp_path) == [old, made[-1]]
+
+
 def test_a_folder_is_one_clusters(tmp_path: Path) -> None:
     """Of two clusters that share a folder, each would remove the other's backups: the second is refused."""
     claim(tmp_path, "")
