@@ -38,7 +38,7 @@ from upgrader.preflight.controller_machines import check_machines, check_ports
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.memory import check_memory
 from upgrader.preflight.networks import check_networks
-from upgrader.preflight.nodes import check_nodes
+from upgrader.preflight.nodes import check_nodes, check_workers
 from upgrader.preflight.pod_addresses import check_pod_addresses
 from upgrader.preflight.version_skew import check_controller_kubelets, check_version
 
@@ -46,13 +46,13 @@ from upgrader.preflight.version_skew import check_controller_kubelets, check_ver
 def test_node_that_is_healthy_then_not_ready(kube: KubeAdapter, made: Make, status: Status) -> None:
     """What its kubelet reports last is the finding; one that never reported is unknown."""
     name = fake_node(made, status)
-    assert found(kube, check_nodes, name) == []
+    assert found(kube, check_workers, name) == []
     ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "PLEG is not healthy"}
     status(NODES, name, "", {"conditions": [ready]})
-    (finding,) = [item for item in findings(kube, check_nodes) if name in item.title]
-    assert (finding.id, finding.diagnosis) == ("nodes.not-ready", "PLEG is not healthy")
+    (finding,) = [item for item in findings(kube, check_workers) if name in item.title]
+    assert (finding.id, finding.diagnosis) == ("workers.not-ready", "PLEG is not healthy")
     status(NODES, name, "", {"conditions": None})
-    assert found(kube, check_nodes, name) == ["nodes.unknown"]
+    assert found(kube, check_workers, name) == ["workers.unknown"]
 
 
 def test_node_whose_kubelet_never_reported(kube: KubeAdapter, made: Make, status: Status) -> None:
@@ -60,7 +60,7 @@ def test_node_whose_kubelet_never_reported(kube: KubeAdapter, made: Make, status
     name = fake_node(made, status, nodeInfo=None, conditions=None)
     observed = observe(kube, FakeHelm(), ())
     assert name not in observed.kubelets and name not in observed.nodes
-    assert found(kube, check_nodes, name) == ["nodes.unknown"]
+    assert found(kube, check_workers, name) == ["workers.unknown"]
 
 
 def test_node_under_pressure(kube: KubeAdapter, made: Make, status: Status) -> None:
@@ -80,9 +80,14 @@ def test_node_that_is_cordoned_or_deleted(kube: KubeAdapter, made: Make, status:
     assert found(kube, check_nodes, cordoned) == ["nodes.cordoned"]
     name = fake_node(made, status, meta={"finalizers": [f"{GROUP}/nobody"]})
     try:
-        assert found(kube, check_nodes, name) == []
+        assert found(kube, check_workers, name) == []
         kube.delete(NODES, name)
-        assert found(kube, check_nodes, name) == ["nodes.deleting"]
+        assert found(kube, check_workers, name) == ["workers.deleting"]
+        assert "nodes.deleting" in ids(kube, check_nodes, controllers=[name])
+        status(NODES, name, "", {"conditions": [{"type": "Ready", "status": "False"}]})
+        assert "nodes.not-ready" in ids(kube, check_nodes, controllers=[name])
+        status(NODES, name, "", {"conditions": None})
+        assert "nodes.unknown" in ids(kube, check_nodes, controllers=[name])
     finally:
         merge(kube, f"/api/v1/nodes/{name}", {"metadata": {"finalizers": None}})
 

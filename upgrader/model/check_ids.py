@@ -46,6 +46,7 @@ SKIPPABLE = frozenset(
         "ssh-keys",
         "tokens",
         "webhooks",
+        "workers",
     }
 )
 """The families, the part of an id before its point, that may be skipped. Without the others no run gets far, or none
@@ -210,6 +211,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "nodes.cordoned": "error",
     "nodes.deleting": "error",
     "nodes.drain-blocked": "error",
+    "nodes.drain-lifted": "warning",
     "nodes.drain-waits": "warning",
     "nodes.kubelet-config": "warning",
     "nodes.missing": "error",
@@ -274,6 +276,9 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "webhooks.catches-control-plane": "warning",
     "webhooks.no-backend": "error",
     "webhooks.slow": "warning",
+    "workers.deleting": "error",
+    "workers.not-ready": "error",
+    "workers.unknown": "unknown",
 }
 """Each id, and the worst severity that its check gives it."""
 

@@ -36,7 +36,7 @@ from upgrader.preflight.metric_gates import check_metric_gates
 from upgrader.preflight.mounted_files import check_mounted_files
 from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.networks import check_networks
-from upgrader.preflight.nodes import check_nodes
+from upgrader.preflight.nodes import check_nodes, check_workers
 from upgrader.preflight.os_support import check_os_support
 from upgrader.preflight.planned_etcd import check_planned_etcd
 from upgrader.preflight.playbooks import check_plays
@@ -64,6 +64,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("hosts", check_hosts),
     ("ssh-keys", check_key_files),
     ("nodes", check_nodes),
+    ("workers", check_workers),
     ("machines", check_machines),
     ("disks", check_disks),
     ("clocks", check_clocks),

@@ -30,6 +30,8 @@ class _Blocked:
     step: PlannedNodes
     never: dict[str, str] = field(default_factory=dict)
     """Budget that allows no eviction, however healthy its pods are → one of its pods, and its node."""
+    handled: dict[str, str] = field(default_factory=dict)
+    """The same of one that its own controller lifts while a node is drained."""
     now: dict[str, str] = field(default_factory=dict)
     """The same of a budget that allows none now."""
     bare: list[str] = field(default_factory=list)
@@ -162,12 +164,20 @@ def _note_budgets(
         if selector is not None and selects(selector, pod.labels):
             never = status.get("expectedPods", 0) and status.get("desiredHealthy", 0) >= status["expectedPods"]
             name = f"{pod.namespace}/{budget['metadata']['name']}"
-            (blocked.never if never else blocked.now).setdefault(name, f"{name} (pod {pod} on {node})")
+            lifted = any(key.startswith(_LIFTING) for key in selector.get("matchLabels") or ())
+            kind = blocked.handled if never and lifted else blocked.never if never else blocked.now
+            kind.setdefault(name, f"{name} (pod {pod} on {node})")
 
 
 def _edit(budget: str) -> str:
     namespace, _, name = budget.partition("/")
     return f"kubectl -n {namespace} edit poddisruptionbudget {name}"
+
+
+_LIFTING = ("longhorn.io/", "kubevirt.io/")
+"""How the labels begin by which budgets choose pods that something evicts by itself when a node is drained:
+https://github.com/longhorn/longhorn/blob/master/enhancements/20230307-pdb-for-longhon-csi-and-webhook.md
+"""
 
 
 def _drains(blocked: _Blocked) -> Iterator[Finding]:
@@ -181,6 +191,17 @@ def _drains(blocked: _Blocked) -> Iterator[Finding]:
             f"As many pods must be Ready as there are. {waits}",
             "Set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run more of them: "
             f"{_edit(next(iter(blocked.never)))}",
+        )
+    if blocked.handled:
+        yield Finding(
+            "nodes.drain-lifted",
+            "warning",
+            "these PodDisruptionBudgets allow no eviction until their own controller lifts them: "
+            f"{first_few(list(blocked.handled.values()))}",
+            "Longhorn removes the budget of a node's instance manager once its volumes have left, or have a healthy "
+            f"replica elsewhere; KubeVirt moves the virtual machine first. Never edit such a budget. {waits}",
+            "See that it can: volumes with a replica on another node (Longhorn's setting node-drain-policy), virtual "
+            "machines that can be migrated live. Give it time: nodes.drain.deadline in upgrader.yaml.",
         )
     if blocked.now:
         yield Finding(

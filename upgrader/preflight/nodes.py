@@ -14,15 +14,13 @@ from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.node_upgrades import check_node_upgrades
 from upgrader.preflight.surge_nodes import check_surge_nodes, surge_nodes
 
-__all__ = ["check_nodes"]
+__all__ = ["check_nodes", "check_workers"]
 
 _CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 
 
 def check_nodes(context: PreflightContext) -> Iterator[Finding]:
-    """Every node is Ready and not being deleted, every controller of the inventory is a node, and those that are
-    upgraded can be.
-    """
+    """Every controller is a node, Ready and not being deleted, as are the nodes that are upgraded; and those can be."""
     nodes = context.nodes
     for host in context.cluster.controllers:
         if host.name not in nodes:
@@ -33,16 +31,38 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
                 f"The API knows {', '.join(sorted(nodes)) or 'no node'}.",
                 "Name the controllers in the inventory as their nodes are named, or check the kubeconfig.",
             )
-    controllers = {host.name for host in context.cluster.controllers}
+    controllers, asked = _controllers(context), _controllers(context) | _planned(context)
     surging = {name for names in surge_nodes(context).values() for name in names}
     yield from _labels(context, controllers)
     for name, node in sorted(nodes.items()):
-        yield from _node(name, node, controller=name in controllers)
+        if name in asked:
+            yield from _node(name, node, "nodes", controller=name in controllers)
+        yield from _pressure(name, node, controller=name in controllers)
         # The cordon of a surge node's removal is told with the node itself.
         if node.get("spec", {}).get("unschedulable") and not (name in surging and NodeMark.of(node)):
             yield _cordoned(context, name, node, controller=name in controllers)
     yield from check_node_upgrades(context)
     yield from check_surge_nodes(context)
+
+
+def check_workers(context: PreflightContext) -> Iterator[Finding]:
+    """Every worker that the run doesn't upgrade is Ready, and not being deleted: a run gets through without, and may
+    be started in spite of it.
+    """
+    asked = _controllers(context) | _planned(context)
+    for name, node in sorted(context.nodes.items()):
+        if name not in asked:
+            yield from _node(name, node, "workers", controller=False)
+
+
+def _controllers(context: PreflightContext) -> set[str]:
+    return {host.name for host in context.cluster.controllers}
+
+
+def _planned(context: PreflightContext) -> set[str]:
+    """The nodes that the run upgrades."""
+    steps = context.plan.steps if context.plan else ()
+    return {item.node for step in steps if isinstance(step, PlannedNodes) for item in step.nodes}
 
 
 def _labels(context: PreflightContext, controllers: set[str]) -> Iterator[Finding]:
@@ -81,34 +101,42 @@ def _labels_of(node: KubeObject) -> Mapping[str, str]:
     return node["metadata"].get("labels") or {}
 
 
-def _node(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]:
-    conditions = {item["type"]: item for item in node.get("status", {}).get("conditions") or ()}
-    ready = conditions.get("Ready", {})
-    see = f"kubectl describe node {name}"
+def _see(name: str, *, controller: bool) -> str:
+    see = f"kubectl describe node {name}. "
     if controller:
-        see += ". No run skips a controller: repair it, or remove it from the cluster (docs/troubleshooting.md)."
+        return see + "No run skips a controller: repair it, or remove it from the cluster (docs/troubleshooting.md)."
+    return see + f"If its machine is gone for good: kubectl delete node {name}, and remove it from the inventory."
+
+
+def _node(name: str, node: KubeObject, family: str, *, controller: bool) -> Iterator[Finding]:
+    conditions = {item["type"]: item for item in node.get("status", {}).get("conditions") or ()}
+    ready, see = conditions.get("Ready", {}), _see(name, controller=controller)
     what = f"{'controller' if controller else 'node'} {name}"
     if ready.get("status") == "False":
-        yield Finding("nodes.not-ready", "error", f"{what} is not Ready", ready.get("message", ""), see)
+        yield Finding(f"{family}.not-ready", "error", f"{what} is not Ready", ready.get("message", ""), see)
     elif ready.get("status") != "True":
         why = ready.get("message") or "Its kubelet has never reported."
-        yield Finding("nodes.unknown", "unknown", f"it is unknown whether {what} is Ready", why, see)
-    elif problem := condition_problem(node):
-        yield Finding(
-            "nodes.pressure",
-            "error" if controller else "warning",
-            f"{what} {problem}",
-            "No step passes its gates while a controller is like that." if controller else "",
-            see,
-        )
+        yield Finding(f"{family}.unknown", "unknown", f"it is unknown whether {what} is Ready", why, see)
     if "deletionTimestamp" in node["metadata"]:
         since = node["metadata"]["deletionTimestamp"]
         yield Finding(
-            "nodes.deleting",
+            f"{family}.deleting",
             "error",
             f"node {name} is being deleted",
             f"Since {since}; finalizers: {', '.join(node['metadata'].get('finalizers') or ['none'])}.",
-            "Wait until it is deleted.",
+            "Wait until it is deleted, or find out why its finalizers stay: what set them has to remove them.",
+        )
+
+
+def _pressure(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]:
+    ready = {item["type"]: item.get("status") for item in node.get("status", {}).get("conditions") or ()}.get("Ready")
+    if ready == "True" and (problem := condition_problem(node)):
+        yield Finding(
+            "nodes.pressure",
+            "error" if controller else "warning",
+            f"{'controller' if controller else 'node'} {name} {problem}",
+            "No step passes its gates while a controller is like that." if controller else "",
+            _see(name, controller=controller) if controller else f"kubectl describe node {name}",
         )
 
 

@@ -24,6 +24,7 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
         "version.unknown",
         "access.unknown",
         "nodes.unknown",
+        "workers.unknown",
         "machines.unknown",
         "ports.unknown",
         "os-support.unknown",

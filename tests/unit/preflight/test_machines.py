@@ -13,12 +13,13 @@ from cryptography.x509.oid import NameOID
 
 from tests.unit.preflight.conftest import CONTROL_PLANE, CONTROLLER, World
 from tests.unit.preflight.pki import printed
+from upgrader.model.check_ids import may_be_overruled
 from upgrader.ports import CommandResult
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.context import DEPLOYMENTS, NODES
 from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.memory import check_memory, quantity
-from upgrader.preflight.nodes import check_nodes
+from upgrader.preflight.nodes import check_nodes, check_workers
 from upgrader.preflight.ssh_access import check_hosts
 
 
@@ -54,24 +55,33 @@ def test_a_node_that_is_not_ready(world: World, ready: str, id_: str, severity: 
 
 
 def test_a_controller_that_is_away_is_named_with_the_ways_on(world: World) -> None:
-    """No run leaves a controller out, and the refusal says what else can be done; a worker has no such way."""
+    """No run leaves a controller out, and the refusal says what else can be done; a worker that is gone can go."""
     world.node(ready="Unknown")
     found = world.find(check_nodes)["nodes.unknown"]
     assert found.title == f"it is unknown whether controller {CONTROLLER} is Ready"
     assert "remove it from the cluster" in found.remedy
     world.node()
     world.node("worker-1", ready="Unknown")
-    found = world.find(check_nodes)["nodes.unknown"]
-    assert (found.title, found.remedy) == (
-        "it is unknown whether node worker-1 is Ready",
-        "kubectl describe node worker-1",
-    )
+    found = world.find(check_workers)["workers.unknown"]
+    assert found.title == "it is unknown whether node worker-1 is Ready"
+    assert "kubectl delete node worker-1" in found.remedy
+
+
+def test_workers_stand_in_the_way_of_nothing_but_a_run(world: World) -> None:
+    """A worker that is down or going isn't asked for where only controllers matter, and a run may overrule it; but
+    not where it is to be upgraded itself.
+    """
+    world.node("worker-1", ready="False", deletionTimestamp="2026-01-01T00:00:00Z")
+    assert not {"nodes.not-ready", "nodes.deleting"} & world.find(check_nodes).keys()
+    found = world.find(check_workers)
+    assert {"workers.not-ready", "workers.deleting"} <= found.keys() and all(map(may_be_overruled, found))
+    assert not may_be_overruled("nodes.not-ready")
 
 
 def test_a_node_without_conditions_is_unknown(world: World) -> None:
     """A node that never reported says nothing about itself."""
     world.kube.put(NODES, {"metadata": {"name": "worker-1"}})
-    assert world.find(check_nodes)["nodes.unknown"].severity == "unknown"
+    assert world.find(check_workers)["workers.unknown"].severity == "unknown"
 
 
 def test_a_node_on_its_way_out_is_an_error(world: World) -> None:

@@ -85,6 +85,35 @@ def test_budget_that_never_allows_a_drain(world: World, policy: OnBlocked, sever
     assert "default/pdb (pod default/web on worker-1)" in finding.title
 
 
+@pytest.mark.parametrize("label", ["longhorn.io/component", "kubevirt.io/created-by"])
+def test_budget_that_its_owner_lifts_in_a_drain(world: World, label: str) -> None:
+    """Longhorn's and KubeVirt's allow nothing until the node is drained; editing them would lose data or machines."""
+    world.kube.put(
+        PODS,
+        {
+            "metadata": {
+                "name": "instance",
+                "namespace": "default",
+                "labels": {label: "it"},
+                "ownerReferences": [{"kind": "InstanceManager", "name": "its", "controller": True}],
+            },
+            "spec": {"nodeName": "worker-1"},
+            "status": {"phase": "Running"},
+        },
+    )
+    world.kube.put(
+        BUDGETS,
+        {
+            "metadata": {"name": "instance", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {label: "it"}}},
+            "status": {"disruptionsAllowed": 0, "expectedPods": 1, "desiredHealthy": 1},
+        },
+    )
+    findings = found(world)
+    assert [(item.id, item.severity) for item in findings.values()] == [("nodes.drain-lifted", "warning")]
+    assert "edit poddisruptionbudget" not in findings["nodes.drain-lifted"].remedy
+
+
 def test_budget_that_allows_none_now(world: World) -> None:
     """It may allow one by the time of the drain: a warning."""
     add_budget(world, disruptionsAllowed=0, expectedPods=3, desiredHealthy=2)

@@ -180,8 +180,14 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_nodes.py::test_kubelet_that_can_not_run_the_chart": ("kubelets.too-old",),
     "test_checks_of_nodes.py::test_memory_of_a_controller": ("memory.tight",),
     "test_checks_of_nodes.py::test_next_node_gets_no_pod_cidr": ("networks.no-pod-room",),
-    "test_checks_of_nodes.py::test_node_that_is_cordoned_or_deleted": ("nodes.cordoned", "nodes.deleting"),
-    "test_checks_of_nodes.py::test_node_that_is_healthy_then_not_ready": ("nodes.not-ready", "nodes.unknown"),
+    "test_checks_of_nodes.py::test_node_that_is_cordoned_or_deleted": (
+        "nodes.cordoned",
+        "nodes.deleting",
+        "nodes.not-ready",
+        "nodes.unknown",
+        "workers.deleting",
+    ),
+    "test_checks_of_nodes.py::test_node_that_is_healthy_then_not_ready": ("workers.not-ready", "workers.unknown"),
     "test_checks_of_nodes.py::test_node_under_pressure": ("nodes.pressure",),
     "test_checks_of_nodes.py::test_pods_with_addresses_of_another_network": ("pod-addresses.outside",),
     "test_checks_of_nodes.py::test_ports_that_services_may_take": ("ports.node-ports",),
@@ -240,6 +246,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         "It reads one text, which is the same in any cluster.",
     ),
     "etcd-image.removed-flags": "It reads the text of a manifest, and a table.",
+    "nodes.drain-lifted": "It needs Longhorn or KubeVirt.",
     "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",
 }
 """Finding → why only unit tests, with fakes, have it."""
