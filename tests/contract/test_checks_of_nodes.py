@@ -118,7 +118,7 @@ def test_inventory_and_nodes_that_differ(kube: KubeAdapter, made: Make, status: 
     [
         ("v1.36.0", []),
         ("v1.37.0", ["version.kubelet-ahead"]),
-        ("v1.38.0", ["version.kubelet-newer"]),
+        ("v1.38.0", ["components.kubelet-newer"]),
         ("v1.33.0", ["version.kubelet-older"]),
     ],
 )

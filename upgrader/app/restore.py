@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,10 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import locked_folder
 from upgrader.app.wiring import Session, open_session
 from upgrader.errors import ApiError, BackupRefused, HostError
+from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
+from upgrader.ports import KubeObject
 from upgrader.steps.backup.etcd_member import EtcdMember, read_member
 from upgrader.steps.backup.etcd_tools import EtcdTools
 from upgrader.steps.backup.manifest import BackupManifest
@@ -61,8 +63,20 @@ def propose_restore(
         members = tuple(read_member(hosts, host) for host in session.cluster.controllers)
         if not other_cluster:
             _check_cluster(session, members[0], manifest)
-        restoration = Restoration(backup, manifest, members, session.recover_tools())
+        restoration = Restoration(backup, manifest, members, session.recover_tools(), _nodes(session))
         yield ProposedRestore(manifest, restoration.pipeline(), session, front_end)
+
+
+def _nodes(session: Session) -> Mapping[str, str]:
+    """With their kubelets' versions; none where the API doesn't answer, which may be why there is a restore."""
+    try:
+        return {str(node["metadata"]["name"]): _kubelet(node) for node in session.tools.kube.list(NODES)}
+    except ApiError:
+        return {}
+
+
+def _kubelet(node: KubeObject) -> str:
+    return str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
 
 
 def _check_cluster(session: Session, member: EtcdMember, manifest: BackupManifest) -> None:

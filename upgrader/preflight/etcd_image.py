@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from upgrader.model.etcd_plan import PlannedEtcd
+from upgrader.model.etcd_upgrades import Precondition, preconditions_of, removed_on_the_way
 from upgrader.model.etcd_version import OLDEST_ETCD, EtcdVersion
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.onhost.sending.host_facts import EtcdServer, Member, Unknown
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.etcd_upgrades import Precondition, preconditions_of, removed_on_the_way
 
 __all__ = ["check_etcd_image"]
 

@@ -39,12 +39,13 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
     for node, kubelet in sorted(context.observed.kubelets.items()):
         behind = target.minors_after(kubelet)
         if behind < 0:
+            # By now it is newer than what runs, too: a restore, or a rollback by hand, leaves it so.
             yield Finding(
-                "version.kubelet-newer",
+                "components.kubelet-newer",
                 "error",
                 f"the kubelet of {node} ({kubelet}) is newer than {target}",
-                "A kubelet must not be newer than the API server.",
-                f"Choose a version from v{kubelet.major}.{kubelet.minor} on.",
+                "A kubelet must not be newer than the API server. This run neither makes that nor ends it.",
+                f"Choose a version from v{kubelet.major}.{kubelet.minor} on, or put an older kubelet there.",
             )
         elif kubelet.minors_after(server) > 0:
             yield Finding(

@@ -174,7 +174,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_nodes.py::test_kubelet_that_is_none": ("version.kubelet-unknown",),
     "test_checks_of_nodes.py::test_kubelet_of_another_version": (
         "version.kubelet-ahead",
-        "version.kubelet-newer",
+        "components.kubelet-newer",
         "version.kubelet-older",
     ),
     "test_checks_of_nodes.py::test_kubelet_that_can_not_run_the_chart": ("kubelets.too-old",),

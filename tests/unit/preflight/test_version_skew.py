@@ -32,7 +32,7 @@ def test_a_downgrade_is_an_error(world: World, target: KubernetesVersion) -> Non
 def test_a_kubelet_newer_than_the_target_is_an_error(world: World) -> None:
     """A kubelet must never be newer than its API server; a newer patch of the same minor is fine."""
     world.kubelet(V(1, 38, 0))
-    assert world.find(check_version)["version.kubelet-newer"].severity == "error"
+    assert world.find(check_version)["components.kubelet-newer"].severity == "error"
     world.kubelet(V(1, 36, 9))
     assert world.find(check_version) == {}
 

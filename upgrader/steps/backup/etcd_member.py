@@ -38,6 +38,8 @@ class EtcdMember:
     """"" where the manifest has none: etcd's own default."""
     wal_dir: str = ""
     """Where it writes ahead, if that is elsewhere than in its data."""
+    flags: tuple[str, ...] = ()
+    """The names of all its flags, without dashes."""
 
     @property
     def work(self) -> str:
@@ -85,6 +87,7 @@ def _member(host: Host, image: str, flags: Mapping[str, str], on_host: Callable[
         data_dir=data_dir,
         cluster_token=flags.get("initial-cluster-token", ""),
         wal_dir=flags.get("wal-dir", ""),
+        flags=tuple(sorted(flags)),
     )
 
 

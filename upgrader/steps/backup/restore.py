@@ -7,14 +7,20 @@ start a member with the old data beside one with the new.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import BackupRefused, HostError, StepFailed, UpgraderError
+from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Host
+from upgrader.model.etcd_upgrades import unknown_to
+from upgrader.model.etcd_version import EtcdVersion
 from upgrader.model.release import RestorePoint
+from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.etcd.manifest import with_image
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.recover.pipeline import RecoverTools, hand_over
 from upgrader.steps.backup.etcd_member import ASIDE, MANIFEST, EtcdMember, initial_cluster
@@ -56,6 +62,8 @@ mv -T -- "upgrader/$2/member" member
 sync -f .
 """
 
+_RESTART = "systemctl reset-failed kubelet || true; systemctl restart kubelet"
+
 _START = """set -eu
 if [ -e "$2" ]; then mv -f -- "$2" "$1"; sync -f "$1"; fi
 systemctl reset-failed kubelet || true
@@ -92,6 +100,20 @@ class Restoration:
     manifest: BackupManifest
     members: tuple[EtcdMember, ...]
     tools: RecoverTools
+    nodes_before: Mapping[str, str] = field(default_factory=dict)
+    """The nodes that the API had before, with the versions of their kubelets; none where it didn't answer."""
+
+    @property
+    def image(self) -> str:
+        """The image of etcd that the manifests get; "" where they keep theirs.
+
+        The backup's, unless both are of one minor: an older etcd can't be had again from data that a newer one has
+        rewritten, and upstream supports no other way back than this one.
+        """
+        runs, was = EtcdVersion.of_image(self.members[0].image), EtcdVersion.of_image(self.manifest.etcd)
+        if not self.manifest.etcd or all(member.image == self.manifest.etcd for member in self.members):
+            return ""
+        return "" if runs and was and runs.minors_after(was) == 0 else self.manifest.etcd
 
     @property
     def bump(self) -> int:
@@ -116,11 +138,13 @@ class Restoration:
                     remedy="Remove --wal-dir from its manifest for the restore, and its folder, or restore by hand "
                     "with etcdutl.",
                 )
+        self._check_flags()
+        brings = f"; etcd's image becomes the backup's, {self.image}" if self.image else ""
         kept, bump, on = self.kept, self.bump, ", ".join(member.host.name for member in self.members)
         steps = (
             _Step(
                 "prepare",
-                f"put the data beside the current on {on}, and read it; nothing is stopped",
+                f"put the data beside the current on {on}, and read it; nothing is stopped{brings}",
                 lambda note: self._prepare(bump, note),
             ),
             _Step("stop", f"stop kube-apiserver, checkpoints and etcd on {on}: no API until the end", self._stop),
@@ -132,8 +156,36 @@ class Restoration:
             ),
             _Step("api", "wait until the API answers, and release the backup's lock", self._api),
             _Step("pods", "wait until the kubelets have started the control plane's pods again", self._pods),
+            _Step("nodes", "compare the nodes, and have those register again that came since", self._nodes),
         )
         return Pipeline((*(PipelineStep(step, (), ()) for step in steps), hand_over(self.tools)))
+
+    def _check_flags(self) -> None:
+        was = EtcdVersion.of_image(self.image) if self.image else None
+        for member in self.members:
+            if was and (unknown := unknown_to(was, member.flags)):
+                raise HostError(
+                    f"{member.host.name}: etcd {was}, which the backup is of, doesn't start with --"
+                    f"{', --'.join(unknown)} of {MANIFEST}; nothing was changed",
+                    remedy="Write that manifest as it was then, with the flags and the image of that etcd (it is in "
+                    "the backup: controllers/NAME.tar); then restore.",
+                )
+
+    def _made_with(self, member: EtcdMember) -> EtcdMember:
+        return replace(member, image=self.image) if self.image else member
+
+    def _bring_image(self, member: EtcdMember, note: Note) -> None:
+        """Into the manifest that is aside: it has not been started with the new data yet."""
+        content = self.tools.hosts.read(member.host, ASIDE)
+        if self.image and content is not None:
+            note(f"{member.host.name}: etcd's image goes back to {self.image}")
+            try:
+                self.tools.hosts.write(member.host, ASIDE, with_image(content.decode(), self.image).encode())
+            except (Failed, UnicodeDecodeError) as error:
+                raise StepFailed(
+                    f"{member.host.name}: {ASIDE}: {error}",
+                    remedy=f"Write `image: {self.image}` there yourself, and run the same command again.",
+                ) from error
 
     def _prepare(self, bump: int, note: Note) -> None:
         work, cluster = self._etcd, initial_cluster(self.members)
@@ -145,7 +197,7 @@ class Restoration:
             note("sending the snapshot to " + ", ".join(member.host.name for member in self.members))
             if send_snapshot(self.backup, self.tools.hosts, self.members) != self.manifest:
                 raise BackupRefused(f"{self.backup.path} is another backup than the one that was shown")
-            for member in self.members:
+            for member in map(self._made_with, self.members):
                 prove_on(member, self.manifest, work, ReplacedData(_DATA, cluster, bump))
                 note(f"{member.host.name}: its new data has all {self.manifest.keys:,} keys")
         except BaseException:
@@ -169,6 +221,7 @@ class Restoration:
         # The revision at which etcd has exactly what was restored.
         revision = self.manifest.revision + bump
         for member in self.members:
+            self._bring_image(member, note)
             self._run(member.host, _START, MANIFEST, ASIDE)
         for member in self.members:
             data = self._etcd.read(member, revision=revision, seconds=_ETCD_SECONDS)
@@ -186,6 +239,36 @@ class Restoration:
         self.tools.recovery.bring_api_back(note)
         # The lock is as it was when the backup was taken: held by whoever took it, long ago.
         self.tools.kube.delete(LEASES, NAME, NAMESPACE)
+
+    def _nodes(self, note: Note) -> None:
+        """A kubelet makes its node only when it starts: those that joined after the backup would stay away for good.
+
+        The others run with what the restored data has of them; a kubelet that is newer than the restored API is named.
+        """
+        tools = self.tools
+        now = {str(node["metadata"]["name"]) for node in tools.kube.list(NODES)}
+        hosts = {host.name: host for host in (*tools.cluster.controllers, *tools.cluster.workers)}
+        came = sorted({*self.nodes_before, *hosts} - now)
+        for name in came:
+            if name not in hosts:
+                note(f"node {name} came after the backup: restart its kubelet (systemctl restart kubelet)")
+                continue
+            try:
+                self._run(hosts[name], _RESTART)
+                note(f"node {name} came after the backup: its kubelet was restarted, and makes it again")
+            except HostError as error:
+                note(f"node {name} came after the backup, and its kubelet can't be restarted: {error.message}")
+        if self.nodes_before and (gone := sorted(now - self.nodes_before.keys())):
+            note(f"these nodes of the backup were gone before the restore: kubectl delete node {' '.join(gone)}")
+        api = KubernetesVersion.known(self.manifest.kubernetes)
+        kubelets = {name: KubernetesVersion.known(version) for name, version in self.nodes_before.items()}
+        newer = sorted(name for name, kubelet in kubelets.items() if api and kubelet and kubelet.minors_after(api) > 0)
+        if api and newer:
+            note(
+                f"the kubelets of {', '.join(newer)} are newer than the restored API ({api}), which Kubernetes doesn't "
+                "support: upgrade the control plane again soon, or put older kubelets there. Until then a run to "
+                f"another v{api.major}.{api.minor} needs --skip components.kubelet-newer"
+            )
 
     def _pods(self, note: Note) -> None:
         """Whether they are healthy is asked by the gates, which would judge by what the backup has of them."""

@@ -33,6 +33,7 @@ MEMBER = EtcdMember(
     "https://127.0.0.1:2379",
     "/var/lib/etcd",
     "",
+    flags=("data-dir", "initial-advertise-peer-urls", "initial-cluster", "listen-client-urls", "name"),
 )
 
 

@@ -21,6 +21,7 @@ from tests.unit.steps.backup.test_etcd import HOST, STATUS, YAML
 from upgrader.adapters.age import AgeFiles
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import BackupRefused, HostError, StepFailed, UpgraderError
+from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import GatePolicy
@@ -112,7 +113,7 @@ def site(tmp_path: Path) -> Site:
 
 def test_nothing_stops_before_every_controller_has_the_data(site: Site) -> None:
     """Both have read it from a scratch etcd; then both stop; then both get the data; then both start."""
-    site.apply("prepare", "stop", "replace", "start", "api", "pods")
+    site.apply("prepare", "stop", "replace", "start", "api", "pods", "nodes")
     kinds = [line.split()[1] for line in site.did]
     for earlier, later in (("await_pod", "halt"), ("stop_control_plane", "replace"), ("replace", "start")):
         last = max(at for at, kind in enumerate(kinds) if kind == earlier)
@@ -201,3 +202,75 @@ def test_a_member_that_writes_ahead_elsewhere_is_refused(site: Site) -> None:
     members = tuple(replace(member, wal_dir="/fast/wal") for member in site.restoration.members)
     with pytest.raises(HostError, match="/fast/wal"):
         replace(site.restoration, members=members).pipeline()
+
+
+ETCD = """\
+metadata:
+  name: etcd
+spec:
+  containers:
+  - name: etcd
+    image: registry.k8s.io/etcd:%s-0
+    command:
+    - etcd
+    - --name=%s
+    - --initial-advertise-peer-urls=https://10.0.0.11:2380
+    - --initial-cluster=controller-1=https://10.0.0.11:2380%s
+"""
+
+
+def upgraded(site: Site, runs: str, backup: str, more: str = "") -> Restoration:
+    """The restoration of a backup of one etcd where another one runs by now."""
+    for host in (HOST, OTHER):
+        site.hosts.files[host.name, MANIFEST] = (ETCD % (runs, host.name, more)).encode()
+    members = tuple(read_member(site.hosts, host) for host in (HOST, OTHER))
+    of = replace(manifest(), etcd=f"registry.k8s.io/etcd:{backup}-0")
+    site.write(archive(of))
+    return replace(site.restoration, members=members, manifest=of)
+
+
+def test_the_etcd_of_the_backup_comes_back_with_its_data(site: Site) -> None:
+    """Its tools make the data, and the manifests get its image before etcd is started: no newer minor touches it."""
+    restoration = upgraded(site, "3.6.14", "3.5.26")
+    site.steps = {item.step.name: item.step for item in restoration.pipeline().steps}
+    assert "etcd's image becomes the backup's, registry.k8s.io/etcd:3.5.26-0" in site.steps["prepare"].summary()
+    site.apply("prepare")
+    pods = [json.loads(data) for (_, path), data in site.hosts.files.items() if path.endswith(".json")]
+    assert {item["image"] for pod in pods for item in pod["spec"]["initContainers"]} == {
+        "registry.k8s.io/etcd:3.5.26-0"
+    }
+    for host in (HOST, OTHER):
+        site.hosts.files[host.name, ASIDE] = site.hosts.files.pop((host.name, MANIFEST))
+    site.apply("start")
+    for host in (HOST, OTHER):
+        written = site.hosts.files[host.name, ASIDE].decode()
+        assert written == ETCD % ("3.5.26", host.name, "")
+
+
+def test_a_patch_of_etcd_stays(site: Site) -> None:
+    """A newer patch of the same minor reads the data, and has more repaired."""
+    assert upgraded(site, "3.6.14", "3.6.8").image == ""
+
+
+def test_flags_that_the_backups_etcd_lacks_are_refused(site: Site) -> None:
+    """kubeadm writes others since v1.34: etcd 3.5 would end at once, with nothing left that runs."""
+    restoration = upgraded(site, "3.6.14", "3.5.26", "\n    - --feature-gates=InitialCorruptCheck=true")
+    with pytest.raises(HostError, match=r"doesn't start with --feature-gates .*nothing was changed"):
+        restoration.pipeline()
+
+
+def test_nodes_that_came_and_went_since_are_named(site: Site) -> None:
+    """A kubelet makes its node only when it starts: it is restarted, where the inventory has it."""
+    worker = Host("worker-1", "10.0.0.21")
+    cluster = replace(site.restoration.tools.cluster, workers=(worker,))
+    before = {HOST.name: "v1.37.1", OTHER.name: "v1.36.3", "worker-1": "v1.36.3", "worker-2": "v1.36.3"}
+    restoration = replace(site.restoration, tools=replace(site.restoration.tools, cluster=cluster), nodes_before=before)
+    for name in (HOST.name, OTHER.name, "worker-0"):
+        site.kube.put(NODES, {"metadata": {"name": name}})
+    site.steps = {item.step.name: item.step for item in restoration.pipeline().steps}
+    site.apply("nodes")
+    assert [host for host, command in site.hosts.ran if "systemctl restart kubelet" in command[2]] == ["worker-1"]
+    said = "\n".join(site.notes)
+    assert "node worker-2 came after the backup: restart its kubelet" in said
+    assert "kubectl delete node worker-0" in said
+    assert f"the kubelets of {HOST.name} are newer than the restored API (v1.36.3)" in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -12,7 +12,7 @@ from typing import Any
 from upgrader.model.etcd_version import EtcdVersion
 from upgrader.model.finding import Severity
 
-__all__ = ["Precondition", "RemovedFlag", "preconditions_of", "removed_on_the_way"]
+__all__ = ["Precondition", "RemovedFlag", "preconditions_of", "removed_on_the_way", "unknown_to"]
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,24 @@ def removed_on_the_way(flags: Mapping[str, str], runs: EtcdVersion, planned: Etc
                     yield RemovedFlag(name, row["in"], successor, row["source"])
 
 
+def unknown_to(version: EtcdVersion, flags: Iterable[str]) -> tuple[str, ...]:
+    """Those of a manifest's flags that an older etcd doesn't start with: they came a minor before the ones that they
+    replace were removed.
+    """
+    named = set(flags)
+    return tuple(
+        sorted(
+            successor
+            for row in _table()["removed"]
+            for successor in {text.partition("=")[0] for text in row["flags"].values()} & named
+            if version.minors_after(_minor(row["in"])) < -1
+        )
+    )
+
+
 @cache
 def _table() -> Mapping[str, Any]:
-    table: Mapping[str, Any] = json.loads((files("upgrader.preflight") / "etcd_upgrades.json").read_text())
+    table: Mapping[str, Any] = json.loads((files("upgrader.model") / "etcd_upgrades.json").read_text())
     return table
 
 
