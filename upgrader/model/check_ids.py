@@ -243,6 +243,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "protectors.met": "info",
     "protectors.not-counted": "error",
     "releases.busy": "error",
+    "releases.image-pinned": "error",
     "releases.last-failed": "info",
     "releases.never-worked": "error",
     "releases.no-records": "error",

@@ -39,6 +39,7 @@ from upgrader.preflight.networks import check_networks
 from upgrader.preflight.nodes import check_nodes, check_workers
 from upgrader.preflight.os_support import check_os_support
 from upgrader.preflight.planned_etcd import check_planned_etcd
+from upgrader.preflight.planned_images import check_planned_images
 from upgrader.preflight.playbooks import check_plays
 from upgrader.preflight.pod_addresses import check_pod_addresses
 from upgrader.preflight.pod_checkpointer import check_checkpointer
@@ -79,6 +80,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("etcd-image", check_etcd_image),
     ("checkpointer", check_checkpointer),
     ("releases", check_releases),
+    ("releases", check_planned_images),
     ("admission", check_admission),
     ("resources", check_resources),
     ("planned-etcd", check_planned_etcd),

@@ -247,6 +247,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     ),
     "etcd-image.removed-flags": "It reads the text of a manifest, and a table.",
     "nodes.drain-lifted": "It needs Longhorn or KubeVirt.",
+    "releases.image-pinned": "It compares two manifests.",
     "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",
 }
 """Finding → why only unit tests, with fakes, have it."""
