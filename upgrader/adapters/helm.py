@@ -177,7 +177,7 @@ def _memory(content: bytes = b"") -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = os.fdopen(os.memfd_create("helm"), "w+b")
     else:
-        file = tempfile.TemporaryFile()  # not Linux: a file without a name, for its owner only
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - not Linux: a file without a name, which the caller closes
     file.write(content)
     file.seek(0)
     return file
