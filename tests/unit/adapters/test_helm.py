@@ -195,7 +195,7 @@ esac
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_helm_completes_what_it_began_when_its_starter_ends(slow_helm: Path, number: signal.Signals) -> None:
-    """Its output has no reader any more, and that doesn't end it; a second Ctrl-C leaves no traceback of the event loop."""
+    """Its output has no reader any more, which doesn't end it; a second Ctrl-C leaves no traceback."""
     command = [sys.executable, "-c", _STARTER, str(slow_helm)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starter:
         wait_for(slow_helm / "begun")
