@@ -82,11 +82,11 @@ def test_bodies_that_are_never_sent_to_their_end_share_one_room() -> None:
     async def run() -> None:
         room = Room(1000)
 
-        async def read() -> bytes:
-            with room.share() as share:
+        async def read(address: str) -> bytes:
+            with room.share(address) as share:
                 return await share.body(cast(web.Request, Sent(200)))
 
-        stalled = [asyncio.ensure_future(read()) for _ in range(8)]
+        stalled = [asyncio.ensure_future(read(f"10.0.0.{number % 2}")) for number in range(8)]
         refused, _ = await asyncio.wait(stalled, timeout=0.01)
         assert len(refused) == 6 and all(isinstance(each.exception(), NoRoom) for each in refused)
         assert room.taken == 800, "each counts twice, as bytes and as text"
@@ -96,6 +96,29 @@ def test_bodies_that_are_never_sent_to_their_end_share_one_room() -> None:
         assert room.taken == 0
 
     asyncio.run(run())
+
+
+def test_one_address_takes_half_of_the_room() -> None:
+    """So that uploads from there, which never end, keep nobody else's reviews out."""
+    room = Room(1000)
+    with room.share("10.0.0.1") as one, room.share("10.0.0.1") as other, room.share("10.0.0.2") as another:
+        one._take(400)
+        with pytest.raises(NoRoom, match="one address"):
+            other._take(101)
+        other._take(100)
+        another._take(500)
+    assert room.taken == 0 and room._by_address == {}
+
+
+def test_a_part_of_the_room_is_for_small_requests() -> None:
+    """A review of a pod is answered while large ones from many addresses have taken the rest."""
+    room = Room(96 << 20, 16 << 20)
+    with room.share("10.0.0.1") as one, room.share("10.0.0.2") as other, room.share("10.0.0.3") as small:
+        one._take(40 << 20)
+        other._take(40 << 20)
+        with room.share("10.0.0.3") as large, pytest.raises(NoRoom):
+            large._take(1 << 20)
+        small._take(200 << 10)
 
 
 def test_what_is_encoded_is_not_decoded() -> None:

@@ -56,7 +56,7 @@ class _Handler:
         """
         begun = time.monotonic()
         try:
-            with self._room.share() as share:
+            with self._room.share(request.remote or "") as share:
                 async with asyncio.timeout(self._seconds):
                     return await self._answered(await share.body(request))
         except TimeoutError:

@@ -2,7 +2,8 @@
 
 JSON takes more memory than bytes: each `[]` of a body is some eighty. One body of 16 MiB made 460 MB of objects, more
 than guard's pod may have, and its end is the end of all that it answers for. So each request says what it takes, as it
-is read and before it is parsed, and is refused where there is no room: its failurePolicy decides then.
+is read and before it is parsed, and is refused where there is no room: its failurePolicy decides then. One address gets
+half of it, and a part is kept for small requests, so that uploads that never end don't keep others out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ _MOST_BYTES = 8 << 20
 """Of a body: two objects as large as API servers take them, and more."""
 _ROOM_BYTES = 96 << 20
 """Of the 256 MiB that the chart gives a pod: several hundred pods that are deleted at once take a third of it."""
+_FOR_SMALL_BYTES = 16 << 20
+_SMALL_BYTES = 256 << 10
+"""Of all that a request takes: the review of a pod takes a tenth."""
 _VALUE_BYTES = 100
 """What a value takes as an object, with what it is found by."""
 
@@ -29,8 +33,8 @@ class NoRoom(Exception):
 class Share:
     """What one request takes."""
 
-    def __init__(self, room: Room) -> None:
-        self._room, self.taken = room, 0
+    def __init__(self, room: Room, address: str) -> None:
+        self._room, self._address, self.taken = room, address, 0
 
     async def body(self, request: web.Request) -> bytes:
         """The request's body, once there is room for it, and for what is made of it. Raises NoRoom."""
@@ -47,23 +51,37 @@ class Share:
         return body
 
     def _take(self, size: int) -> None:
-        if self._room.taken + size > self._room.most:
-            raise NoRoom("requests take too much memory: this one, or many at once")
-        self._room.taken += size
+        self._room.take(self._address, size, small=self.taken + size <= _SMALL_BYTES)
         self.taken += size
 
 
 class Room:
     """That of a server."""
 
-    def __init__(self, most: int = _ROOM_BYTES) -> None:
-        self.most, self.taken = most, 0
+    def __init__(self, most: int = _ROOM_BYTES, for_small: int = _FOR_SMALL_BYTES) -> None:
+        """`for_small`: the part of it that only small requests get."""
+        self.most, self._for_small, self.taken = most, for_small, 0
+        self._by_address: dict[str, int] = {}
+
+    def take(self, address: str, size: int, *, small: bool) -> None:
+        """For a request from there. Raises NoRoom."""
+        theirs = self._by_address.get(address, 0) + size
+        if theirs > self.most // 2:
+            raise NoRoom("requests from one address take too much memory: this one, or many at once")
+        if self.taken + size > self.most - (0 if small else self._for_small):
+            raise NoRoom("requests take too much memory: this one, or many at once")
+        self._by_address[address] = theirs
+        self.taken += size
 
     @contextmanager
-    def share(self) -> Iterator[Share]:
+    def share(self, address: str = "") -> Iterator[Share]:
         """A request's, which is free again at the end of the block."""
-        mine = Share(self)
+        mine = Share(self, address)
         try:
             yield mine
         finally:
             self.taken -= mine.taken
+            if mine.taken:
+                self._by_address[address] -= mine.taken
+                if not self._by_address[address]:
+                    del self._by_address[address]
