@@ -11,6 +11,7 @@ import pytest
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from tests.unit.in_cluster.guard.protector_world import Sure, bucket, counted, pod, protector, put, see, stored, uids
 from upgrader.in_cluster.guard.core.protector import Tuning
+from upgrader.in_cluster.guard.core.selectors import Selector
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.in_cluster.guard.roles.aggregator import Aggregator
 from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell
@@ -112,6 +113,34 @@ def test_a_time_that_nobody_can_write_ends_nothing(time: str) -> None:
         await world.see()
         await world.look()
         assert [each["cellID"] for each in stored(world.api)["status"]["cells"]] == ["a", "b"]
+
+    run(test)
+
+
+def test_a_look_walks_the_pods_of_one_protector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of all others in the namespace, which cost most of its time; and it follows labels and selectors."""
+
+    async def test(world: World) -> None:
+        other = {"labels": {"app": "other"}}
+        put(world.api, protector(), pod("x"), *(pod(f"o-{number}", **other) for number in range(200)))
+        await world.see()
+        await world.look()
+        asked = list[Any]()
+        plain = Selector.matches
+        monkeypatch.setattr(Selector, "matches", lambda self, labels: asked.append(labels) or plain(self, labels))
+        await world.look()
+        assert 0 < len(asked) < 10
+        monkeypatch.undo()
+        put(world.api, pod("o-0"), pod("x", **other))
+        await world.see()
+        await world.look()
+        assert world.counts() == (1, 1)
+        changed = stored(world.api)
+        changed["spec"]["selector"] = {"matchLabels": other["labels"]}
+        put(world.api, changed)
+        await world.see()
+        await world.look()
+        assert world.counts() == (200, 200)
 
     run(test)
 

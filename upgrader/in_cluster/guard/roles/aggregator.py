@@ -17,7 +17,7 @@ from upgrader.in_cluster.guard.core.admission_history import Bucket
 from upgrader.in_cluster.guard.core.aggregation import Aggregate, Seen, aggregate
 from upgrader.in_cluster.guard.core.protector import Cell, Protector
 from upgrader.in_cluster.guard.core.protector_object import status
-from upgrader.in_cluster.guard.core.selectors import InvalidSelector
+from upgrader.in_cluster.guard.core.selectors import InvalidSelector, Selector
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.in_cluster.guard.logs import LOG
@@ -70,6 +70,8 @@ class Aggregator:
         self._busy: set[Key] = set()
         self._failing: dict[Key, Backoff] = {}
         self._noticed: dict[Key, dict[tuple[str, frozenset[str]], float]] = {}
+        self._members: dict[Key, tuple[Selector, dict[str, Pod]]] = {}
+        """The cached pods that each protector counts, as of its selector: none walks those of all others."""
         self._became_ready: dict[str, float] = {}
         self._left: OrderedDict[str, None] = OrderedDict()
         self._pods: PodsOfCell | None = None
@@ -83,6 +85,7 @@ class Aggregator:
         await self._leadership.lead(self._work)
 
     async def _work(self) -> None:
+        self._members.clear()
         self._pods = pods = PodsOfCell(self._worker, self._namespaces, self._labels, self._pod_changed, self._now)
         try:
             with self._metrics.leading("aggregator"):
@@ -107,8 +110,15 @@ class Aggregator:
         assert found is not None
         self._note_ready(before, after)
         for protector in self._protectors.of(found.namespace):
-            if any(p is not None and protector.aggregation.matches(p.labels) for p in (before, after)):
-                self._soon(protector)
+            counted = after is not None and protector.aggregation.matches(after.labels)
+            if not counted and (before is None or not protector.aggregation.matches(before.labels)):
+                continue
+            self._soon(protector)
+            _, members = self._members.get((protector.namespace, protector.name), (None, dict[str, Pod]()))
+            if before is not None:
+                members.pop(before.uid, None)
+            if counted and after is not None:
+                members[after.uid] = after
 
     def _note_ready(self, before: Pod | None, after: Pod | None) -> None:
         """When it was seen to become Ready; one that was so when it was first seen isn't known to be young."""
@@ -126,6 +136,7 @@ class Aggregator:
             self._soon(held.protector)
         else:
             self._noticed.pop(key, None)
+            self._members.pop(key, None)
 
     def _soon(self, protector: Protector) -> None:
         seconds = protector.tuning.aggregation_rate * (0.5 + self._chance() / 2)
@@ -192,7 +203,7 @@ class Aggregator:
     ) -> Aggregate:
         """`read`: what the API has just said of some pods; `listed`: of all."""
         assert self._pods is not None
-        now, pods = self._clock(), self._pods.of(protector.namespace) if listed is None else listed
+        now, pods = self._clock(), self._counted(protector) if listed is None else listed
         allowed_for = self._allowed_for(protector, now)
         left = {uid: None for uid in (*allowed_for, *pods) if uid in self._left}
         for uid in protector.cell(self._cell).young & pods.keys():
@@ -207,6 +218,17 @@ class Aggregator:
             listed is not None,
         )
         return aggregate(protector, self._cell, seen, self._now())
+
+    def _counted(self, protector: Protector) -> Mapping[str, Pod]:
+        """The pods that it counts, by UID, as the cache has them."""
+        assert self._pods is not None
+        key = (protector.namespace, protector.name)
+        selector, members = self._members.get(key, (None, dict[str, Pod]()))
+        if selector != protector.aggregation:
+            everything = self._pods.of(protector.namespace)
+            members = {uid: each for uid, each in everything.items() if protector.aggregation.matches(each.labels)}
+            self._members[key] = protector.aggregation, members
+        return members
 
     def _allowed_for(self, protector: Protector, now: float) -> dict[str, float]:
         """For how long each pod's deletion has been allowed, for all that this process knows; anew for a new request.
