@@ -96,7 +96,7 @@ def _run(command: Mapping[str, Any]) -> str:
             begin += f"; {len(found)} × `upgrader {what}`, {seconds:.0f} s (median), exit code {codes}"
     if refused := sum(change["refused"] for change in changes):
         begin += f"; checks had refused it {refused} times, while a spec had broken a webhook or the like"
-    return begin + ("" if not command.get("focus") else f"; only specs that match `{command['focus']}`")
+    return begin + ("; only specs that match its `--focus`" if command.get("focus") else "")
 
 
 def _areas(specs: Mapping[str, Any]) -> list[str]:

@@ -324,8 +324,10 @@ def test_a_focus_is_shown_as_it_was_asked_for() -> None:
     """No line ends within a regular expression: there, its end would read as a space."""
     focus = f"sig-(cli|{'api-machinery|' * 12}node)"
     record = {**_record("1", result(PODS))}
-    record["commands"] = [{**record["commands"][0], "focus": focus}]
-    assert f"`{focus}`" in page({"v1.37.1": {"after": record}}, {})
+    command = f"python -m bench.conformance after --focus '{focus}'"
+    record["commands"] = [{**record["commands"][0], "focus": focus, "command": command}]
+    text = page({"v1.37.1": {"after": record}}, {})
+    assert f"  `{command}`\n" in text and "only specs that match its `--focus`" in text
 
 
 def _service(**more: Any) -> dict[str, Any]:
