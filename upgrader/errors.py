@@ -16,6 +16,7 @@
     │   ├── ReleaseLocked         3  a release is stuck in pending-*
     │   └── ChartRefused          2  a chart doesn't render with its values; nothing was changed
     ├── ApiError                  5  the Kubernetes API answered, but not with what was asked for
+    │   ├── CredentialsRefused    2  …it accepts no credentials of the kubeconfig: nothing was changed
     │   └── ApiUnavailable        5  the Kubernetes API did not answer (unknown, never healthy)
     ├── HostError                 5  a host could not be reached, or a command on it failed
     │   └── HostUnreachable       3  …not reached at all
@@ -43,6 +44,7 @@ __all__ = [
     "ChangedMeanwhile",
     "ChartRefused",
     "ConfigError",
+    "CredentialsRefused",
     "GateFailed",
     "HelmError",
     "HostError",
@@ -162,6 +164,13 @@ class ApiError(UpgraderError):
 
     exit_code = 5
     status = 0
+
+
+class CredentialsRefused(ApiError):
+    """The Kubernetes API answered that it accepts no credentials of the kubeconfig (401); nothing was changed."""
+
+    exit_code = 2
+    status = 401
 
 
 class ApiUnavailable(ApiError):

@@ -22,7 +22,7 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_kube_config_from_dict
 
 from upgrader.config.kubeconfig import KubeconfigContext, Login
-from upgrader.errors import ApiError, ApiUnavailable, ConfigError
+from upgrader.errors import ApiError, ApiUnavailable, ConfigError, CredentialsRefused
 from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry
 
@@ -224,9 +224,7 @@ class ApiClient:
             return self._login.renew(self._version)
         except ConfigError as error:
             text = f"the credentials have ended, and new ones can't be read: {error.message}"
-            problem = ApiError(text, remedy=error.remedy)
-            problem.status = 401
-            raise problem from error
+            raise CredentialsRefused(text, remedy=error.remedy) from error
 
     def _unavailable(self, request: ApiRequest, error: Exception, tries: int) -> ApiUnavailable:
         host = self._server
@@ -261,7 +259,8 @@ class ApiClient:
             403: "The kubeconfig's user lacks this permission: upgrader needs cluster-admin.",
             404: _NOT_SERVED if "page not found" in message else "",
         }.get(status, "")
-        error = ApiError(
+        kind = CredentialsRefused if status == 401 else ApiError
+        error = kind(
             f"the API server at {host} refused '{request.what}': HTTP {status} {message}".rstrip(), remedy=remedy
         )
         error.status = status

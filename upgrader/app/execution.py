@@ -120,6 +120,7 @@ def execute_run(
         f"runs/{name}",
         target=target,
         current=plan.current if plan else None,
+        mixed=plan.mixed if plan else (),
         goal=goal,
         emulated=minor_text(plan.emulated) if plan and plan.emulated else "",
         on_failure=on_failure or settings.on_failure,
@@ -315,7 +316,7 @@ def _error(result: RunResult, state: RunState, settings: Settings) -> UpgraderEr
         case "succeeded":
             return None
         case "rolled-back":
-            where = f" at {state.current}" if state.current else ""
+            where = f" at {state.left_at}" if state.left_at else ""
             what = f"and was rolled back; the cluster is healthy{where}"
             if state.untouched:
                 what = f"before it changed anything; the cluster is as it was{where}"

@@ -10,7 +10,7 @@ from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.locks.cluster_lock import read_lease
 from upgrader.engine.locks.lease_object import Lease
-from upgrader.errors import UpgraderError
+from upgrader.errors import ApiUnavailable, UpgraderError
 
 __all__ = ["RemoteStatus", "read_remote_status"]
 
@@ -25,6 +25,8 @@ class RemoteStatus:
     runs: DiscoveredRuns
     lease: Lease | None = None
     problem: str = ""
+    answered: bool = True
+    """Whether the API answered at all, be it with a refusal."""
 
 
 def read_remote_status(folder: Path, *, controllers: bool) -> RemoteStatus:
@@ -34,7 +36,8 @@ def read_remote_status(folder: Path, *, controllers: bool) -> RemoteStatus:
             lease = read_lease(kube)
             return RemoteStatus(find_runs((ClusterReplicas(kube),)), lease)
     except UpgraderError as error:
-        return RemoteStatus(_on_controllers(folder) if controllers else DiscoveredRuns((), ()), problem=error.message)
+        runs = _on_controllers(folder) if controllers else DiscoveredRuns((), ())
+        return RemoteStatus(runs, problem=error.message, answered=not isinstance(error, ApiUnavailable))
 
 
 def _on_controllers(folder: Path) -> DiscoveredRuns:

@@ -36,5 +36,6 @@ def known_runs(folder: Path) -> KnownRuns:
     here = past_runs(runs)
     remote = read_remote_status(folder, controllers=not here)
     known = with_remote_runs(here, remote.runs, runs)
-    status = status_of(folder_holder(folder), known[-1] if known else None, remote.lease, remote.problem)
+    newest = known[-1] if known else None
+    status = status_of(folder_holder(folder), newest, remote.lease, remote.problem, answered=remote.answered)
     return KnownRuns(known, status, remote.problem)

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import bcrypt
 import yaml
 
+from upgrader.errors import LabError
 from upgrader.lab.debian import package_files
 from upgrader.lab.oci_archive import Image, digest, digest_of, documents
 from upgrader.lab.progress_port import LabProgress
@@ -52,7 +52,15 @@ def registry_program(progress: LabProgress) -> Path:
 
 
 def registry_files(password: str, keys: Path) -> dict[str, tuple[str, int]]:
-    """Files of the registry's node; `keys` contains its certificate."""
+    """Files of the registry's node; `keys` contains its certificate. Raises LabError without the extra `lab`."""
+    try:
+        import bcrypt  # not at the top: it comes with `upgrader[lab]` alone
+    except ImportError as error:
+        raise LabError(
+            "a lab with a registry needs the Python package bcrypt, which isn't installed",
+            remedy="Install upgrader with what labs need: pip install 'upgrader[lab]'",
+        ) from error
+
     config = {
         "version": 0.1,
         "log": {"level": "info", "formatter": "text"},

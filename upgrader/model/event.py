@@ -109,6 +109,8 @@ class RunStarted:
     """The older minor that the components emulate after the run, such as `1.36`; "": their own."""
     warnings: tuple[Warned, ...] = ()
     """What the checks warned of; no more than the first few."""
+    mixed: tuple[str, ...] = ()
+    """The components that have another version than the API server before the run, as `kube-proxy v1.36.3`."""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from upgrader.model.manifest import Manifest, objects_in
+from upgrader.model.version import KubernetesVersion
 
-__all__ = ["ImageChange", "image_changes", "images_in", "pod_spec_of"]
+__all__ = ["ImageChange", "image_changes", "other_versions", "images_in", "pod_spec_of"]
+
+
+_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,18 @@ def image_changes(before: str, after: str) -> tuple[ImageChange, ...]:
     old, new = images_in(before), images_in(after)
     keys = (*new, *(key for key in old if key not in new))
     return tuple(ImageChange(*key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key))
+
+
+def other_versions(changes: Iterable[ImageChange], than: KubernetesVersion) -> tuple[str, ...]:
+    """The components of Kubernetes that have another version than kube-apiserver's, as `kube-proxy v1.36.3`."""
+    found = dict[str, None]()
+    for change in changes:
+        name, tag = _parts(change.before or "")
+        version = KubernetesVersion.known(tag)
+        component = name.rpartition("/")[2]
+        if component in _COMPONENTS and version is not None and version != than:
+            found[f"{component} {version}"] = None
+    return tuple(found)
 
 
 def images_in(manifest: str) -> dict[tuple[str, str], str]:

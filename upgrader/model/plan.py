@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.etcd_plan import PlannedEtcd
+from upgrader.model.images import image_changes, other_versions
 from upgrader.model.masked_manifest import masked_text
 from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource
@@ -238,6 +239,13 @@ class Plan:
     def every_step(self) -> tuple[PlannedStep | OwnStep, ...]:
         """Each step of the run, in its order."""
         return (*self.before, *self.steps, *self.after)
+
+    @property
+    def mixed(self) -> tuple[str, ...]:
+        """The components that now have another version than kube-apiserver: an upgrade was left in its middle."""
+        releases = [step for step in self.steps if isinstance(step, PlannedRelease)]
+        changes = (change for step in releases for change in image_changes(step.before, step.after))
+        return other_versions(changes, self.current)
 
     @property
     def digest(self) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from upgrader.model.emulation import minor_of, minor_text
 from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.finding import Finding
-from upgrader.model.images import ImageChange, image_changes
+from upgrader.model.images import ImageChange, image_changes, other_versions
 from upgrader.model.plan import (
     Action,
     NodeChange,
@@ -248,6 +248,16 @@ class HopDocument:
     steps: tuple[StepDocument, ...]
     findings: tuple[Finding, ...]
     emulation: Emulation | None = None
+
+    @property
+    def mixed(self) -> tuple[str, ...]:
+        """As the plan's."""
+        return other_versions((change for step in self.steps for change in step.images), self.current)
+
+    @property
+    def start(self) -> str:
+        """What the cluster runs before: the API server's version; a mixed cluster is called so."""
+        return f"{self.current}, mixed with {', '.join(self.mixed)}" if self.mixed else str(self.current)
 
     @classmethod
     def of(

@@ -48,6 +48,11 @@ class RunKind(StrEnum):
         }[self]
 
 
-def describe_run(kind: RunKind, target: KubernetesVersion | None) -> str:
-    """`upgrade to v1.37.1`, or the kind where it leads to no other version."""
-    return f"{kind} to {target}" if target and kind is RunKind.UPGRADE else str(kind)
+def describe_run(kind: RunKind, target: KubernetesVersion | None, current: KubernetesVersion | None = None) -> str:
+    """`upgrade to v1.37.1`, or the kind where it leads to no other version.
+
+    From a newer version, `current`, it is a downgrade.
+    """
+    if target is None or kind is not RunKind.UPGRADE:
+        return str(kind)
+    return f"{'downgrade' if current and target < current else kind} to {target}"

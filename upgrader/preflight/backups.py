@@ -20,7 +20,7 @@ def check_backups(context: PreflightContext) -> Iterator[Finding]:
     yield Finding(
         "backup.none",
         "warning",
-        f"no backup is taken before this minor upgrade{' of etcd' if etcd else ''}",
+        f"no backup is taken before this change of the minor version{' of etcd' if etcd else ''}",
         "An older etcd can't read what a new minor has written."
         if etcd
         else "A rollback of the releases doesn't bring back what the new minor has rewritten in etcd.",

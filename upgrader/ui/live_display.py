@@ -210,7 +210,8 @@ def _row(*cells: tuple[RenderableType, int | None]) -> Table:
 
 
 def _head(state: RunState, now: datetime, expected_seconds: float | None) -> RenderableType:
-    verb, goal = (" Upgrade to ", str(state.target)) if state.kind is RunKind.UPGRADE else (" ", str(state.kind))
+    verb, to, goal = f" {state.title}".rpartition(" to " if state.kind is RunKind.UPGRADE else " ")
+    verb = f"{verb[:2].upper()}{verb[2:]}{to}"
     title = Text.assemble((verb, "bold"), (goal, "bold cyan"), (f"  {state.run}", "dim"))
     elapsed = duration(_seconds_since(state.active_since, now))
     if expected_seconds is not None and not state.rolling_back:

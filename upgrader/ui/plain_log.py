@@ -99,7 +99,9 @@ def _line(event: Event) -> str:
         case RunStarted():
             skipped = "".join(f"\nskipped: {item.id} ({item.found}): {item.reason}" for item in event.skipped)
             changed = "".join(f"\n{item.now}, not {item.was}: {item.id} ({item.found})" for item in event.severities)
-            began = f"run {event.run}: {describe_run(event.kind, event.target)}: {', '.join(event.steps)}"
+            began = (
+                f"run {event.run}: {describe_run(event.kind, event.target, event.current)}: {', '.join(event.steps)}"
+            )
             return f"{began}{skipped}{changed}"
         case BaselineTaken():
             found = event.baseline

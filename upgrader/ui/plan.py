@@ -46,7 +46,7 @@ def _place(number: int, plan: PlanDocument) -> str:
 
 
 def _print_hop(plan: HopDocument, out: Console, place: str, *, diff: bool) -> None:
-    title = Text.assemble((" Kubernetes ", "bold"), str(plan.current), " → ", (str(plan.target), "bold cyan"))
+    title = Text.assemble((" Kubernetes ", "bold"), plan.start, " → ", (str(plan.target), "bold cyan"))
     title.append(place, style="dim")
     out.print("\n", title, "\n", sep="")
     show(out, _steps(plan))

@@ -30,7 +30,7 @@ def _live(plan: PlanDocument) -> str:
 
 def _hop(plan: HopDocument, place: str) -> str:
     parts = [
-        f"### Plan: Kubernetes {plan.current} → {plan.target}{place}",
+        f"### Plan: Kubernetes {plan.start} → {plan.target}{place}",
         table(("step", "action", "change", "images", "undo", "time before"), list(map(_row, plan.steps))),
         *([_no_return(plan.point_of_no_return)] if plan.point_of_no_return is not None else []),
         *([_emulation(plan.emulation)] if plan.emulation is not None else []),

@@ -116,8 +116,9 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
     if status.cluster_problem:
         unread = Text(f"the cluster's lock could not be read: {status.cluster_problem}", style="magenta")
         out.print(filled(printable_text(unread), out), soft_wrap=True)
-        why = f"If the API doesn't answer: `{program(folder)} recover --dry-run` asks the controllers over SSH why."
-        out.print(filled(Text(why), out), soft_wrap=True)
+        if not status.answered:
+            why = f"`{program(folder)} recover --dry-run` asks the controllers over SSH why the API doesn't answer."
+            out.print(filled(Text(why), out), soft_wrap=True)
     elif status.cluster_holder is None:
         out.print("the cluster's lock is free")
     else:
@@ -141,13 +142,19 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
         command = program(folder)
         again = run.state.kind.command.replace("upgrader", command, 1)
         text = (
-            f"Resume it with `{command} resume`, or undo it with `{command} rollback`."
+            _choice(run.state, command)
             if run.state.is_upgrade
             else f"Run `{again}` again to continue: completed steps are only checked."
         )
         out.print(filled(Text(text), out), soft_wrap=True)
     elif status.state == "idle":
         _print_next(run.state, folder, out)
+
+
+def _choice(state: RunState, command: str) -> str:
+    if state.rollback_to is not None:
+        return f"Resume it with `{command} resume`: the rollback goes on."
+    return f"Resume it with `{command} resume`, or undo it with `{command} rollback`."
 
 
 def _print_next(state: RunState, folder: Path, out: Console) -> None:

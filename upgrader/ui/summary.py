@@ -42,7 +42,7 @@ def print_report(state: RunState, folder: Path, stream: TextIO | None = None) ->
     mark, text, style = outcome_of(state)
     if state.untouched and state.over:
         text = "failed, with nothing changed, after"
-    goal = describe_run(state.kind, state.target)
+    goal = describe_run(state.kind, state.target, state.current)
     title = Text.assemble(f" {mark} ", (goal, "bold"), f" {text} {duration(state.seconds)}", style=style)
     out.print("\n", title, "\n", sep="")
     table = grid_with_times()

@@ -32,7 +32,8 @@ from upgrader.engine.history.journal_in_secrets import SECRETS, ClusterReplicas,
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
-from upgrader.engine.state.event_fold import fold
+from upgrader.engine.state.event_fold import fold, follow
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, ChartRefused, HelmError, Inhibited, Interrupted, Locked, StepFailed, UsageError
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.served_groups import PRERELEASES
@@ -43,17 +44,21 @@ from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Plan, PlannedRelease
-from upgrader.model.release import RestorePoint
+from upgrader.model.plan_document import PlanDocument
+from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, Recovery, Tools
+from upgrader.reporting.report.headline import headline
 from upgrader.reporting.report.plan_diffs import DIFFS, read_diffs
 from upgrader.steps.trial import step
 from upgrader.steps.trial.pod import LABELS
 from upgrader.steps.trial.programs import PlannedProgram
 from upgrader.steps.trial.trial import Trial
 from upgrader.ui.plain_log import PlainReporter
+from upgrader.ui.plan import print_plan
 
 
 class FakeSession(Session):
@@ -314,6 +319,41 @@ def test_new_run_over_an_interrupted_one_is_an_explicit_choice(
     ]
     with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, anew=True):
         pass
+
+
+PROXY = (
+    "kind: DaemonSet\nmetadata: {name: p}\n"
+    "spec: {template: {spec: {containers: [{name: c, image: registry.example/kube-proxy:%s}]}}}\n"
+)
+
+
+def test_mixed_cluster_is_called_so(world: World, tmp_path: Path) -> None:
+    """A component that an interrupted upgrade left behind is in the plan's title, and in what a rollback leads back to.
+
+    The API server's version alone would pass for the cluster's.
+    """
+    release = ReleaseSpec("a", "kube-system", tmp_path)
+    plan = Plan(TO, TO, (PlannedRelease(release, "upgrade", "", PROXY % FROM, PROXY % TO, ()),))
+    text = io.StringIO()
+    print_plan(PlanDocument.of(plan, (), {}), diff=False, stream=text)
+    assert "Kubernetes v1.37.1, mixed with kube-proxy v1.36.3 → v1.37.1" in text.getvalue()
+    began = RunStarted("r1", RunKind.UPGRADE, ("a",), "", TO, TO, mixed=plan.mixed)
+    assert follow(RunState(), began, world.clock.now()).left_at == "v1.37.1 with kube-proxy v1.36.3"
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "title"),
+    [
+        (TO, None, "upgrade to v1.37.1"),
+        (KubernetesVersion(1, 35, 9), None, "downgrade to v1.35.9"),
+        (TO, "", "rollback of the upgrade to v1.37.1"),
+    ],
+)
+def test_run_is_called_what_it_does(target: KubernetesVersion, asked: str | None, title: str) -> None:
+    """A downgrade is no upgrade, and a run that was asked to go back is not undone once more."""
+    state = RunState("r1", RunKind.UPGRADE, target=target, current=FROM, rollback_to=asked)
+    assert state.title == title
+    assert ("upgrader rollback" in headline(state).commands) is (asked is None)
 
 
 BEGUN = StepStarted("a", "v1 → v2", RestorePoint("a", "kube-system", 1))

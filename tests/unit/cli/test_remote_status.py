@@ -17,7 +17,7 @@ from upgrader.cli.main import cli
 from upgrader.engine.history.journal_on_controllers import CONTROLLER_RUNS
 from upgrader.engine.history.run_discovery import find_runs
 from upgrader.engine.journal.journal_file import JOURNAL
-from upgrader.errors import ApiUnavailable
+from upgrader.errors import ApiUnavailable, CredentialsRefused
 from upgrader.model.event import RunEnded, StepStarted
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Kube
@@ -71,6 +71,20 @@ def test_status_with_the_api_away(places: Places, folder: Path) -> None:
     output = upgrader(folder, "status").output
     assert f"its journal is in {ONE.name}" in output
     assert "the cluster's lock could not be read" in output
+    assert "asks the controllers over SSH why the API doesn't answer" in " ".join(output.split())
+
+
+def test_status_with_credentials_that_are_refused(
+    places: Places, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API did answer: nobody is sent to restore it."""
+
+    def refuse(*_: object) -> None:
+        raise CredentialsRefused("the API server refused it: HTTP 401")
+
+    monkeypatch.setattr(remote_status, "read_lease", refuse)
+    output = upgrader(folder, "status").output
+    assert "HTTP 401" in output and "recover" not in output
 
 
 def test_history_has_the_runs_of_all_machines(places: Places, folder: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sys
 from pathlib import Path
 
 import bcrypt
 import pytest
 import yaml
 
+from upgrader.errors import LabError
 from upgrader.lab.cluster_folder import write_values
 from upgrader.lab.oci_archive import Image
 from upgrader.lab.private_registry import login_files, login_secret, publish, published, registry_files, trust_files
@@ -39,6 +41,14 @@ def test_the_registry_serves_nobody_without_the_password(keys: Path) -> None:
     assert user == "lab"
     assert bcrypt.checkpw(b"hunter2", hashed.encode())
     assert mode == files["/etc/docker/registry/tls.key"][1] == 0o600
+
+
+def test_a_machine_without_the_extra_is_told_what_to_install(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else needs the package: its absence is an error with a command, and no traceback."""
+    monkeypatch.setitem(sys.modules, "bcrypt", None)
+    with pytest.raises(LabError, match="bcrypt") as refused:
+        registry_files("hunter2", keys)
+    assert "upgrader[lab]" in refused.value.remedy
 
 
 def test_nodes_trust_its_certificate_and_no_other_registrys() -> None:

@@ -47,7 +47,7 @@ WARNINGS = (
     Finding(
         "backup.none",
         "warning",
-        "no backup is taken before this minor upgrade",
+        "no backup is taken before this change of the minor version",
         "A rollback puts releases back, and never etcd's data.",
         "Set backup.recipients in upgrader.yaml.",
     ),

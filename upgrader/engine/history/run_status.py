@@ -29,6 +29,8 @@ class Status:
     """The cluster's own lock, which another machine may hold; None when it was never taken, or is not known."""
     cluster_problem: str = ""
     """Why the cluster's lock is not known."""
+    answered: bool = True
+    """Whether the API answered when it was asked for that lock, be it with a refusal."""
 
     @property
     def cluster_holder(self) -> Holder | None:
@@ -78,7 +80,12 @@ class Status:
 
 
 def status_of(
-    holder: FolderHolder | None, newest: PastRun | None, cluster: Lease | None = None, cluster_problem: str = ""
+    holder: FolderHolder | None,
+    newest: PastRun | None,
+    cluster: Lease | None = None,
+    cluster_problem: str = "",
+    *,
+    answered: bool = True,
 ) -> Status:
     """Combine these into a status.
 
@@ -86,7 +93,7 @@ def status_of(
     is another command, and the run was interrupted. A run of another machine counts as running while the cluster's
     lock names it: it takes a minute to find out whether that machine is alive.
     """
-    known = partial(Status, cluster=cluster, cluster_problem=cluster_problem)
+    known = partial(Status, cluster=cluster, cluster_problem=cluster_problem, answered=answered)
     state = newest.state if newest else None
     open_end = state is not None and state.started is not None and state.outcome is None
     if newest is not None and newest.place:

@@ -146,6 +146,7 @@ def _started(event: RunStarted, time: datetime) -> RunState:
         sequence=event.sequence,
         target=event.target,
         current=event.current,
+        mixed=event.mixed,
         goal=event.goal or event.target,
         emulated=event.emulated,
         planned=event.steps,

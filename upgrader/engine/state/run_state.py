@@ -22,7 +22,7 @@ from upgrader.model.event import (
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import RunOutcome, StepPhase
 from upgrader.model.release import RestorePoint
-from upgrader.model.run_kind import RunKind
+from upgrader.model.run_kind import RunKind, describe_run
 from upgrader.model.settings import OnFailure
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.webhook_ref import WebhookRef
@@ -125,6 +125,8 @@ class RunState:
     target: KubernetesVersion | None = None
     current: KubernetesVersion | None = None
     """The API server's version before the run."""
+    mixed: tuple[str, ...] = ()
+    """The components that had another version than the API server before the run, as `kube-proxy v1.36.3`."""
     goal: KubernetesVersion | None = None
     """The version that it was on the way to: its target, or a later one."""
     emulated: str = ""
@@ -202,6 +204,18 @@ class RunState:
     def rolling_back(self) -> bool:
         """Whether it no longer goes forward: a step has failed, or a rollback was requested."""
         return self.rollback_to is not None or self.failure is not None
+
+    @property
+    def title(self) -> str:
+        """`upgrade to v1.37.1`, or `rollback of the upgrade to v1.37.1` once an operator has requested that."""
+        text = describe_run(self.kind, self.target, self.current)
+        return f"rollback of the {text}" if self.rollback_to is not None else text
+
+    @property
+    def left_at(self) -> str:
+        """What the cluster ran before the run: the API server's version, and the components that had another one."""
+        others = f" with {', '.join(self.mixed)}" if self.mixed else ""
+        return f"{self.current}{others}" if self.current else ""
 
     @property
     def rolled_back_as_requested(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from upgrader.engine.state.run_state import RunState
-from upgrader.model.run_kind import RunKind, describe_run
+from upgrader.model.run_kind import RunKind
 
 __all__ = ["Headline", "Tone", "headline"]
 
@@ -62,7 +62,7 @@ def _headline(state: RunState, *, running: bool) -> Headline:
 def _title(state: RunState) -> str:
     if not state.run:
         return "A run that recorded nothing"
-    text = describe_run(state.kind, state.target)
+    text = state.title
     return text[:1].upper() + text[1:]
 
 
@@ -84,7 +84,7 @@ def _succeeded(state: RunState, title: str) -> Headline:
 
 
 def _rolled_back(state: RunState, title: str) -> Headline:
-    where = f" at {state.current}" if state.current else ""
+    where = f" at {state.left_at}" if state.left_at else ""
     failed = state.failure
     if failed is None:
         by = f" by {state.rollback_by}" if state.rollback_by else ""
@@ -128,4 +128,6 @@ def _interrupted(state: RunState, title: str) -> Headline:
     unsure = "; what became of that step is looked at first when it is resumed" if active else ""
     commands = ("upgrader resume", "upgrader rollback") if state.is_upgrade else (state.kind.command,)
     advice = "Resume it, or undo it." if state.is_upgrade else "Run the same command again: it continues."
+    if state.rollback_to is not None:
+        commands, advice = ("upgrader resume",), "Resume it: the rollback goes on."
     return Headline("open", title, "Interrupted", f"It was interrupted{where}{unsure}.", advice, commands)
