@@ -17,6 +17,8 @@ _FOLDERS = {
     "playbooks": "upgrader/built_in_playbooks",
     "lab": "upgrader/built_in_lab",
     "templates": "upgrader/built_in_templates",
+    # What runs in a cluster needs libraries that `upgrader` doesn't: it is what the lab makes images of, and no module.
+    "upgrader/in_cluster": "upgrader/built_in_lab/in_cluster",
 }
 
 

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-__all__ = ["built", "cache_root", "content_hash", "definitions", "remove_tree"]
+__all__ = ["built", "cache_root", "content_hash", "definitions", "own_sources", "remove_tree"]
 
 
 def cache_root() -> Path:
@@ -29,6 +29,16 @@ def definitions() -> Path:
     package = Path(__file__).resolve().parents[1]
     packed = package / "built_in_lab"
     return packed if packed.is_dir() else package.parent / "lab"
+
+
+def own_sources(package: str) -> Path:
+    """The modules of a package of `upgrader`, such as `in_cluster/guard`, as images contain them.
+
+    Those that run in a cluster need libraries that `upgrader` doesn't: a wheel has them as part of what the lab is made
+    of, and not as modules.
+    """
+    packed = definitions() / package
+    return packed if packed.exists() else Path(__file__).resolve().parents[1] / package
 
 
 def built(path: Path, build: Callable[[Path], None]) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from upgrader import __version__
-from upgrader.lab.build_cache import content_hash, definitions
+from upgrader.lab.build_cache import content_hash, definitions, own_sources
 from upgrader.lab.debian import unpacked_layer
 from upgrader.lab.oci_archive import Image, layer_of_files, native_architecture
 from upgrader.lab.progress_port import LabProgress
@@ -38,7 +38,7 @@ def guard_image(progress: LabProgress, architecture: str = "") -> Image:
 def _image(name: str, packages: Sequence[str], progress: LabProgress, architecture: str) -> Image:
     """`packages`: the one that is run, then what it stands on."""
     architecture = architecture or native_architecture()
-    sources = {package: Path(__file__).resolve().parents[1] / package for package in packages}
+    sources = {package: own_sources(package) for package in packages}
     installed = installed_packages(requirements_of(name), architecture, progress)
     key = content_hash([], *(content_hash([source]) for source in sources.values()), installed.name)
     folders = {f"upgrader/{package}": source for package, source in sources.items()}

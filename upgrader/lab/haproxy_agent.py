@@ -6,7 +6,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
+from upgrader.lab.build_cache import built, cache_root, content_hash, definitions, own_sources
 
 __all__ = ["AGENT_PACKAGES", "agent_folder", "agent_rights", "start_agent", "write_haproxy_agent"]
 
@@ -43,7 +43,7 @@ def write_haproxy_agent(folder: Path) -> None:
 
 def agent_folder() -> Path:
     """An overlay folder with the agent and its unit, which is not enabled."""
-    sources = [_package() / name for name in _PACKAGES]
+    sources = [own_sources(name) for name in _PACKAGES]
 
     def build(target: Path) -> None:
         for path, mode in (("usr/local/lib", 0o755), ("etc/systemd/system", 0o755)):
@@ -67,16 +67,13 @@ def start_agent(kubeconfig: str) -> str:
 
 
 def _write_archive(target: Path) -> None:
-    package = _package()
-    inits = [package / "__init__.py", package / "in_cluster/__init__.py"]
-    files = [*inits, *(path for name in _PACKAGES for path in sorted((package / name).rglob("*.py")))]
-    entries = {str(path.relative_to(package.parent)): path.read_bytes() for path in files}
+    entries = {f"upgrader/{name}": own_sources(name).read_bytes() for name in ("__init__.py", "in_cluster/__init__.py")}
+    for package in _PACKAGES:
+        root = own_sources(package)
+        for path in sorted(root.rglob("*.py")):
+            entries[f"upgrader/{package}/{path.relative_to(root)}"] = path.read_bytes()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         for name, content in {"__main__.py": _MAIN.encode(), **entries}.items():
             entry = zipfile.ZipInfo(name, _DATE)
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content)
-
-
-def _package() -> Path:
-    return Path(__file__).resolve().parents[1]

@@ -15,10 +15,9 @@ from upgrader.lab.progress_port import Silent
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sources in a folder of their own; nothing is built, what would be is written down."""
-    (tmp_path / "upgrader/lab").mkdir(parents=True)
     for name in ("contract", "in_cluster", "onhost", "recover"):
         shutil.copytree(Path(upgrader.__file__).parent / name, tmp_path / "upgrader" / name)
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "upgrader/lab/daemon_images.py"))
+    monkeypatch.setattr(module, "own_sources", lambda package: tmp_path / "upgrader" / package)
     monkeypatch.setattr(module, "unpacked_layer", lambda name, progress, architecture: Path(f"{name}-{architecture}"))
     monkeypatch.setattr(module, "installed_packages", lambda requirements, architecture, progress: Path("wheels"))
     monkeypatch.setattr(module, "layer_of_files", lambda key, files: Path(key))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -13,6 +18,7 @@ import pytest
 from release.python_packages import build_packages
 from release.sources import Sources
 from scripts import man_pages
+from upgrader.lab.haproxy_agent import write_haproxy_agent
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +63,8 @@ def test_every_file_that_it_needs_is_in_it(built: Path) -> None:
     missing = []
     for name in listed.stdout.splitlines():
         top, _, rest = name.partition("/")
-        if (root / name).is_file() and not (built / "installed" / places[top] / rest).is_file():
+        place = "upgrader/built_in_lab" if rest.startswith("in_cluster/") else places[top]
+        if (root / name).is_file() and not (built / "installed" / place / rest).is_file():
             missing.append(name)
     assert missing == []
     assert any((built / "installed/upgrader/built_in_templates").rglob("hosts.yml.j2"))
@@ -67,6 +74,58 @@ def test_it_has_a_man_page_for_each_command(built: Path) -> None:
     """`man` finds them beside the programs of an environment; they are made from the commands with the wheel."""
     pages = {page.name: page.read_text() for page in (built / "installed/share/man/man1").iterdir()}
     assert pages == man_pages.render() and "upgrader-certs-renew.1" in pages
+
+
+def modules(built: Path) -> Iterator[Path]:
+    """Those that `upgrader` itself can import, and not what it brings as files."""
+    package = built / "installed/upgrader"
+    return (path for path in package.rglob("*.py") if not path.relative_to(package).parts[0].startswith("built_in_"))
+
+
+HANDED_OUT = {"markupsafe": "jinja2", "pydantic-core": "pydantic", "urllib3": "kubernetes"}
+"""Distributions whose types a required one hands out: they come with it."""
+
+
+def named(distribution: str) -> str:
+    """Its name as all ways to write it are compared."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def test_every_module_has_what_it_imports(built: Path) -> None:
+    """Each distribution that a module imports, wherever in it, is one that the wheel's metadata require."""
+    (metadata,) = (built / "installed").glob("upgrader-*.dist-info/METADATA")
+    required = {named(name) for name in re.findall(r"^Requires-Dist: ([\w.-]+)", metadata.read_text(), re.MULTILINE)}
+    known = required | {name for name, by in HANDED_OUT.items() if by in required}
+    of = packages_distributions()
+    missing = set()
+    for path in modules(built):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for top in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"upgrader"}:
+                if not known & {named(name) for name in of.get(top, ())}:
+                    missing.add((str(path.relative_to(built / "installed")), top))
+    assert not missing
+
+
+def test_programs_of_a_cluster_are_what_the_lab_makes_images_of(built: Path, tmp_path: Path) -> None:
+    """From the wheel, too, guard's image and its agent for HAProxy have guard, with packages around it."""
+    program = "from pathlib import Path; from upgrader.lab.haproxy_agent import write_haproxy_agent as write"
+    program += "; from upgrader.lab.build_cache import own_sources; print(own_sources('in_cluster/guard'))"
+    program += "; print(own_sources('contract')); write(Path('agent'))"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(built / "installed")}
+    found = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == [
+        str(built / "installed/upgrader/built_in_lab/in_cluster/guard"),
+        str(built / "installed/upgrader/contract"),
+    ]
+    names = set(zipfile.ZipFile(tmp_path / "agent/haproxy-agent.pyz").namelist())
+    assert {"upgrader/__init__.py", "upgrader/in_cluster/__init__.py", "upgrader/in_cluster/guard/__init__.py"} <= names
+    checkout = tmp_path / "checkout.pyz"
+    write_haproxy_agent(checkout)
+    assert names == set(zipfile.ZipFile(checkout / "haproxy-agent.pyz").namelist())
 
 
 def test_the_same_sources_make_the_same_bytes(built: Path, tmp_path: Path) -> None:
