@@ -44,3 +44,39 @@ def test_components_emulate_the_older_minor_that_is_given(
     given = "--emulated-version=1.36" in container.get("args", ())
     assert given is (name != "kube-proxy")
     assert render(chart, {**values, "emulatedVersion": ""}).text == render(chart, values).text
+
+
+def test_flags_that_are_empty_stay(render: Render) -> None:
+    """kubeadm's external CA mode gives controller-manager an empty `--cluster-signing-cert-file`: no default."""
+    values = {**KUBERNETES, "controllerManager": {"extraArgs": {"cluster-signing-cert-file": ""}}}
+    manager = "kube-controller-manager"
+    arguments = render("kubernetes", values).container("Deployment", manager, manager)["args"]
+    assert "--cluster-signing-cert-file=" in arguments
+    values = {**APISERVER, "extraArgs": {"requestheader-allowed-names": ""}}
+    container = render("kube-apiserver", values).container("Deployment", "kube-apiserver", "kube-apiserver")
+    assert "--requestheader-allowed-names=" in container["args"]
+
+
+def test_an_authorization_config_takes_the_place_of_the_modes(render: Render) -> None:
+    """kube-apiserver ends at once with both flags."""
+    values = {**APISERVER, "extraArgs": {"authorization-config": "/etc/kubernetes/authorization.yaml"}}
+    container = render("kube-apiserver", values).container("Deployment", "kube-apiserver", "kube-apiserver")
+    given = [word.partition("=")[0] for word in container["args"]]
+    assert "--authorization-config" in given and "--authorization-mode" not in given
+
+
+def test_variables_of_kube_proxy(render: Render) -> None:
+    """kubeadm copies a proxy's variables there, where it is behind one."""
+    values = {**KUBERNETES, "kubeProxy": {**KUBERNETES["kubeProxy"], "extraEnv": {"NO_PROXY": "10.0.0.0/8"}}}
+    container = render("kubernetes", values).container("DaemonSet", "kube-proxy", "kube-proxy")
+    assert {"name": "NO_PROXY", "value": "10.0.0.0/8"} in container["env"]
+
+
+@pytest.mark.parametrize(("chart", "values", "kind", "name"), WORKLOADS[:2])
+def test_folders_with_public_certificates_can_be_left_out(
+    render: Render, chart: str, values: dict[str, Any], kind: str, name: str
+) -> None:
+    """No kubelet can make one that is missing in a read-only /usr, and the pod would never start."""
+    container = render(chart, {**values, "caFolders": ["/etc/ssl/certs"]}).container(kind, name, name)
+    paths = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert "/etc/ssl/certs" in paths and not {each for each in paths if "ca-certificates" in each}

@@ -28,11 +28,17 @@ def left_alone(values: Mapping[str, Any]) -> frozenset[str]:
 
 
 def addon_values(workload: KubeObject) -> dict[str, Any]:
-    """What of it the chart has values for: resources, and the tolerations of CoreDNS."""
+    """What of it the chart has values for: resources, kube-proxy's variables, the tolerations of CoreDNS."""
     spec = workload["spec"]["template"]["spec"]
-    found = {"resources": spec["containers"][0].get("resources")}
+    container = spec["containers"][0]
+    found = {"resources": container.get("resources")}
     if (workload.get("metadata") or {}).get("name") == "coredns":
         found["tolerations"] = spec.get("tolerations")
+    else:
+        # Behind a proxy, kubeadm gives its variables to kube-proxy. A value from elsewhere is refused by `check_addon`.
+        found["extraEnv"] = {
+            item["name"]: str(item.get("value", "")) for item in container.get("env") or () if "valueFrom" not in item
+        }
     return {key: value for key, value in found.items() if value}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
 from upgrader.adopt.pod_metadata import Metadata, differing
 from upgrader.adopt.values import missing_flags
-from upgrader.adopt.volumes import missing_mounts, writable
+from upgrader.adopt.volumes import missing_mounts, mounts_of, writable
 from upgrader.errors import Inhibited
 
 __all__ = ["check_flags", "check_metadata", "check_volumes"]
@@ -52,7 +52,20 @@ def check_volumes(facts: KubeadmFacts, component: str, rendered: Mapping[str, An
                     remedy="Add them to the release's `extraVolumes` and `extraVolumeMounts`. Where the chart mounts "
                     "something of its own at the same path, mount yours elsewhere in the static pod first.",
                 )
+            _verify_pki(controller.host.name, static, pki)
             _verify_written(controller.host.name, static, rendered)
+
+
+def _verify_pki(host: str, static: StaticPod, pki: str) -> None:
+    """kube-apiserver's chart mounts single files of `pki`: something else at a folder above them would hide them."""
+    for mount in mounts_of(static) if static.component == "kube-apiserver" else ():
+        if pki.startswith(f"{mount.path}/") and mount.source.get("hostPath") != mount.path:
+            raise Inhibited(
+                f"{static.component}'s static pod on {host} mounts {mount}, above its certificates in {pki}, which the "
+                "chart's pod would not find there",
+                remedy="Mount it in a folder of its own, such as /etc/kubernetes/admission-controls, and name that in "
+                "the flags and files that lead there.",
+            )
 
 
 def _verify_written(host: str, static: StaticPod, rendered: Mapping[str, Any]) -> None:

@@ -33,6 +33,14 @@ HANDED_OVER = frozenset(
 )
 """Flags that the charts set differently on purpose, so that one pod can take over from another."""
 
+_CA_FOLDERS = (
+    "/etc/ssl/certs",
+    "/etc/ca-certificates",
+    "/usr/local/share/ca-certificates",
+    "/usr/share/ca-certificates",
+)
+"""As the charts have them by default."""
+
 Values = dict[str, Any]
 
 _VERSION = re.compile(r"v\d+\.\d+\.\d+")
@@ -67,6 +75,7 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
         "network": {"serviceSubnet": _flag(api, "service-cluster-ip-range", "10.96.0.0/12")},
         "serviceAccount": {"issuer": api.flags["service-account-issuer"][0]},
         "pki": {"hostPath": str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))},
+        **_ca_folders(api),
         **_extras(api),
     }
     if "token-auth-file" in api.flags:
@@ -87,6 +96,7 @@ def _kubernetes(facts: KubeadmFacts, version: str, controllers: int) -> Values:
             "clusterName": _flag(manager, "cluster-name", "kubernetes"),
         },
         "pki": {"hostPath": str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))},
+        **_ca_folders(manager),
         "controllerManager": _leader(manager, version, controllers),
         "scheduler": _leader(scheduler, version, controllers),
         "kubeProxy": _kube_proxy(facts, version),
@@ -144,6 +154,14 @@ def image_values(reference: str, version: str) -> Values:
 def container_image(workload: Mapping[str, Any]) -> str:
     """That of a workload's first container."""
     return str(workload["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def _ca_folders(pod: StaticPod) -> Values:
+    """Those that kubeadm found on the node: another one may be where nothing can be made, as in a read-only /usr."""
+    volumes = pod.pod["spec"].get("volumes") or ()
+    there = {str((volume.get("hostPath") or {}).get("path")) for volume in volumes}
+    found = [folder for folder in _CA_FOLDERS if folder in there]
+    return {"caFolders": found} if found and tuple(found) != _CA_FOLDERS else {}
 
 
 def _extras(pod: StaticPod) -> Values:

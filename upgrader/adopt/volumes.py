@@ -12,7 +12,7 @@ from typing import Any
 
 from upgrader.adopt.facts import StaticPod
 
-__all__ = ["Mounted", "extra_volumes", "missing_mounts", "with_files", "writable"]
+__all__ = ["Mounted", "extra_volumes", "missing_mounts", "mounts_of", "with_files", "writable"]
 
 Object = Mapping[str, Any]
 
@@ -90,6 +90,11 @@ def missing_mounts(static: StaticPod, chart: Object, pki: str) -> tuple[Mounted,
         for each in _mounted(static.pod["spec"], static.component)
         if not _shown(each, there) and not _files_of(each, pki, static.component)
     )
+
+
+def mounts_of(static: StaticPod) -> tuple[Mounted, ...]:
+    """All of a static pod's component."""
+    return tuple(_mounted(static.pod["spec"], static.component))
 
 
 def _shown(each: Mounted, there: tuple[Mounted, ...]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.adopt.addon_parts import left_alone
+from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_controllers, read_facts
@@ -163,6 +164,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             check_leaders_api(tools.hosts, facts, aliases_of(kubernetes))
             version = session.observe().server
             addresses = node_addresses(tools.kube, cluster)
+            check_advertised(facts.controllers, addresses)
             derived = derive_values(facts, addresses, own, tools.helm, charts_folder())
         yield Adoption(folder, front_end, facts, derived, version)
 

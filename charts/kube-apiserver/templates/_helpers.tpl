@@ -88,7 +88,12 @@ refuses these.
 {{- else if eq (toString (index .Values.extraArgs "anonymous-auth")) "false" }}
 {{- fail "health.token: with anonymous-auth=false HAProxy's check needs a token, or it never gets a 200 and the listener never opens. Set health.token to true" }}
 {{- end }}
-{{- range $name, $value := merge (deepCopy .Values.extraArgs) $args }}
+{{- if hasKey .Values.extraArgs "authorization-config" }}
+{{- $_ := unset $args "authorization-mode" }}
+{{- end }}
+{{- /* Not `merge`: it takes "" and false for unset. */}}
+{{- range $name, $value := .Values.extraArgs }}{{- $_ := set $args $name $value }}{{- end }}
+{{- range $name, $value := $args }}
 {{- range (kindIs "slice" $value | ternary $value (list $value)) }}
 - {{ printf "--%s=%s" $name (toString .) | quote }}
 {{- end }}
@@ -156,10 +161,9 @@ securityContext:
 
 {{/* The node's public CA certificates (for webhooks, OIDC and the like outside the cluster), as kubeadm mounts them. */}}
 {{- define "kube-apiserver.trust" -}}
-- {name: ca-certs, path: /etc/ssl/certs}
-- {name: etc-ca-certificates, path: /etc/ca-certificates}
-- {name: usr-local-share-ca-certificates, path: /usr/local/share/ca-certificates}
-- {name: usr-share-ca-certificates, path: /usr/share/ca-certificates}
+{{- range .Values.caFolders }}
+- {name: {{ eq . "/etc/ssl/certs" | ternary "ca-certs" (trimPrefix "/" . | lower | replace "/" "-") }}, path: {{ . }}}
+{{- end }}
 {{- end }}
 
 {{/* The proxy's files; the pods' checksum covers exactly these. */}}

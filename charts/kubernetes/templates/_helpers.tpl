@@ -24,9 +24,14 @@ helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | re
 {{- end -}}
 {{- end }}
 
-{{/* Flags as a YAML list, sorted by name; (list EXTRA OWN): EXTRA overrides OWN. */}}
+{{/*
+Flags as a YAML list, sorted by name; (list EXTRA OWN): EXTRA overrides OWN, also with "" or false, which `merge` would
+take for unset.
+*/}}
 {{- define "kubernetes.args" -}}
-{{- range $name, $value := merge (deepCopy (index . 0)) (index . 1) }}
+{{- $all := deepCopy (index . 1) -}}
+{{- range $name, $value := index . 0 }}{{- $_ := set $all $name $value }}{{- end }}
+{{- range $name, $value := $all }}
 {{- range (kindIs "slice" $value | ternary $value (list $value)) }}
 - {{ printf "--%s=%s" $name (toString .) | quote }}
 {{- end }}
@@ -40,10 +45,9 @@ helm.sh/resource-policy: keep
 
 {{/* The node's public CA certificates, as kubeadm mounts them. */}}
 {{- define "kubernetes.trust" -}}
-- {name: ca-certs, path: /etc/ssl/certs}
-- {name: etc-ca-certificates, path: /etc/ca-certificates}
-- {name: usr-local-share-ca-certificates, path: /usr/local/share/ca-certificates}
-- {name: usr-share-ca-certificates, path: /usr/share/ca-certificates}
+{{- range .Values.caFolders }}
+- {name: {{ eq . "/etc/ssl/certs" | ternary "ca-certs" (trimPrefix "/" . | lower | replace "/" "-") }}, path: {{ . }}}
+{{- end }}
 {{- end }}
 
 {{- define "kubernetes.controllerManagerArgs" -}}

@@ -24,6 +24,18 @@ from upgrader.errors import Inhibited
 from upgrader.model.cluster import Cluster
 from upgrader.ports import Kind
 
+
+def test_a_proxys_variables_are_kube_proxys() -> None:
+    """kubeadm behind a proxy copies them there; NODE_NAME is the chart's own."""
+    env = [
+        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "NO_PROXY", "value": "10.0.0.0/8"},
+    ]
+    spec = {"containers": [{"name": "kube-proxy", "env": env}]}
+    proxy = {"metadata": {"name": "kube-proxy"}, "spec": {"template": {"spec": spec}}}
+    assert addon_values(proxy) == {"extraEnv": {"NO_PROXY": "10.0.0.0/8"}}
+
+
 _CONFIG_MAPS = Kind("v1", "configmaps")
 _AFFINITY = {
     "podAntiAffinity": {

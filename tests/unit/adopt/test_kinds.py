@@ -180,6 +180,31 @@ def test_a_folder_that_the_chart_fills_otherwise_is_refused(helm: HelmAdapter) -
         _derived(helm, kubeadm_facts(api))
 
 
+def test_a_folder_above_the_certificates_that_is_another_one_is_refused(helm: HelmAdapter) -> None:
+    """Kubespray's hardening guide mounts `admission-controls` at /etc/kubernetes: the certificates would be hidden."""
+    odd = volume("admission", "/etc/kubernetes/admission-controls", at="/etc/kubernetes")
+    with pytest.raises(Inhibited, match="mounts /etc/kubernetes/admission-controls at /etc/kubernetes, above its cert"):
+        _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", {}, odd)))
+    _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", {}, volume("all", "/etc/kubernetes"))))
+
+
+def test_folders_of_public_certificates_are_those_that_kubeadm_found(helm: HelmAdapter) -> None:
+    """Where /usr is read-only, as with Fedora CoreOS and Flatcar, none can be made there."""
+    known = kubeadm_facts(kubeadm_pod("kube-apiserver"))
+    found = known.component("kube-apiserver").pod["spec"]["volumes"]
+    folders = [each["hostPath"]["path"] for each in found if "cert" in each["name"] and "k8s" not in each["name"]]
+    values = _derived(helm, known).values["kube-apiserver"]
+    assert values.get("caFolders", [*folders]) == folders and folders
+
+
+def test_empty_flags_are_taken_over(helm: HelmAdapter) -> None:
+    """kubeadm's external CA mode has one, and its file isn't there."""
+    known = kubeadm_facts(kubeadm_pod("kube-controller-manager", {"cluster-signing-cert-file": ""}))
+    assert _derived(helm, known).values["kubernetes"]["controllerManager"]["extraArgs"] == {
+        "cluster-signing-cert-file": ""
+    }
+
+
 @pytest.mark.parametrize("path", ["/var/log/audit.log", "/etc/kubernetes/pki/audit.log", f"{_AUDIT}/audit.log"])
 def test_an_audit_log_that_could_not_be_written_is_refused(helm: HelmAdapter, path: str) -> None:
     """In no volume, among the certificates, or in a volume that is read-only."""

@@ -1,0 +1,27 @@
+"""Where kubeadm's kube-apiserver is for pods, and where the charts' one will be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.adopt.kubeadm_cluster import facts, static_pod
+from upgrader.adopt.advertised import check_advertised
+from upgrader.errors import Inhibited
+
+
+def test_another_address_than_the_nodes_is_refused() -> None:
+    """A VM with two networks: pods of other nodes would be sent to the one that only this node has."""
+    controllers = facts().controllers
+    check_advertised(controllers, ("10.0.0.1",))
+    with pytest.raises(
+        Inhibited, match=r"advertises 10\.0\.0\.1, and .* is 10\.0\.2\.15"
+    ) as no:
+        check_advertised(controllers, ("10.0.2.15",))
+    assert "--node-ip=10.0.0.1" in no.value.remedy
+
+
+def test_an_address_may_be_written_in_two_ways() -> None:
+    """IPv6 has several texts for one address; and a pod without the flag takes its node's."""
+    pod = static_pod("kube-apiserver", "--advertise-address=2001:DB8:0:0::1")
+    check_advertised(facts({"kube-apiserver": pod}).controllers, ("2001:db8::1",))
+    check_advertised(facts({"kube-scheduler": static_pod("kube-scheduler")}).controllers, ("10.9.9.9",))

@@ -1,0 +1,37 @@
+"""kubeadm's kube-apiserver advertises the address that the charts' one will be at. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from upgrader.adopt.facts import ControllerFacts
+from upgrader.errors import Inhibited
+
+__all__ = ["check_advertised"]
+
+
+def check_advertised(controllers: Sequence[ControllerFacts], addresses: Sequence[str]) -> None:
+    """The charts' kube-apiserver is the Service `kubernetes` at its node's own address (`addresses`, in order).
+
+    Where kubeadm was given another one (every VM with two networks, as Vagrant's), pods on other nodes would lose the
+    API. Raises Inhibited.
+    """
+    for controller, address in zip(controllers, addresses, strict=True):
+        pod = controller.active.get("kube-apiserver")
+        advertised = pod.flags.get("advertise-address", ("",))[-1] if pod else ""
+        if advertised and not _same(advertised, address):
+            raise Inhibited(
+                f"kube-apiserver on {controller.host.name} advertises {advertised}, and the InternalIP of its node is "
+                f"{address}: pods would be sent there for the API, where other nodes may not reach it",
+                remedy=f"Have its kubelet register {advertised}: KUBELET_EXTRA_ARGS=--node-ip={advertised} in "
+                "/etc/default/kubelet (/etc/sysconfig/kubelet on the RHEL family), systemctl restart kubelet; do it on "
+                "every node, each with its own address of that network. Then run adopt again.",
+            )
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return ipaddress.ip_address(one) == ipaddress.ip_address(other)
+    except ValueError:
+        return one == other
