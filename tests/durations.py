@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from testkit.waiting import LOGGER
-from tests.sharing import GROUP
+from tests.groups import GROUP
 
 __all__ = ["Lines"]
 

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from testkit.sharing import Group, Shared, in_order, load_seconds
+from tests.groups import GROUP
 
-__all__ = ["GROUP", "SECONDS", "groups_of"]
+__all__ = ["SECONDS", "groups_of"]
 
-GROUP = pytest.StashKey[str]()
-"""The name of a test's group."""
 
 SECONDS = Path(__file__).with_name("seconds.json")
 """What each group took; `python -m scripts.test_results --record` writes it from the results of a run."""

@@ -64,7 +64,7 @@ def test_processes_run_every_test_once(tmp_path: Path) -> None:
     (shared / "test_2.py").touch()  # another process has it
 
     def run(name: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.sharing", "-p", "tests.durations"]
+        command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "tests.durations", "-p", "tests.sharing"]
         command += ["--rootdir", str(tests), "-c", "/dev/null", "--share", str(shared)]
         command += ["--lines", str(tmp_path / f"{name}.jsonl"), str(tests)]
         environment = {"PYTHONPATH": str(REPOSITORY), "ENDED": str(ended), "PATH": "/usr/bin:/bin"}
