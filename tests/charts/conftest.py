@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ class Rendered:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.objects: tuple[Manifest, ...] = tuple(item for item in yaml.safe_load_all(text) if item)
+        self.objects: tuple[Manifest, ...] = tuple(
+            item for item in yaml.load_all(text, Loader=yaml.CSafeLoader) if item
+        )  # ten times as fast as the one in Python
 
     def get(self, kind: str, name: str) -> Any:
         """One object; fails when there is none."""
@@ -67,13 +70,16 @@ def render() -> Render:
     """`render(chart, values, namespace)`: the rendered chart; raises Refused with Helm's message."""
     helm = str(find_helm())
 
-    def work(chart: str, values: Mapping[str, Any] | None = None, namespace: str = "kube-system") -> Rendered:
+    @cache
+    def text(chart: str, given: str, namespace: str) -> str:
         command = [helm, "template", chart, str(CHARTS / chart), "--namespace", namespace]
         command += ["--kube-version", "v1.36.3", "--values", "-"]
-        given = json.dumps({**_REQUIRED.get(chart, {}), **(values or {})})
         done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Refused(done.stderr)
-        return Rendered(done.stdout)
+        return done.stdout
+
+    def work(chart: str, values: Mapping[str, Any] | None = None, namespace: str = "kube-system") -> Rendered:
+        return Rendered(text(chart, json.dumps({**_REQUIRED.get(chart, {}), **(values or {})}), namespace))
 
     return work
