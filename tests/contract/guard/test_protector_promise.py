@@ -6,11 +6,11 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, aclosing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -66,15 +66,15 @@ class Muted(Api):
     async def watch(
         self, resource: Resource, namespace: str, query: Mapping[str, str], *, version: str, seconds: int
     ) -> AsyncIterator[dict[str, Any]]:
-        if resource != CELL_PODS:
-            async for event in super().watch(resource, namespace, query, version=version, seconds=seconds):
+        pods = resource == CELL_PODS
+        events = super().watch(resource, namespace, query, version=version, seconds=2 if pods else seconds)
+        async with aclosing(cast(AsyncGenerator[dict[str, Any], None], events)) as told:
+            async for event in told:
+                if pods and self.silent.is_set():
+                    break
                 yield event
-            return
-        async for event in super().watch(resource, namespace, query, version=version, seconds=2):
-            if self.silent.is_set():
-                break
-            yield event
-        await asyncio.sleep(1.1)
+        if pods:
+            await asyncio.sleep(1.1)  # what ends sooner is taken for a server that stops
 
 
 @contextmanager

@@ -87,6 +87,23 @@ def test_what_is_allowed_is_written_down_first() -> None:
     run(test)
 
 
+def test_protectors_are_looked_for_by_the_labels_that_the_pod_has() -> None:
+    """Once for a deletion, as the request tells them; again where the API says that the pod has others by now."""
+
+    async def test(world: World) -> None:
+        await world.begin(protector(2, cells={"a": counted(2)}), pod("x"))
+        looked, plain = list[Any](), world.webhook._selecting
+        world.webhook._selecting = lambda found: looked.append(found) or plain(found)  # type: ignore[method-assign]
+        assert (await world.ask(deletion("x", "1"))).code == 429
+        assert len(looked) == 1
+        await world.begin(protector(9, "others", selector={"matchLabels": {"app": "other"}}))
+        put(world.api, pod("x", labels={"app": "other"}))
+        assert (await world.ask(deletion("x", "2"))).code == 429
+        assert [found.labels["app"] for found in looked] == ["web", "web", "other"]
+
+    run(test)
+
+
 def test_a_dry_run_writes_nothing() -> None:
     """It is answered alike."""
 

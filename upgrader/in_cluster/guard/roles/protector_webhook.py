@@ -122,16 +122,19 @@ class CellWebhook:
         if reason := self._protectors.why_not:
             raise ApiAway(reason)
         told = pod_of_delete(request) if request.operation == "DELETE" else None
-        if told is not None and (judged := self._without_asking(told)):
+        selecting = self._selecting(told) if told is not None else []
+        if told is not None and (judged := _without_asking(told, selecting)):
             return judged
         # Whoever reaches the port can make a request up: nothing is written for a pod that the API doesn't have.
         found = await self._pod(request.namespace, told.name if told is not None else request.name)
         if found is None or (told is not None and found.uid != told.uid):
             return Judgement(allow(), "NotFound")
-        if judged := self._without_asking(found):
+        if told is None or told.labels != found.labels:
+            selecting = self._selecting(found)
+        if judged := _without_asking(found, selecting):
             return judged
         asked = request_for(request, found, self._cell)
-        budgets = [(p.namespace, p.name) for p in sorted(self._selecting(found), key=str)]
+        budgets = [(p.namespace, p.name) for p in sorted(selecting, key=str)]
         judgements = await all_agree([(self._writer, each, asked) for each in budgets], until - self._clock())
         if refused := refusal(judgements):
             return refused
@@ -139,20 +142,21 @@ class CellWebhook:
         reserved = next((each for each in judgements if each.reserves), judgements[0])
         return Judgement(allow(audit=audit), reserved.why)
 
-    def _without_asking(self, found: Pod) -> Judgement | None:
-        """What needs no protector's word."""
-        if found.terminating:
-            return Judgement(allow(), "AlreadyTerminating")
-        if found.ready_since is None:
-            return Judgement(allow(), "AlreadyUnready")
-        return None if self._selecting(found) else Judgement(allow(), "Unmatched")
-
     def _selecting(self, found: Pod) -> list[Protector]:
         return [each for each in self._protectors.of(found.namespace) if each.selector.matches(found.labels)]
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         item = await self._worker.get(PODS, name, namespace)
         return None if item is None else pod(item)
+
+
+def _without_asking(found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
+    """What needs no protector's word. `selecting`: those that select it."""
+    if found.terminating:
+        return Judgement(allow(), "AlreadyTerminating")
+    if found.ready_since is None:
+        return Judgement(allow(), "AlreadyUnready")
+    return None if selecting else Judgement(allow(), "Unmatched")
 
 
 async def unknown_cell(request: AdmissionRequest) -> Answer:
