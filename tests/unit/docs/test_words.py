@@ -41,6 +41,13 @@ def test_what_commands_print_is_no_prose(tmp_path: Path) -> None:
     assert found(page) == {"nobody": 1} and found(module) == {"whoever": 1, "nobody": 1}
 
 
+def test_code_may_go_on_in_the_next_line(tmp_path: Path) -> None:
+    """What stands between two pieces of code isn't taken for code, and a lone mark hides no other paragraph."""
+    page = tmp_path / "page.md"
+    page.write_text("`run\n--skip` goes on in spite of `it`.\n\na lone ` mark\n\nnobody `x`\n")
+    assert found(page) == {"in spite of": 1, "nobody": 1}
+
+
 def test_more_than_is_left_is_an_error() -> None:
     """It says where, how many may be, and what to write."""
     seen = {"docs/a.md": {"nobody": 2}, "upgrader/app": {"mend": 1}}
