@@ -1,4 +1,4 @@
-"""`upgrader` on a machine that has `dist/` and no checkout: the transcript in docs/install.md is what happens."""
+"""`upgrader` on a machine that has `dist/` and no checkout: the transcript in install.md is what happens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from upgrader.adapters.helm import find_helm
 from upgrader.lab.private_registry import registry_program
 from upgrader.lab.progress_port import Silent
 
-PAGE = Path(__file__).parents[2] / "docs/install.md"
+PAGE = Path(__file__).with_name("install.md")
 REGISTRY = {
     "version": 0.1,
     "log": {"level": "error"},
@@ -44,7 +44,7 @@ def test_the_transcript_is_what_happens(dist: Path, machine: BareMachine, tmp_pa
     """Checksums, an offline installation, a check that wants an image, the push to a registry, a check that passes, and
     a chart from the registry: every command of the page, with the output that is there, and nothing but `dist/`."""
     (tmp_path / "registry.yml").write_text(yaml.safe_dump(REGISTRY))
-    expected = console_block(PAGE.read_text(), "A transcript")
+    expected = console_block(PAGE.read_text(), "An installation without a network: a transcript")
     seen = machine.run(
         [step.command for step in expected],
         mounted={
