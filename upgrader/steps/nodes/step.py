@@ -70,7 +70,9 @@ class NodesStep:
         if failed:
             raise RollbackFailed(
                 f"{len(failed)} of {len(before)} nodes are not as they were:\n{_listed(failed)}",
-                remedy="Repair these nodes, then: upgrader resume. See: journalctl -u kubelet, on the node.",
+                remedy="Repair these nodes (journalctl -u kubelet, on the node), then: upgrader resume. One whose "
+                "machine is gone for good holds nothing up once it is no node: "
+                f"kubectl delete node {next(iter(failed))}",
             )
 
     def _left(self) -> tuple[list[NodeChange], Collection[str]]:
@@ -91,7 +93,8 @@ class NodesStep:
                 f"{len(failed)} of {len(self.planned.nodes)} nodes of the pool {pool.name} failed, and "
                 f"{pool.max_failed or 'none'} may:\n{_listed(failed)}",
                 remedy=f"Repair what keeps {', '.join(failed)} from being upgraded, then run again; "
-                "or see `nodes.pools` in upgrader.yaml: `maxFailed`, `drain.onBlocked`.",
+                "or see `nodes.pools` in upgrader.yaml: `maxFailed`, `drain.onBlocked`. A node whose machine is gone "
+                f"for good is left out once it is none: kubectl delete node {next(iter(failed))}",
             )
 
 

@@ -355,6 +355,22 @@ def test_undo_goes_on_past_a_node_that_fails() -> None:
     assert fleet.state()["worker-1"] == AS_BEFORE
 
 
+def test_undo_of_a_machine_that_is_gone_for_good_has_a_way_out() -> None:
+    """The error names it, and it works: a node that was deleted is put back to nothing."""
+    fleet = Fleet("worker-1", "worker-2")
+    step = fleet.step()
+    step.apply(fleet.notes.append)
+    point = step.capture()
+    fleet.irreparable.add("worker-2")
+    with pytest.raises(RollbackFailed) as refused:
+        step.undo(point, fleet.notes.append)
+    assert "kubectl delete node worker-2" in refused.value.remedy
+    fleet.kube.delete(NODES, "worker-2")
+    fleet.names = ("worker-1",)
+    step.undo(point, fleet.notes.append)
+    assert "worker-2: it is no node of the cluster any more" in fleet.notes
+
+
 def test_unreachable_api_is_waited_for() -> None:
     """The API that is away for a while, as while its own node's kubelet is replaced, costs the step nothing."""
     fleet = Fleet("worker-1")
