@@ -128,6 +128,13 @@ def test_programs_of_a_cluster_are_what_the_lab_makes_images_of(built: Path, tmp
     assert names == set(zipfile.ZipFile(checkout / "haproxy-agent.pyz").namelist())
 
 
+def test_module_that_playbooks_share_with_hosts_is_a_file(built: Path) -> None:
+    """In the checkout it is a link to the one rule of durable files; Ansible sends what is in the wheel."""
+    package = built / "installed/upgrader"
+    sent = package / "built_in_playbooks/roles/node/module_utils/durable_files.py"
+    assert not sent.is_symlink() and sent.read_bytes() == (package / "contract/durable_files.py").read_bytes()
+
+
 def test_the_same_sources_make_the_same_bytes(built: Path, tmp_path: Path) -> None:
     """Wheel and source archive are equal when they are built again."""
     build_packages(Sources.of_this_checkout(), tmp_path)

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from contextlib import suppress
+import secrets
 from pathlib import Path
+
+from upgrader.contract.durable_files import Owner, replace, sync_folder
 
 __all__ = ["sync_folder", "write_atomic"]
 
 
 def write_atomic(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file; it is on disk when this returns. Raises OSError, and leaves no partial file."""
-    file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(file, "wb") as stream:
-            os.fchmod(stream.fileno(), mode)
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    sync_folder(path.parent)
+    """Replace a file; it is on disk when this returns. Several processes may do so at the same time.
 
-
-def sync_folder(path: Path) -> None:
-    """Returns once the names in a folder are on disk. Raises OSError."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    Raises OSError, and leaves no partial file.
+    """
+    replace(path, content, Owner(mode), beside=path.with_name(f".{path.name}.{secrets.token_hex(4)}"))

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from upgrader.contract.durable_files import rewrite
 from upgrader.onhost.certificates import kept_files, kubelet_certificate, new_authority, trust_files
 from upgrader.onhost.certificates.bundles import certificates
 from upgrader.onhost.certificates.controller import BUSY, FOLDER, KUBERNETES, WAIT_SECONDS, answer
@@ -17,7 +18,6 @@ from upgrader.onhost.certificates.new_signer import SIGNING, NewSigner
 from upgrader.onhost.certificates.places import fit
 from upgrader.onhost.certificates.staged import forget_copy, kubeadm, renew, run_in_namespace
 from upgrader.onhost.certificates.trust_files import Places
-from upgrader.onhost.common.durable_files import replace
 from upgrader.onhost.common.private_folder import locked
 from upgrader.onhost.common.questions import Failed
 
@@ -132,7 +132,7 @@ def signing(folder: str) -> dict[str, Any]:
         raise Failed(f"the key of {folder}/ca.crt is not there: an external CA signs")
     if _signing(folder) != pem:
         path = os.path.join(folder, SIGNING)
-        replace(path, pem.encode())
+        rewrite(path, pem.encode())
         os.chmod(path, 0o644)
     return {}
 

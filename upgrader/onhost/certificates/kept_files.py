@@ -21,8 +21,8 @@ import shutil
 import stat
 from typing import Any
 
+from upgrader.contract.durable_files import rewrite, sync_folder, write
 from upgrader.onhost.certificates.places import fault
-from upgrader.onhost.common.durable_files import replace, sync, write
 from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
 
@@ -45,7 +45,7 @@ def keep(folder: str, renewal: str, names: dict[str, list[str]]) -> None:
         write(os.path.join(content, digest), data)
         owner = {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
         files.append({"path": path, "real": real, "sha256": digest, "mtime_ns": found.st_mtime_ns, **owner})
-    sync(content)
+    sync_folder(content)
     point = {"format_version": _FORMAT, "renewal": renewal, "state": RENEWING, "names": names, "files": files}
     _store(folder, point)
     for name in os.listdir(content):
@@ -112,7 +112,7 @@ def install(files: list[tuple[str, bytes, Any]]) -> None:
     for path, data, owner in files:
         _overwrite(path, data, owner)
     for parent in {os.path.dirname(path) for path, _, _ in files}:
-        sync(parent)
+        sync_folder(parent)
 
 
 def _overwrite(path: str, data: bytes, owner: Any) -> None:
@@ -160,7 +160,7 @@ def _read(folder: str) -> Any:
 
 
 def _store(folder: str, point: dict[str, Any]) -> None:
-    replace(os.path.join(folder, "point.json"), (json.dumps(point, indent=1) + "\n").encode())
+    rewrite(os.path.join(folder, "point.json"), (json.dumps(point, indent=1) + "\n").encode())
 
 
 def _digest(path: str) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 
+from upgrader.contract.durable_files import rewrite
 from upgrader.onhost.certificates.issued import client_file
 from upgrader.onhost.certificates.kept_files import DONE, keep, mark, put_back, unfinished
 from upgrader.onhost.certificates.kubelet_start import restart
 from upgrader.onhost.certificates.places import fit
-from upgrader.onhost.common.durable_files import replace
 from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
 
@@ -29,7 +29,7 @@ def put_in_place(folder: str, renewal: str, kubelet_conf: str, pem: str, key: st
     real, both = os.path.realpath(path), (pem.rstrip() + "\n" + key.rstrip() + "\n").encode()
     beside = os.path.join(folder, "new.pem")
     make_private(folder)
-    replace(beside, both)
+    rewrite(beside, both)
     try:
         fit(beside, beside)
     except OSError as error:
@@ -37,7 +37,7 @@ def put_in_place(folder: str, renewal: str, kubelet_conf: str, pem: str, key: st
     finally:
         os.unlink(beside)
     keep(folder, renewal, {"kubelet": [real]})
-    replace(real, both)
+    rewrite(real, both)
     restart()
     mark(folder, DONE)
     return [path]

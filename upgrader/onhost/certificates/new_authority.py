@@ -14,9 +14,9 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
+from upgrader.contract.durable_files import sync_folder, write
 from upgrader.onhost.certificates.bundles import certificates
 from upgrader.onhost.certificates.places import fit
-from upgrader.onhost.common.durable_files import sync, write
 from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.common.tls import get
@@ -53,10 +53,10 @@ def make(folder: str, settings: str, kubeadm: Callable[..., str]) -> str:
             number = os.open(os.path.join(stage, name), os.O_RDONLY)
             os.fsync(number)
             os.close(number)
-        sync(stage)
+        sync_folder(stage)
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(stage, folder)
-        sync(os.path.dirname(folder))
+        sync_folder(os.path.dirname(folder))
     finally:
         shutil.rmtree(stage, ignore_errors=True)
     return made(folder)
@@ -94,10 +94,10 @@ def keep_old(folder: str, pem: str, pki: str) -> None:
             with open(_path(pki, name, kind), "rb") as file:
                 write(_path(stage, name, kind), file.read())
     write(_path(stage, "ca", "crt"), pem.encode())
-    sync(stage)
+    sync_folder(stage)
     shutil.rmtree(folder, ignore_errors=True)
     os.rename(stage, folder)
-    sync(os.path.dirname(folder))
+    sync_folder(os.path.dirname(folder))
 
 
 def issue(folder: str, settings: str, user: str, group: str, kubeadm: Callable[..., str]) -> tuple[str, str]:
@@ -122,7 +122,7 @@ def issue(folder: str, settings: str, user: str, group: str, kubeadm: Callable[.
 def forget(folder: str) -> None:
     """Remove the CA that is kept there, with its key."""
     shutil.rmtree(folder, ignore_errors=True)
-    sync(os.path.dirname(folder))
+    sync_folder(os.path.dirname(folder))
 
 
 def refused_by(folder: str, asked: Sequence[str]) -> list[str]:

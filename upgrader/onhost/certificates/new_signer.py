@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
+from upgrader.contract.durable_files import write
 from upgrader.onhost.certificates.bundles import certificates, fingerprint, in_kubeconfig
 from upgrader.onhost.certificates.places import KUBECONFIGS
-from upgrader.onhost.common.durable_files import write
 from upgrader.onhost.common.questions import Failed
 
 __all__ = ["AUTHORITY", "SIGNING", "NewSigner", "authority_files"]

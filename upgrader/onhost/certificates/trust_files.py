@@ -11,6 +11,7 @@ import os
 import re
 from typing import Any
 
+from upgrader.contract.durable_files import rewrite
 from upgrader.onhost.certificates.bundles import (
     added,
     certificates,
@@ -21,7 +22,6 @@ from upgrader.onhost.certificates.bundles import (
     trusted_by,
 )
 from upgrader.onhost.certificates.kept_files import DONE, forget, install, keep, mark, put_back, unfinished
-from upgrader.onhost.common.durable_files import replace
 
 __all__ = ["Places", "change", "mend", "read"]
 
@@ -101,7 +101,7 @@ def change(folder: str, places: Places, *, old: str, add: str = "", remove: str 
     kubelet_conf = wanted.pop(places.kubelet_conf, None)
     install([(os.path.realpath(path), text.encode(_BYTES), _owner(path)) for path, text in wanted.items()])
     if kubelet_conf is not None:
-        replace(os.path.realpath(places.kubelet_conf), kubelet_conf.encode(_BYTES))
+        rewrite(os.path.realpath(places.kubelet_conf), kubelet_conf.encode(_BYTES))
     mark(folder, DONE)
     forget(folder)
     return [*wanted, *([places.kubelet_conf] if kubelet_conf is not None else [])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from upgrader.onhost.common.durable_files import replace
+from upgrader.contract.durable_files import rewrite
 from upgrader.onhost.common.questions import Failed
 
 __all__ = ["agreed", "before", "keep"]
@@ -26,7 +26,7 @@ def keep(folder: str, old: str, new: str, version: str) -> None:
     images.pop(new, None)  # so that it is the newest
     kept = dict([*images.items(), (new, old)][-_MOST:])
     versions = {image: each for image, each in {**versions, new: version}.items() if image in kept}
-    replace(path, (json.dumps({"before": kept, "agreed": versions}, indent=1) + "\n").encode())
+    rewrite(path, (json.dumps({"before": kept, "agreed": versions}, indent=1) + "\n").encode())
 
 
 def before(folder: str, new: str) -> str:

@@ -12,7 +12,7 @@ import re
 import sys
 from typing import Any
 
-from upgrader.onhost.common.durable_files import replace
+from upgrader.contract.durable_files import rewrite
 from upgrader.onhost.common.private_folder import locked
 from upgrader.onhost.common.questions import Failed, attempt
 from upgrader.onhost.etcd import kept_image
@@ -147,7 +147,7 @@ class Member:
 
     def _write(self, image: str, uid: str = "") -> None:
         text = pinned(with_image(self._read(), image), uid)
-        replace(self.manifest, text.encode("utf-8", "surrogateescape"))
+        rewrite(self.manifest, text.encode("utf-8", "surrogateescape"))
 
 
 def _minor(version: str) -> tuple[int, ...]:

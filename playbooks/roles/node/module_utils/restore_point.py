@@ -26,11 +26,11 @@ from typing import Any
 from ansible.module_utils.durable_files import (
     Owner,
     copier,
-    fsync_folder,
     remove,
     replace,
     replace_link,
     sha256_of,
+    sync_folder,
     text_writer,
 )
 
@@ -139,7 +139,7 @@ def put_back(folder: str, point: dict[str, Any], only: Sequence[str] = (), *, dr
             content = copier(_content(folder, entry["sha256"]))
             replace(path, content, Owner(entry["mode"], entry["uid"], entry["gid"]), sha256=entry["sha256"])
         elif remove(path):
-            fsync_folder(os.path.dirname(path))
+            sync_folder(os.path.dirname(path))
     return changed
 
 
@@ -185,7 +185,7 @@ def _make(folder: str) -> None:
     for path in (folder, os.path.join(folder, "content")):
         if not os.path.isdir(path):
             os.mkdir(path, 0o700)
-            fsync_folder(os.path.dirname(path))
+            sync_folder(os.path.dirname(path))
     _check_private(folder)
 
 

@@ -7,20 +7,28 @@ import os
 import shutil
 from pathlib import Path
 
-TEMPORARY = ".tmp-"
-"""Names of unfinished things start with it. The kubelet reads no file whose name starts with a dot."""
+from upgrader.contract import durable_files
+from upgrader.contract.durable_files import TEMPORARY, Owner, link_over, sync_folder
+
+__all__ = [
+    "TEMPORARY",
+    "link_over",
+    "make_folder",
+    "remove",
+    "remove_folder",
+    "replace",
+    "sweep",
+    "sync_folder",
+    "sync_tree",
+    "write",
+]
 
 
 def write(path: Path, content: bytes, mode: int, uid: int | None = None, gid: int | None = None) -> None:
     """A new file, on disk when this returns. Its content is never readable by more than `mode` allows, not even for a
     moment.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        _own(file.fileno(), mode, uid, gid)
-        os.fsync(file.fileno())
+    durable_files.write(path, content, _owner(mode, uid, gid))
 
 
 def make_folder(path: Path, mode: int = 0o700, uid: int | None = None, gid: int | None = None) -> None:
@@ -28,32 +36,19 @@ def make_folder(path: Path, mode: int = 0o700, uid: int | None = None, gid: int 
     path.mkdir(mode=0o700)
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _own(handle, mode, uid, gid)
+        durable_files.own(handle, _owner(mode, uid, gid))
     finally:
         os.close(handle)
 
 
-def replace(path: Path, content: bytes, mode: int = 0o600) -> None:
+def replace(path: Path, content: bytes) -> None:
     """Put a file in place of what was there, if anything: readers see the old or the new one, whole."""
-    temporary = path.with_name(f"{TEMPORARY}{path.name}")
-    temporary.unlink(missing_ok=True)
-    write(temporary, content, mode)
-    temporary.rename(path)
-    sync_folder(path.parent)
-
-
-def link_over(path: Path, source: Path) -> None:
-    """The same with a second name for a file that is there already: needs no room on a full disk."""
-    temporary = path.with_name(f"{TEMPORARY}{path.name}")
-    temporary.unlink(missing_ok=True)
-    temporary.hardlink_to(source)
-    temporary.rename(path)
-    sync_folder(path.parent)
+    durable_files.replace(path, content, beside=path.with_name(f"{TEMPORARY}{path.name}"))
 
 
 def remove(path: Path) -> None:
     """Remove a file, on disk when this returns; fine if it isn't there."""
-    path.unlink(missing_ok=True)
+    durable_files.remove(path)
     sync_folder(path.parent)
 
 
@@ -87,17 +82,7 @@ def sync_tree(folder: Path) -> None:
         sync_folder(Path(path))
 
 
-def sync_folder(path: Path) -> None:
-    """Make a folder's entries durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _own(handle: int, mode: int, uid: int | None, gid: int | None) -> None:
-    # Owner first: chown clears bits that chmod sets.
-    if uid is not None and gid is not None and (uid, gid) != (os.geteuid(), os.getegid()):
-        os.fchown(handle, uid, gid)
-    os.fchmod(handle, mode)
+def _owner(mode: int, uid: int | None, gid: int | None) -> Owner:
+    if uid is None or gid is None or (uid, gid) == (os.geteuid(), os.getegid()):
+        return Owner(mode)
+    return Owner(mode, uid, gid)

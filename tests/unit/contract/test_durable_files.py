@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.onhost.common.durable_files import replace
+from upgrader.contract.durable_files import rewrite
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -15,15 +15,15 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     file = tmp_path / "etcd.yaml"
     file.write_text("old")
     file.chmod(0o640)
-    (tmp_path / ".etcd.yaml.upgrader-new").write_text("half of")
-    replace(str(file), b"new")
+    (tmp_path / ".tmp-etcd.yaml.upgrader-new").write_text("half of")
+    rewrite(str(file), b"new")
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", 0o640)
     assert os.listdir(tmp_path) == ["etcd.yaml"]
 
 
 def test_a_file_that_was_not_there(tmp_path: Path) -> None:
     """Only its owner can read it."""
-    replace(str(tmp_path / "point.json"), b"kept")
+    rewrite(str(tmp_path / "point.json"), b"kept")
     assert (tmp_path / "point.json").stat().st_mode & 0o777 == 0o600
 
 
@@ -37,5 +37,5 @@ def test_what_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        replace(str(file), b"new")
+        rewrite(str(file), b"new")
     assert file.read_text() == "old" and os.listdir(tmp_path) == ["etcd.yaml"]
