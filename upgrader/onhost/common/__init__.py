@@ -1,1 +1,1 @@
-"""What programs on a host share: durable files, TLS, gRPC, the pods that are stopped."""
+"""What programs on a host share: TLS, gRPC, the pods that are stopped."""
