@@ -219,6 +219,15 @@ def test_a_grace_period_that_is_too_short_is_refused(render: Render) -> None:
         render("kube-apiserver", ONE | {"gracefulShutdown": {"holdSeconds": 40}})
 
 
+@pytest.mark.parametrize(("flags", "sorted_out"), [({}, True), ({"disable-http2-serving": "true"}, False)])
+def test_http2_has_a_process_of_its_own(render: Render, flags: dict[str, str], sorted_out: bool) -> None:
+    """A client that offers HTTP/2 goes through the process that can pause; none does where HTTP/2 is switched off."""
+    files = render("kube-apiserver", ONE | {"extraArgs": flags}).get("ConfigMap", "kube-apiserver-proxy")["data"]
+    assert ("use-server http2 if { req.ssl_alpn -m reg (^|,)h2(,|$) }" in files["front.cfg"]) is sorted_out
+    assert 'source "${PRIVATE_ADDRESS}"' in files["front.cfg"] and 'source "' not in files["http2.cfg"]
+    assert 'bind "unix@${STATE}/http2.sock"' in files["http2.cfg"]
+
+
 def test_the_check_authenticates_with_a_token_that_only_this_pod_has(render: Render) -> None:
     """The pod makes the token, kube-apiserver reads it, and no other container has it in a file, manifest or flag."""
     rendered = render("kube-apiserver", ONE)
@@ -292,9 +301,9 @@ def test_a_file_that_the_operator_mounts_is_not_mounted_twice(render: Render) ->
 
 
 def test_haproxy_is_not_root_once_it_listens(render: Render) -> None:
-    """Both HAProxy processes change their user; only the capabilities for that, and for ending them, are added."""
+    """All HAProxy processes change their user; only the capabilities for that, and for ending them, are added."""
     rendered = render("kube-apiserver", ONE)
-    for file in ("check.cfg", "front.cfg"):
+    for file in ("check.cfg", "front.cfg", "http2.cfg"):
         assert "\n  uid 99\n  gid 99\n" in rendered.get("ConfigMap", "kube-apiserver-proxy")["data"][file]
     capabilities = rendered.container(*NAME, "haproxy")["securityContext"]["capabilities"]
     assert capabilities == {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL"]}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.lab_cluster import until
 from upgrader.config.charts import charts_folder
 
 SCRIPT = charts_folder() / "kube-apiserver" / "files" / "proxy.sh"
@@ -125,6 +126,118 @@ def test_unknown_is_no_reason_to_close(node: Node) -> None:
     assert not node.lost("", seconds=3600)
 
 
+def test_connections_that_are_not_http2_are_counted(node: Node) -> None:
+    """What HAProxy forwards from the private address counts; HTTP/2's connections, and checks, come from another."""
+    node.listen(PRIVATE)
+    assert node.output("others") == "0\n"
+    with (
+        socket.create_connection((PRIVATE, node.port), source_address=(PRIVATE, 0)),
+        socket.create_connection((PRIVATE, node.port)),
+    ):
+        assert node.output("others") == "1\n"
+
+
+@pytest.mark.parametrize(("listeners", "opened", "followed"), [(1, True, False), (2, True, True), (1, False, True)])
+def test_a_successor_is_known_after_the_own_listener_has_closed(
+    node: Node, tmp_path: Path, listeners: int, opened: bool, followed: bool
+) -> None:
+    """Its own listener counts only while it is open."""
+    for _ in range(1, listeners):
+        node.listen(NODE)
+    file = tmp_path / "open"
+    if opened:
+        file.touch()
+    assert node.holds(f"opened={file}; followed") is followed
+
+
+class Ending:
+    """A script that moves clients from a server which ends at once; `relay` is in place of HTTP/2's process."""
+
+    def __init__(self, held: ExitStack, tmp_path: Path, words: str = "move $(now)", **environment: str) -> None:
+        self.relay = held.enter_context(subprocess.Popen(["sleep", "600"]))
+        held.callback(self.relay.kill)
+        self.server = held.enter_context(socket.create_server((PRIVATE, 0)))
+        port = self.server.getsockname()[1]
+        self.successor = held.enter_context(socket.create_server((NODE, port)))
+        address = tmp_path / "address.env"
+        address.write_text(f"PRIVATE_ADDRESS='{PRIVATE}'\n")
+        self.script = held.enter_context(
+            subprocess.Popen(
+                ["bash", "-c", f'source "{SCRIPT}" true; opened={tmp_path}/open relay={self.relay.pid}; {words}'],
+                env={"HOST_IP": NODE, "ADDRESS_FILE": str(address), "API_PORT": str(port), "DRAIN_SECONDS": "0"}
+                | {"HOLD_SECONDS": "60", "PATH": "/usr/bin:/bin"}
+                | environment,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        held.callback(self.script.kill)
+
+    def paused(self) -> bool:
+        """Whether HTTP/2's process is stopped."""
+        return Path(f"/proc/{self.relay.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_http2_pauses_until_its_goaway(tmp_path: Path) -> None:
+    """HTTP/2 clients ask nothing of a server that ends until it listens no more: no request is answered with 429."""
+    with ExitStack() as held:
+        ending = Ending(held, tmp_path)
+        until("HTTP/2 to pause", ending.paused, timeout_seconds=30, interval_seconds=0.01)
+        ending.server.close()
+        assert "was not held back: 0 connections" in ending.script.communicate(timeout=30)[0]
+        assert not ending.paused()
+
+
+def test_http2_does_not_pause_for_ever(tmp_path: Path) -> None:
+    """A server that doesn't end in time, as it has much in flight, gets HTTP/2's requests again."""
+    with ExitStack() as held:
+        ending = Ending(held, tmp_path)
+        ending.script.communicate(timeout=30)
+        assert not ending.paused()
+
+
+def test_http2_goes_on_without_a_successor(tmp_path: Path) -> None:
+    """Nothing pauses where no other instance could take the clients: "try again later" is better than silence."""
+    with ExitStack() as held:
+        ending = Ending(held, tmp_path, "followed() { false; }; pause_http2() { echo paused; }; move $(now)")
+        assert "paused" not in ending.script.communicate(timeout=30)[0]
+
+
+def test_the_hold_ends_with_the_last_connection_that_needs_it(tmp_path: Path) -> None:
+    """The body of the held request follows as soon as only HTTP/2 connections are open, which pause until then."""
+    with ExitStack() as held:
+        page = held.enter_context(socket.create_server((PRIVATE, 0)))
+        (tmp_path / "tokens.csv").write_text("t0ken,proxy,proxy\n")
+        tokens, status = str(tmp_path / "tokens.csv"), str(page.getsockname()[1])
+        other = "touch counted; others() { if [[ -e counted ]]; then echo 1; else echo 0; fi; }"
+        words = f"cd {tmp_path}; {other}; move $(now)"
+        ending = Ending(held, tmp_path, words, TOKEN_FILE=tokens, STATUS_PORT=status)
+        connection = held.enter_context(page.accept()[0])
+        until("HTTP/2 to pause", ending.paused, timeout_seconds=30, interval_seconds=0.01)
+        request = connection.recv(4096)
+        (tmp_path / "counted").unlink()
+        while b"SelfSubjectReview" not in request:
+            request += connection.recv(4096)
+        connection.sendall(b"HTTP/1.1 201 Created\r\n\r\n")
+        ending.server.close()
+        assert "held kube-apiserver's end back" in ending.script.communicate(timeout=30)[0]
+        assert not ending.paused()
+
+
+def test_an_end_that_is_told_during_a_check(tmp_path: Path) -> None:
+    """The script ends when it is told to while it waits for the checker's page, whose time-out ends nothing else."""
+    with ExitStack() as held:
+        (tmp_path / "haproxy").write_text("#!/bin/sh\nexec sleep 600\n")
+        (tmp_path / "haproxy").chmod(0o755)
+        page = held.enter_context(socket.create_server((PRIVATE, 0)))  # it never answers
+        environment = {"STATUS_PORT": str(page.getsockname()[1]), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+        environment |= {"DRAIN_SECONDS": "3", "HOLD_SECONDS": "0"}
+        ending = Ending(held, tmp_path, "pause_http2() { :; }; run", **environment)
+        held.callback(page.accept()[0].close)
+        ending.script.terminate()
+        assert ending.script.communicate(timeout=30)[0].endswith("proxy: done\n")
+
+
 class Api:
     """A kube-apiserver behind the checker's page, which admits a request or refuses it; `request` is what came."""
 
@@ -135,10 +248,11 @@ class Api:
         address = tmp_path / "address.env"
         address.write_text(f"PRIVATE_ADDRESS='{PRIVATE}'\n")
         self.script = subprocess.Popen(
-            ["bash", "-c", f'source "{SCRIPT}" true; hold'],
+            ["bash", "-c", f'source "{SCRIPT}" true; hold $(now)'],
             env={
                 "HOST_IP": NODE,
                 "ADDRESS_FILE": str(address),
+                "API_PORT": "9",
                 "STATUS_PORT": str(self._listener.getsockname()[1]),
                 "TOKEN_FILE": str(self.tokens),
                 "DRAIN_SECONDS": "0",
@@ -169,7 +283,7 @@ def test_the_body_is_held_back(tmp_path: Path) -> None:
         length = int(head.partition(b"Content-Length: ")[2].split()[0])
         assert api.script.poll() is None  # it waits
         assert len(api.connection.recv(4096)) == length
-        assert "held kube-apiserver's end back for 1 s: HTTP/1.1 201 Created" in api.answer("201 Created")
+        assert "held kube-apiserver's end back, 1 s from its signal: HTTP/1.1 201 Created" in api.answer("201 Created")
 
 
 def test_a_server_that_admits_no_such_request(tmp_path: Path) -> None:

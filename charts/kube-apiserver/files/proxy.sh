@@ -13,6 +13,7 @@ if [[ ${ADDRESS_FILE-} ]]; then
 fi
 export ANY_ADDRESS=0.0.0.0
 if [[ $HOST_IP == *:* ]]; then ANY_ADDRESS=::; fi
+export STATE=${opened%/*} # folder of what HAProxy's processes share
 config=$(dirname "${BASH_SOURCE[0]}")
 
 # Sets STATUS (UP, DOWN…), CHECK (result of the last check) and LASTS (for how many seconds) of a backend. Fails when
@@ -84,6 +85,13 @@ succeeded() {
   (($(listeners "$HOST_IP" "$API_PORT") > 1))
 }
 
+# The same, also once this pod's own listener has closed.
+followed() {
+  local own=0
+  if [[ -e $opened ]]; then own=1; fi
+  (($(listeners "$HOST_IP" "$API_PORT") > own))
+}
+
 # Whether clients are better off without this listener. A server that doesn't exist is of no use. One that is slow, or
 # not ready, may be short of etcd or of CPU, and so may all others: while no other process listens here, a slow answer
 # is better than none, and load balancers have their own checks. A checker that doesn't answer says nothing about the
@@ -100,27 +108,78 @@ own_token() {
   printf '%s' "$token"
 }
 
-# Makes kube-apiserver answer 429 for HOLD_SECONDS from its end signal on, by one request whose body is held back.
-# Otherwise it closes its kept connections once the last request in flight has ended: on a quiet cluster within half a
-# second, and a client that writes less often writes into a closed connection. New connections are with the successor by
-# then. The kubelet signals kube-apiserver DRAIN_SECONDS after this container.
+# Clients whose connections aren't HTTP/2: HAProxy takes these to kube-apiserver from the private address (front.cfg).
+others() {
+  local private
+  private=$(in_hexadecimal "$PRIVATE_ADDRESS")
+  grep -cE ": $private:[0-9A-F]{4} $private:$(printf '%04X' "$API_PORT") 01 " /proc/net/tcp
+}
+
+now() { echo "$((${EPOCHREALTIME/[.,]/} / 1000))"; } # in milliseconds
+
+sleep_until() {
+  local left=$(($1 - $(now)))
+  if ((left > 0)); then sleep "$((left / 1000)).$(printf '%03d' $((left % 1000)))"; fi
+}
+
+# While HTTP/2 connections pause, what either side sends waits in this node's buffers.
+pause_http2() { kill -STOP "$relay" 2>/dev/null; }
+resume_http2() { kill -CONT "$relay" 2>/dev/null; }
+
+# Waits until kube-apiserver closes its connections, and listens no more. HTTP/2 clients have a GOAWAY then, which says
+# that what they sent during the pause isn't processed: they repeat it at the successor on their own.
+until_goaway() {
+  local latest=$(($(now) + 3000))
+  while serves && (($(now) < latest)); do sleep 0.02; done
+  sleep 0.05
+  resume_http2
+}
+
+# Moves kept connections to the successor, without a lost request, when kube-apiserver gets its end SIGNAL (a time). From
+# then on it answers any request with 429 and `Retry-After: 5`, until none is in flight and all watches have ended. Then
+# it sends GOAWAY to HTTP/2 clients, and closes all connections. So HTTP/2 clients should ask nothing before they have
+# their GOAWAY, and all others must ask something: only the 429 tells them that their connection ends.
+move() {
+  sleep_until $(($1 - 2000))
+  if ((HOLD_SECONDS > 0)) && [[ $(own_token) ]] && { ! followed || (($(others) > 0)); }; then
+    hold "$1"
+  elif followed; then
+    sleep_until $(($1 - 200))
+    pause_http2
+    until_goaway
+    say "kube-apiserver's end was not held back: $(others) connections were not HTTP/2"
+  fi
+}
+
+# Makes kube-apiserver answer 429 for HOLD_SECONDS from its end signal on, or until only HTTP/2 connections are open, by
+# one request whose body is held back. Otherwise it closes its kept connections once the last request in flight has
+# ended: on a quiet cluster within half a second, and a client that writes less often writes into a closed connection.
 hold() {
-  local token answer='' body='{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
-  token=$(own_token)
-  [[ $token ]] || return
-  sleep "$((DRAIN_SECONDS > 2 ? DRAIN_SECONDS - 2 : 0))"
+  local answer='' refused='' latest=$(($1 + HOLD_SECONDS * 1000))
+  local body='{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
   {
     # Every authenticated user may create these, and the server reads the body only after it has admitted the request.
     printf '%s\r\n' 'POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1' 'Host: kube-apiserver' \
-      "Authorization: Bearer $token" 'Content-Type: application/json' "Content-Length: ${#body}" 'Connection: close' \
-      '' >&4
-    if read -r -t "$((HOLD_SECONDS + (DRAIN_SECONDS > 2 ? 2 : DRAIN_SECONDS)))" answer <&4; then
-      say "kept connections may break: kube-apiserver refused the request that holds its end back: ${answer%$'\r'}"
-      return
+      "Authorization: Bearer $(own_token)" 'Content-Type: application/json' "Content-Length: ${#body}" \
+      'Connection: close' '' >&4
+    while (($(now) < latest)); do
+      read -r -t 0.1 answer <&4
+      if (($? <= 128)); then # not the time-out
+        refused=yes
+        say "kept connections may break: kube-apiserver refused the request that holds its end back: ${answer%$'\r'}"
+        break
+      fi
+      # Without a successor, "try again later" is better than no listener.
+      if ! followed || (($(now) < $1 - 200)); then continue; fi
+      pause_http2
+      if (($(now) >= $1 + 300 && $(others) == 0)); then break; fi
+    done
+    if [[ ! $refused ]]; then
+      printf '%s' "$body" >&4
+      read -r -t 5 answer <&4
+      say "held kube-apiserver's end back, $((($(now) - $1 + 500) / 1000)) s from its signal: ${answer%$'\r'}"
     fi
-    printf '%s' "$body" >&4
-    read -r -t 5 answer <&4
-    say "held kube-apiserver's end back for $HOLD_SECONDS s: ${answer%$'\r'}"
+    until_goaway
   } 2>/dev/null 4<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"
 }
 
@@ -128,13 +187,14 @@ finish() {
   # A pod that you delete ends before its successor is ready. kube-apiserver drains, then answers 429 (retry later) for
   # a while: both are better than no listener at all.
   trap '' TERM INT
-  local holder=''
-  if ((HOLD_SECONDS > 0)); then hold & holder=$!; fi
+  local mover
+  move "$((told + DRAIN_SECONDS * 1000))" & mover=$!
   while [[ -n $front ]] && ! succeeded && serves; do sleep 0.2; done
   say "told to stop: no new connections; kept ones end with kube-apiserver"
   close_listener
-  if [[ $holder ]]; then wait "$holder"; fi
+  wait "$mover"
   kill "$checker" 2>/dev/null
+  kill -USR1 "$relay" 2>/dev/null
   # The kubelet ends this wait, and all open connections, when the pod's grace period is over.
   while [[ $(jobs -rp) ]]; do wait; done
   say "done"
@@ -142,14 +202,18 @@ finish() {
 }
 
 run() {
-  front='' checker='' pause=0.2
+  front='' checker='' relay='' pause=0.2 told=''
   rm -f "$opened"
-  trap finish TERM INT
+  # No more than this: the time-out of a `read` that the signal interrupts would end whatever the trap does.
+  trap 'told=${told:-$((${EPOCHREALTIME/[.,]/} / 1000))}' TERM INT
   # An environment variable, as arguments are visible to every process of the node.
   TOKEN=$(own_token) haproxy -f "$config/check.cfg" -db & checker=$!
+  haproxy -f "$config/http2.cfg" -db & relay=$!
   say "kube-apiserver is at $PRIVATE_ADDRESS; waiting until it is ready"
-  while kill -0 "$checker" 2>/dev/null; do
-    if serves && up readyz; then
+  while kill -0 "$checker" 2>/dev/null && kill -0 "$relay" 2>/dev/null; do
+    if [[ $told ]]; then
+      finish
+    elif serves && up readyz; then
       if [[ -z $front ]]; then
         haproxy -f "$config/front.cfg" -db & front=$!
         pause=1 # long enough for HAProxy to give up, when it can't start
@@ -166,9 +230,9 @@ run() {
       close_listener
       front='' pause=0.2
     fi
-    sleep "$pause" & wait $!
+    [[ $told ]] || { sleep "$pause" & wait $!; }
   done
-  say "the checker ended"
+  say "the checker, or the process for HTTP/2, ended"
   close_listener
   exit 1
 }
