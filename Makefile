@@ -84,8 +84,8 @@ bench-sidebyside: build ## Upgrades by kubeadm, by Helm alone and by upgrader; w
 bench-three: build ## Three controllers under load, one of them without power in the end; writes docs/benchmarks/three-controllers.md
 	@$(BIN)/python -m bench.three
 
-bench-kept: build ## Replace kube-apiserver under kept HTTP/1.1 connections; writes docs/benchmarks/kept-connections.md (ROLLS=10, CONTROLLERS=1).
-	@$(BIN)/python -m bench.kept_connections --rolls $(or $(ROLLS),10) --controllers $(or $(CONTROLLERS),1)
+bench-kept: build ## Replace kube-apiserver under kept connections; writes docs/benchmarks/kept-connections.md (ROLLS=10, CONTROLLERS=1, BESIDE=all).
+	@$(BIN)/python -m bench.kept_connections --rolls $(or $(ROLLS),10) --controllers $(or $(CONTROLLERS),1) --beside $(or $(BESIDE),all)
 
 bench-wrong-api: build ## Make kube-apiserver wrong in every known way; writes docs/benchmarks/wrong-api.md (half an hour).
 	@$(BIN)/python -m bench.wrong_api

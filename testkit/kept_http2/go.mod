@@ -1,0 +1,3 @@
+module kept_http2
+
+go 1.24
