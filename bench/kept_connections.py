@@ -126,8 +126,11 @@ def _measure(
                 flush=True,
             )
         seen = (clients.stop(), http2.stop())
-    for group in (*seen[0], *seen[1]):
-        print(*group.failures, sep="\n", file=sys.stderr)
+    failures = [
+        *(line for group in seen[0] for line in group.failures),
+        *(line for lane in seen[1] for line in lane.failures),
+    ]
+    print(*failures, sep="\n", file=sys.stderr)
     return seen
 
 
