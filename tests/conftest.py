@@ -51,18 +51,27 @@ class _Clusters:
     def get(self, version: str = OLD) -> LabCluster:
         """An adopted cluster, healthy at a version, with the files that it came with."""
         with waiting("a cluster"):
-            cluster = self._all[0].ready()
-            cluster.restore_files()
+            cluster = self._first()
             if _usable(cluster, version):
                 return cluster
             self._all[0].renew()
             self._all.append(self._all.pop(0))
-            cluster = self._all[0].ready()
-            cluster.restore_files()
+            cluster = self._first()
             if version != OLD:
                 ended = cluster.run(version)
                 assert ended.exit_code == 0, ended
             return cluster
+
+    def _first(self) -> LabCluster:
+        """The first. One that couldn't be made fails one test, and no others where there is a spare."""
+        try:
+            cluster = self._all[0].ready()
+        except Exception:
+            if self._all[0].made is None and len(self._all) > 1:
+                self._all.pop(0)
+            raise
+        cluster.restore_files()
+        return cluster
 
     def close(self, *, keep: bool) -> None:
         """Remove the clusters, unless they are kept, were lent, or couldn't be made."""
