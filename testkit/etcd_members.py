@@ -18,11 +18,9 @@ from testkit.lab_cluster import until
 from testkit.ports import free_port
 from testkit.waiting import stretched
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.etcd_plan import plan_etcd
 from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.etcd_version import EtcdVersion
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
@@ -30,6 +28,9 @@ from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.ports import CommandResult
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.etcd.plan import plan_etcd
+from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["NAMES", "Etcd", "new_members"]
 

@@ -20,13 +20,14 @@ from upgrader.app.observe_cluster import kubelet_versions
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.host_facts import Examined
 from upgrader.ports import Kind, Kube
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import NODES, PODS, PreflightContext
+from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = [
     "GROUP",

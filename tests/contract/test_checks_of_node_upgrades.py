@@ -15,11 +15,13 @@ from tests.contract.checking import SERVER, TARGET, Make, Status, checked, fake_
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.model.cluster import Host
 from upgrader.model.node_settings import NodePool, NodeSource
-from upgrader.model.plan import NodeChange, Plan, PlannedNodes
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import PODS
 from upgrader.preflight.node_upgrades import check_node_upgrades
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import Plan
+from upgrader.steps.step_document import NodeChange
 
 BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
 REPLICA_SETS = Kind("apps/v1", "replicasets")

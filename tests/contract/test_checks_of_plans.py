@@ -10,13 +10,13 @@ import yaml
 from testkit.lab_cluster import until
 from tests.contract.checking import Make, checked, ids
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.model.plan import PlannedRelease
 from upgrader.ports import Kind
 from upgrader.preflight.admission import check_admission
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.component_resources import check_resources
 from upgrader.preflight.control_plane import check_control_plane
+from upgrader.steps.release.plan import PlannedRelease
 
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 DEPLOYMENTS = Kind("apps/v1", "deployments")

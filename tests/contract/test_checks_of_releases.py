@@ -17,12 +17,12 @@ from tests.contract.checking import checked
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.app.observe_cluster import observe_release
-from upgrader.model.plan import PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import DEPLOYMENTS
 from upgrader.preflight.releases import check_releases
+from upgrader.steps.release.plan import PlannedRelease
 
 SECRETS = Kind("v1", "secrets")
 

@@ -13,11 +13,13 @@ from tests.unit.recover.host_facts_json import host_facts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.model.cluster import Host
 from upgrader.model.node_settings import NodePool, NodeSource
-from upgrader.model.plan import NodeChange, Plan, PlannedNodes
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.host_facts import Examined
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.os_support import check_os_support
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import Plan
+from upgrader.steps.step_document import NodeChange
 
 OLD, NEW = KubernetesVersion(1, 34, 4), KubernetesVersion(1, 35, 4)
 SUPPORTED = {

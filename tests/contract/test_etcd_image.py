@@ -17,7 +17,6 @@ from upgrader.errors import StepFailed
 from upgrader.lab.binaries import ETCD, Binaries
 from upgrader.lab.progress_port import Silent
 from upgrader.model.cluster import Host
-from upgrader.model.etcd_plan import EtcdChange, PlannedEtcd
 from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.etcd_version import EtcdVersion
 from upgrader.onhost.etcd.manifest import image_of
@@ -25,6 +24,7 @@ from upgrader.onhost.etcd.member import Member
 from upgrader.onhost.node.cri import Container, ContainerStatus, Image, Sandbox
 from upgrader.ports import CommandResult
 from upgrader.steps.etcd.on_hosts import EtcdOnHosts
+from upgrader.steps.etcd.plan import EtcdChange, PlannedEtcd
 from upgrader.steps.etcd.step import EtcdStep
 
 OLD, NEW, BAD = (f"example.com/etcd:{version.removeprefix('v')}-0" for version in (ETCD, OTHER_ETCD, "v3.6.99"))

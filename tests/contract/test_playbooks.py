@@ -22,11 +22,12 @@ from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.errors import PlaybookError
 from upgrader.model.cluster import Cluster
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedPlaybook
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.playbooks import check_plays
+from upgrader.steps.plan import Plan
+from upgrader.steps.playbook.plan import PlannedPlaybook
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from testkit.lab_cluster import OLD, LabCluster
 from tests.unit.steps.images.bundle.archives import image_archive
 from upgrader.app.saved_plans import VALID
 from upgrader.app.wiring import age_files
-from upgrader.model.plan_document import FORMAT_VERSION
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.images.bundle.writing import write_bundle
+from upgrader.steps.plan_document import FORMAT_VERSION
 
 KUBECONFIG = """\
 apiVersion: v1

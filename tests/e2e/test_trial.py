@@ -14,10 +14,11 @@ from upgrader.adapters.clock import SystemClock
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import objects_in
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
+from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.trial.pod import LABELS
 from upgrader.steps.trial.programs import planned_programs
 from upgrader.steps.trial.trial import Trial

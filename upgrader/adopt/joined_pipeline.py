@@ -10,12 +10,14 @@ from upgrader.adopt.growing import GrowStep, SettleEndpointsStep, fixed_endpoint
 from upgrader.adopt.manifest_step import PortSharingStep, RetireStep, StaticPods
 from upgrader.adopt.pipelines import LEADERS, needs_port_sharing
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.pipeline import Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
+from upgrader.steps.context import StepContext
+from upgrader.steps.plan import Plan, planned_of
 from upgrader.steps.release.helm_release import ChartStep
-from upgrader.steps.step_builder import StepBuilder
+from upgrader.steps.release.kind import ReleaseKind
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["JoinedControllers"]
 
@@ -40,16 +42,16 @@ class JoinedControllers:
         left = tuple(host for host in self.cluster.controllers if host not in self.new)
         return replace(self.cluster, controllers=left)
 
-    def pipeline(self, plan: Plan, build: StepBuilder) -> Pipeline:
+    def pipeline(self, plan: Plan, build: StepContext) -> Pipeline:
         """The releases in their order, each static pod retired once a pod of its release runs on its controller and
         has a checkpoint there.
         """
         undo = replace(build, cluster=self.before)
-        planned = {step.name: step for step in plan.steps if isinstance(step, PlannedRelease)}
+        planned = {step.name: step for step in planned_of(plan, PlannedRelease)}
         checkpointer, api, kubernetes = (self._release(planned[name], plan, build, undo) for name in BUILT_IN_CHARTS)
         tools = self.tools
         pods = StaticPods(tools.hosts, tools.kube, tools.clock, self._static, plan.target, served=self.served)
-        freed = [build.free(planned[name], plan) for name in BUILT_IN_CHARTS if planned[name].pending]
+        freed = [ReleaseKind(build).free(planned[name], plan) for name in BUILT_IN_CHARTS if planned[name].pending]
         steps = [replace(item, undo_gates=undo.gates.of_controllers()) for item in freed]
         if restart := needs_port_sharing(self.facts):
             sharing = PortSharingStep(tools.hosts, tools.kube, tools.clock, restart)
@@ -64,7 +66,7 @@ class JoinedControllers:
             retire = RetireStep("retire controllers", pods, LEADERS)
             steps.append(PipelineStep(retire, steps[-1].gates, kubernetes.undo_gates))
         if self._fixed(planned):
-            settled = build.planned(planned["kube-apiserver"], plan, (), self._settle)
+            settled = ReleaseKind(build, {"kube-apiserver": self._settle}).step(planned["kube-apiserver"], plan)
             steps.append(replace(settled, undo_gates=api.undo_gates, watched=None, undo_watched=None))
         return Pipeline(tuple(steps))
 
@@ -77,14 +79,14 @@ class JoinedControllers:
         step = planned["kube-apiserver"]
         return () if fixed_endpoints(step.after) else fixed_endpoints(step.before)
 
-    def _release(self, step: PlannedRelease, plan: Plan, build: StepBuilder, undo: StepBuilder) -> PipelineStep:
+    def _release(self, step: PlannedRelease, plan: Plan, build: StepContext, undo: StepContext) -> PipelineStep:
         def grown(chart: ChartStep) -> Step:
             if step.name == "kube-apiserver" and (fixed := self._fixed({step.name: step})):
                 chart = keeping_endpoints(chart, fixed)
             return GrowStep(chart, self.tools.kube, self.new, len(self.before.controllers))
 
-        made = build.planned(step, plan, (), grown)
-        return replace(made, undo_gates=undo.planned(step, plan, (), grown).undo_gates)
+        made, back = (ReleaseKind(each, {step.name: grown}).step(step, plan) for each in (build, undo))
+        return replace(made, undo_gates=back.undo_gates)
 
     def _settle(self, chart: ChartStep) -> Step:
         return SettleEndpointsStep(chart, self.tools.kube, self.tools.clock, self.addresses)

@@ -18,10 +18,12 @@ from upgrader.adopt.removal_steps import (
     WithdrawNodeStep,
 )
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
-from upgrader.steps.step_builder import StepBuilder
+from upgrader.steps.context import StepContext
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.release.kind import ReleaseKind
+from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.verify import VerifyStep
 
 __all__ = ["Removal"]
@@ -44,13 +46,14 @@ class Removal:
     server: str
     """The URL of the API that its kubelet is to use, once its own controller has none."""
 
-    def pipeline(self, plan: Plan, build: StepBuilder) -> Pipeline:
+    def pipeline(self, plan: Plan, build: StepContext) -> Pipeline:
         """`build` is of the cluster without the controller, as are all gates: that one isn't asked any more."""
         always = build.gates.of_controllers()
         steps = [PipelineStep(VerifyStep("healthy"), always, (), changes=False)]
-        planned = {step.name: step for step in plan.steps if isinstance(step, PlannedRelease)}
-        steps += [build.free(planned[name], plan) for name in _RELEASES if planned[name].pending]
-        releases = [build.planned(planned[name], plan, (), lambda chart: chart) for name in _RELEASES]
+        planned = {step.name: step for step in planned_of(plan, PlannedRelease)}
+        kind = ReleaseKind(build)
+        steps += [kind.free(planned[name], plan) for name in _RELEASES if planned[name].pending]
+        releases = [kind.step(planned[name], plan) for name in _RELEASES]
         if self.dead:
             steps += [_gated(step, ()) for step in self._gone(plan)]
             return Pipeline((*steps, *releases, *(_gated(step, always) for step in self._alone())))

@@ -38,6 +38,7 @@ from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 from upgrader.preflight.refusal import refusal
+from upgrader.steps.release.kind import ReleaseKind
 
 __all__ = ["ADOPTED", "NOT_ADOPTED", "Adoption", "ProposedAdoption", "adoption", "is_adopted", "propose_undo"]
 
@@ -135,7 +136,8 @@ class Adoption:
             findings = run_checks(session.preflight_context(observed), _CHECKS)
             health_before = session.read_health_before()
             cluster, tools, builder = session.cluster, session.tools, session.builder.since(health_before)
-            charts = builder.forward(session.plan(observed), adopting(cluster, tools, observed.server))
+            releases = ReleaseKind(builder.context, adopting(cluster, tools, observed.server))
+            charts = builder.forward(session.plan(observed), releases)
             pipeline = adopt_pipeline(charts, self.facts, cluster, tools, observed.server, builder.gates.of_cluster())
             needless = ADOPTED if is_adopted(self.facts, charts) else ""
             yield ProposedAdoption(

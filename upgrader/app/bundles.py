@@ -13,11 +13,10 @@ from upgrader.errors import UsageError
 from upgrader.model.bundle_index import BundleIndex
 from upgrader.model.image_name import full_name
 from upgrader.model.images import images_in
-from upgrader.model.plan import PlannedPlaybook
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.images.bundle.reading import open_bundle
 from upgrader.steps.images.bundle.writing import names_in, write_bundle
-from upgrader.steps.planner import IntendedRelease
+from upgrader.steps.release.plan import IntendedRelease
 
 __all__ = ["create_bundle", "verify_bundle"]
 
@@ -31,7 +30,7 @@ def create_bundle(folder: Path, path: Path, target: KubernetesVersion | None, ar
     settings = load_settings(folder, os.environ, Overrides(target=target))
     with open_renderer() as helm:
         steps = intended_steps(settings, helm, offline=True)
-    releases = [step for step in steps if not isinstance(step, PlannedPlaybook)]
+    releases = [step for step in steps if isinstance(step, IntendedRelease)]
     wanted = dict.fromkeys(full_name(name) for item in releases for name in images_in(item.manifest).values() if name)
     if not wanted:
         raise UsageError(f"no release of {folder} has an image", remedy="Name the releases in `pipeline`.")

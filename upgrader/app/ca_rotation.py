@@ -37,14 +37,15 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import ReleaseSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.certificates.new_signer import SIGNING
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
-from upgrader.steps.step_builder import StepBuilder
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.release.kind import ReleaseKind
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["FoundCas", "Phase", "ProposedPhase", "found_cas", "show_cas"]
 
@@ -108,15 +109,15 @@ class FoundCas:
             health_before = session.read_health_before()
             observed = replace(session.observe(), server=self.version)
             on_host, settings = _kubeadm(session)
-            build = session.builder.since(health_before).steps
+            builder = session.builder.since(health_before)
             rotation = Rotation(
                 session.cluster,
                 _look(session.cluster, on_host),
                 on_host,
                 session.tools,
                 served_files(session).port,
-                build.gates,
-                tuple(_release(session.plan(observed), build)),
+                builder.gates,
+                tuple(_release(session.plan(observed), ReleaseKind(builder.context))),
             )
             pipeline = self._pipeline(session, rotation, settings)
             # `trust` is not undone once the new CA signs: what that has issued has to stay trusted.
@@ -225,12 +226,12 @@ def _found(session: Session, front_end: FrontEnd, phase: Phase) -> FoundCas:
     return FoundCas(session.settings.folder, front_end, phase, cas, version, files, findings)
 
 
-def _release(plan: Plan, build: StepBuilder) -> Iterator[PipelineStep]:
+def _release(plan: Plan, releases: ReleaseKind) -> Iterator[PipelineStep]:
     """The step of the release whose kube-controller-manager signs."""
-    planned = next(item for item in plan.steps if isinstance(item, PlannedRelease) and item.name == RELEASE)
+    planned = next(item for item in planned_of(plan, PlannedRelease) if item.name == RELEASE)
     if planned.pending:
-        yield build.free(planned, plan)
-    yield build.planned(planned, plan, (), lambda chart: chart)
+        yield releases.free(planned, plan)
+    yield releases.step(planned, plan)
 
 
 def _look(cluster: Cluster, on_host: AuthorityOnHost) -> CaTrust:

@@ -86,7 +86,7 @@ class LeavingController:
                 check_unchanged(session, self.version)
                 member = self._member_now(session)
                 observed = replace(session.observe(), server=self.version)
-                build = session.builder.since(session.read_health_before()).steps
+                build = session.builder.since(session.read_health_before()).context
                 removal = Removal(
                     self.host, bool(self.dead), self.staying, session.tools, member, self.own, self.server
                 )

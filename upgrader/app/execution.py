@@ -16,12 +16,11 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
 from upgrader.app.observing import observing
 from upgrader.app.probing import probe_of, probing, recording
-from upgrader.app.undone_apis import removed_by_undo
+from upgrader.app.removed_apis import removed_by_plan, removed_by_undo
 from upgrader.app.wiring import Session
 from upgrader.config.yaml_document import shown
 from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.engine.execution.runner import Runner, RunResult
-from upgrader.engine.execution.step_inputs import step_inputs
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
 from upgrader.engine.history.past_runs import newest_run, prune
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
@@ -33,7 +32,7 @@ from upgrader.gates.availability.guard import guarded
 from upgrader.gates.availability.phases import Phases
 from upgrader.gates.availability.series_file import SERIES
 from upgrader.gates.bake_gate import baked_together
-from upgrader.gates.continuity.continuity import Continuity, removed_by_plan
+from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.shared_reads import SharedReads
 from upgrader.model.emulation import minor_text
 from upgrader.model.event import (
@@ -48,8 +47,6 @@ from upgrader.model.event import (
 )
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
-from upgrader.model.plan import Plan
-from upgrader.model.plan_document import StepDocument
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure, ReleaseSettings, Settings
 from upgrader.model.skips import NO_SKIPS, Skips
@@ -60,6 +57,7 @@ from upgrader.ports import Reporter
 from upgrader.rendering import Templates
 from upgrader.reporting.report.formats import write_reports
 from upgrader.reporting.report.plan_diffs import DIFFS, keep_diffs
+from upgrader.steps.plan import Plan, step_inputs
 
 __all__ = ["FinishedRun", "continue_run", "execute_run"]
 
@@ -148,7 +146,7 @@ def execute_run(
     )
     journal = Journal(folder / JOURNAL, clock)
     if plan:
-        keep_diffs(folder / DIFFS, [StepDocument.of(step, None) for step in plan.every_step])
+        keep_diffs(folder / DIFFS, [step.document(None) for step in plan.every_step])
     result, state = _reported(session, front_end, job, journal, held)
     return FinishedRun(state, folder, _error(result, state, session.settings))
 

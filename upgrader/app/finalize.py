@@ -18,8 +18,9 @@ from upgrader.model.emulation import emulated_in, minor_text
 from upgrader.model.observed import Observed
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
+from upgrader.steps.intended import plan_run
 from upgrader.steps.pipeline_builder import with_every_step
-from upgrader.steps.planner import IntendedRelease, object_changes, plan_run
+from upgrader.steps.release.plan import IntendedRelease, object_changes
 
 __all__ = ["ProposedFinalize", "built_in", "propose_finalize", "refuse_unended"]
 

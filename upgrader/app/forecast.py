@@ -14,10 +14,10 @@ from upgrader.app.wiring import Session
 from upgrader.errors import HelmError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedPlaybook
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.images.bundle.reading import Bundle
-from upgrader.steps.planner import observed_after
+from upgrader.steps.plan import Plan, observed_after, planned_of
+from upgrader.steps.playbook.plan import PlannedPlaybook
 
 __all__ = ["Forecast", "forecast"]
 
@@ -62,5 +62,5 @@ def _ahead(finding: Finding, plan: Plan) -> Finding:
         f"Upgrade to {plan.current} first (--to {plan.current}), then the kubelet: it must not be newer than the API "
         "server."
     )
-    unsure = finding.severity == "error" and any(isinstance(step, PlannedPlaybook) for step in plan.steps)
+    unsure = finding.severity == "error" and bool(planned_of(plan, PlannedPlaybook))
     return replace(finding, remedy=remedy, severity="warning" if unsure else finding.severity)

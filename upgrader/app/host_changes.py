@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from upgrader.app.wiring import Session
 from upgrader.errors import UpgraderError
-from upgrader.model.plan import Plan, PlannedPlaybook
-from upgrader.model.plan_document import HostChange, HostChanges
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.playbook.plan import PlannedPlaybook
+from upgrader.steps.step_document import HostChange, HostChanges
 
 __all__ = ["host_changes"]
 
@@ -17,7 +18,7 @@ _SECONDS = 120.0
 
 def host_changes(session: Session, plan: Plan) -> Mapping[str, HostChanges]:
     """By the names of the playbooks' steps. A playbook that can't be asked says why: there is a plan all the same."""
-    return {step.name: _of(session, step) for step in plan.steps if isinstance(step, PlannedPlaybook)}
+    return {step.name: _of(session, step) for step in planned_of(plan, PlannedPlaybook)}
 
 
 def _of(session: Session, step: PlannedPlaybook) -> HostChanges:

@@ -94,7 +94,7 @@ class FoundControllers:
                 self.served,
                 node_addresses(session.tools.kube, session.cluster),
             )
-            pipeline = made.pipeline(session.plan(observed), session.builder.since(health_before).steps)
+            pipeline = made.pipeline(session.plan(observed), session.builder.since(health_before).context)
             proposed = ProposedAdoption(
                 pipeline, self.findings, RunKind.ADOPT_NEW, session, self.front_end, held, health_before
             )

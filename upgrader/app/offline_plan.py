@@ -18,10 +18,11 @@ from upgrader.app.wiring import intended_steps, open_renderer
 from upgrader.config.inventory import load_names
 from upgrader.config.load import Overrides, load_settings
 from upgrader.config.yaml_document import shown
-from upgrader.model.plan import ObjectChange, PlannedPlaybook
-from upgrader.model.plan_document import FORMAT_VERSION
 from upgrader.model.version import KubernetesVersion
-from upgrader.steps.planner import IntendedStep, object_changes
+from upgrader.steps.intended import IntendedStep
+from upgrader.steps.plan_document import FORMAT_VERSION
+from upgrader.steps.release.plan import IntendedRelease
+from upgrader.steps.step_document import ObjectChange
 
 __all__ = ["OfflinePlan", "OfflineStep", "plan_offline"]
 
@@ -66,9 +67,9 @@ def plan_offline(folder: Path, target: KubernetesVersion | None, against: Path |
     hosts = load_names(load_settings(folder, os.environ).inventory)
     wanted, steps = _intended(folder, target)
     before, earlier = _intended(against, None) if against else (None, ())
-    manifests = {item.spec.name: item.manifest for item in earlier if not isinstance(item, PlannedPlaybook)}
-    names = [_name(item) for item in steps]
-    removed = tuple(name for name in map(_name, earlier) if name not in names)
+    manifests = {item.spec.name: item.manifest for item in earlier if isinstance(item, IntendedRelease)}
+    names = [item.name for item in steps]
+    removed = tuple(name for name in (item.name for item in earlier) if name not in names)
     return OfflinePlan(wanted, tuple(_step(item, manifests) for item in steps), hosts, before, removed)
 
 
@@ -78,12 +79,5 @@ def _intended(folder: Path, target: KubernetesVersion | None) -> tuple[Kubernete
         return settings.target, intended_steps(settings, helm, offline=True)
 
 
-def _name(item: IntendedStep) -> str:
-    return item.name if isinstance(item, PlannedPlaybook) else item.spec.name
-
-
 def _step(item: IntendedStep, earlier: Mapping[str, str]) -> OfflineStep:
-    if isinstance(item, PlannedPlaybook):
-        return OfflineStep(item.name, "playbook", shown(item.playbook))
-    changes = object_changes(earlier.get(item.spec.name, ""), item.manifest)
-    return OfflineStep(item.spec.name, "release", shown(item.spec.chart), changes)
+    return OfflineStep(item.name, item.kind, shown(item.source), item.changes_from(earlier.get(item.name, "")))

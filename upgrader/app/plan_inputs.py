@@ -22,10 +22,11 @@ from upgrader.errors import UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.bundle_index import BundleIndex
 from upgrader.model.json_values import to_json
-from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedSurge
 from upgrader.model.saved_plan import BoundInput, BoundRelease
 from upgrader.model.settings import Settings
 from upgrader.ports import Kube
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["PlanKey", "plan_inputs", "records_key"]
 
@@ -103,10 +104,9 @@ def _inputs(
 
 
 def _texts(settings: Settings, plan: Plan, folder: Path, tools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for step in plan.steps:
-        if isinstance(step, PlannedRelease):
-            yield f"(the values of {step.name})", canonical([step.spec.namespace, step.spec.values])
-            yield f"(what {step.name} renders to)", step.after
+    for step in planned_of(plan, PlannedRelease):
+        yield f"(the values of {step.name})", canonical([step.spec.namespace, step.spec.values])
+        yield f"(what {step.name} renders to)", step.after
     yield "(the settings)", _settings(settings, folder)
     for name, value in _ansibles_environment():
         yield f"({name})", value
@@ -136,17 +136,7 @@ def _left_out(settings: Settings, plan: Plan, file: Path) -> Collection[Path]:
 def _named(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
     yield "the inventory", settings.inventory
     for step in plan.steps:
-        if isinstance(step, PlannedPlaybook):
-            yield f"the playbook of {step.name}", step.playbook
-            if step.undo is not None:
-                yield f"the undo of {step.name}", step.undo
-        elif isinstance(step, PlannedNodes):
-            yield f"the playbooks of {step.name}", step.playbooks
-        elif isinstance(step, PlannedSurge) and not step.end:
-            yield f"the playbook of {step.name}", step.surge.add
-            yield f"the undo of {step.name}", step.surge.remove
-        elif isinstance(step, PlannedRelease):
-            yield f"the chart of {step.name}", step.spec.chart
+        yield from step.files
 
 
 def _elsewhere(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:

@@ -14,19 +14,18 @@ from upgrader.app.hops import hops_left, skips_of
 from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import Session
 from upgrader.engine.execution.next_action import Action, End, next_action
-from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
 from upgrader.model.api_lifecycle import Minor, parse_minor
 from upgrader.model.event import RunResumed
 from upgrader.model.own_steps import BAKE
-from upgrader.model.plan import Plan
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.steps.images.bundle.reading import Bundle
 from upgrader.steps.images.import_images import ImportImagesStep
+from upgrader.steps.plan import Plan, changed_inputs, step_inputs
 from upgrader.steps.playbook.undone_by_hand import undone_by_hand
 
 __all__ = ["ResumableRun", "ResumedRun", "resumable_run"]

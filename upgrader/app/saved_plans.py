@@ -19,25 +19,15 @@ from upgrader.app.plan_inputs import PlanKey, plan_inputs, records_key
 from upgrader.app.wiring import Session
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Inhibited, StepFailed, UsageError
-from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.observed import Observed
-from upgrader.model.plan import (
-    OwnStep,
-    Plan,
-    PlannedKubeadmConfig,
-    PlannedKubeletConfig,
-    PlannedNodes,
-    PlannedPlaybook,
-    PlannedRelease,
-    PlannedStep,
-    PlannedSurge,
-)
-from upgrader.model.plan_document import FORMAT_VERSION, PlanDocument
 from upgrader.model.release import last_good
 from upgrader.model.saved_plan import BoundInput, BoundRelease, PlanBinding, SavedPlan
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.images.bundle.reading import Bundle
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.plan_document import FORMAT_VERSION, PlanDocument
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["VALID", "BoundPlan", "SavedFile", "bind", "read_plan", "write_plan"]
 
@@ -124,29 +114,16 @@ def _binding(session: Session, observed: Observed, plan: Plan) -> PlanBinding:
         session.cluster_uid(),
         plan.current,
         plan.target,
-        tuple(map(_described, plan.every_step)),
-        tuple(_release(step, observed) for step in plan.steps if isinstance(step, PlannedRelease)),
+        tuple(step.described for step in plan.every_step),
+        tuple(_release(step, observed) for step in planned_of(plan, PlannedRelease)),
     )
-
-
-def _described(step: PlannedStep | OwnStep) -> str:
-    """A step, and of nodes which ones from which version to which."""
-    if isinstance(step, PlannedNodes):
-        return f"nodes {step.name}: {', '.join(map(str, step.nodes)) or 'none'}"
-    if isinstance(step, PlannedSurge | PlannedKubeadmConfig | PlannedKubeletConfig):
-        return f"{step.name}: {step.summary}"
-    if isinstance(step, PlannedEtcd):
-        return f"{step.name}: {step.settings.image} for {', '.join(map(str, step.members)) or 'none'}"
-    if isinstance(step, OwnStep):
-        return f"{step.kind} {step.name}: {step.summary}"
-    return f"{'playbook' if isinstance(step, PlannedPlaybook) else 'release'} {step.name}"
 
 
 def _bound(
     session: Session, plan: Plan, binding: PlanBinding, bundle: Bundle | None, file: Path, salt: str
 ) -> BoundPlan:
     """With the inputs."""
-    namespaces = (step.spec.namespace for step in plan.steps if isinstance(step, PlannedRelease))
+    namespaces = (step.spec.namespace for step in planned_of(plan, PlannedRelease))
     key = PlanKey(records_key(session.tools.kube, zip(binding.releases, namespaces, strict=True)), salt)
     tools = {"Helm": session.tools.helm.version(), "ansible-core": version("ansible-core")}
 

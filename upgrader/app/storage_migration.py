@@ -15,11 +15,11 @@ from upgrader.app.wiring import Session, open_session
 from upgrader.errors import Inhibited
 from upgrader.model.emulation import minor_text
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline, PipelineStep
+from upgrader.steps.intended import plan_run
 from upgrader.steps.migrate_storage import MigrateStorageStep
-from upgrader.steps.planner import plan_run
+from upgrader.steps.plan import Plan
 
 __all__ = ["ProposedMigration", "propose_migration"]
 

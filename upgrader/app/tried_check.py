@@ -14,6 +14,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.trial.findings import untried
+from upgrader.steps.trial.kind import TrialKind
 from upgrader.steps.trial.trial import remove_left
 
 __all__ = ["check_and_try"]
@@ -33,7 +34,7 @@ def check_and_try(
     ):
         planned = PlannedUpgrade.of(opened, None)
         checked = planned.checked(skips)
-        step = planned.session.builder.preparing.trial(planned.plan, skips)
+        step = TrialKind(planned.session.builder.context).step(planned.plan, skips)
         found: tuple[Finding, ...] = ()
         try:
             if step is None:

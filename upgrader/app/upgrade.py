@@ -20,8 +20,6 @@ from upgrader.engine.history.step_times import usual_seconds
 from upgrader.errors import ChartRefused, Inhibited, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan
-from upgrader.model.plan_document import HopDocument, HostChanges, PlanDocument
 from upgrader.model.run_kind import RunKind
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.upgrade_path import upgrade_path
@@ -29,7 +27,10 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.refusal import refusal
 from upgrader.steps.images.bundle.reading import Bundle
-from upgrader.steps.planner import left_behind
+from upgrader.steps.intended import left_behind
+from upgrader.steps.plan import Plan
+from upgrader.steps.plan_document import HopDocument, PlanDocument
+from upgrader.steps.step_document import HostChanges
 
 __all__ = [
     "CheckedPlan",

@@ -46,7 +46,6 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
@@ -63,8 +62,12 @@ from upgrader.reporting.observability.sinks import MetricSink, Pushgateway, Text
 from upgrader.steps.backup.take import BackupTaker
 from upgrader.steps.etcd.on_hosts import etcd_images
 from upgrader.steps.images.bundle.reading import Bundle, open_bundle
+from upgrader.steps.intended import IntendedStep, emulation_after, wanted_steps
 from upgrader.steps.pipeline_builder import PipelineBuilder, with_every_step
-from upgrader.steps.planner import IntendedRelease, IntendedStep, emulation_after, wanted_steps
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.playbook.plan import PlannedPlaybook
+from upgrader.steps.release.kind import ReleaseKind
+from upgrader.steps.release.plan import IntendedRelease, PlannedRelease
 
 __all__ = [
     "Session",
@@ -109,9 +112,7 @@ class Session:
     @property
     def builder(self) -> PipelineBuilder:
         """Builds pipelines for this cluster."""
-        return PipelineBuilder(
-            self.settings, self.cluster, self.tools, memory=self.memory, backup_taker=self.backup_taker
-        )
+        return PipelineBuilder(self.settings, self.cluster, self.tools, memory=self.memory, age=age_files())
 
     @property
     def backup_taker(self) -> BackupTaker:
@@ -180,12 +181,10 @@ class Session:
 
     def preflight(self, observed: Observed, plan: Plan, families: Collection[str] = ()) -> tuple[Finding, ...]:
         """The findings of every check, or of those of some families."""
-        manifests = [
-            text for step in plan.steps if isinstance(step, PlannedRelease) for text in (step.before, step.after)
-        ]
+        manifests = [text for step in planned_of(plan, PlannedRelease) for text in (step.before, step.after)]
         controllers = {host.name for host in self.cluster.controllers}
         workers = HealthBefore(tuple(name for name in observed.kubelets if name not in controllers))
-        seconds = self.builder.since(workers).steps.helm_seconds(*manifests)
+        seconds = ReleaseKind(self.builder.since(workers).context).helm_seconds(*manifests)
         checks = tuple(item for item in CHECKS if not families or item[0] in families)
         return run_checks(replace(self.preflight_context(observed), plan=plan, helm_timeout_seconds=seconds), checks)
 

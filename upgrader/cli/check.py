@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from upgrader.app.offline_check import CheckedFolder
     from upgrader.app.upgrade import CheckedPlan
     from upgrader.model.finding import Finding
-    from upgrader.model.plan import Plan
+    from upgrader.steps.plan import Plan
 
 __all__ = ["check"]
 

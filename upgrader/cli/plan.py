@@ -15,7 +15,7 @@ from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:
     from upgrader.app.offline_plan import OfflinePlan
-    from upgrader.model.plan_document import PlanDocument
+    from upgrader.steps.plan_document import PlanDocument
 
 __all__ = ["plan"]
 

@@ -36,7 +36,7 @@ def schema_of(hint: Any) -> dict[str, Any]:
     if not dataclasses.is_dataclass(hint):
         return {"type": _TYPES[hint]}
     hints = get_type_hints(hint)
-    names = [field.name for field in dataclasses.fields(hint)]
+    names = [field.name for field in dataclasses.fields(hint) if field.metadata.get("json", True)]
     return {
         "description": inspect.cleandoc(hint.__doc__ or ""),
         "type": "object",

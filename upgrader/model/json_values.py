@@ -14,7 +14,10 @@ from upgrader.errors import UsageError
 from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["from_json", "to_json"]
+__all__ = ["NOT_IN_JSON", "from_json", "to_json"]
+
+NOT_IN_JSON: Mapping[str, bool] = {"json": False}
+"""The metadata of a field that is for people alone."""
 
 _TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
 
@@ -27,7 +30,8 @@ def to_json(value: Any, *, mask: bool = True) -> Any:
     if isinstance(value, KubernetesVersion):
         return str(value)
     if dataclasses.is_dataclass(value):
-        return {field.name: to_json(getattr(value, field.name), mask=mask) for field in dataclasses.fields(value)}
+        fields = (each.name for each in dataclasses.fields(value) if each.metadata.get("json", True))
+        return {name: to_json(getattr(value, name), mask=mask) for name in fields}
     if isinstance(value, Mapping):
         return {key: to_json(item, mask=mask) for key, item in value.items()}
     if isinstance(value, tuple):

@@ -11,13 +11,16 @@ from upgrader.gates.manifest_workloads import stateful_sets_in, workloads_in
 from upgrader.gates.node_health import HEARTBEATS
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.finding import Finding
-from upgrader.model.plan import PlannedNodes, PlannedRelease, PlannedSurge
-from upgrader.model.planned_images import planned_pods
 from upgrader.model.settings import WorkloadGateKind
 from upgrader.model.workload import WorkloadKind
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext
+from upgrader.steps.images.planned_images import planned_pods
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import planned_of
+from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.release.planned_commands import planned_commands
+from upgrader.steps.surge.plan import PlannedSurge
 
 __all__ = ["check_access", "missing_right"]
 
@@ -127,8 +130,7 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
 
 def _of_plan(context: PreflightContext) -> Iterator[_Right]:
     """What is written in the namespaces of releases, and of workloads whose images are pulled."""
-    steps = context.plan.steps if context.plan else ()
-    releases = sorted({step.spec.namespace for step in steps if isinstance(step, PlannedRelease)})
+    releases = sorted({step.spec.namespace for step in planned_of(context.plan, PlannedRelease)})
     for namespace in releases:
         yield from (_Right(verb, "secrets", namespace=namespace, why=_HELM) for verb in _OF_RELEASES)
     pulled = {pods.namespace for pods in planned_pods(context.plan)} if context.plan and context.pulls_images else set()
@@ -143,8 +145,7 @@ def _of_plan(context: PreflightContext) -> Iterator[_Right]:
 
 def _of_gates(context: PreflightContext) -> Iterator[_Right]:
     """What gates read of workloads in other namespaces: of releases, also as they are now, and of upgrader.yaml."""
-    steps = context.plan.steps if context.plan else ()
-    for step in (step for step in steps if isinstance(step, PlannedRelease)):
+    for step in planned_of(context.plan, PlannedRelease):
         for manifest in (step.before, step.after):
             sets = stateful_sets_in(manifest, step.spec.namespace)
             for ref in workloads_in(manifest, step.spec.namespace):
@@ -160,10 +161,9 @@ def _reads(kind: WorkloadGateKind, namespace: str) -> Iterator[_Right]:
 
 
 def _of_nodes(context: PreflightContext) -> tuple[_Right, ...]:
-    steps = context.plan.steps if context.plan else ()
-    if any(isinstance(step, PlannedSurge) and step.needed for step in steps):
+    if any(step.needed for step in planned_of(context.plan, PlannedSurge)):
         return _OF_SURGES
-    return _OF_NODES if any(isinstance(step, PlannedNodes) and step.nodes for step in steps) else ()
+    return _OF_NODES if any(step.nodes for step in planned_of(context.plan, PlannedNodes)) else ()
 
 
 def missing_right(family: str, error: UpgraderError) -> Finding | None:

@@ -11,9 +11,9 @@ from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.manifest import Manifest, objects_in
-from upgrader.model.plan import PlannedRelease
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PODS, PreflightContext
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["check_admission"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
-from upgrader.model.plan import PlannedPlaybook
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_approvals"]
@@ -15,8 +14,7 @@ def check_approvals(context: PreflightContext) -> Iterator[Finding]:
     """Each step that changes something and has an approval before it."""
     for step in context.plan.steps if context.plan else ():
         seconds = context.approvals.get(step.name)
-        changes = isinstance(step, PlannedPlaybook) or step.action != "unchanged"
-        if seconds is not None and changes:
+        if seconds is not None and step.action != "unchanged":
             yield Finding(
                 "approvals.needed",
                 "info",

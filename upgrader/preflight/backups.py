@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
-from upgrader.model.plan import new_minor_of_etcd
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.etcd.plan import new_minor_of_etcd
 
 __all__ = ["check_backups"]
 

@@ -11,11 +11,12 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Severity
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import MetricGateSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.host_facts import Examined, HostFacts
 from upgrader.ports import Ansible, Clock, Helm, Hosts, Kind, Kube, KubeObject, Prometheus
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["DAEMONSETS", "DEPLOYMENTS", "MIRROR", "NODES", "PODS", "SYSTEM", "PreflightContext"]
 
@@ -86,8 +87,7 @@ class PreflightContext:
     @property
     def changing(self) -> tuple[PlannedRelease, ...]:
         """The releases that the run installs or changes."""
-        steps = self.plan.steps if self.plan else ()
-        return tuple(step for step in steps if isinstance(step, PlannedRelease) and step.action != "unchanged")
+        return tuple(step for step in planned_of(self.plan, PlannedRelease) if step.action != "unchanged")
 
     def planned(self, release: str) -> str:
         """The manifest that a release will have; "" when it isn't in the plan."""
@@ -100,8 +100,7 @@ class PreflightContext:
         return step.before if step else ""
 
     def _release(self, name: str) -> PlannedRelease | None:
-        steps = self.plan.steps if self.plan else ()
-        return next((step for step in steps if isinstance(step, PlannedRelease) and step.name == name), None)
+        return next((step for step in planned_of(self.plan, PlannedRelease) if step.name == name), None)
 
     @cached_property
     def nodes(self) -> Mapping[str, KubeObject]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.etcd_upgrades import Precondition, preconditions_of, removed_on_the_way
 from upgrader.model.etcd_version import OLDEST_ETCD, EtcdVersion
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.onhost.sending.host_facts import EtcdServer, Member, Unknown
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.etcd.plan import PlannedEtcd
+from upgrader.steps.plan import planned_of
 
 __all__ = ["check_etcd_image"]
 
@@ -19,7 +20,7 @@ _DOCS = "docs/etcd.md"
 
 def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
     """Nothing where upgrader.yaml has no section `etcd`, or all members have the image."""
-    step = next((step for step in (context.plan.steps if context.plan else ()) if isinstance(step, PlannedEtcd)), None)
+    step = next(iter(planned_of(context.plan, PlannedEtcd)), None)
     if step is None:
         return
     unread = [name for name, facts in context.facts.items() if facts.has_etcd and name not in context.observed.etcd]

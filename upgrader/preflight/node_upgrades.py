@@ -11,12 +11,13 @@ from upgrader.model.first_few import first_few
 from upgrader.model.kubelet_config import KUBELET_CONFIG_MAP
 from upgrader.model.node_configuration import ContainerRuntime
 from upgrader.model.node_settings import CONTROLLERS
-from upgrader.model.plan import PlannedNodes
 from upgrader.model.workload import selects
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PODS, SYSTEM, PreflightContext
-from upgrader.steps.nodes.kinds import BUDGETS
+from upgrader.steps.nodes.api_resources import BUDGETS
+from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.nodes.pods_to_drain import DrainedPod, pods_to_drain
+from upgrader.steps.plan import planned_of
 
 __all__ = ["check_node_upgrades"]
 
@@ -44,7 +45,7 @@ class _Blocked:
 
 def check_node_upgrades(context: PreflightContext) -> Iterator[Finding]:
     """Nothing where the run upgrades no nodes."""
-    steps = [step for step in (context.plan.steps if context.plan else ()) if isinstance(step, PlannedNodes)]
+    steps = planned_of(context.plan, PlannedNodes)
     yield from _kubelet_config(context, steps)
     changing = [step for step in steps if step.nodes]
     if not changing:

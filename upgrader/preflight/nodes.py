@@ -8,11 +8,12 @@ from upgrader.gates.node_health import condition_problem
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import objects_in
 from upgrader.model.node_mark import MARK, NodeMark
-from upgrader.model.plan import PlannedNodes, PlannedRelease
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.node_upgrades import check_node_upgrades
 from upgrader.preflight.surge_nodes import check_surge_nodes, surge_nodes
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import planned_of
 
 __all__ = ["check_nodes", "check_workers"]
 
@@ -61,8 +62,7 @@ def _controllers(context: PreflightContext) -> set[str]:
 
 def _planned(context: PreflightContext) -> set[str]:
     """The nodes that the run upgrades."""
-    steps = context.plan.steps if context.plan else ()
-    return {item.node for step in steps if isinstance(step, PlannedNodes) for item in step.nodes}
+    return {item.node for step in planned_of(context.plan, PlannedNodes) for item in step.nodes}
 
 
 def _labels(context: PreflightContext, controllers: set[str]) -> Iterator[Finding]:
@@ -145,10 +145,9 @@ def _cordoned(context: PreflightContext, name: str, node: KubeObject, *, control
     what = f"{'controller' if controller else 'node'} {name}"
     mark = NodeMark.of(node)
     ours = mark is not None and mark.cordoned
-    steps = context.plan.steps if context.plan else ()
-    planned = any(name in {item.node for item in step.nodes} for step in steps if isinstance(step, PlannedNodes))
+    planned = any(item.node == name for step in planned_of(context.plan, PlannedNodes) for item in step.nodes)
     # The releases come first, and a controller that takes no new pods would fail their gates.
-    changed = any(isinstance(step, PlannedRelease) and step.action != "unchanged" for step in steps)
+    changed = bool(context.changing)
     lifted = ours and planned and not (controller and changed)
     why = "New pods are not placed there."
     if lifted:

@@ -12,10 +12,11 @@ from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import minor_of, minor_text
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.plan import PlannedNodes
 from upgrader.onhost.sending.host_facts import Cgroups
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.os_lifecycle import OsLifecycle, known_systems, leading_numbers
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import planned_of
 
 __all__ = ["check_os_support"]
 
@@ -46,7 +47,7 @@ def check_os_support(context: PreflightContext) -> Iterator[Finding]:
 
 def _machines(context: PreflightContext) -> Iterator[_Machine]:
     """The nodes whose kubelets have reported: one that never did is a finding of another check."""
-    steps = [step for step in (context.plan.steps if context.plan else ()) if isinstance(step, PlannedNodes)]
+    steps = planned_of(context.plan, PlannedNodes)
     planned = {change.node: change.after for step in steps for change in step.nodes}
     # The container runtime is upgraded before the kubelet.
     runtimes = {

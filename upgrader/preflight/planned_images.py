@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
 from upgrader.model.images import images_in
-from upgrader.model.plan import PlannedRelease
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.plan import planned_of
+from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.release.planned_commands import planned_commands
 
 __all__ = ["check_planned_images"]
@@ -24,8 +25,7 @@ _BEGINS = re.compile(r"v\d+\.\d+\.\d+(?=$|[-+._])")
 
 def check_planned_images(context: PreflightContext) -> Iterator[Finding]:
     """Of the built-in releases, by the images' tags; by what changes, where a tag or a digest names no version."""
-    steps = context.plan.steps if context.plan else ()
-    releases = [step for step in steps if isinstance(step, PlannedRelease) and step.name in BUILT_IN_CHARTS]
+    releases = [step for step in planned_of(context.plan, PlannedRelease) if step.name in BUILT_IN_CHARTS]
     for command in planned_commands(releases, context.target):
         image = str(command.found.get("image"))
         named = _version(image)

@@ -9,9 +9,10 @@ from pathlib import Path
 from upgrader.errors import PlaybookRefused
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.plan import PlannedPlaybook
 from upgrader.ports import Ansible, Play
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.plan import planned_of
+from upgrader.steps.playbook.plan import PlannedPlaybook
 
 __all__ = ["check_plays", "idle_plays"]
 
@@ -25,7 +26,7 @@ def check_plays(context: PreflightContext) -> Iterator[Finding]:
     """Each is read as by `ansible-playbook --syntax-check`, and none is run. Those of surges are left out: they get
     variables that only a run has.
     """
-    steps = [step for step in context.plan.steps if isinstance(step, PlannedPlaybook)] if context.plan else []
+    steps = planned_of(context.plan, PlannedPlaybook)
     named = list(dict.fromkeys(path for step in steps for path in (step.playbook, step.undo) if path is not None))
     if context.playbooks is None or not named:
         return

@@ -10,11 +10,12 @@ from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.plan import PlannedNodes
 from upgrader.model.protector import SILENT_SECONDS, Cell, PodProtector
 from upgrader.model.workload import parse_time
 from upgrader.ports import Kube
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import planned_of
 
 __all__ = ["check_protectors"]
 
@@ -46,8 +47,7 @@ def check_protectors(context: PreflightContext) -> Iterator[Finding]:
             "\n".join(["What they protect has no pod to spare, and a drain of its nodes waits.", *below.values()]),
             f"Repair the pods, or correct their minAvailable: {_SEE}",
         )
-    steps = context.plan.steps if context.plan else ()
-    drained = any(isinstance(step, PlannedNodes) and step.nodes for step in steps)
+    drained = any(step.nodes for step in planned_of(context.plan, PlannedNodes))
     gates = {f"{gate.namespace}/{gate.name}" for gate in context.workload_gates if gate.kind == "protector"}
     names = sorted({item.place for item in protectors} if drained else gates)
     if names:

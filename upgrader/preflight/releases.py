@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.manifest_workloads import workloads_in
 from upgrader.model.finding import Finding
-from upgrader.model.plan import PlannedRelease
 from upgrader.model.release import Revision, abandoned_after, last_good
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.plan import planned_of
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["check_releases"]
 
@@ -48,9 +49,9 @@ def _without_records(context: PreflightContext) -> Iterator[Finding]:
     """Helm installs such a release over what is there, as that says that it is this release's: to roll back is then to
     uninstall it, which Helm does by itself where the new pods don't become ready.
     """
-    for step in context.plan.steps if context.plan else ():
+    for step in planned_of(context.plan, PlannedRelease):
         observed = context.observed.releases.get(step.name)
-        if not isinstance(step, PlannedRelease) or observed is None or observed.history:
+        if observed is None or observed.history:
             continue
         name, namespace = step.name, step.spec.namespace
         for ref in workloads_in(step.after, namespace):

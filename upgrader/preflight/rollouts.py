@@ -15,10 +15,11 @@ from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.outcome import VerdictKind
-from upgrader.model.plan import PlannedRelease
 from upgrader.model.workload import ROLLOUT_GROUP, Workload, WorkloadRef
 from upgrader.ports import Kube, KubeObject
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.plan import planned_of
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["check_rollouts"]
 
@@ -122,8 +123,7 @@ class _OfNobody:
 
 
 def _of_nobody(context: PreflightContext) -> Iterator[_OfNobody]:
-    steps = context.plan.steps if context.plan else ()
-    for release in (step for step in steps if isinstance(step, PlannedRelease)):
+    for release in planned_of(context.plan, PlannedRelease):
         before, after = objects_in(release.before), objects_in(release.after)
         for ref, item in stateful_sets_in(release.after, release.spec.namespace).items():
             if not item.on_delete or item.group:

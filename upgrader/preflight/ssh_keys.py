@@ -9,8 +9,10 @@ from pathlib import Path
 
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.plan import PlannedNodes, PlannedPlaybook
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import planned_of
+from upgrader.steps.playbook.plan import PlannedPlaybook
 
 __all__ = ["check_key_files"]
 
@@ -46,5 +48,5 @@ def check_key_files(context: PreflightContext) -> Iterator[Finding]:
 
 
 def _runs_ansible(context: PreflightContext) -> bool:
-    steps = context.plan.steps if context.plan else ()
-    return any(isinstance(step, PlannedPlaybook) or (isinstance(step, PlannedNodes) and step.nodes) for step in steps)
+    upgraded = any(step.nodes for step in planned_of(context.plan, PlannedNodes))
+    return upgraded or bool(planned_of(context.plan, PlannedPlaybook))

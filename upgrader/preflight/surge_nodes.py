@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.plan import PlannedSurge
 from upgrader.model.surge import SURGE, surge_pool
 from upgrader.preflight.context import PreflightContext
+from upgrader.steps.plan import planned_of
+from upgrader.steps.surge.plan import PlannedSurge
 
 __all__ = ["check_surge_nodes", "surge_nodes"]
 
@@ -26,8 +27,7 @@ def surge_nodes(context: PreflightContext) -> dict[str, list[str]]:
 
 def check_surge_nodes(context: PreflightContext) -> Iterator[Finding]:
     """Nothing where no node has the label."""
-    steps = context.plan.steps if context.plan else ()
-    removing = {step.pool.name for step in steps if isinstance(step, PlannedSurge) and step.end and step.needed}
+    removing = {step.pool.name for step in planned_of(context.plan, PlannedSurge) if step.end and step.needed}
     for pool, names in surge_nodes(context).items():
         taken = pool in removing
         yield Finding(

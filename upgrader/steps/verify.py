@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from upgrader.model.release import RestorePoint
+from upgrader.steps.one_way import OneWay
 
 __all__ = ["VerifyStep"]
 
@@ -13,7 +13,7 @@ _SUMMARY = "nothing to change"
 
 
 @dataclass(frozen=True)
-class VerifyStep:
+class VerifyStep(OneWay):
     """Represents a release with nothing to change: a repeated run is quick, and shows the same steps."""
 
     name: str
@@ -23,11 +23,5 @@ class VerifyStep:
     def summary(self) -> str:
         return f"nothing to change; its gates are checked with {self.held_with}'s" if self.held_with else _SUMMARY
 
-    def capture(self) -> None:
-        return None
-
     def apply(self, note: Callable[[str], None]) -> None:
         """Nothing to do."""
-
-    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing was done."""

@@ -9,8 +9,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.model.plan import ObjectChange
-from upgrader.model.plan_document import HopDocument, PlanDocument, StepDocument
+from upgrader.steps.plan_document import HopDocument, PlanDocument
+from upgrader.steps.step_document import ObjectChange, StepDocument
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.terminal import console, duration, show
 

@@ -8,7 +8,7 @@ import sys
 from upgrader.app.offline_plan import OfflinePlan
 from upgrader.model.json_schema import schema_of
 from upgrader.model.json_values import to_json
-from upgrader.model.plan_document import PlanDocument
+from upgrader.steps.plan_document import PlanDocument
 
 __all__ = ["plan_json", "render"]
 

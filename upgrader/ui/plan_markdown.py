@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from upgrader.app.offline_plan import OfflinePlan
 from upgrader.model.finding import Finding
-from upgrader.model.plan import ObjectChange
-from upgrader.model.plan_document import Emulation, HopDocument, PlanDocument, StepDocument
 from upgrader.model.redaction.markdown import block, code, details, one_line, table
+from upgrader.steps.plan_document import Emulation, HopDocument, PlanDocument
+from upgrader.steps.step_document import ObjectChange, StepDocument
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.offline_plan import summary
 from upgrader.ui.plan import distinct_images

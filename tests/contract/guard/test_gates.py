@@ -21,13 +21,13 @@ from upgrader.gates.protector_gate import ProtectorGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.gates.rollout_group_gate import RolloutGroupGate
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.plan import PlannedRelease
 from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Kind
 from upgrader.preflight import protectors as preflight_protectors
 from upgrader.preflight.protectors import check_protectors
 from upgrader.preflight.rollouts import check_rollouts
+from upgrader.steps.release.plan import PlannedRelease
 
 DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 SETS = "/apis/apps/v1/namespaces/shop/statefulsets"

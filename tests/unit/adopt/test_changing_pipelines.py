@@ -21,13 +21,14 @@ from upgrader.adopt.removal_pipeline import Removal
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.plan import Action, Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import BUILT_IN_CHARTS, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline
 from upgrader.ports import Tools
-from upgrader.steps.step_builder import StepBuilder
+from upgrader.steps.context import StepContext
+from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import Action, PlannedRelease
 
 V = KubernetesVersion(1, 36, 3)
 HOSTS = tuple(Host(f"controller-{number}", f"10.0.0.{number}") for number in (1, 2, 3))
@@ -44,9 +45,9 @@ def cluster(*hosts: Host) -> Cluster:
     return Cluster(Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), hosts)
 
 
-def builder(of: Cluster) -> StepBuilder:
+def builder(of: Cluster) -> StepContext:
     """What makes the releases' steps."""
-    return StepBuilder(Settings(Path("/c"), V, Path("/c/kubeconfig"), Path("/c/hosts.yml"), ()), of, TOOLS)
+    return StepContext(Settings(Path("/c"), V, Path("/c/kubeconfig"), Path("/c/hosts.yml"), ()), of, TOOLS)
 
 
 def plan(*, fixed: bool = False, pending: str = "", checkpointer: Action = "unchanged") -> Plan:

@@ -17,9 +17,9 @@ from upgrader.app import check_metrics
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.errors import ServiceError, UsageError
 from upgrader.model.finding import Finding
-from upgrader.model.plan import Plan
 from upgrader.model.version import KubernetesVersion
 from upgrader.reporting.observability.sinks import MetricSink, Pushgateway, Textfile
+from upgrader.steps.plan import Plan
 
 ERROR = Finding("webhooks.no-backend", "error", "webhook x refuses pods")
 WARNING = Finding("apis.unavailable", "warning", "APIService y is not Available")

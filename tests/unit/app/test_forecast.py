@@ -9,9 +9,9 @@ from upgrader.app.forecast import forecast
 from upgrader.app.wiring import Session
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import CHECKS
+from upgrader.steps.plan import Plan
 
 V135, V136, V137 = (KubernetesVersion(1, minor, 1) for minor in (35, 36, 37))
 

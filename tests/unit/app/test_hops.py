@@ -26,14 +26,14 @@ from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan
-from upgrader.model.plan_document import HopDocument
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion as V
 from upgrader.ports import Recovery, Tools
-from upgrader.steps.planner import IntendedRelease
+from upgrader.steps.plan import Plan
+from upgrader.steps.plan_document import HopDocument
+from upgrader.steps.release.plan import IntendedRelease
 
 GOAL = V(1, 39, 0)
 THROUGH = (V(1, 37, 4), V(1, 38, 2))

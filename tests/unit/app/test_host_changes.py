@@ -11,7 +11,7 @@ from tests.unit.engine.killing import TO
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.upgrade import check_upgrade, plan_upgrade, propose_upgrade
 from upgrader.errors import PlaybookError
-from upgrader.model.plan_document import HostChange, HostChanges
+from upgrader.steps.step_document import HostChange, HostChanges
 from upgrader.ui.plan_markdown import plan_markdown
 
 __all__ = ["place"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testkit.fakes.helm import FakeHelm
-from upgrader.app.undone_apis import removed_by_undo
+from upgrader.app.removed_apis import removed_by_undo
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.gates.continuity.served_groups import PRERELEASES
 from upgrader.model.release import RestorePoint

@@ -43,8 +43,6 @@ from upgrader.model.event import ChangedSeverity, Event, RunStarted, SkippedChec
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed, ObservedRelease
-from upgrader.model.plan import Plan, PlannedRelease
-from upgrader.model.plan_document import PlanDocument
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
@@ -53,6 +51,9 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, Recovery, Tools
 from upgrader.reporting.report.headline import headline
 from upgrader.reporting.report.plan_diffs import DIFFS, read_diffs
+from upgrader.steps.plan import Plan
+from upgrader.steps.plan_document import PlanDocument
+from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.trial import step
 from upgrader.steps.trial.pod import LABELS
 from upgrader.steps.trial.programs import PlannedProgram

@@ -13,8 +13,8 @@ from upgrader.app.upgrade import CheckedPlan
 from upgrader.cli.main import cli
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.finding import Finding
-from upgrader.model.plan import Plan
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.plan import Plan
 
 ERROR = Finding("webhooks.no-backend", "error", "webhook x refuses pods", "why", "repair it")
 WARNING = Finding("apis.unavailable", "warning", "APIService y is not Available")

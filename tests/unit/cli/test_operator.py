@@ -10,9 +10,10 @@ import pytest
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.cli import operator
 from upgrader.cli.operator import Operator
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import PlannedRelease
 
 
 @pytest.mark.parametrize(

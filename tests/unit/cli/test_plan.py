@@ -15,9 +15,10 @@ from upgrader.app.upgrade import CheckedPlan
 from upgrader.cli.main import cli
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.finding import Finding
-from upgrader.model.plan import Action, Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import Action, PlannedRelease
 from upgrader.ui.plan_json import render
 
 REPOSITORY = Path(__file__).parents[3]

@@ -20,7 +20,6 @@ from upgrader.app.existing_run import ExistingRun
 from upgrader.app.observe_cluster import observe
 from upgrader.cli.main import cli
 from upgrader.engine.history.journal_replicas import LocalJournals
-from upgrader.engine.history.named_changes import check_named
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.state.run_state import RunState, StepState
@@ -42,15 +41,16 @@ from upgrader.model.event import (
 )
 from upgrader.model.observed import Observed
 from upgrader.model.outcome import RunOutcome
-from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.release import ReleaseSpec, RestorePoint, Revision
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Tools
+from upgrader.steps.intended import wanted_steps
 from upgrader.steps.pipeline_builder import PipelineBuilder
-from upgrader.steps.planner import IntendedRelease, wanted_steps
 from upgrader.steps.playbook.undone_by_hand import UndoneByHandStep
+from upgrader.steps.release.plan import IntendedRelease
 
 OLDER, NEWER = "20260101T000000-v1.37.1", "20260102T000000-v1.37.1"
 POINT = RestorePoint("a", "kube-system", 1)
@@ -353,13 +353,16 @@ def test_journal_that_goes_forward_is_checked_too(site: Site) -> None:
 
 @pytest.mark.parametrize("chart", [None, Path("charts/vendored")])
 @pytest.mark.parametrize("name", ["pod-checkpointer", "kube-apiserver", "kubernetes"])
-def test_no_journal_removes_the_control_plane(name: str, chart: Path | None) -> None:
+def test_no_journal_removes_the_control_plane(site: Site, name: str, chart: Path | None) -> None:
     """A restore point that says that it was not installed before is refused for what a run only upgrades."""
-    pipeline = (ReleaseSettings(name, "kube-system", chart),)
+    made = site.session.builder
+    made = replace(made, settings=replace(made.settings, pipeline=(ReleaseSettings(name, "kube-system", chart),)))
+    new = StepState(name, "passed", restore_point=RestorePoint(name, "kube-system", None))
     with pytest.raises(UsageError, match="would remove a part of the control plane"):
-        check_named(StepState(name, "passed", restore_point=RestorePoint(name, "kube-system", None)), pipeline)
-    known = check_named(StepState(name, "passed", restore_point=RestorePoint(name, "kube-system", 3)), pipeline)
-    assert known == pipeline[0]
+        made.undo(new, FROM, TO)
+    site.world.helm.releases[name], site.world.helm.manifests[name, 3] = [Revision(3, "deployed")], ""
+    known = StepState(name, "passed", restore_point=RestorePoint(name, "kube-system", 3))
+    assert made.undo(known, FROM, TO).step.name == name
 
 
 def test_other_steps_are_refused(site: Site) -> None:

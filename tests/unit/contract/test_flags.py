@@ -17,13 +17,13 @@ from upgrader.gates.apiserver_instance import secure_port
 from upgrader.in_cluster.checkpointer.observation import etcd_health
 from upgrader.model.cluster import Host
 from upgrader.model.emulation import emulated_by, minor_text
-from upgrader.model.plan import PlannedRelease
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.certificates.served import served
 from upgrader.onhost.facts import etcd_facts
 from upgrader.preflight.component_flags import component_flags
 from upgrader.preflight.context import PreflightContext
 from upgrader.steps.backup.etcd_member import MANIFEST, read_member
+from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.release.planned_commands import commands_of
 from upgrader.steps.trial.harmless import SCRATCH, harmless
 

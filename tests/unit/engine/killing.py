@@ -17,7 +17,6 @@ from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_node, add_pod, running
 from upgrader.app.observe_cluster import observe
 from upgrader.engine.execution.runner import Runner, RunResult
-from upgrader.engine.execution.step_inputs import step_inputs
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.journal.journal_file import Journal, read_journal
 from upgrader.engine.state.event_fold import fold, follow
@@ -33,8 +32,10 @@ from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings,
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import CommandResult, PlaybookResult, Tools
+from upgrader.steps.intended import IntendedStep, plan_run, wanted_steps
 from upgrader.steps.pipeline_builder import PipelineBuilder
-from upgrader.steps.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
+from upgrader.steps.plan import step_inputs
+from upgrader.steps.release.plan import IntendedRelease
 
 FROM, TO = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 HELM_SECONDS = 300.0

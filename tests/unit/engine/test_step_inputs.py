@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.errors import UsageError
-from upgrader.model.plan import Plan, PlannedPlaybook
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.plan import Plan, changed_inputs, step_inputs
+from upgrader.steps.playbook.plan import PlannedPlaybook
 
 TO = KubernetesVersion.parse("v1.37.1")
 

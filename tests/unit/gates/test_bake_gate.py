@@ -12,7 +12,7 @@ from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending,
 from upgrader.model.own_steps import BAKE
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
-from upgrader.steps.bake import BakeStep
+from upgrader.steps.bake.kind import BakeStep
 from upgrader.steps.verify import VerifyStep
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from upgrader.model.manifest import objects_in
-from upgrader.steps.planner import object_changes
+from upgrader.steps.release.plan import object_changes
 
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"key": "aHVudGVyMjI="}}
 

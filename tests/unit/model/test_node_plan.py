@@ -10,11 +10,11 @@ import pytest
 from upgrader.model.health_before import Share
 from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_mark import NodeMark
-from upgrader.model.node_plan import NodePlanner
 from upgrader.model.node_settings import DetachPolicy, NodePool, NodeSource, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
-from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.nodes.plan import NodePlanner, PlannedNodes
+from upgrader.steps.step_document import NodeChange
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 GPU = {"pool": "gpu"}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from upgrader.model.plan import Action, Plan, PlannedPlaybook, PlannedRelease, PlannedStep
-from upgrader.model.plan_document import PlanDocument, Undo
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.plan import Plan
+from upgrader.steps.plan_document import PlanDocument
+from upgrader.steps.planned import PlannedStep
+from upgrader.steps.playbook.plan import PlannedPlaybook
+from upgrader.steps.release.plan import Action, PlannedRelease
+from upgrader.steps.step_document import Undo
 
 ONE_WAY = PlannedPlaybook(Path("/p/migrate.yml"))
 TWO_WAYS = PlannedPlaybook(Path("/p/tune.yml"), Path("/p/untune.yml"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from upgrader.model.plan import Action, Plan, PlannedPlaybook, PlannedRelease
-from upgrader.model.planned_images import WantedImage, planned_pods
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.images.planned_images import WantedImage, planned_pods
+from upgrader.steps.plan import Plan
+from upgrader.steps.playbook.plan import PlannedPlaybook
+from upgrader.steps.release.plan import Action, PlannedRelease
 
 APP = """
 apiVersion: apps/v1

@@ -22,13 +22,14 @@ from upgrader.model.components import COMPONENTS
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed, ObservedRelease
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.host_facts import Examined, HostFacts
 from upgrader.ports import CommandResult
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS, PreflightContext
+from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import PlannedRelease
 
 V = KubernetesVersion
 CONTROLLER = "controller-1"

@@ -18,7 +18,6 @@ from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource
 from upgrader.model.outcome import VerdictKind
-from upgrader.model.plan import NodeChange, PlannedNodes, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
@@ -27,6 +26,9 @@ from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 from upgrader.steps.nodes.cordon import Cordons
 from upgrader.steps.nodes.drain import Drain
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.release.plan import PlannedRelease
+from upgrader.steps.step_document import NodeChange
 
 SECURITY = Path(__file__).parents[3] / "docs/security.md"
 READS = ("get", "list", "each", "count")

@@ -7,9 +7,13 @@ from pathlib import Path
 
 from tests.unit.preflight.conftest import World
 from upgrader.model.node_settings import NodePool, NodeSource
-from upgrader.model.plan import NodeChange, Plan, PlannedNodes, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.preflight.approvals import check_approvals
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import Plan
+from upgrader.steps.playbook.plan import PlannedPlaybook
+from upgrader.steps.release.plan import PlannedRelease
+from upgrader.steps.step_document import NodeChange
 
 
 def test_approvals(world: World) -> None:

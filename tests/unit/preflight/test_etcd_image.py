@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tests.unit.preflight.conftest import CONTROLLER, World
-from upgrader.model.etcd_plan import plan_etcd
 from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.etcd_version import EtcdVersion
 from upgrader.model.finding import Finding
-from upgrader.model.plan import Plan
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.backups import check_backups
 from upgrader.preflight.etcd_image import check_etcd_image
+from upgrader.steps.etcd.plan import plan_etcd
+from upgrader.steps.plan import Plan
 
 THREE = (CONTROLLER, "controller-2", "controller-3")
 IMAGE = "registry.k8s.io/etcd:{}-0"

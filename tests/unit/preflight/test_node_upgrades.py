@@ -17,14 +17,16 @@ from upgrader.model.node_configuration import ContainerRuntime, NodeConfiguratio
 from upgrader.model.node_mark import MARK, NodeMark
 from upgrader.model.node_settings import ArchitectureSource, DrainPolicy, NodePool, NodeSource, OnBlocked
 from upgrader.model.observed import ObservedNode
-from upgrader.model.plan import Action, NodeChange, PlannedNodes, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import PODS
 from upgrader.preflight.node_upgrades import check_node_upgrades
 from upgrader.preflight.nodes import check_nodes
-from upgrader.steps.nodes.kinds import BUDGETS, NODES
+from upgrader.steps.nodes.api_resources import BUDGETS, NODES
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.release.plan import Action, PlannedRelease
+from upgrader.steps.step_document import NodeChange
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 PACKAGES = NodeSource("packages")

@@ -13,12 +13,13 @@ from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.node_configuration import ContainerRuntime, NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource
-from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import NODES
 from upgrader.preflight.os_lifecycle import known_systems
 from upgrader.preflight.os_support import check_os_support
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.step_document import NodeChange
 
 V = KubernetesVersion
 OLD, NEW = V(1, 34, 4), V(1, 35, 4)

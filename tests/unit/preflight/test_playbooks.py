@@ -8,10 +8,10 @@ from pathlib import Path
 from testkit.fakes.playbooks import FakePlaybooks
 from tests.unit.preflight.conftest import World
 from upgrader.model.finding import Finding
-from upgrader.model.plan import PlannedPlaybook
 from upgrader.ports import Play
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.playbooks import check_plays
+from upgrader.steps.playbook.plan import PlannedPlaybook
 
 SMOKE = PlannedPlaybook(Path("/c/smoke.yml"))
 REBOOT = PlannedPlaybook(Path("/c/reboot.yml"), undo=Path("/c/undo reboot.yml"))

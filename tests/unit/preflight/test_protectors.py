@@ -14,11 +14,12 @@ from tests.unit.preflight.conftest import World
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
 from upgrader.model.node_settings import NodePool, NodeSource
-from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.protectors import check_protectors
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.step_document import NodeChange
 
 
 def protect(world: World, name: str = "web", *, estimate: int | None = 3, counted: str | None = None) -> None:

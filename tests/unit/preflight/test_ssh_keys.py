@@ -10,9 +10,9 @@ import pytest
 from tests.unit.preflight.conftest import World
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
-from upgrader.model.plan import PlannedPlaybook
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.ssh_keys import check_key_files
+from upgrader.steps.playbook.plan import PlannedPlaybook
 
 OPEN, KEPT = Path("/c/ssh/an open key"), Path("/home/ann/.ssh/id_ed25519")
 

@@ -10,13 +10,13 @@ from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.node_mark import MARK, NodeMark
 from upgrader.model.node_settings import NodePool
-from upgrader.model.planned_surge import PlannedSurge
 from upgrader.model.surge import SURGE, Surge
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.access_rights import check_access
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import NODES
 from upgrader.preflight.nodes import check_nodes
+from upgrader.steps.surge.plan import PlannedSurge
 
 NEW = KubernetesVersion(1, 37, 1)
 POOL = NodePool("workers", surge=Surge(1, Path("/c/add.yml"), Path("/c/remove.yml")))

@@ -37,7 +37,7 @@ from upgrader.onhost.sending.host_facts import Examined
 from upgrader.ports import CommandResult, Kind, KubeObject
 from upgrader.recover.diagnosis.diagnose import diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
-from upgrader.steps.nodes.kinds import BUDGETS
+from upgrader.steps.nodes.api_resources import BUDGETS
 
 __all__ = ["FAILURES", "Failure"]
 

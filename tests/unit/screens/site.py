@@ -23,13 +23,13 @@ from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, ImageSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult, Hosts, KubeObject, Recovery, Tools
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.pipeline import RecoverTools
+from upgrader.steps.plan import Plan
 from upgrader.steps.trial.trial import Trial
 
 __all__ = ["FOLDER", "API_SERVER", "Site"]

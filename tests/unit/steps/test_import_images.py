@@ -10,11 +10,11 @@ from testkit.fakes.hosts import FakeHosts
 from upgrader.errors import StepFailed, UsageError
 from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Host
-from upgrader.model.planned_images import PlannedPods, WantedImage
 from upgrader.model.settings import ImageSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult
 from upgrader.steps.images.import_images import ImportImagesStep
+from upgrader.steps.images.planned_images import PlannedPods, WantedImage
 
 NODES = (Host("controller-1", "10.0.0.1"), Host("worker-1", "10.0.0.2"))
 NGINX, OTHER = "docker.io/library/nginx:1", "r.io/other:1"

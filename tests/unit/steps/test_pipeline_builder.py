@@ -23,7 +23,6 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.observed import Observed, ObservedRelease
-from upgrader.model.plan import Action, Plan, PlannedKubeadmConfig, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
@@ -39,9 +38,13 @@ from upgrader.model.settings import (
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Tools
+from upgrader.steps.kubeadm_config.plan import PlannedKubeadmConfig
 from upgrader.steps.pipeline_builder import PipelineBuilder
-from upgrader.steps.planner import IntendedRelease
+from upgrader.steps.plan import Plan
+from upgrader.steps.playbook.plan import PlannedPlaybook
 from upgrader.steps.release.helm_release import ChartStep
+from upgrader.steps.release.kind import ReleaseKind
+from upgrader.steps.release.plan import Action, IntendedRelease, PlannedRelease
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 MANIFEST = "{apiVersion: apps/v1, kind: %s, metadata: {name: %s}}"
@@ -122,8 +125,8 @@ def test_time_for_a_roll_out_grows_with_the_cluster() -> None:
     """One node after the other: Helm waits as long as that takes, and its default where a run knows no better."""
     one_by_one = "{kind: DaemonSet, metadata: {name: a}, spec: {updateStrategy: {rollingUpdate: {maxUnavailable: 1}}}}"
     workers = HealthBefore(tuple(f"worker-{number}" for number in range(99)))
-    assert builder().steps.helm_seconds(one_by_one) == 300
-    assert builder().since(workers).steps.helm_seconds(one_by_one, "") == 3000
+    assert ReleaseKind(builder().context).helm_seconds(one_by_one) == 300
+    assert ReleaseKind(builder().since(workers).context).helm_seconds(one_by_one, "") == 3000
 
 
 def test_gates_know_the_health_before_the_run() -> None:
@@ -268,10 +271,10 @@ def test_step_of_kubeadm_is_gated_and_undone_from_the_journal() -> None:
     unchanged = made.forward(Plan(NEW, NEW, (PlannedKubeadmConfig(NEW, NEW),))).steps[0]
     assert (unchanged.changes, [run.gate.name for run in unchanged.gates]) == (False, ["kubeadm-config"])
     point = RestorePoint(kubeadm=OLD)
-    undo = made.steps.undo(StepState("kubeadm-config", "passed", restore_point=point), OLD, NEW)
+    undo = made.undo(StepState("kubeadm-config", "passed", restore_point=point), OLD, NEW)
     assert undo.step.summary() == "kubernetesVersion: v1.36.3 → v1.37.1"
     with pytest.raises(UsageError, match="no such step"):
-        made.steps.undo(StepState("other", "passed", restore_point=point), OLD, NEW)
+        made.undo(StepState("other", "passed", restore_point=point), OLD, NEW)
 
 
 def test_metric_gates() -> None:

@@ -12,13 +12,14 @@ from testkit.fakes.clock import FakeClock
 from tests.unit.steps.kubelets import DIGEST, PODS, Kubelets, pulled, waiting
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.health_before import Share
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import ImageSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, KubeObject
 from upgrader.steps.images.pull_images import PullImagesStep
 from upgrader.steps.images.puller_pod import LABELS
+from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import PlannedRelease
 
 OTHER = "sha256:" + "b" * 64
 PROXY = """

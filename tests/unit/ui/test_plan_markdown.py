@@ -10,11 +10,14 @@ import yaml
 
 from upgrader.app.offline_plan import OfflinePlan, OfflineStep
 from upgrader.model.finding import Finding
-from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRelease
-from upgrader.model.plan_document import PlanDocument
 from upgrader.model.redaction.markdown import block, code, details
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.plan import Plan
+from upgrader.steps.plan_document import PlanDocument
+from upgrader.steps.playbook.plan import PlannedPlaybook
+from upgrader.steps.release.plan import PlannedRelease
+from upgrader.steps.step_document import ObjectChange
 from upgrader.ui.plan_markdown import plan_markdown
 
 FROM, TO = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)

@@ -19,11 +19,14 @@ from upgrader.errors import ConfigError, StepFailed
 from upgrader.model.event import AvailabilityMeasured
 from upgrader.model.finding import Finding
 from upgrader.model.outcome import RunOutcome
-from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRelease
-from upgrader.model.plan_document import PlanDocument
 from upgrader.model.release import EtcdBefore, NodeBefore, ReleaseSpec, RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.reporting.report.comparison import Comparison, Row
+from upgrader.steps.plan import Plan
+from upgrader.steps.plan_document import PlanDocument
+from upgrader.steps.playbook.plan import PlannedPlaybook
+from upgrader.steps.release.plan import PlannedRelease
+from upgrader.steps.step_document import ObjectChange
 from upgrader.ui.comparison import print_comparison
 from upgrader.ui.errors import print_error
 from upgrader.ui.findings import draw_findings

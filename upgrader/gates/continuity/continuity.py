@@ -14,17 +14,16 @@ from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
 from upgrader.gates.continuity.new_workload import remove_workloads
 from upgrader.gates.continuity.restored_services import restore_services
-from upgrader.gates.continuity.served_groups import built_in, missing_at, removed_by
+from upgrader.gates.continuity.served_groups import built_in, missing_at
 from upgrader.gates.continuity.take_baseline import take_baseline, with_new_bait
 from upgrader.gates.continuity.workload_gate import WorkloadGate
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Gate, GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Kube
 
-__all__ = ["Continuity", "removed_by_plan"]
+__all__ = ["Continuity"]
 
 
 _RESTORE_TRIES = 5
@@ -155,9 +154,3 @@ class Continuity:
     def _since(self) -> datetime:
         assert self.taken is not None
         return self.taken
-
-
-def removed_by_plan(plan: Plan) -> frozenset[str]:
-    """The group versions that an upgrade's plan removes."""
-    releases = [step for step in plan.steps if isinstance(step, PlannedRelease)]
-    return frozenset().union(*(removed_by(step.before, step.after) for step in releases))

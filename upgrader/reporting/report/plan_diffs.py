@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from upgrader.engine.journal.atomic import write_atomic
-from upgrader.model.plan import ObjectChange
-from upgrader.model.plan_document import StepDocument
 from upgrader.model.redaction.printable import mask_secrets
+from upgrader.steps.step_document import ObjectChange, StepDocument
 
 __all__ = ["DIFFS", "MAX_BYTES", "NO_DIFFS", "PlanDiffs", "StepDiff", "keep_diffs", "read_diffs"]
 

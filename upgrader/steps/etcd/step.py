@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from upgrader.errors import HostError, HostUnreachable, Inhibited, RollbackFailed, StepFailed
 from upgrader.model.cluster import Host
-from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.release import EtcdBefore, RestorePoint
 from upgrader.onhost.sending.host_facts import EtcdServer
 from upgrader.pipeline import Inspection
 from upgrader.ports import Clock
 from upgrader.steps.etcd.on_hosts import Changed, EtcdOnHosts, MemberNow
+from upgrader.steps.etcd.plan import PlannedEtcd
 from upgrader.steps.etcd.rules import cannot_go_back, next_member, not_settled, revision_of, successor
 from upgrader.wait_and_retry import retry, wait_until
 

@@ -12,10 +12,10 @@ from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Host
 from upgrader.model.image_name import full_name
 from upgrader.model.own_steps import BUNDLE
-from upgrader.model.planned_images import PlannedPods
-from upgrader.model.release import RestorePoint
 from upgrader.model.settings import ImageSettings
 from upgrader.ports import Hosts
+from upgrader.steps.images.planned_images import PlannedPods
+from upgrader.steps.one_way import OneWay
 
 __all__ = ["ImageSource", "ImportImagesStep"]
 
@@ -37,7 +37,7 @@ class ImageSource(Protocol):
 
 
 @dataclass(frozen=True)
-class ImportImagesStep:
+class ImportImagesStep(OneWay):
     """Imports what a plan needs and a node lacks. What is there already under an image's name is left as it is."""
 
     planned: tuple[PlannedPods, ...]
@@ -55,9 +55,6 @@ class ImportImagesStep:
     def summary(self) -> str:
         return f"images of the bundle on the {len(self.nodes)} nodes of the inventory"
 
-    def capture(self) -> None:
-        """Nothing to undo."""
-
     def apply(self, note: Callable[[str], None]) -> None:
         wanted = {full_name(image.name) for pods in self.planned for image in pods.images}
         archives = tuple(item for item in self.bundle.index.images if wanted & set(item.names))
@@ -72,9 +69,6 @@ class ImportImagesStep:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to undo."""
 
     def _import(self, node: Host, archives: tuple[BundledImages, ...]) -> int:
         """How many archives a node lacked. Raises StepFailed."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from upgrader.model.first_few import first_few
 from upgrader.model.image_name import digest_in, full_name, repository
-from upgrader.model.planned_images import PlannedPods
 from upgrader.model.pod_placement import may_run_on
 from upgrader.ports import KubeObject
+from upgrader.steps.images.planned_images import PlannedPods
 
 __all__ = ["FoundImages", "NodeNeeds", "needs_of", "not_ready"]
 

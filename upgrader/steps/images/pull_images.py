@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.first_few import first_few
 from upgrader.model.own_steps import IMAGES
-from upgrader.model.plan import Plan
-from upgrader.model.planned_images import PlannedPods, planned_pods
-from upgrader.model.release import RestorePoint
 from upgrader.model.settings import ImageSettings
 from upgrader.ports import Clock, Kind, Kube
 from upgrader.steps.images.image_pulls import ImagePulls, remove_pullers
 from upgrader.steps.images.node_images import FoundImages, NodeNeeds, needs_of, not_ready
+from upgrader.steps.images.planned_images import PlannedPods, planned_pods
 from upgrader.steps.images.puller_pod import PullerPod
+from upgrader.steps.one_way import OneWay
+from upgrader.steps.plan import Plan
 
 __all__ = ["PullImagesStep"]
 
@@ -32,7 +32,7 @@ _DIFFERENT = (
 
 
 @dataclass(frozen=True)
-class PullImagesStep:
+class PullImagesStep(OneWay):
     """Changes nothing but what is in the nodes' image stores: what was pulled in vain, the kubelets remove in time."""
 
     planned: tuple[PlannedPods, ...]
@@ -56,9 +56,6 @@ class PullImagesStep:
         images = {image.name for pods in self.planned for image in pods.images}
         return f"{len(images)} image{'s' * (len(images) != 1)} on every node that needs them"
 
-    def capture(self) -> None:
-        """Nothing to undo."""
-
     def apply(self, note: Callable[[str], None]) -> None:
         remove_pullers(self.kube, note)
         planned = [known for pods in self.planned if (known := self._possible(pods, note)) is not None]
@@ -73,9 +70,6 @@ class PullImagesStep:
         _compare(found, note)
         done = f"{len(lacking)} node{'s' * (len(lacking) != 1)} asked for some" if lacking else "no node lacked any"
         note(f"all images are on their nodes; {done}")
-
-    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to undo."""
 
     def _lacking(self, planned: list[PlannedPods], found: FoundImages) -> tuple[list[NodeNeeds], list[str]]:
         """The nodes that lack something, and the names of those that can't pull now."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from upgrader.model.planned_images import WantedImage
 from upgrader.ports import KubeObject
+from upgrader.steps.images.planned_images import WantedImage
 
 __all__ = ["LABELS", "ImageStatus", "PullerPod", "has_no_place", "image_statuses", "manifest", "refusal"]
 

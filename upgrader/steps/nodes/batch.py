@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from upgrader.model.node_mark import Phase
 from upgrader.model.node_settings import OnBlocked
-from upgrader.model.plan import NodeChange
 from upgrader.model.release import NodeBefore
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
@@ -17,6 +16,7 @@ from upgrader.steps.nodes.detaching import Detaching
 from upgrader.steps.nodes.drain import Drain
 from upgrader.steps.nodes.node_playbooks import NodePlaybooks
 from upgrader.steps.nodes.node_watch import NodeWatch
+from upgrader.steps.step_document import NodeChange
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["Batch"]

@@ -7,7 +7,7 @@ from typing import Any
 from upgrader.errors import ApiError
 from upgrader.model.workload import selects
 from upgrader.ports import Kube, KubeObject
-from upgrader.steps.nodes.kinds import BUDGETS
+from upgrader.steps.nodes.api_resources import BUDGETS
 from upgrader.steps.nodes.pods_to_drain import DrainedPod
 
 __all__ = ["why_refused"]

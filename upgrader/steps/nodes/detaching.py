@@ -9,8 +9,8 @@ from math import inf
 from upgrader.contract import detach as contract
 from upgrader.model.node_settings import DetachPolicy
 from upgrader.ports import Clock, Kube
+from upgrader.steps.nodes.api_resources import NODES
 from upgrader.steps.nodes.cordon import LOAD_BALANCER, Cordons, NodeNow
-from upgrader.steps.nodes.kinds import NODES
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["Detaching"]

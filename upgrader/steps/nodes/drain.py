@@ -15,8 +15,8 @@ from upgrader.errors import ApiError
 from upgrader.model.first_few import first_few
 from upgrader.model.node_settings import DrainPolicy
 from upgrader.ports import Clock, Kube
+from upgrader.steps.nodes.api_resources import PODS
 from upgrader.steps.nodes.budgets import why_refused
-from upgrader.steps.nodes.kinds import PODS
 from upgrader.steps.nodes.pods_to_drain import DrainedPod, DrainedPods, pods_to_drain, tolerates_cordon
 from upgrader.wait_and_retry import wait_until
 

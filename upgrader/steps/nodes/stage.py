@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from upgrader.model.own_steps import STAGE_NODES
-from upgrader.model.release import RestorePoint
 from upgrader.steps.nodes.node_playbooks import NodePlaybooks
+from upgrader.steps.one_way import OneWay
 
 __all__ = ["StageNodesStep"]
 
 
 @dataclass(frozen=True)
-class StageNodesStep:
+class StageNodesStep(OneWay):
     """A node that Ansible can't reach, or a program with a wrong checksum, ends the run before its first change."""
 
     playbooks: NodePlaybooks
@@ -26,11 +26,5 @@ class StageNodesStep:
             return "nothing to change"
         return f"bring the programs of {self.playbooks.target} to {count} node{'s' if count > 1 else ''}"
 
-    def capture(self) -> None:
-        """Nothing that runs is changed."""
-
     def apply(self, note: Callable[[str], None]) -> None:
         self.playbooks.stage(self.nodes)
-
-    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to undo."""

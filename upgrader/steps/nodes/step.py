@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from upgrader.errors import RollbackFailed, StepFailed
-from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.pipeline import Inspection
 from upgrader.steps.nodes.batch import Batch
 from upgrader.steps.nodes.decision import batches
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.step_document import NodeChange
 
 __all__ = ["NodesInspector", "NodesStep"]
 

@@ -12,8 +12,8 @@ from typing import Any
 from upgrader.contract.flags import Argument, arguments_in
 from upgrader.model.components import COMPONENTS
 from upgrader.model.manifest import Manifest, objects_in
-from upgrader.model.plan import PlannedRelease
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["PlannedCommand", "commands_of", "planned_commands"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
-from upgrader.model.planned_surge import PlannedSurge
 from upgrader.model.release import RestorePoint
 from upgrader.steps.nodes.node_watch import NodeWatch
+from upgrader.steps.surge.plan import PlannedSurge
 from upgrader.steps.surge.surge_nodes import SurgeNode, SurgeNodes
 from upgrader.steps.surge.surge_removal import SurgeRemoval
 from upgrader.wait_and_retry import wait_until

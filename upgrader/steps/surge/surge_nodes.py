@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.model.planned_surge import PlannedSurge
 from upgrader.model.surge import SURGE, surge_pool
 from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 from upgrader.ports import Clock, Kube, KubeObject, Playbooks
-from upgrader.steps.nodes.kinds import NODES
+from upgrader.steps.nodes.api_resources import NODES
 from upgrader.steps.nodes.patience import patiently
+from upgrader.steps.surge.plan import PlannedSurge
 
 __all__ = ["SurgeNode", "SurgeNodes"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from upgrader.errors import PlaybookError
+from upgrader.steps.nodes.api_resources import NODES
 from upgrader.steps.nodes.cordon import Cordons
 from upgrader.steps.nodes.drain import Drain
-from upgrader.steps.nodes.kinds import NODES
 from upgrader.steps.nodes.patience import patiently
 from upgrader.steps.surge.surge_nodes import SurgeNode, SurgeNodes
 from upgrader.wait_and_retry import wait_until

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from upgrader.model.images import pod_spec_of
 from upgrader.model.manifest import Manifest, objects_in
-from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.release.planned_commands import PlannedCommand, commands_of
 
 __all__ = ["FileObject", "PlannedProgram", "planned_programs"]
@@ -38,8 +39,8 @@ def planned_programs(plan: Plan) -> tuple[PlannedProgram, ...]:
     shell, is left out: the check `flags.unread` tells of it.
     """
     found, files = list[PlannedProgram](), dict[tuple[str, FileObject], Manifest]()
-    for release in plan.steps:
-        if isinstance(release, PlannedRelease) and release.action != "unchanged":
+    for release in planned_of(plan, PlannedRelease):
+        if release.action != "unchanged":
             files |= _files(release)
             found += _programs(release, plan, files)
     return tuple(found)

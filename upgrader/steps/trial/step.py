@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from upgrader.errors import StepFailed
 from upgrader.model.finding import Finding, Severity
 from upgrader.model.own_steps import TRIAL
-from upgrader.model.plan import Plan
-from upgrader.model.release import RestorePoint
 from upgrader.model.severities import with_policy
 from upgrader.model.skips import Skips
+from upgrader.steps.one_way import OneWay
+from upgrader.steps.plan import Plan
 from upgrader.steps.trial.programs import PlannedProgram, planned_programs
 from upgrader.steps.trial.trial import Trial
 
@@ -19,7 +19,7 @@ __all__ = ["TrialStep"]
 
 
 @dataclass(frozen=True)
-class TrialStep:
+class TrialStep(OneWay):
     """Changes nothing: what it creates is gone when it ends."""
 
     programs: tuple[PlannedProgram, ...]
@@ -43,9 +43,6 @@ class TrialStep:
         names = dict.fromkeys(f"{program.command.component} {program.command.version}" for program in self.programs)
         return "read on the controllers by " + ", ".join(names)
 
-    def capture(self) -> None:
-        """Nothing to undo."""
-
     def findings(self, note: Callable[[str], None]) -> tuple[Finding, ...]:
         """What is found, as the operator's policy has it. Raises ApiError."""
         found = self.trial.run(self.programs, note)
@@ -64,6 +61,3 @@ class TrialStep:
                 remedy=" ".join(dict.fromkeys(finding.remedy for finding in blocking))
                 + f" Then run again; or run in spite of it: --skip {blocking[0].id} --reason TEXT",
             )
-
-    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to undo."""

@@ -11,12 +11,11 @@ import pytest
 from testkit import example_runs as runs
 from testkit.example_runs import state_of
 from tests.unit.reporting.report.test_html import Page
-from upgrader.model.plan import ObjectChange
-from upgrader.model.plan_document import StepDocument, Undo
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.reporting.report import plan_diffs
 from upgrader.reporting.report.formats import FILES, report_text, write_reports
 from upgrader.reporting.report.plan_diffs import DIFFS, PlanDiffs, StepDiff, keep_diffs, read_diffs
+from upgrader.steps.step_document import ObjectChange, StepDocument, Undo
 
 CHANGE = ObjectChange(
     "Deployment kube-system/kube-apiserver", "changed", "--- now\n+++ planned\n-  image: a:1\n+  image: a:2 <b>"

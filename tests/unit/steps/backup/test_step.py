@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.steps.backup.test_take import Lab
 from upgrader.model.own_steps import BACKUP
-from upgrader.model.plan import Plan
 from upgrader.model.settings import BackupSettings
 from upgrader.model.version import KubernetesVersion
-from upgrader.steps.backup.step import BackupStep, takes_backup
+from upgrader.steps.backup.kind import BackupStep, takes_backup
+from upgrader.steps.plan import Plan
 
 OLD, PATCH, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 36, 4), KubernetesVersion(1, 37, 1)
 

@@ -10,12 +10,12 @@ from typing import Any
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
 from upgrader.model.cluster import Host
-from upgrader.model.etcd_plan import EtcdChange, PlannedEtcd
 from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.etcd_version import EtcdVersion
 from upgrader.onhost.sending.host_facts import EtcdServer, Member
 from upgrader.ports import CommandResult
 from upgrader.steps.etcd.on_hosts import EtcdOnHosts
+from upgrader.steps.etcd.plan import EtcdChange, PlannedEtcd
 from upgrader.steps.etcd.step import EtcdStep
 
 OLD, NEW, NEXT = (f"registry.k8s.io/etcd:{tag}" for tag in ("3.6.5-0", "3.6.8-0", "3.7.2-0"))

@@ -12,26 +12,24 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
 from tests.unit.steps.etcd.members import NAMES, NEW, NEXT, OLD, Controllers, settings
-from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.engine.journal.decode import event_from
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.etcd_plan import EtcdChange, PlannedEtcd
 from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.event import StepStarted
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, new_minor_of_etcd
-from upgrader.model.plan_document import PlanDocument
-from upgrader.model.planned_images import planned_pods
 from upgrader.model.pod_placement import may_run_on
 from upgrader.model.release import EtcdBefore, RestorePoint
 from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Tools
 from upgrader.steps.etcd.on_hosts import etcd_images
+from upgrader.steps.etcd.plan import EtcdChange, PlannedEtcd, new_minor_of_etcd
+from upgrader.steps.images.planned_images import planned_pods
 from upgrader.steps.pipeline_builder import PipelineBuilder
-from upgrader.steps.planner import observed_after
+from upgrader.steps.plan import Plan, changed_inputs, observed_after, step_inputs
+from upgrader.steps.plan_document import PlanDocument
 
 V = KubernetesVersion(1, 37, 1)
 POINT = RestorePoint(etcd=tuple(EtcdBefore(name, OLD, "3.6.5") for name in NAMES), image=NEW)

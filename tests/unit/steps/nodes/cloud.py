@@ -12,13 +12,13 @@ from upgrader.errors import PlaybookError
 from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS
 from upgrader.gates.node_return import NodeReturn
 from upgrader.model.node_settings import DrainPolicy, NodePool
-from upgrader.model.planned_surge import PlannedSurge
 from upgrader.model.release import RestorePoint
 from upgrader.model.surge import SURGE, Surge
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import PlaybookResult
 from upgrader.steps.nodes.cordon import Cordons
 from upgrader.steps.nodes.drain import Drain
+from upgrader.steps.surge.plan import PlannedSurge
 from upgrader.steps.surge.step import AddSurgeStep, RemoveSurgeStep
 from upgrader.steps.surge.surge_nodes import SurgeNodes
 from upgrader.steps.surge.surge_removal import SurgeRemoval

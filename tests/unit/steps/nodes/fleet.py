@@ -14,7 +14,6 @@ from upgrader.errors import PlaybookError
 from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS
 from upgrader.gates.node_return import NodeReturn
 from upgrader.model.node_settings import DetachPolicy, DrainPolicy, NodePool, NodeSource
-from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, PlaybookResult
 from upgrader.steps.nodes.batch import Batch
@@ -22,7 +21,9 @@ from upgrader.steps.nodes.cordon import Cordons
 from upgrader.steps.nodes.detaching import Detaching
 from upgrader.steps.nodes.drain import Drain
 from upgrader.steps.nodes.node_playbooks import NodePlaybooks
+from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.nodes.step import NodesStep
+from upgrader.steps.step_document import NodeChange
 
 __all__ = ["BUDGETS", "NEW", "OLD", "Fleet", "Killed"]
 

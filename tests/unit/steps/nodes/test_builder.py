@@ -12,7 +12,6 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
-from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
 from upgrader.model.cluster import Cluster, Host
@@ -21,14 +20,15 @@ from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
 from upgrader.model.outcome import StepPhase
-from upgrader.model.plan import PlannedNodes
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.model.settings import Settings
 from upgrader.model.surge import Surge
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Tools
+from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.pipeline_builder import PipelineBuilder
+from upgrader.steps.plan import changed_inputs, step_inputs
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 NODES = NodesSettings(NodeSource("packages"), (NodePool("controllers"), NodePool("workers")))

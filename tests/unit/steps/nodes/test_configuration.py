@@ -13,12 +13,12 @@ from tests.unit.steps.nodes.fleet import NEW, OLD, SOURCE, Fleet, Killed
 from upgrader.errors import PlaybookError, StepFailed
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.node_configuration import CONFIGURED, NodeConfiguration
-from upgrader.model.plan import NodeChange
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import PlaybookResult
 from upgrader.steps.nodes.node_playbooks import NodePlaybooks
 from upgrader.steps.nodes.step import NodesInspector, NodesStep
+from upgrader.steps.step_document import NodeChange
 
 WANTED = NodeConfiguration({"maxPods": 150})
 EARLIER = NodeConfiguration({"maxPods": 100}).fingerprint

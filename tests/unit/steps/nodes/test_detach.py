@@ -15,7 +15,7 @@ from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_settings import DetachPolicy, DrainPolicy
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.ports import PlaybookResult
-from upgrader.steps.nodes.kinds import NODES
+from upgrader.steps.nodes.api_resources import NODES
 from upgrader.steps.nodes.step import NodesInspector
 
 DONE, AS_BEFORE = str(NEW), str(OLD)

@@ -10,11 +10,11 @@ import pytest
 from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet
 from upgrader.errors import StepFailed
 from upgrader.model.node_mark import NodeMark
-from upgrader.model.node_plan import NodePlanner
 from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
-from upgrader.model.plan import NodeChange
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.nodes.plan import NodePlanner
+from upgrader.steps.step_document import NodeChange
 
 DONE, AS_BEFORE = str(NEW), str(OLD)
 

@@ -15,20 +15,16 @@ from upgrader.model.masked_manifest import masked_text
 from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.observed import Observed, ObservedNode, ObservedRelease
-from upgrader.model.plan import NodeChange, Plan, PlannedKubeadmConfig, PlannedNodes, PlannedRelease
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.steps.planner import (
-    IntendedRelease,
-    emulation_after,
-    object_changes,
-    observed_after,
-    plan_kubeadm_config,
-    plan_kubelet_config,
-    plan_run,
-    wanted_steps,
-)
+from upgrader.steps.intended import emulation_after, plan_run, wanted_steps
+from upgrader.steps.kubeadm_config.plan import PlannedKubeadmConfig, plan_kubeadm_config
+from upgrader.steps.kubelet_config.plan import plan_kubelet_config
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import Plan, observed_after
+from upgrader.steps.release.plan import IntendedRelease, PlannedRelease, object_changes
+from upgrader.steps.step_document import NodeChange
 
 V136, V137 = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 

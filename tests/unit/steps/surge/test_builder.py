@@ -9,16 +9,15 @@ import pytest
 
 from tests.unit.steps.nodes.test_builder import NEW, NODES, OLD, builder, names, observed, state
 from upgrader.app.plan_inputs import _named as named_inputs
-from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.engine.state.run_state import StepState
 from upgrader.errors import UsageError
 from upgrader.model.node_settings import NodePool
 from upgrader.model.observed import Observed, ObservedNode
-from upgrader.model.plan import Plan, PlannedSurge
-from upgrader.model.plan_document import PlanDocument
 from upgrader.model.release import RestorePoint
 from upgrader.model.surge import SURGE, Surge
-from upgrader.steps.planner import observed_after
+from upgrader.steps.plan import Plan, changed_inputs, observed_after, step_inputs
+from upgrader.steps.plan_document import PlanDocument
+from upgrader.steps.surge.plan import PlannedSurge
 from upgrader.ui.plan_markdown import plan_markdown
 
 ADD, REMOVE = Path("/c/add.yml"), Path("/c/remove.yml")

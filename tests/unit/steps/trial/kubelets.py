@@ -9,10 +9,11 @@ from typing import Any
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError
 from upgrader.model.cluster import Host
-from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, KubeObject
+from upgrader.steps.plan import Plan
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["API_SERVER", "CONFIG_MAPS", "CONTROLLERS", "PODS", "Kubelets", "ended", "plan", "running"]
 

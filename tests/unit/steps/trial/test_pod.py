@@ -10,8 +10,8 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.steps.trial.kubelets import API_SERVER, CONTROLLERS, Kubelets, ended, plan
-from upgrader.model.plan import PlannedRelease
 from upgrader.model.release import ReleaseSpec
+from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.trial.harmless import NO_ETCD, NOWHERE, SCRATCH, got_through, harmless
 from upgrader.steps.trial.programs import planned_programs
 from upgrader.steps.trial.reading import last_words

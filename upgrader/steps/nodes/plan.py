@@ -1,19 +1,95 @@
-"""Which nodes a run upgrades: each pool's, by their kubelets' versions and what they are configured with. Pure."""
+"""The nodes of a pool that a run upgrades, by their kubelets' versions and what they are configured with. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar, Literal
 
+from upgrader.engine.execution.input_files import canonical, file_digests
+from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.node_mark import NodeMark
-from upgrader.model.node_settings import CONTROLLERS, WORKERS, NodePool, NodesSettings
+from upgrader.model.node_settings import CONTROLLERS, WORKERS, NodePool, NodeSource, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
-from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.surge import surge_pool
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.planned import PlannedStep
+from upgrader.steps.step_document import NOTHING_TO_UNDO, HostChanges, NodeChange, ObjectChange, StepDocument, Undo
 
-__all__ = ["NodePlanner"]
+__all__ = ["NodePlanner", "PlannedNodes"]
+
+
+@dataclass(frozen=True)
+class PlannedNodes(PlannedStep):
+    """The nodes of one pool that change."""
+
+    pool: NodePool
+    nodes: tuple[NodeChange, ...]
+    target: KubernetesVersion
+    source: NodeSource
+    ready_seconds: float
+    at_once: int
+    """How many are upgraded at once."""
+    playbooks: Path
+    """The folder of the playbooks that change them."""
+    changes: tuple[ObjectChange, ...] = ()
+    configuration: NodeConfiguration = NO_CONFIGURATION
+    """What the nodes get beside their programs."""
+
+    kind: ClassVar = "nodes"
+
+    @property
+    def name(self) -> str:
+        return self.pool.step
+
+    @property
+    def action(self) -> Literal["upgrade", "unchanged"]:
+        return "upgrade" if self.nodes else "unchanged"
+
+    @property
+    def summary(self) -> str:
+        if not self.nodes:
+            return "nothing to change"
+        before = sorted({node.before for node in self.nodes} - {self.target})
+        parts = [f"{', '.join(map(str, before))} → {self.target}"] if before else []
+        parts += [str(self.configuration)] if self.configuration.fingerprint else []
+        count = len(self.nodes)
+        text = f"{count} node{'s' if count > 1 else ''}: {'; '.join(parts) or self.target}"
+        return f"{text}; out of the load balancer meanwhile" if self.pool.detach else text
+
+    @property
+    def way_back(self) -> Undo:
+        return Undo(self.kind, text="each node gets back what it had") if self.nodes else NOTHING_TO_UNDO
+
+    @property
+    def described(self) -> str:
+        return f"nodes {self.name}: {', '.join(map(str, self.nodes)) or 'none'}"
+
+    @property
+    def fingerprint(self) -> tuple[str, ...]:
+        return (*map(str, self.nodes), self.configuration.fingerprint)
+
+    @property
+    def files(self) -> tuple[tuple[str, Path], ...]:
+        return ((f"the playbooks of {self.name}", self.playbooks),)
+
+    def inputs(self) -> Mapping[str, str]:
+        parts = {**file_digests(self.playbooks, "playbooks"), "source": canonical(self.source.at(self.target))}
+        got = self.configuration.fingerprint
+        return {**parts, "configuration": got} if got else parts
+
+    def once_done(self, observed: Observed) -> Observed:
+        kubelets = {**observed.kubelets, **{node.node: node.after for node in self.nodes}}
+        got = self.configuration.fingerprint
+        changed = {node.node for node in self.nodes} if got else ()
+        nodes = {
+            name: replace(node, configured=got) if name in changed else node for name, node in observed.nodes.items()
+        }
+        return replace(observed, kubelets=kubelets, nodes=nodes)
+
+    def document(self, usual_seconds: float | None, hosts: HostChanges | None = None) -> StepDocument:
+        return replace(super().document(usual_seconds, hosts), nodes=self.nodes)
 
 
 @dataclass(frozen=True)

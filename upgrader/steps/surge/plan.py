@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
 
 from upgrader.model.first_few import first_few
 from upgrader.model.node_settings import NodePool
-from upgrader.model.observed import ObservedNode
+from upgrader.model.observed import Observed, ObservedNode
 from upgrader.model.surge import Surge, surge_pool
 from upgrader.model.version import KubernetesVersion
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.planned import PlannedStep
+from upgrader.steps.playbook.plan import playbook_inputs
+from upgrader.steps.step_document import NOTHING_TO_UNDO, Undo
 
 __all__ = ["PlannedSurge", "surge_steps"]
 
 
 @dataclass(frozen=True)
-class PlannedSurge:
+class PlannedSurge(PlannedStep):
     """One end of a pool's surge: the step that adds its nodes, or the one that removes them."""
 
     pool: NodePool
@@ -28,6 +33,9 @@ class PlannedSurge:
     there: tuple[str, ...] = ()
     """The surge nodes of the pool that are in the cluster already, by name."""
     changes: tuple[()] = ()
+
+    kind: ClassVar = "surge"
+    disturbs: ClassVar = False
 
     @property
     def surge(self) -> Surge:
@@ -55,26 +63,46 @@ class PlannedSurge:
             f"{count} more node{'s' if count > 1 else ''} while {self.pool.step} works ({self.surge.add.name}){there}"
         )
 
+    @property
+    def way_back(self) -> Undo:
+        """What was removed isn't brought back: the nodes go back without a surge."""
+        if self.end or not self.needed:
+            return NOTHING_TO_UNDO
+        return Undo(self.kind, text="the surge nodes are drained and removed")
+
+    @property
+    def files(self) -> tuple[tuple[str, Path], ...]:
+        if self.end:
+            return ()
+        return (f"the playbook of {self.name}", self.surge.add), (f"the undo of {self.name}", self.surge.remove)
+
+    def inputs(self) -> Mapping[str, str]:
+        playbook = self.surge.remove if self.end else self.surge.add
+        return {**playbook_inputs(playbook), "nodes": str(self.surge.nodes)}
+
+    def once_done(self, observed: Observed) -> Observed:
+        if not self.end:
+            return observed
+        kubelets = {name: version for name, version in observed.kubelets.items() if name not in self.there}
+        nodes = {name: node for name, node in observed.nodes.items() if name not in self.there}
+        return replace(observed, kubelets=kubelets, nodes=nodes)
+
 
 def surge_steps(
-    pool: NodePool,
-    *,
-    upgraded: bool,
-    target: KubernetesVersion,
-    nodes: Mapping[str, ObservedNode],
-    listed: Collection[str],
+    planned: PlannedNodes, nodes: Mapping[str, ObservedNode], listed: Collection[str]
 ) -> tuple[PlannedSurge, ...]:
-    """The two steps of a pool, () for one without a surge; `upgraded`: whether any of its nodes is.
+    """The two steps around that of a pool, () for one without a surge. `listed`: the nodes of the inventory.
 
     They are there also where they have nothing to do: a run that is resumed has the same steps. What an earlier run has
     left is removed even where no node is upgraded.
     """
+    pool, upgraded = planned.pool, bool(planned.nodes)
     if pool.surge is None:
         return ()
     there = tuple(_surge_nodes(pool.name, nodes.items(), listed))
     return (
-        PlannedSurge(pool, False, target, upgraded, there),
-        PlannedSurge(pool, True, target, upgraded or bool(there), there),
+        PlannedSurge(pool, False, planned.target, upgraded, there),
+        PlannedSurge(pool, True, planned.target, upgraded or bool(there), there),
     )
 
 

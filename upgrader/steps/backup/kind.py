@@ -1,16 +1,34 @@
-"""The backup before a minor upgrade, as a step: nothing is changed in the cluster, so there is nothing to undo."""
+"""The backup before a minor upgrade: nothing is changed in the cluster, so there is nothing to undo."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from upgrader.model.own_steps import BACKUP
-from upgrader.model.plan import Plan, new_minor_of_etcd
-from upgrader.model.release import RestorePoint
+from upgrader.pipeline import PipelineStep
 from upgrader.steps.backup.take import BackupTaker
+from upgrader.steps.etcd.plan import new_minor_of_etcd
+from upgrader.steps.one_way import OneWay
+from upgrader.steps.plan import Plan
+from upgrader.steps.step_kind import OwnKind, RunStart, preparing
 
-__all__ = ["BackupStep", "takes_backup"]
+__all__ = ["BackupKind", "BackupStep", "takes_backup"]
+
+
+@dataclass(frozen=True)
+class BackupKind(OwnKind):
+    """Builds the step that takes it."""
+
+    def before(self, plan: Plan, start: RunStart) -> Iterator[PipelineStep]:
+        """Before everything else, where the run takes one."""
+        context = self.context
+        if context.age is None:
+            return
+        tools, settings = context.tools, context.settings.backup
+        taker = BackupTaker(tools.hosts, tools.kube, tools.clock, context.age, context.cluster, settings)
+        if takes_backup(taker, plan, start.resumed):
+            yield preparing(BackupStep(taker))
 
 
 def takes_backup(taker: BackupTaker, plan: Plan, planned: Collection[str] | None) -> bool:
@@ -25,7 +43,7 @@ def takes_backup(taker: BackupTaker, plan: Plan, planned: Collection[str] | None
 
 
 @dataclass(frozen=True)
-class BackupStep:
+class BackupStep(OneWay):
     """Takes a backup. A run that is interrupted in it takes another one."""
 
     taker: BackupTaker
@@ -34,12 +52,6 @@ class BackupStep:
     def summary(self) -> str:
         return f"an encrypted backup into {self.taker.settings.folder}"
 
-    def capture(self) -> None:
-        return None
-
     def apply(self, note: Callable[[str], None]) -> None:
         taken = self.taker.take(note)
         note(f"{taken.path.name}: {taken.manifest.keys:,} keys, {taken.bytes:,} bytes")
-
-    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to undo: the backup stays."""

@@ -1,4 +1,4 @@
-"""Which group versions of the API may be missing while a run is rolled back by another process than its own."""
+"""Which group versions of the API may be missing during a run, or while another process rolls it back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.gates.continuity.served_groups import removed_by
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Helm
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.release.plan import PlannedRelease
 
-__all__ = ["removed_by_undo"]
+__all__ = ["removed_by_plan", "removed_by_undo"]
+
+
+def removed_by_plan(plan: Plan) -> frozenset[str]:
+    """The group versions that an upgrade's plan removes."""
+    return frozenset().union(*(removed_by(step.before, step.after) for step in planned_of(plan, PlannedRelease)))
 
 
 def removed_by_undo(helm: Helm, state: RunState) -> frozenset[str]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.images import pod_spec_of
 from upgrader.model.manifest import Manifest, objects_in
-from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.steps.etcd.plan import PlannedEtcd
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["PlannedPods", "WantedImage", "planned_pods"]
 
@@ -48,7 +49,7 @@ def planned_pods(plan: Plan) -> tuple[PlannedPods, ...]:
     One whose spec stays as it is keeps its pods, and starts none: whatever its image is by now, this run needs it
     nowhere.
     """
-    changed = [step for step in plan.steps if isinstance(step, PlannedRelease) and step.action != "unchanged"]
+    changed = [step for step in planned_of(plan, PlannedRelease) if step.action != "unchanged"]
     objects = [
         (step.spec.namespace, item, before.get(key, {}).get("spec") == item.get("spec"))
         for step in changed
@@ -57,7 +58,7 @@ def planned_pods(plan: Plan) -> tuple[PlannedPods, ...]:
     ]
     accounts = {_place(item, home): _secrets(item) for home, item, _ in objects if item["kind"] == "ServiceAccount"}
     secrets = {_place(item, home) for home, item, _ in objects if item["kind"] == "Secret"}
-    members = (_members(step) for step in plan.steps if isinstance(step, PlannedEtcd) and step.members)
+    members = (_members(step) for step in planned_of(plan, PlannedEtcd) if step.members)
     return (*members, *_pods([(home, item) for home, item, stays in objects if not stays], accounts, secrets))
 
 
