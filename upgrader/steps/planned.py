@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from upgrader.model.images import ImageChange
 from upgrader.model.observed import Observed
-from upgrader.steps.step_document import HostChanges, ObjectChange, StepDocument, Undo
+from upgrader.steps.step_document import HostChanges, ObjectChange, StepAction, StepDocument, Undo
 
 __all__ = ["PlannedStep"]
 
@@ -26,7 +26,7 @@ class PlannedStep:
             """Unique within the plan; the journal knows the step by it."""
 
         @property
-        def action(self) -> str:
+        def action(self) -> StepAction:
             """`unchanged` where there is nothing to do."""
 
         @property

@@ -9,7 +9,18 @@ from upgrader.model.images import ImageChange
 from upgrader.model.json_values import NOT_IN_JSON
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["NOTHING_TO_UNDO", "HostChange", "HostChanges", "NodeChange", "ObjectChange", "StepDocument", "Undo"]
+__all__ = [
+    "NOTHING_TO_UNDO",
+    "HostChange",
+    "HostChanges",
+    "NodeChange",
+    "ObjectChange",
+    "StepAction",
+    "StepDocument",
+    "Undo",
+]
+
+StepAction = Literal["install", "upgrade", "unchanged", "playbook", "add", "remove", "prepare", "free", "bake"]
 
 
 @dataclass(frozen=True)
@@ -88,8 +99,7 @@ class StepDocument:
     """One step of a run. `usual_seconds` is its median in earlier runs of this folder; null where there are none.
 
     `kind` is `release`, `playbook`, `nodes`, `surge`, `etcd`, `kubeadm-config`, `kubelet-config`, `preparation`,
-    `free` or `bake`; there may be more. `action` is `install`, `upgrade`, `unchanged`, `playbook`, `add`, `remove`,
-    `prepare`, `free` or `bake`.
+    `free` or `bake`; there may be more.
 
     A `preparation` changes nothing that runs (a backup, the images on their nodes); `free` rolls a release back that an
     interrupted Helm left pending; a `bake` holds all gates for a while; `kubeadm-config` tells kubeadm which version
@@ -101,7 +111,7 @@ class StepDocument:
 
     name: str
     kind: str
-    action: str
+    action: StepAction
     summary: str
     undo: Undo
     usual_seconds: float | None
