@@ -39,7 +39,8 @@ class OfflineStep:
     """One step. `changes` compares with the other folder's step of the same name; without one everything is added."""
 
     name: str
-    kind: Literal["release", "playbook"]
+    kind: str
+    """`release` or `playbook`"""
     source: str
     """The chart or the playbook."""
     changes: tuple[ObjectChange, ...] = ()

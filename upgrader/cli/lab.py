@@ -252,7 +252,6 @@ def node_source_command(version: str, mirror: MirrorOptions) -> None:
 
 def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -> Lab:
     """The lab of that name; without a name the one whose cluster folder is -C, or else the only one."""
-    from upgrader.cli.lab_progress import progress
     from upgrader.lab import Lab
     from upgrader.lab.registry import labs
 

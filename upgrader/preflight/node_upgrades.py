@@ -57,7 +57,7 @@ def check_node_upgrades(context: PreflightContext) -> Iterator[Finding]:
         yield from _drains(blocked)
 
 
-def _kubelet_config(context: PreflightContext, steps: list[PlannedNodes]) -> Iterator[Finding]:
+def _kubelet_config(context: PreflightContext, steps: Sequence[PlannedNodes]) -> Iterator[Finding]:
     """All pools have the same configuration."""
     wanted, there = (steps[0].configuration.kubelet if steps else {}), context.observed.kubelet
     if not wanted or there is None:
@@ -92,7 +92,7 @@ def _inventory(context: PreflightContext, steps: list[PlannedNodes]) -> Iterator
             )
 
 
-def _source(context: PreflightContext, steps: list[PlannedNodes]) -> Iterator[Finding]:
+def _source(context: PreflightContext, steps: Sequence[PlannedNodes]) -> Iterator[Finding]:
     """All pools have the same source; what it has may differ by the nodes' architectures."""
     target, nodes = steps[0].target, context.observed.nodes
     names = [change.node for step in steps for change in step.nodes]

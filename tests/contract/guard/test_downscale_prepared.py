@@ -310,7 +310,7 @@ def test_what_the_zone_tracker_has_noted_refuses(
         guard.wait_ready()
         group = stack.enter_context(zones(pair.kube, replicas=3, count=2))
         a, b = group.names
-        prepared(pair, group, service, **minimum)
+        prepared(pair, group, service, as_label=True, **minimum)
         noted = {a: json.dumps({"lastDownscaled": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})}
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": noted}
         pair.kube.create(CONFIG_MAPS, manifest, "shop")

@@ -89,7 +89,8 @@ def muted_aggregator(pair: Pair) -> Iterator[Muted]:
             cache, metrics = ProtectorCache(api, [], Tuning()), ProtectorMetrics(Metrics())
             election = Leadership(api, "ops", f"muted-{uuid.uuid4().hex[:6]}", "me")
             role = Aggregator(api, api, cache, "one", [], election, metrics, clock=lambda: time.monotonic() * FASTER)
-            tasks = [asyncio.ensure_future(each.run()) for each in (*cache.informers, role)]
+            parts = [role.run, *(each.run for each in cache.informers)]
+            tasks = [asyncio.ensure_future(run()) for run in parts]
             while not ended.is_set():
                 await asyncio.sleep(0.05)
             for task in tasks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,10 @@ spec:
 """
 
 
+def _reached(lab: Lab, request: str) -> bool:
+    return not _kubectl(lab, "controller-1", request).returncode
+
+
 def _kubectl(lab: Lab, node: str, arguments: str, manifest: str = "") -> subprocess.CompletedProcess[str]:
     script = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf {arguments}"
     return subprocess.run(
@@ -68,7 +73,7 @@ def test_a_pod_resolves_and_reaches_a_service_on_another_node(large: Lab) -> Non
         request = "exec client -- curl -sS --max-time 2 -o /dev/null http://server.default.svc.cluster.local/"
         until(
             f"{client} to reach {server}",
-            lambda request=request: not _kubectl(large, "controller-1", request).returncode,
+            partial(_reached, large, request),
             timeout_seconds=60,
         )
         removed = _kubectl(large, "controller-1", "delete -f - --grace-period=0 --force", manifest)

@@ -79,7 +79,7 @@ def test_part_runs_all_of_its_tests_and_tells_those_that_failed(monkeypatch: pyt
         ran.append(" ".join(command[2:]))
         return subprocess.CompletedProcess(command, "rivals" in command[-1])
 
-    monkeypatch.setattr(soak.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setenv("ROUNDS", "3")
     monkeypatch.delenv("CONTROLLERS", raising=False)
     part = soak.Part("x", ("rivals", "stopped"), ("bench.soak --rounds {rounds} --controllers {controllers}",))

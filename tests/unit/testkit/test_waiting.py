@@ -71,7 +71,7 @@ def test_each_wait_is_told() -> None:
     """By name and seconds, also where it fails."""
     told: list[logging.LogRecord] = []
     handler = logging.Handler()
-    handler.emit = told.append  # type: ignore[method-assign]
+    handler.emit = told.append  # type: ignore[method-assign, assignment]
     before = LOGGER.level
     LOGGER.setLevel(logging.DEBUG)
     LOGGER.addHandler(handler)

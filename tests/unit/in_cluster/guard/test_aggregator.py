@@ -121,17 +121,22 @@ def test_a_look_walks_the_pods_of_one_protector(monkeypatch: pytest.MonkeyPatch)
     """Not those of all others in the namespace, which cost most of its time; and it follows labels and selectors."""
 
     async def test(world: World) -> None:
-        other = {"labels": {"app": "other"}}
-        put(world.api, protector(), pod("x"), *(pod(f"o-{number}", **other) for number in range(200)))
+        other = {"app": "other"}
+        put(world.api, protector(), pod("x"), *(pod(f"o-{number}", labels=other) for number in range(200)))
         await world.see()
         await world.look()
         asked = list[Any]()
         plain = Selector.matches
-        monkeypatch.setattr(Selector, "matches", lambda self, labels: asked.append(labels) or plain(self, labels))
+
+        def matches(self: Selector, labels: Any) -> bool:
+            asked.append(labels)
+            return plain(self, labels)
+
+        monkeypatch.setattr(Selector, "matches", matches)
         await world.look()
         assert 0 < len(asked) < 10
         monkeypatch.undo()
-        put(world.api, pod("o-0"), pod("x", **other))
+        put(world.api, pod("o-0"), pod("x", labels=other))
         await world.see()
         await world.look()
         assert world.counts() == (1, 1)

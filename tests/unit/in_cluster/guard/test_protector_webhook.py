@@ -93,7 +93,12 @@ def test_protectors_are_looked_for_by_the_labels_that_the_pod_has() -> None:
     async def test(world: World) -> None:
         await world.begin(protector(2, cells={"a": counted(2)}), pod("x"))
         looked, plain = list[Any](), world.webhook._selecting
-        world.webhook._selecting = lambda found: looked.append(found) or plain(found)  # type: ignore[method-assign]
+
+        def selecting(found: Any) -> Any:
+            looked.append(found)
+            return plain(found)
+
+        world.webhook._selecting = selecting  # type: ignore[method-assign]
         assert (await world.ask(deletion("x", "1"))).code == 429
         assert len(looked) == 1
         await world.begin(protector(9, "others", selector={"matchLabels": {"app": "other"}}))

@@ -58,7 +58,7 @@ def test_what_was_seen_to_become_ready_is_available_whatever_clocks_say(wrong: f
     """The kubelet's may be two hours before the aggregator's, or behind it."""
     pods = [_pod("p-1", ready_since=NOW - wrong), _pod("p-2", ready_since=NOW - wrong)]
     found = _count(pods, min_ready=60, ready_for={"p-1": 59.0, "p-2": 60.0})
-    assert (found.cell.counts.available, found.cell.young, found.again_in) == (1, {"p-1"}, 1.0)
+    assert (found.cell.counts.available, found.cell.young, found.again_in) == (1, frozenset({"p-1"}), 1.0)
 
 
 def test_of_a_pod_that_was_ready_before_only_its_condition_tells() -> None:
