@@ -5,13 +5,14 @@ unit test, and pauses for Hypothesis' tests: what they reach is random, so that 
 run to run. A line counts when an example runs it.
 
 The packages and the least share are in pyproject.toml, `tool.coverage`. Each package is a test of its own, after the
-unit tests.
+unit tests, but for those that `tool.unit-coverage` names: their share is printed, and not judged yet.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,8 @@ _UNIT = "tests/unit/"
 class UnitCoverage:
     """Measures during unit tests, and knows the shares afterwards."""
 
-    def __init__(self, coverage: Coverage) -> None:
-        self._coverage = coverage
+    def __init__(self, coverage: Coverage, unjudged: Collection[str] = ()) -> None:
+        self._coverage, self._unjudged = coverage, unjudged
         self._measuring = False
         self.measure(True)
 
@@ -42,6 +43,11 @@ class UnitCoverage:
         folders = self._coverage.get_option("run:source")
         assert isinstance(folders, list), "pyproject.toml lists them"
         return folders
+
+    @property
+    def judged(self) -> list[str]:
+        """Those that must have the least share."""
+        return [package for package in self.packages if package not in self._unjudged]
 
     def measure(self, on: bool) -> None:
         """Measure from now on, or pause."""
@@ -63,7 +69,7 @@ class UnitCoverage:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Judge the packages after the last unit test."""
         behind = max((index for index, item in enumerate(items, 1) if item.nodeid.startswith(_UNIT)), default=0)
-        items[behind:behind] = [PackageItem.of(session, self, package) for package in self.packages]
+        items[behind:behind] = [PackageItem.of(session, self, package) for package in self.judged]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -78,7 +84,8 @@ class UnitCoverage:
         self.measure(False)
         terminalreporter.section("branch coverage by unit tests")
         for package in (*self.packages, ""):
-            terminalreporter.write_line(f"{package or 'total':<24}{self.share(package)[0]:7.2f} %")
+            note = "  (not judged yet)" if package in self._unjudged else ""
+            terminalreporter.write_line(f"{package or 'total':<36}{self.share(package)[0]:7.2f} %{note}")
 
 
 class PackageItem(pytest.Item):
@@ -108,5 +115,6 @@ class PackageItem(pytest.Item):
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Begin before a conftest imports what is to be measured."""
-    coverage = Coverage(data_file=None, config_file=str(early_config.rootpath / "pyproject.toml"))
-    early_config.pluginmanager.register(UnitCoverage(coverage))
+    settings = early_config.rootpath / "pyproject.toml"
+    unjudged = tomllib.loads(settings.read_text())["tool"]["unit-coverage"]["not-judged-yet"]
+    early_config.pluginmanager.register(UnitCoverage(Coverage(data_file=None, config_file=str(settings)), unjudged))
