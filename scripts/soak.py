@@ -202,8 +202,8 @@ def _run(part: Part) -> tuple[str, ...]:
             failed.append(words[0])
     for name in part.tests:
         # Each file in a process of its own: it has its cluster for itself, and its failure is its own.
-        command = [sys.executable, "-m", "pytest", f"tests/soak/test_{name}.py"]
-        if subprocess.run(command, cwd=REPOSITORY, check=False).returncode:
+        testing = [sys.executable, "-m", "pytest", f"tests/soak/test_{name}.py"]
+        if subprocess.run(testing, cwd=REPOSITORY, check=False).returncode:
             failed.append(f"test_{name}")
     return tuple(failed)
 
