@@ -112,7 +112,7 @@ class _Three:
         file.write_text(yaml.safe_dump(values, sort_keys=False))
         try:
             # What is measured is the way back: it would be refused before anything changes.
-            skipping = ("--skip", "binaries.refused", "--reason", "to measure the way back")
+            skipping = ("--skip", "trial.refused", "--reason", "to measure the way back")
             return self._upgrader(4, "run", "--to", target, "--yes", *skipping)
         finally:
             file.write_text(before)

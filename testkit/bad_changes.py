@@ -30,13 +30,13 @@ BAD_CHANGES = {
         "kube-apiserver",
         {"extraArgs": {"max-requests-inflight": "many"}},
         ("max-requests-inflight", "invalid argument"),
-        told="binaries.refused",
+        told="trial.refused",
     ),
     "dies at start": BadChange(
         "kube-apiserver",
         {"extraArgs": {"audit-policy-file": "/etc/kubernetes/none.yaml"}},
         ("/etc/kubernetes/none.yaml", "no such file"),
-        told="binaries.refused",
+        told="trial.refused",
     ),
     "no such image": BadChange("kube-apiserver", {"image": {"tag": "v1.37.1-none"}}, ("v1.37.1-none", "ImagePull")),
     "checkpointer never ready": BadChange(

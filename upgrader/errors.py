@@ -4,7 +4,7 @@
     ├── UsageError                2  the command line or a file is wrong; nothing was changed
     │   ├── ConfigError           2  …with the file and the line
     │   └── BackupRefused         2  a backup is damaged, or isn't this cluster's
-    ├── Inhibited                 3  a check forbids the run; nothing was changed
+    ├── Blocked                 3  a check forbids the run; nothing was changed
     ├── LabError                  2  the local lab can't do what was asked
     ├── StepFailed                4  a step did not reach its goal (the engine rolls back)
     │   ├── GateFailed            4  …applied, but a gate did not pass
@@ -49,7 +49,7 @@ __all__ = [
     "HelmError",
     "HostError",
     "HostUnreachable",
-    "Inhibited",
+    "Blocked",
     "Interrupted",
     "JournalError",
     "LabError",
@@ -101,7 +101,7 @@ class LabError(UsageError):
     """The local lab can't do what was asked, on this machine or in its present state."""
 
 
-class Inhibited(UpgraderError):
+class Blocked(UpgraderError):
     """A preflight check forbids the run; nothing was changed."""
 
     exit_code = 3

@@ -44,7 +44,7 @@ class Step(Protocol):
     def capture(self) -> RestorePoint | None:
         """What `undo` restores; None when the step changes nothing that needs undoing. Reads only.
 
-        Raises Inhibited when there is no safe restore point.
+        Raises Blocked when there is no safe restore point.
         """
         ...
 

@@ -17,7 +17,7 @@ from bench.conformance.stand_ins import load_balancers, volumes
 from bench.conformance.suite import Started, Suite
 from testkit.command import must
 from testkit.lab_cluster import LabCluster, until
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.lab.registry import find
 from upgrader.ports import Kind
 
@@ -141,7 +141,7 @@ def _change(cluster: LabCluster, *words: str) -> Change:
         print(f"`upgrader {words[0]}` ended with {ended.exit_code} after {ended.seconds:.0f} s", file=sys.stderr)
         if ended.exit_code:
             print(ended, file=sys.stderr, flush=True)
-        if ended.exit_code != Inhibited.exit_code:
+        if ended.exit_code != Blocked.exit_code:
             break
     return done
 

@@ -87,7 +87,7 @@ def _bad_flag_by_run(site: Site) -> Result:
 
 
 def _run(site: Site) -> str:
-    ended = site.cluster.run(OLD, skip="binaries.refused")
+    ended = site.cluster.run(OLD, skip="trial.refused")
     return f"run: exit {ended.exit_code} after {ended.seconds:.0f} s"
 
 

@@ -157,7 +157,7 @@ class Run:
             mark(BAD_FLAG_PUSHED if text == _APISERVER else text, wall)
 
         # A bad flag is refused before anything changes; what is measured is the way back.
-        return f"upgrader itself, exit code {self._run(site, target, first, skip='binaries.refused')}"
+        return f"upgrader itself, exit code {self._run(site, target, first, skip='trial.refused')}"
 
     def _run(self, site: Site, target: str, mark: MarkIt, *, skip: str = "") -> int:
         ended = site.cluster.run(target, skip=skip)

@@ -79,7 +79,7 @@ def _bad_flag(cluster: LabCluster) -> Cell:
     cluster.keep_files()
     cluster.change_values("kube-apiserver", {"extraArgs": {BAD_FLAG: "true"}})
     with ApiLoad(cluster.folder / "kubeconfig") as load:
-        assert BAD_FLAG in _ends_with(4, cluster.run(skip="binaries.refused"))
+        assert BAD_FLAG in _ends_with(4, cluster.run(skip="trial.refused"))
         seen = load.stop()
     cluster.restore_files()
     assert seen.failed == 0, seen

@@ -159,9 +159,9 @@ def test_components_of_the_control_plane(kube: KubeAdapter, objects: Objects) ->
     objects.reports(second)
     assert found() == []
     objects.pod("kube-scheduler-3", other, {"app": "kube-scheduler"})
-    assert found() == ["control-plane.astray"]
+    assert found() == ["control-plane.unexpected"]
     objects.pod("kube-scheduler-4", node, {"component": "kube-scheduler"}, annotations={MIRROR: "x"})
-    assert found() == ["control-plane.not-adopted", "control-plane.astray"]
+    assert found() == ["control-plane.not-adopted", "control-plane.unexpected"]
 
 
 def test_pod_checkpointer(kube: KubeAdapter, objects: Objects) -> None:

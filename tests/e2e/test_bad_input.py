@@ -218,19 +218,19 @@ def test_key_that_does_not_open_a_backup(folder: Path, command: tuple[str, ...])
 
 
 def test_kubernetes_api_that_does_not_answer(folder: Path) -> None:
-    """An unreachable cluster inhibits the run, with its address in the message."""
+    """An unreachable cluster blocking the run, with its address in the message."""
     (folder / "kubeconfig").write_text(KUBECONFIG.replace("192.0.2.1:6443", "127.0.0.1:1"))
     assert "127.0.0.1" in refused(folder, code=5).stderr
 
 
 @pytest.mark.parametrize("target", ["v1.35.4", "v1.38.0"], ids=["downgrade", "two minors"])
 def test_versions_that_can_not_be_reached(cluster: LabCluster, target: str) -> None:
-    """A downgrade and a jump of two minor versions are inhibited, both versions are named, nothing changes."""
+    """A downgrade and a jump of two minor versions are blocked, both versions are named, nothing changes."""
     assert_refused_untouched(cluster, "--to", target, words=[target, "v1.36.3"])
 
 
 def test_unreachable_host(cluster: LabCluster) -> None:
-    """A controller that SSH can't reach inhibits the run, by name; nothing changes."""
+    """A controller that SSH can't reach blocking the run, by name; nothing changes."""
     hosts = cluster.folder / "hosts.yml"
     address = cluster.on_controller("hostname", "-I").split()[0]
     hosts.write_text(hosts.read_text().replace(address, "127.0.0.1"))

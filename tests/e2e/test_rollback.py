@@ -44,7 +44,7 @@ def test_gate_that_never_holds_rolls_back_every_step(cluster: LabCluster, tmp_pa
     assert report["outcome"] == "rolled-back"
     assert [(step["name"], step["outcome"]) for step in report["steps"]] == [
         ("images", "passed"),
-        ("flags and files", "passed"),
+        ("trial", "passed"),
         ("pod-checkpointer", "undone"),
         ("kube-apiserver", "undone"),
     ]

@@ -26,7 +26,7 @@ def test_helm_killed_in_the_middle_of_a_bad_change(cluster: LabCluster) -> None:
     """If Helm is killed during a bad change, the run rolls it back and ends with 4, and the API stays available."""
     before = cluster.manifests()
     cluster.change_values("kube-apiserver", {"extraArgs": _BAD_FLAG})
-    skipping = ("--skip", "binaries.refused", "--reason", "a test")
+    skipping = ("--skip", "trial.refused", "--reason", "a test")
     with running("-C", cluster.folder, "run", "--to", OLD, "--yes", *skipping) as run:
         until("Helm at work on kube-apiserver", lambda: _pending(cluster), timeout_seconds=120)
         (helm,) = children(run.pid, "helm")

@@ -54,7 +54,7 @@ def test_programs_that_refuse_are_quoted(cluster: LabCluster) -> None:
         found = _tried(cluster, _plan({"wrong": ""}, {"wrong": wrong}), [])
     finally:
         cluster.on_controller("rm", _POLICY)
-    assert {finding.id for finding in found} == {"binaries.refused"}
+    assert {finding.id for finding in found} == {"trial.refused"}
     assert len(found) == len(_BAD)
     for name, (_, words) in _BAD.items():
         (told,) = [finding.diagnosis for finding in found if f"kube-system/{name}." in finding.diagnosis]
@@ -69,7 +69,7 @@ def test_run_ends_before_it_changes_anything(cluster: LabCluster) -> None:
     ended = cluster.run(OLD)
     assert ended.exit_code == 4, ended
     assert "before it changed anything" in ended.stderr, ended
-    assert "binaries.refused" in ended.stderr and 'invalid argument "many"' in ended.stderr, ended
+    assert "trial.refused" in ended.stderr and 'invalid argument "many"' in ended.stderr, ended
     assert (cluster.releases(), cluster.containers()) == (before, running)
     assert [kind.plural for kind in _KINDS if cluster.kube.list(kind, labels=_TRIAL)] == []
 

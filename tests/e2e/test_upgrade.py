@@ -42,7 +42,7 @@ def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
     """The run's report has its outcome, each step with its gates, and what the API's clients saw."""
     report = upgraded_cluster.report()
     assert report["outcome"] == "succeeded"
-    assert [step["name"] for step in report["steps"]] == ["images", "flags and files", *RELEASES, "kubeadm-config"]
+    assert [step["name"] for step in report["steps"]] == ["images", "trial", *RELEASES, "kubeadm-config"]
     assert {step["outcome"] for step in report["steps"]} == {"passed"}
     # The checkpointer doesn't change: its gates are checked after kube-apiserver, the first release that does.
     assert [bool(step["gates"]) for step in report["steps"]] == [False, False, False, True, True, True]

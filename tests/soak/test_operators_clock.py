@@ -26,7 +26,7 @@ def test_clock_of_the_operator_decides_nothing(cluster: LabCluster, ahead_second
     assert not after_the_first and _annotated(cluster, "first"), "the other run was rolled back"
 
     cluster.change_values("kube-apiserver", {"extraArgs": {BAD_FLAG: "true"}})
-    _ends_with(skewed, 4, skip="binaries.refused")
+    _ends_with(skewed, 4, skip="trial.refused")
     cluster.wait_healthy(OLD)
     assert _annotated(cluster, "first")
 

@@ -49,7 +49,7 @@ def test_four_minors_in_one_command(cluster: LabCluster) -> None:
     assert "feature-gates.removed" in refused.stdout, refused
 
     with Floor(cluster.kube) as floor:
-        skip = ("--skip", "feature-gates.removed", "--skip", "binaries.refused", "--reason", "to see it fail")
+        skip = ("--skip", "feature-gates.removed", "--skip", "trial.refused", "--reason", "to see it fail")
         failed, seen = _run(cluster, *skip)
         assert failed.exit_code == 4 and f"healthy at {HOPS[1]}" in failed.stderr, failed
         cluster.wait_healthy(HOPS[1])

@@ -38,7 +38,7 @@ def test_the_whole_way_on_an_unkind_cluster(unkind: LabCluster) -> None:
         unkind.wait_healthy(OLD)
         unkind.keep_files()
         unkind.change_values("kube-apiserver", {"extraArgs": {BAD_FLAG: "true"}})
-        assert BAD_FLAG in _ends_with(4, unkind.run(skip="binaries.refused"))
+        assert BAD_FLAG in _ends_with(4, unkind.run(skip="trial.refused"))
         unkind.wait_healthy(OLD)
         unkind.restore_files()
         _ends_with(0, unkind.run())

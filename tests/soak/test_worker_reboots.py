@@ -31,7 +31,7 @@ def test_worker_loses_power(with_worker: LabCluster, values: dict[str, dict[str,
     """Its loss, and its return, neither roll a good change back nor fail the rollback of a bad one."""
     with_worker.restore_files()
     with_worker.change_values("kube-apiserver", values)
-    skipping = ("--skip", "binaries.refused", "--reason", "a test")
+    skipping = ("--skip", "trial.refused", "--reason", "a test")
     with running("-C", with_worker.folder, "run", "--to", OLD, "--yes", *skipping) as run:
         until("Helm at work on kube-apiserver", lambda: _pending(with_worker), timeout_seconds=120)
         with_worker.lab("crash", _WORKER)

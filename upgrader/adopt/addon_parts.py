@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
 
@@ -43,7 +43,7 @@ def addon_values(workload: KubeObject) -> dict[str, Any]:
 
 
 def check_addon(workload: KubeObject, rendered: str) -> None:
-    """Raises Inhibited for a part that the rendered chart lacks. What a release has already is as its values say."""
+    """Raises Blocked for a part that the rendered chart lacks. What a release has already is as its values say."""
     meta = workload.get("metadata") or {}
     name = str(meta.get("name"))
     if _HELMS in (meta.get("annotations") or {}) or name not in _SECTIONS:
@@ -60,7 +60,7 @@ def check_addon(workload: KubeObject, rendered: str) -> None:
         return  # the chart leaves it alone
     if lost := list(_lost(workload["spec"]["template"]["spec"], charts)):
         section = _SECTIONS[name]
-        raise Inhibited(
+        raise Blocked(
             f"{workload.get('kind')} kube-system/{name} has what the chart would take from it: {', '.join(lost)}",
             remedy=f"Set `{section}.enabled: false` in values/kubernetes.yaml: it stays as it is then, and no run "
             "upgrades it. Or give it back what kubeadm gave it: kubeadm init phase addon all, on a controller.",

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from upgrader.adopt.facts import ControllerFacts
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 
 __all__ = ["check_advertised"]
 
@@ -15,13 +15,13 @@ def check_advertised(controllers: Sequence[ControllerFacts], addresses: Sequence
     """The charts' kube-apiserver is the Service `kubernetes` at its node's own address (`addresses`, in order).
 
     Where kubeadm was given another one (every VM with two networks, as Vagrant's), pods on other nodes would lose the
-    API. Raises Inhibited.
+    API. Raises Blocked.
     """
     for controller, address in zip(controllers, addresses, strict=True):
         pod = controller.active.get("kube-apiserver")
         advertised = pod.flags.get("advertise-address", ("",))[-1] if pod else ""
         if advertised and not _same(advertised, address):
-            raise Inhibited(
+            raise Blocked(
                 f"kube-apiserver on {controller.host.name} advertises {advertised}, and the InternalIP of its node is "
                 f"{address}: pods would be sent there for the API, where other nodes may not reach it",
                 remedy=f"Have its kubelet register {advertised}: KUBELET_EXTRA_ARGS=--node-ip={advertised} in "

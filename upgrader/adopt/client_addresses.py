@@ -20,7 +20,7 @@ from upgrader.adopt.leading_to import resolved
 from upgrader.adopt.listeners import Listeners, read_listeners
 from upgrader.adopt.local_clients import local_names
 from upgrader.adopt.node_addresses import node_address
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts, Kube
 
@@ -59,7 +59,7 @@ class ApiPod:
 def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: Iterable[str]) -> tuple[str, ...]:
     """Those that some controller has, or could have: a virtual IP moves. `servers` are hosts from other kubeconfigs.
 
-    Raises ApiError, HostError, and Inhibited where a certificate can't be read.
+    Raises ApiError, HostError, and Blocked where a certificate can't be read.
     """
     own = {str(ipaddress.ip_address(node_address(kube, pod.host))) for pod in pods}
     local: set[str] = set()
@@ -93,7 +93,7 @@ def _names(hosts: Hosts, pod: ApiPod) -> Iterator[str]:
     for path in pod.certificates:
         content = hosts.read(pod.host, path)
         if content is None:
-            raise Inhibited(
+            raise Blocked(
                 f"{pod.host.name}: kube-apiserver's certificate {path} doesn't exist, so it is not known at which "
                 "addresses clients use the API",
                 remedy="Set `tls-cert-file` of its static pod to the certificate's path on the node.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts, Kind, Kube
 
@@ -20,7 +20,7 @@ _THERE = '[ -S "$1" ]'
 
 
 def check_container_runtime(kube: Kube, hosts: Hosts, controllers: Iterable[Host], values: Mapping[str, Any]) -> None:
-    """`values`: the operator's for the release `pod-checkpointer`. Raises Inhibited, ApiError and HostError.
+    """`values`: the operator's for the release `pod-checkpointer`. Raises Blocked, ApiError and HostError.
 
     Before the first step: on a single controller that interrupts the API, to share its port.
     """
@@ -29,13 +29,13 @@ def check_container_runtime(kube: Kube, hosts: Hosts, controllers: Iterable[Host
         status = (kube.get(_NODES, host.name) or {}).get("status") or {}
         runtime = str((status.get("nodeInfo") or {}).get("containerRuntimeVersion") or "")
         if runtime and not runtime.startswith(_CONTAINERD):
-            raise Inhibited(
+            raise Blocked(
                 f"{host.name} runs its containers with {runtime}, and the pod-checkpointer, without which no control "
                 "plane comes back after a power cut, knows containerd alone; nothing was changed",
                 remedy="Give the controllers containerd first, one after the other.",
             )
         if hosts.run(host, ["sh", "-c", _THERE, "sh", socket], check=False).exit_status:
-            raise Inhibited(
+            raise Blocked(
                 f"{host.name}: there is no socket {socket}, by which the pod-checkpointer asks containerd; nothing was "
                 "changed",
                 remedy="Set `containerdFolder` in values/pod-checkpointer.yaml to the folder of containerd.sock. On "

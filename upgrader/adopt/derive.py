@@ -15,7 +15,7 @@ from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.values import base_values, extra_args, merged, missing_flags, rendered_flags, rendered_pod
 from upgrader.adopt.volumes import extra_volumes, with_files
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm
@@ -59,7 +59,7 @@ def derive_values(
 ) -> Derived:
     """The operator's own values (`own`, by release) win; the rest is kubeadm's.
 
-    Raises Inhibited when a flag, a volume, a label or another part of a static pod would be lost or would change, or
+    Raises Blocked when a flag, a volume, a label or another part of a static pod would be lost or would change, or
     differs between controllers, or when an address that clients use would not be served.
     """
     check_static_pods(facts.controllers)
@@ -121,7 +121,7 @@ def about_source_addresses(facts: KubeadmFacts) -> str:
 def _serve_all_clients(facts: KubeadmFacts, values: Values) -> None:
     left = set(facts.client_addresses) - set(values.get("extraAddresses", ()))
     if left and not values.get("exposeOnAllInterfaces"):
-        raise Inhibited(
+        raise Blocked(
             f"clients use the API at {', '.join(sorted(left))}, where it would not be served any more",
             remedy="Add that to `extraAddresses` in values/kube-apiserver.yaml.",
         )

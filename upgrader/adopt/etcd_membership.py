@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.onhost.sending.host_facts import EtcdServer, Examined, Member, Unknown
 from upgrader.onhost.sending.sent_program import SentProgram
@@ -48,7 +48,7 @@ def etcd_servers(examined: Iterable[Examined]) -> Servers:
 def member_to_remove(leaving: str, address: str, servers: Servers) -> MemberToRemove:
     """`servers` are those of every controller; `address` is the leaving one's own.
 
-    Raises Inhibited where etcd would lose its majority, or where it isn't known whether it would.
+    Raises Blocked where etcd would lose its majority, or where it isn't known whether it would.
     """
     staying = {name: server for name, server in servers.items() if name != leaving}
     own = servers[leaving]
@@ -118,8 +118,8 @@ def _check_majority(members: tuple[Member, ...], left: list[Member], healthy: se
         )
 
 
-def _refused(why: str, remedy: str) -> Inhibited:
-    return Inhibited(f"{why}; nothing was changed", remedy=remedy)
+def _refused(why: str, remedy: str) -> Blocked:
+    return Blocked(f"{why}; nothing was changed", remedy=remedy)
 
 
 def change_members(hosts: Hosts, host: Host, what: str, member: str) -> str:

@@ -10,7 +10,7 @@ import yaml
 
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.contract.flags import command_line, values
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
 from upgrader.model.version import KubernetesVersion
@@ -97,12 +97,12 @@ class KubeadmFacts:
     """Files in the folder of certificates that only other files name."""
 
     def component(self, name: str) -> StaticPod:
-        """The first controller's manifest of a component; raises Inhibited when there is none anywhere."""
+        """The first controller's manifest of a component; raises Blocked when there is none anywhere."""
         for controller in self.controllers:
             found = controller.known(name)
             if found is not None:
                 return found
-        raise Inhibited(
+        raise Blocked(
             f"{name} has no static pod manifest on any controller ({MANIFESTS})",
             remedy="Only control planes that kubeadm made can be adopted.",
         )
@@ -119,7 +119,7 @@ def read_facts(
     """Read the cluster and every controller. `servers` are the hosts that the operator's kubeconfig leads to;
     `left_alone` those of `kubeProxy` and `coredns` that the values don't have managed.
 
-    Raises ApiError, HostError, or Inhibited where kubeadm was not used.
+    Raises ApiError, HostError, or Blocked where kubeadm was not used.
     """
     controllers = read_controllers(hosts, cluster)
     pods = [ApiPod(each.host, pod.flags) for each in controllers if (pod := each.known("kube-apiserver"))]
@@ -144,12 +144,12 @@ def _config_map(kube: Kube, name: str, section: str = "") -> Mapping[str, str]:
     data: Mapping[str, str] = _existing(kube, _CONFIG_MAPS, name, section).get("data") or {}
     key = {"kubeadm-config": "ClusterConfiguration", "kube-proxy": "config.conf", "coredns": "Corefile"}[name]
     if key not in data:
-        raise Inhibited(f"ConfigMap {_SYSTEM}/{name} has no {key}; nothing was changed", remedy=_not_kubeadms(section))
+        raise Blocked(f"ConfigMap {_SYSTEM}/{name} has no {key}; nothing was changed", remedy=_not_kubeadms(section))
     for key in _YAML.intersection(data):
         try:
             read_config(data[key])  # whoever writes ConfigMaps there may have put anything into it
         except ValueError as error:
-            raise Inhibited(
+            raise Blocked(
                 f"ConfigMap {_SYSTEM}/{name}: {key}: {error}; nothing was changed",
                 remedy=f"Find out who wrote it, and correct it: kubectl -n {_SYSTEM} edit configmap {name}",
             ) from error
@@ -159,7 +159,7 @@ def _config_map(kube: Kube, name: str, section: str = "") -> Mapping[str, str]:
 def _existing(kube: Kube, kind: Kind, name: str, section: str = "") -> KubeObject:
     found = kube.get(kind, name, _SYSTEM)
     if found is None:
-        raise Inhibited(
+        raise Blocked(
             f"{kind.plural} {_SYSTEM}/{name} does not exist; nothing was changed", remedy=_not_kubeadms(section)
         )
     return found

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.withdrawal import CONTROL_PLANE
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster
 from upgrader.model.manifest import objects_in
 from upgrader.model.version import KubernetesVersion
@@ -24,7 +24,7 @@ _MISSING = 'for file; do [ -e "$file" ] || echo "$file"; done'
 
 
 def running_version(kube: Kube) -> KubernetesVersion:
-    """That of the release, whatever a new controller's own kube-apiserver answers. Raises Inhibited where there is
+    """That of the release, whatever a new controller's own kube-apiserver answers. Raises Blocked where there is
     none: the cluster was not adopted.
     """
     found = kube.get(_DEPLOYMENTS, "kube-apiserver", _SYSTEM)
@@ -35,32 +35,32 @@ def running_version(kube: Kube) -> KubernetesVersion:
 
 
 def _none() -> KubernetesVersion:
-    raise Inhibited(
+    raise Blocked(
         "there is no Deployment kube-system/kube-apiserver of a release: this cluster was not adopted yet",
         remedy="Adopt all its controllers at once: upgrader adopt",
     )
 
 
 def check_listed(kube: Kube, cluster: Cluster) -> None:
-    """The inventory's controllers are those that are labelled so. Raises Inhibited, and says what to write."""
+    """The inventory's controllers are those that are labelled so. Raises Blocked, and says what to write."""
     nodes = {node["metadata"]["name"]: node for node in kube.list(_NODES, labels=CONTROL_PLANE)}
     listed = {host.name for host in cluster.controllers}
     if unlisted := sorted(nodes.keys() - listed):
         lines = "".join(f"\n    {name}:\n      ansible_host: {_address(nodes[name])}" for name in unlisted)
-        raise Inhibited(
+        raise Blocked(
             f"{', '.join(unlisted)}: a controller by its label {CONTROL_PLANE}, which the inventory doesn't list",
             remedy=f"Add to the hosts of the group `controllers` in {cluster.inventory.name}, and run it again:{lines}",
         )
     absent = sorted(listed - nodes.keys())
     if unlabelled := [name for name in absent if kube.get(_NODES, name)]:
-        raise Inhibited(
+        raise Blocked(
             f"{', '.join(unlabelled)}: controllers of the inventory, whose nodes lack the label {CONTROL_PLANE}",
             remedy="An undo of an adoption takes it off for a while, and may have been interrupted: kubectl label node "
             f"{' '.join(unlabelled)} {CONTROL_PLANE}=\nWhere `upgrader controllers remove` took it off, run that again "
             "instead, and then remove the controller from the group `controllers`.",
         )
     if absent:
-        raise Inhibited(
+        raise Blocked(
             f"{', '.join(absent)}: a controller of the inventory, and no node with the label {CONTROL_PLANE}",
             remedy="Let it join first (kubeadm join --control-plane), or remove it from the group `controllers`.",
         )
@@ -72,10 +72,10 @@ def _address(node: KubeObject) -> str:
 
 
 def joined(controllers: Sequence[ControllerFacts]) -> tuple[ControllerFacts, ...]:
-    """Those on which kubeadm's static pods run. Raises Inhibited where these are all: none has been adopted."""
+    """Those on which kubeadm's static pods run. Raises Blocked where these are all: none has been adopted."""
     found = tuple(each for each in controllers if each.active)
     if found and len(found) == len(controllers):
-        raise Inhibited(
+        raise Blocked(
             "kubeadm's static pods run on every controller: this adoption was not finished, or was undone",
             remedy="Adopt all of them at once: upgrader adopt",
         )
@@ -83,7 +83,7 @@ def joined(controllers: Sequence[ControllerFacts]) -> tuple[ControllerFacts, ...
 
 
 def check_version(new: Sequence[ControllerFacts], version: KubernetesVersion) -> None:
-    """kubeadm made its static pods of the version that runs. Raises Inhibited."""
+    """kubeadm made its static pods of the version that runs. Raises Blocked."""
     for controller in new:
         for component, pod in controller.active.items():
             tag = "" if "@" in pod.image else pod.image.rpartition(":")[2]
@@ -92,7 +92,7 @@ def check_version(new: Sequence[ControllerFacts], version: KubernetesVersion) ->
             except UsageError:
                 continue  # a digest, or a registry's own tag: its version isn't known from here
             if differs:
-                raise Inhibited(
+                raise Blocked(
                     f"{controller.host.name}: kubeadm made {component} there of {tag}, and the releases run {version}",
                     remedy=f"Take {controller.host.name} out again (kubeadm reset; kubectl delete node), see that "
                     "`kubernetesVersion` in ConfigMap kube-system/kubeadm-config is right, and let it join again with "
@@ -102,12 +102,12 @@ def check_version(new: Sequence[ControllerFacts], version: KubernetesVersion) ->
 
 def check_node_files(hosts: Hosts, new: Sequence[ControllerFacts], manifests: Sequence[str]) -> None:
     """What the releases' pods mount from a controller is there: files of the operator's own, such as an audit policy,
-    are nothing that kubeadm brings to a new controller. Raises Inhibited.
+    are nothing that kubeadm brings to a new controller. Raises Blocked.
     """
     wanted = sorted({path for manifest in manifests for path in _node_files(manifest)})
     for controller in new:
         if missing := hosts.run(controller.host, ["sh", "-c", _MISSING, "sh", *wanted]).stdout.split("\n")[:-1]:
-            raise Inhibited(
+            raise Blocked(
                 f"{controller.host.name}: the releases' pods need {', '.join(missing)}, which isn't there",
                 remedy="Copy that from another controller, and run it again.",
             )

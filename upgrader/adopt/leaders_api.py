@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
@@ -32,13 +32,13 @@ def aliases_of(values: Mapping[str, Any]) -> frozenset[str]:
 def check_leaders_api(hosts: Hosts, facts: KubeadmFacts, aliases: Collection[str]) -> None:
     """Of each controller whose static pods run. `aliases`: names that the pods will know.
 
-    Raises Inhibited, or HostError.
+    Raises Blocked, or HostError.
     """
     for controller in facts.controllers:
         for path, server in _servers(hosts, controller):
             host = urlsplit(server).hostname or ""
             if _is_loopback(host):
-                raise Inhibited(
+                raise Blocked(
                     f"{controller.host.name}: {path} leads to {server}, which the chart's pods can't reach: they have "
                     "a network of their own; nothing was changed",
                     remedy=f"Let it lead to the controller's own address ({controller.host.address}, if that is its "
@@ -46,7 +46,7 @@ def check_leaders_api(hosts: Hosts, facts: KubeadmFacts, aliases: Collection[str
                     "restart the static pod: move its manifest out of /etc/kubernetes/manifests for a minute.",
                 )
             if host not in aliases and _only_in_hosts_file(hosts, controller.host, host):
-                raise Inhibited(
+                raise Blocked(
                     f"{controller.host.name}: {path} leads to {server}, a name that only its /etc/hosts knows, and not "
                     "DNS: the chart's pods can't resolve it; nothing was changed",
                     remedy=f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {host} and its address.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
@@ -13,14 +13,14 @@ __all__ = ["canonical", "check_endpoints", "host_of", "resolved"]
 
 
 def check_endpoints(hosts: Hosts, asked: Host, leaving: str, own: frozenset[str], names: Iterable[str]) -> None:
-    """Raises Inhibited where a name or an address of `names` leads to the leaving controller, and nowhere else.
+    """Raises Blocked where a name or an address of `names` leads to the leaving controller, and nowhere else.
 
     They are resolved by `asked`, a controller that stays. One that it can't resolve is a client's own.
     """
     for name in sorted(set(names) - {""}):
         found = resolved(hosts, asked, name)
         if found and found <= own:
-            raise Inhibited(
+            raise Blocked(
                 f"clients use the API at {name}, which is {leaving}; nothing was changed",
                 remedy="First let it lead to the other controllers, or to a load balancer: in DNS or /etc/hosts, in "
                 "`controlPlaneEndpoint` of ConfigMap kube-system/kubeadm-config, and in this folder's kubeconfig. A "

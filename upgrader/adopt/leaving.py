@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from upgrader.adopt.client_addresses import local_addresses
 from upgrader.adopt.leading_to import canonical
-from upgrader.errors import HostError, HostUnreachable, Inhibited, UsageError
+from upgrader.errors import Blocked, HostError, HostUnreachable, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
 from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
@@ -37,7 +37,7 @@ _ENDPOINT = re.compile(
 
 
 def controller_to_remove(cluster: Cluster, name: str) -> Host:
-    """Raises UsageError for one that the inventory doesn't list, Inhibited for the only one."""
+    """Raises UsageError for one that the inventory doesn't list, Blocked for the only one."""
     found = next((host for host in cluster.controllers if host.name == name), None)
     if found is None:
         names = ", ".join(host.name for host in cluster.controllers)
@@ -46,7 +46,7 @@ def controller_to_remove(cluster: Cluster, name: str) -> Host:
             remedy=f"Its controllers are: {names}",
         )
     if len(cluster.controllers) == 1:
-        raise Inhibited(
+        raise Blocked(
             f"{name} is the only controller: without it there is no cluster; nothing was changed",
             remedy="Let another one join first (kubeadm join --control-plane; upgrader adopt --new-controllers).",
         )
@@ -54,9 +54,9 @@ def controller_to_remove(cluster: Cluster, name: str) -> Host:
 
 
 def check_etcd_servers(name: str, own: Collection[str], servers: Iterable[str]) -> None:
-    """No kube-apiserver that stays asks the leaving controller's etcd. Raises Inhibited."""
+    """No kube-apiserver that stays asks the leaving controller's etcd. Raises Blocked."""
     if named := [server for server in servers if canonical(urlsplit(server).hostname or "") in {*own, name}]:
-        raise Inhibited(
+        raise Blocked(
             f"the kube-apiservers that stay use etcd on {name}: {', '.join(named)}; nothing was changed",
             remedy="Remove that from `etcd.servers` in values/kube-apiserver.yaml, and run `upgrader run` first.",
         )
@@ -66,18 +66,18 @@ def why_dead(name: str, node: KubeObject | None, unreachable: str, *, said: bool
     """Why a controller is taken for dead; "" for one that answers.
 
     `unreachable`: why it doesn't answer over SSH, "" where it does. `said`: whether the operator says that it is gone.
-    Raises Inhibited where these contradict each other.
+    Raises Blocked where these contradict each other.
     """
     conditions = {item["type"]: item["status"] for item in ((node or {}).get("status") or {}).get("conditions") or ()}
     if not unreachable:
         if said:
-            raise Inhibited(
+            raise Blocked(
                 f"{name} answers over SSH: it isn't dead, and what runs there must be ended; nothing was changed",
                 remedy="Run it without --dead.",
             )
         return ""
     if conditions.get("Ready") == "True":
-        raise Inhibited(
+        raise Blocked(
             f"{name} can't be reached over SSH, and its kubelet still reports: etcd and the checkpoints there would go "
             "on; nothing was changed",
             remedy=f"Repair SSH, or switch it off for good, and wait until its node is not Ready. {unreachable}",
@@ -88,7 +88,7 @@ def why_dead(name: str, node: KubeObject | None, unreachable: str, *, said: bool
 def why_unreachable(hosts: Hosts, examined: Examined) -> str:
     """Why a controller can't be reached over SSH; "" for one that was examined.
 
-    Raises Inhibited for one that answers and could not be examined: it lives, and what runs there isn't known.
+    Raises Blocked for one that answers and could not be examined: it lives, and what runs there isn't known.
     """
     if examined.facts is not None:
         return ""
@@ -99,7 +99,7 @@ def why_unreachable(hosts: Hosts, examined: Examined) -> str:
         return error.message
     except HostError as error:
         why = error.message
-    raise Inhibited(f"{why}; nothing was changed", remedy=remedy)
+    raise Blocked(f"{why}; nothing was changed", remedy=remedy)
 
 
 def own_addresses(hosts: Hosts, host: Host, node: KubeObject | None, *, beside: Host, dead: bool) -> frozenset[str]:
@@ -130,7 +130,7 @@ def _means_itself(address: str) -> bool:
 def control_plane_endpoint(kubeadm_config: KubeObject | None, port: int) -> str:
     """`HOST:PORT` of ConfigMap kubeadm-config's `controlPlaneEndpoint`; "" where there is none.
 
-    `port` is the API's own, which kubeadm takes where the endpoint has none. Raises Inhibited for what is neither: it
+    `port` is the API's own, which kubeadm takes where the endpoint has none. Raises Blocked for what is neither: it
     is to be written into a kubelet's kubeconfig, in which other text could have root start a program.
     """
     text = KubeadmConfig.of(kubeadm_config or {}).text
@@ -149,11 +149,11 @@ def control_plane_endpoint(kubeadm_config: KubeObject | None, port: int) -> str:
 
 
 def server_at(address: str, port: int) -> str:
-    """The URL of the API at an address. Raises Inhibited for what is none."""
+    """The URL of the API at an address. Raises Blocked for what is none."""
     try:
         return f"https://{_in_url(address)}:{port}"
     except ValueError as error:
-        raise Inhibited(
+        raise Blocked(
             f"a node has registered {address!r}, which is no IP address; nothing was changed",
             remedy="Check `status.addresses` of the controllers: kubectl get nodes -o yaml",
         ) from error
@@ -183,8 +183,8 @@ def _in_url(address: str) -> str:
     return f"[{parsed}]" if parsed.version == 6 else str(parsed)
 
 
-def _refused(why: str) -> Inhibited:
-    return Inhibited(
+def _refused(why: str) -> Blocked:
+    return Blocked(
         f"{why}; nothing was changed",
         remedy=f"Correct it: kubectl -n kube-system edit configmap {KUBEADM_CONFIG_MAP}",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
 from upgrader.ports import Kind, Kube
 
@@ -12,7 +12,7 @@ _NODES = Kind("v1", "nodes", namespaced=False)
 
 
 def node_addresses(kube: Kube, cluster: Cluster) -> tuple[str, ...]:
-    """One for each controller, in order. Raises Inhibited for a controller without one, and ApiError."""
+    """One for each controller, in order. Raises Blocked for a controller without one, and ApiError."""
     return tuple(node_address(kube, host) for host in cluster.controllers)
 
 
@@ -21,7 +21,7 @@ def node_address(kube: Kube, host: Host) -> str:
     status = (kube.get(_NODES, host.name) or {}).get("status") or {}
     own = [item["address"] for item in status.get("addresses") or () if item["type"] == "InternalIP"]
     if not own:
-        raise Inhibited(
+        raise Blocked(
             f"node {host.name} has no InternalIP, on which its kube-apiserver would listen",
             remedy=f"Check the controller's name in the inventory, and its node: kubectl describe node {host.name}",
         )

@@ -8,13 +8,13 @@ from typing import Any
 from upgrader.adopt.facts import COMPONENTS, KubeadmFacts, StaticPod
 from upgrader.adopt.pod_metadata import metadata_of
 from upgrader.adopt.volumes import missing_mounts
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 
 __all__ = ["check_same_everywhere"]
 
 
 def check_same_everywhere(facts: KubeadmFacts) -> None:
-    """But for their own addresses. Raises Inhibited."""
+    """But for their own addresses. Raises Blocked."""
     for component in COMPONENTS:
         first = facts.component(component)
         for controller in facts.controllers:
@@ -25,14 +25,14 @@ def check_same_everywhere(facts: KubeadmFacts) -> None:
                 if other and first.flags.get(name) != other.flags.get(name)
             }
             if differing:
-                raise Inhibited(
+                raise Blocked(
                     f"{component} on {controller.host.name} differs from {facts.controllers[0].host.name} in "
                     f"{', '.join(f'--{name}' for name in sorted(differing))}",
                     remedy=_same_flags(differing),
                 )
             parts = [name for name, part in _PARTS.items() if other and part(first) != part(other)]
             if parts:
-                raise Inhibited(
+                raise Blocked(
                     f"{component} on {controller.host.name} differs from {facts.controllers[0].host.name} in its "
                     f"{' and its '.join(parts)}",
                     remedy="One release serves all controllers: give their static pods the same first.",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 
 __all__ = ["check_static_pods"]
 
@@ -75,11 +75,11 @@ _OTHERWISE = "Remove it from the static pod, if the component works without it; 
 
 
 def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
-    """Of all static pods that run. Raises Inhibited, which names the controller, the pod and the part."""
+    """Of all static pods that run. Raises Blocked, which names the controller, the pod and the part."""
     for controller in controllers:
         for component, static in controller.active.items():
             for part, what in _unknown(static):
-                raise Inhibited(
+                raise Blocked(
                     f"{component}'s static pod on {controller.host.name} has {what}, which would be lost: the chart's "
                     "pod has nothing like it",
                     remedy=_REMEDIES.get(part, _OTHERWISE),

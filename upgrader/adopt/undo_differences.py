@@ -12,7 +12,7 @@ from typing import Any
 
 from upgrader.adopt.facts import ADOPTED, COMPONENTS, ControllerFacts, StaticPod, flags_of
 from upgrader.adopt.values import HANDED_OVER
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.emulation import emulated_by, minor_text
 from upgrader.model.manifest import objects_in
 from upgrader.onhost.certificates.new_signer import SIGNING
@@ -61,18 +61,18 @@ def images_to_restore(released: Mapping[str, Released]) -> Mapping[str, str]:
 
 
 def check_undo(controllers: Collection[ControllerFacts], released: Mapping[str, Released]) -> None:
-    """Raises Inhibited where the retired manifests are not what runs."""
+    """Raises Blocked where the retired manifests are not what runs."""
     emulating = {name: emulated_by(_words(each.flags)) for name, each in released.items()}
     for name, minor in emulating.items():
         if minor is not None:
-            raise Inhibited(
+            raise Blocked(
                 f"{name} emulates {minor_text(minor)}, and kubeadm's manifest does not: an undo would end that for "
                 "good, unasked; nothing was changed",
                 remedy="End it first, or go back to that minor: upgrader finalize, or upgrader rollback",
             )
     manager = released.get("kube-controller-manager")
     if manager and manager.flags.get("cluster-signing-cert-file", ("",))[-1].endswith(f"/{SIGNING}"):
-        raise Inhibited(
+        raise Blocked(
             "a rotation of the cluster's CA is not complete, and kubeadm's manifests know nothing of it; nothing was "
             "changed",
             remedy="Complete or cancel it first: upgrader certs rotate-ca show",
@@ -85,7 +85,7 @@ def check_undo(controllers: Collection[ControllerFacts], released: Mapping[str, 
         for difference in _differences(pod, released.get(component))
     ]
     if lost:
-        raise Inhibited(
+        raise Blocked(
             "\n".join(("kubeadm's retired manifests lack what the releases have; nothing was changed:", *lost)),
             remedy=f"Write what is to stay into {ADOPTED}/COMPONENT.yaml of each controller, with the volumes that it "
             "needs (or take it out of the values, and run `upgrader run`); then run this again.",

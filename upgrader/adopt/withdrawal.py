@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from upgrader.adopt.facts import COMPONENTS
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.model.workload import Pod
 from upgrader.ports import Kind, Kube
@@ -27,14 +27,14 @@ _COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def check_chosen_by_label(kube: Kube) -> None:
-    """Every Deployment of the control plane chooses its nodes by the label. Raises Inhibited for one that doesn't: its
+    """Every Deployment of the control plane chooses its nodes by the label. Raises Blocked for one that doesn't: its
     pods could be placed on a node that was withdrawn.
     """
     for name in COMPONENTS:
         found = kube.get(_DEPLOYMENTS, name, _SYSTEM)
         selector = found["spec"]["template"]["spec"].get("nodeSelector") or {} if found else {CONTROL_PLANE: ""}
         if CONTROL_PLANE not in selector:
-            raise Inhibited(
+            raise Blocked(
                 f"Deployment {_SYSTEM}/{name} doesn't choose its nodes by the label {CONTROL_PLANE}: no node can be "
                 "taken out of its reach; nothing was changed",
                 remedy=f"Add that label to `nodeSelector` in the values of its release ({CONTROL_PLANE}: '').",

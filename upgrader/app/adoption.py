@@ -27,7 +27,7 @@ from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.charts import charts_folder
 from upgrader.config.kubeconfig_context import server_addresses
-from upgrader.errors import Inhibited, StepFailed
+from upgrader.errors import Blocked, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
@@ -36,7 +36,7 @@ from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings,
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
-from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
 from upgrader.preflight.refusal import refusal
 from upgrader.steps.release.kind import ReleaseKind
 
@@ -79,8 +79,8 @@ class ProposedAdoption:
         return "the undo of the adoption" if self.kind is RunKind.ADOPT_UNDO else "the adoption"
 
     def check_allowed(self) -> None:
-        """Raises Inhibited where a check forbids it."""
-        if inhibits(self.findings):
+        """Raises Blocked where a check forbids it."""
+        if blocking(self.findings):
             raise refusal(
                 f"a check blocks {self._what}; the cluster was not changed",
                 self.findings,
@@ -152,7 +152,7 @@ def is_adopted(facts: KubeadmFacts, charts: Pipeline) -> bool:
 
 @contextmanager
 def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
-    """Lock the folder, and derive the charts' values. Changes nothing. Raises Inhibited for another pipeline."""
+    """Lock the folder, and derive the charts' values. Changes nothing. Raises Blocked for another pipeline."""
     with locked_folder(folder):
         with open_session(folder) as session:
             cluster, tools = session.cluster, session.tools
@@ -175,7 +175,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
 def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedAdoption]:
     """The steps back to kubeadm's own static pods, and the checks' findings.
 
-    Raises Inhibited where a run has no end yet, or where kubeadm's manifests lack what the releases have got since.
+    Raises Blocked where a run has no end yet, or where kubeadm's manifests lack what the releases have got since.
     """
     with (
         locked_folder(folder),
@@ -218,14 +218,14 @@ def _check_originals(session: Session) -> None:
         try:
             Originals(tools.kube, tools.hosts, session.cluster.controllers).read()
         except StepFailed as error:
-            raise Inhibited(f"{error.message}; nothing was changed", remedy=error.remedy) from error
+            raise Blocked(f"{error.message}; nothing was changed", remedy=error.remedy) from error
 
 
 def _own_values(session: Session) -> Mapping[str, Mapping[str, Any]]:
-    """Release → what its values files have already. Raises Inhibited for a pipeline that doesn't begin with ours."""
+    """Release → what its values files have already. Raises Blocked for a pipeline that doesn't begin with ours."""
     releases = [item for item in session.settings.pipeline if isinstance(item, ReleaseSettings)]
     if tuple(item.name for item in releases)[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
-        raise Inhibited(
+        raise Blocked(
             f"the pipeline must begin with {', '.join(BUILT_IN_CHARTS)} to adopt a control plane",
             remedy="Remove `pipeline` from upgrader.yaml until the adoption is done.",
         )

@@ -30,7 +30,7 @@ from upgrader.certificates.authority_on_host import AuthorityOnHost
 from upgrader.certificates.sign_pipeline import Signing
 from upgrader.certificates.trust_pipeline import RELEASE, Rotation
 from upgrader.config.yaml_editing import with_changes
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Blocked, UsageError
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
 from upgrader.model.ca_trust import CaTrust, RotationStage
 from upgrader.model.cluster import Cluster
@@ -42,7 +42,7 @@ from upgrader.model.settings import ReleaseSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.certificates.new_signer import SIGNING
 from upgrader.pipeline import Pipeline, PipelineStep
-from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
 from upgrader.steps.plan import Plan, planned_of
 from upgrader.steps.release.kind import ReleaseKind
 from upgrader.steps.release.plan import PlannedRelease
@@ -88,9 +88,9 @@ class FoundCas:
     findings: tuple[Finding, ...]
 
     def check_allowed(self) -> None:
-        """Raises Inhibited where a check forbids it."""
-        if inhibits(self.findings):
-            raise Inhibited(
+        """Raises Blocked where a check forbids it."""
+        if blocking(self.findings):
+            raise Blocked(
                 f"a check blocks the rotation; {NOTHING}",
                 remedy="Fix the checks marked error or unknown, then run it again.",
             )
@@ -99,7 +99,7 @@ class FoundCas:
     def propose(self, *, take_over: bool) -> Iterator[ProposedPhase]:
         """Lock the cluster, and build the steps from what the nodes have now.
 
-        Raises Inhibited where the new CA is to sign, and something in the cluster doesn't trust it.
+        Raises Blocked where the new CA is to sign, and something in the cluster doesn't trust it.
         """
         with (
             open_session(self.folder, self.version) as session,
@@ -138,7 +138,7 @@ class FoundCas:
         late = any(node.late for node in rotation.found.nodes)
         if (trust.steps and not late) or rotation.found.keeper is None:
             names = ", ".join(item.step.name for item in trust.steps)
-            raise Inhibited(
+            raise Blocked(
                 f"not everything trusts the new CA, which is to sign: {names} is left to do; {NOTHING}",
                 remedy="upgrader certs rotate-ca trust",
             )
@@ -181,7 +181,7 @@ class ProposedPhase:
 
 
 def show_cas(folder: Path) -> CaTrust:
-    """Which CAs each node trusts. Changes nothing. Raises Inhibited for CAs that no rotation leaves so."""
+    """Which CAs each node trusts. Changes nothing. Raises Blocked for CAs that no rotation leaves so."""
     with open_session(folder) as session:
         on_host, _ = _kubeadm(session)
         return _look(session.cluster, on_host)
@@ -189,7 +189,7 @@ def show_cas(folder: Path) -> CaTrust:
 
 @contextmanager
 def found_cas(folder: Path, front_end: FrontEnd, phase: Phase) -> Iterator[FoundCas]:
-    """Lock the folder, and look at the CAs. Raises Inhibited where the phase isn't possible.
+    """Lock the folder, and look at the CAs. Raises Blocked where the phase isn't possible.
 
     Changes nothing, but for what an interrupted `sign` had left unusable on a controller.
     """
@@ -240,7 +240,7 @@ def _look(cluster: Cluster, on_host: AuthorityOnHost) -> CaTrust:
     try:
         return CaTrust.of(controllers, workers, on_host.authority)
     except ValueError as error:
-        raise Inhibited(
+        raise Blocked(
             f"{error}; {NOTHING}",
             remedy="Look at the files that `upgrader certs show` lists. upgrader rotates a CA that kubeadm made, and "
             "whose key each controller has.",
@@ -256,7 +256,7 @@ def _kubeadm(session: Session) -> tuple[AuthorityOnHost, Mapping[str, object]]:
         config = KubeadmConfig.of(found)
         return AuthorityOnHost(session.tools.hosts, config.certificates_folder), config.fields(_FORM)
     except ValueError as error:
-        raise Inhibited(
+        raise Blocked(
             f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read, which says where certificates are: {error}",
             remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
         ) from error

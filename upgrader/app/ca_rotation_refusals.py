@@ -12,7 +12,7 @@ from upgrader.certificates.authority_on_host import AuthorityOnHost
 from upgrader.certificates.pipeline import Serving
 from upgrader.config.kubeconfig import read_kubeconfig
 from upgrader.contract.flags import command_line, last_values
-from upgrader.errors import ConfigError, Inhibited
+from upgrader.errors import Blocked, ConfigError
 from upgrader.gates.apiserver_instance import instance_flags
 from upgrader.gates.kubernetes_kinds import NODES, WORKLOADS
 from upgrader.model.ca_trust import CaTrust, RotationStage
@@ -35,9 +35,9 @@ _SYSTEM, _MANAGER = "kube-system", "kube-controller-manager"
 
 
 def refuse_trust(found: CaTrust) -> None:
-    """Raises Inhibited where a new CA can't be trusted beside the other one."""
+    """Raises Blocked where a new CA can't be trusted beside the other one."""
     if found.stage is RotationStage.FINISHING:
-        raise Inhibited(
+        raise Blocked(
             f"the new CA, {found.new[:16]}, signs, and some trust it alone already; {NOTHING}",
             remedy=f"Complete it: {found.stage.command}",
         )
@@ -45,42 +45,42 @@ def refuse_trust(found: CaTrust) -> None:
 
 
 def refuse_cancel(found: CaTrust, *, valued: bool) -> None:
-    """`valued`: whether the folder's values are a rotation's. Raises Inhibited where there is no way back."""
+    """`valued`: whether the folder's values are a rotation's. Raises Blocked where there is no way back."""
     if not found.new and not valued:
-        raise Inhibited(f"no new CA is trusted, and none was made; {NOTHING}", remedy="Nothing is to be cancelled.")
+        raise Blocked(f"no new CA is trusted, and none was made; {NOTHING}", remedy="Nothing is to be cancelled.")
     if found.stage in (RotationStage.SIGNING, RotationStage.SIGNED, RotationStage.FINISHING):
-        raise Inhibited(
+        raise Blocked(
             f"the new CA, {found.new[:16]}, signs already: who has a certificate of it would be locked out; {NOTHING}",
             remedy=f"Complete it: {found.stage.command}. Another rotation replaces that CA, too.",
         )
 
 
 def refuse_sign(session: Session, found: CaTrust, served: Serving, on_host: AuthorityOnHost, *, valued: bool) -> None:
-    """`valued`: whether the folder's values name the file of the CA that signs. Raises Inhibited."""
+    """`valued`: whether the folder's values name the file of the CA that signs. Raises Blocked."""
     _refuse_stage(found, RotationStage.TRUSTED, RotationStage.SIGNING, RotationStage.SIGNED)
     _refuse_lost_key(found)
     lacking = [f"{node.host.name}: {path}" for node in found.nodes for path in node.lacking(found.old, found.new)]
     if lacking or not valued:
-        raise Inhibited(
+        raise Blocked(
             "\n".join((f"the new CA is not trusted everywhere; {NOTHING}", *lacking)),
             remedy="upgrader certs rotate-ca trust",
         )
     wanted = f"{on_host.certificates}/apiserver.crt"
     if served.certificate != wanted:
-        raise Inhibited(
+        raise Blocked(
             f"kube-apiserver serves {served.certificate}, not {wanted}, which kubeadm renews; {NOTHING}",
             remedy="A certificate for names of your own is one of --tls-sni-cert-key. The way back: "
             "upgrader certs rotate-ca cancel",
         )
     odd = [f"{node.host.name}: /etc/kubernetes/kubelet.conf" for node in found.nodes if node.kubelet_by is None]
     if odd:
-        raise Inhibited(
+        raise Blocked(
             "\n".join((f"these kubeconfigs name no file with the kubelet's certificate; {NOTHING}:", *odd)),
             remedy="Have them name /var/lib/kubelet/pki/kubelet-client-current.pem, as kubeadm does: there the kubelet "
             "renews its certificate.",
         )
     if shared := _shared(found):
-        raise Inhibited(
+        raise Blocked(
             "\n".join(
                 (f"the cluster's CA has issued certificates of etcd or the front proxy, too; {NOTHING}:", *shared)
             ),
@@ -88,7 +88,7 @@ def refuse_sign(session: Session, found: CaTrust, served: Serving, on_host: Auth
         )
     trusted, _ = _operators(session, on_host)
     if found.old in trusted and found.new not in trusted:
-        raise Inhibited(
+        raise Blocked(
             f"your own kubeconfig, {session.cluster.kubeconfig}, doesn't trust the new CA, which is to issue "
             f"kube-apiserver's certificate; {NOTHING}",
             remedy="Give it `certificate-authority-data` of /etc/kubernetes/admin.conf of a controller.",
@@ -96,17 +96,17 @@ def refuse_sign(session: Session, found: CaTrust, served: Serving, on_host: Auth
 
 
 def refuse_finish(session: Session, found: CaTrust, on_host: AuthorityOnHost) -> None:
-    """Raises Inhibited while something of the old CA is in use."""
+    """Raises Blocked while something of the old CA is in use."""
     _refuse_stage(found, RotationStage.SIGNED, RotationStage.FINISHING)
     if left := list(found.left()):
-        raise Inhibited(
+        raise Blocked(
             "\n".join((f"the old CA has issued these certificates, which kubeadm doesn't know; {NOTHING}:", *left)),
             remedy="Have them issued anew: the new CA signs. A kubelet asks for a new kubelet-server-current.pem when "
             "that is removed and the kubelet is restarted; see `kubectl get csr`. Remove what nobody uses.",
         )
     _, by = _operators(session, on_host)
     if by == found.old:
-        raise Inhibited(
+        raise Blocked(
             f"your own kubeconfig, {session.cluster.kubeconfig}, has a certificate of the old CA; {NOTHING}",
             remedy="Give it `client-certificate-data` and `client-key-data` of the user in /etc/kubernetes/admin.conf "
             "of a controller.",
@@ -117,8 +117,8 @@ def _refuse_stage(found: CaTrust, *allowed: RotationStage) -> None:
     if found.stage in allowed:
         return
     if not found.new:
-        raise Inhibited(f"there is no new CA; {NOTHING}", remedy=f"It begins with: {found.stage.command}")
-    raise Inhibited(
+        raise Blocked(f"there is no new CA; {NOTHING}", remedy=f"It begins with: {found.stage.command}")
+    raise Blocked(
         f"the rotation to the CA {found.new[:16]} is at another stage, {found.stage}; {NOTHING}",
         remedy=f"Next is: {found.stage.command}. See `upgrader certs rotate-ca show`.",
     )
@@ -128,7 +128,7 @@ def _refuse_lost_key(found: CaTrust) -> None:
     if not found.new or found.keeper:
         return
     signing = found.stage in (RotationStage.SIGNING, RotationStage.SIGNED)
-    raise Inhibited(
+    raise Blocked(
         f"no controller has the key of the new CA, {found.new[:16]}, which nodes trust already; {NOTHING}",
         remedy="Restore the folder /var/lib/upgrader/certificates/new-ca on the controller that had it."
         if signing
@@ -152,7 +152,7 @@ def _operators(session: Session, on_host: AuthorityOnHost) -> tuple[tuple[str, .
         trusted = certificates(_content(given.cluster, "certificate-authority"))
         own = _content(given.user, "client-certificate")
     except (ConfigError, OSError, ValueError) as error:
-        raise Inhibited(
+        raise Blocked(
             f"your own kubeconfig, {session.cluster.kubeconfig}, can't be read: {error}; {NOTHING}",
             remedy="Every step needs it, with the CA that is trusted, and with a certificate that is accepted.",
         ) from error
@@ -172,12 +172,12 @@ def refuse_strangers(session: Session) -> None:
     listed = {host.name for host in (*session.cluster.controllers, *session.cluster.workers)}
     nodes = {str(item["metadata"]["name"]) for item in session.tools.kube.list(NODES)}
     if lost := sorted(nodes - listed):
-        raise Inhibited(
+        raise Blocked(
             f"hosts.yml does not list these nodes, which have to trust the new CA too: {', '.join(lost)}; {NOTHING}",
             remedy="Add them to the group `workers` of hosts.yml: each is reached over SSH.",
         )
     if gone := sorted(host.name for host in session.cluster.workers if host.name not in nodes):
-        raise Inhibited(
+        raise Blocked(
             f"hosts.yml lists workers that are no nodes of the cluster: {', '.join(gone)}; {NOTHING}",
             remedy="Remove them from hosts.yml, or give them their node's name.",
         )
@@ -202,7 +202,7 @@ def refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
     for name, expected in wanted.items():
         found = kube.get(WORKLOADS["Deployment"], name, _SYSTEM)
         if found is None:
-            raise Inhibited(f"there is no Deployment {_SYSTEM}/{name}; {NOTHING}", remedy="Adopt it: upgrader adopt")
+            raise Blocked(f"there is no Deployment {_SYSTEM}/{name}; {NOTHING}", remedy="Adopt it: upgrader adopt")
         flags = _flags(found["spec"]["template"]["spec"], name)
         wrong += [
             f"{name}: --{flag}={flags.get(flag, '')}" for flag, ok in expected.items() if flags.get(flag, "") not in ok
@@ -210,7 +210,7 @@ def refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
         # Each of the four signers can have a CA of its own, and the legacy one another.
         wrong += [f"{name}: --{flag}" for flag in flags if flag.startswith("cluster-signing-") and flag.count("-") > 4]
     if wrong:
-        raise Inhibited(
+        raise Blocked(
             "\n".join((f"these flags are for other files than {on_host.authority} and its key; {NOTHING}:", *wrong)),
             remedy="upgrader rotates the one CA that kubeadm gives a cluster. Rotate others by hand: "
             "https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",

@@ -17,7 +17,7 @@ from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
 from upgrader.certificates.kubeadm_on_host import KubeadmOnHost
 from upgrader.certificates.pipeline import Serving, components_to_restart, renewal_pipeline, serving
-from upgrader.errors import ApiError, HostError, Inhibited
+from upgrader.errors import ApiError, Blocked, HostError
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
@@ -29,7 +29,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.onhost.certificates.bundles import certificates
 from upgrader.onhost.certificates.places import KNOWN
 from upgrader.pipeline import Pipeline
-from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
 from upgrader.preflight.refusal import refusal
 from upgrader.wait_and_retry import wait_until
 
@@ -66,8 +66,8 @@ class ProposedRenewal:
         return any("admin.conf" in item.name for items in self.wanted.values() for item in items)
 
     def check_allowed(self) -> None:
-        """Raises Inhibited where a check forbids it."""
-        if inhibits(self.findings):
+        """Raises Blocked where a check forbids it."""
+        if blocking(self.findings):
             raise refusal(
                 "a check blocks the renewal; nothing was renewed", self.findings, "Then run this command again."
             )
@@ -94,7 +94,7 @@ def propose_renewal(
 ) -> Iterator[ProposedRenewal]:
     """Look what ends `within` that time (None: everything), and lock the cluster, unless it is a `dry_run`.
 
-    Changes nothing, but for what an interrupted renewal had left unusable. Raises Inhibited where kubeadm can't renew
+    Changes nothing, but for what an interrupted renewal had left unusable. Raises Blocked where kubeadm can't renew
     what is wanted, and ApiError where no API answers, with what to do about certificates that have expired.
     """
     with open_session(folder) as session, nullcontext() if dry_run else locked_folder(folder):
@@ -150,7 +150,7 @@ def _kubeadm(session: Session, front_end: FrontEnd, *, mend: bool) -> KubeadmOnH
     try:
         return KubeadmOnHost(tools.hosts, KubeadmConfig.of(config).certificates_folder)
     except ValueError as error:
-        raise Inhibited(
+        raise Blocked(
             f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read, which says where certificates are: {error}",
             remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
         ) from error
@@ -188,15 +188,15 @@ def _explained(session: Session, error: ApiError) -> ApiError:
 
 
 def served_files(session: Session) -> Serving:
-    """What kube-apiserver serves. Raises Inhibited for a control plane that wasn't adopted, or that has no files."""
+    """What kube-apiserver serves. Raises Blocked for a control plane that wasn't adopted, or that has no files."""
     if last_good(session.tools.helm.history("kubernetes", _SYSTEM)) is None:
-        raise Inhibited(
+        raise Blocked(
             "the release kubernetes is not installed: this control plane was not adopted; nothing was changed",
             remedy="Adopt it first (`upgrader adopt`), or use `kubeadm certs renew` as on any kubeadm cluster.",
         )
     found = serving(session.tools.kube)
     if found is None:
-        raise Inhibited(
+        raise Blocked(
             "kube-apiserver doesn't serve a certificate from a file of the controllers; nothing was changed",
             remedy="kubeadm renews files. Where the chart reads them from a Secret (`pki.source`), renew them there, "
             "and run `upgrader run`.",
@@ -217,7 +217,7 @@ def _refuse_two_authorities(session: Session, kubeadm: KubeadmOnHost) -> None:
     for host in session.cluster.controllers:
         text = (session.tools.hosts.read(host, path) or b"").decode("latin-1")
         if len(certificates(text)) > 1:
-            raise Inhibited(
+            raise Blocked(
                 f"{host.name}: {path} has several CAs, as while the cluster's CA is rotated; nothing was renewed",
                 remedy="See `upgrader certs rotate-ca show`, which says what comes next. Renew when that has ended.",
             )
@@ -226,7 +226,7 @@ def _refuse_two_authorities(session: Session, kubeadm: KubeadmOnHost) -> None:
 def _refuse_unknown(wanted: Mapping[Host, tuple[RenewableCertificate, ...]]) -> None:
     lines = [f"{host.name}: {item.name}" for host, items in wanted.items() for item in items if item.name not in KNOWN]
     if lines:
-        raise Inhibited(
+        raise Blocked(
             "\n".join(("where kubeadm keeps these certificates is not known here; nothing was renewed:", *lines)),
             remedy="Use a newer version of upgrader; or `kubeadm certs renew` there, then `upgrader certs renew "
             "--within 1s`, which restarts what has to read them.",
@@ -244,7 +244,7 @@ def _refuse_external(
             names = ", ".join(item.name for item in external)
             lines.append(f"{each.host.name}: the key of {authorities} is not there (an external CA), for {names}")
     if lines:
-        raise Inhibited(
+        raise Blocked(
             "\n".join(("kubeadm can't renew these certificates; nothing was renewed:", *lines)),
             remedy="Have that CA issue them, put them in place, and run `upgrader certs renew` with --within a time "
             "before which they don't end: it restarts what has to read them.",

@@ -29,7 +29,7 @@ def publish_check(folder: Path, checked: CheckedPlan, note: Callable[[str], None
                 remedy="Set observability.textfileDirectory or observability.pushgateway, or leave --metrics out.",
             )
         now = session.tools.clock.now()
-        content = rendered(check_metrics(checked.all_findings, cluster, now, blocked=checked.inhibited))
+        content = rendered(check_metrics(checked.all_findings, cluster, now, blocked=checked.blocked))
         for sink in sinks:
             try:
                 sink.write(_KIND, content)

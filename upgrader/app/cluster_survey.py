@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from upgrader.app.observe_cluster import server_version
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, Kube, KubeObject
 
@@ -43,14 +43,14 @@ class FoundCluster:
 
 
 def survey(kube: Kube) -> FoundCluster:
-    """Reads only. Raises ApiError, and Inhibited for a control plane of another making."""
+    """Reads only. Raises ApiError, and Blocked for a control plane of another making."""
     version = server_version(kube).binary
     controllers, workers = list[FoundNode](), list[FoundNode]()
     for node in kube.each(_NODES):
         is_controller = any(label in (node["metadata"].get("labels") or {}) for label in _CONTROLLER)
         (controllers if is_controller else workers).append(_node(node))
     if not controllers:
-        raise Inhibited(
+        raise Blocked(
             "no node has the label node-role.kubernetes.io/control-plane; nothing was written",
             remedy="A managed control plane (of a cloud, say) is its provider's to upgrade. Otherwise label the nodes "
             "on which kube-apiserver runs.",
@@ -92,7 +92,7 @@ def _kind(kube: Kube) -> Literal["kubeadm", "self-hosted"]:
     if static and kube.get(_CONFIG_MAPS, "kubeadm-config", _SYSTEM) is not None:
         return "kubeadm"
     what = f"static pods ({', '.join(static)}) without kubeadm's ConfigMap kubeadm-config" if static else "no pod"
-    raise Inhibited(
+    raise Blocked(
         f"the control plane is neither kubeadm's nor of upgrader's charts: kube-apiserver runs as {what}; nothing was "
         "written",
         remedy="upgrader upgrades self-hosted control planes, and adopts those of kubeadm (docs/kubeadm.md).",

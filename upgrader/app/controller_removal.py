@@ -32,7 +32,7 @@ from upgrader.app.unchanged import AGAIN, check_unchanged
 from upgrader.app.values_edit import edited_counts
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.kubeconfig_context import server_addresses
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP
@@ -42,7 +42,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
-from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
 from upgrader.preflight.refusal import refusal
 
 __all__ = ["LeavingController", "ProposedRemoval", "leaving_controller"]
@@ -71,8 +71,8 @@ class LeavingController:
     """Of the controllers that stay."""
 
     def check_allowed(self) -> None:
-        """Raises Inhibited where a check forbids it."""
-        if inhibits(self.findings):
+        """Raises Blocked where a check forbids it."""
+        if blocking(self.findings):
             raise refusal(
                 "a check blocks the removal; nothing was changed", self.findings, "Then run this command again."
             )
@@ -94,18 +94,18 @@ class LeavingController:
                 yield ProposedRemoval(pipeline, self.findings, session, self.front_end, held)
 
     def _member_now(self, session: Session) -> MemberToRemove:
-        """As `member`, with the leader of now. Raises Inhibited where the machine, or etcd, is no longer as it was."""
+        """As `member`, with the leader of now. Raises Blocked where the machine, or etcd, is no longer as it was."""
         cluster = replace(self.staying, controllers=(*self.staying.controllers, self.host))
         state = _State.of(replace(session, cluster=cluster), self.host, said=bool(self.dead))
         if bool(state.dead) != bool(self.dead):
-            raise Inhibited(
+            raise Blocked(
                 f"{self.host.name} answered a moment ago, and doesn't any more: {state.dead}; the cluster was not "
                 "changed",
                 remedy=AGAIN,
             )
         before, now = self.member, state.member
         if (before.member, before.left, bool(before.ask)) != (now.member, now.left, bool(now.ask)):
-            raise Inhibited(
+            raise Blocked(
                 f"etcd's members have changed meanwhile: without {self.host.name} there would be {now.left}, and not "
                 f"{before.left}; the cluster was not changed",
                 remedy=AGAIN,
@@ -146,7 +146,7 @@ class _State:
 
     @classmethod
     def of(cls, session: Session, host: Host, *, said: bool) -> _State:
-        """Raises Inhibited where it may not leave."""
+        """Raises Blocked where it may not leave."""
         tools = session.tools
         node = tools.kube.get(_NODES, host.name)
         examined = examine_all(tools.hosts, session.cluster)
@@ -162,7 +162,7 @@ class _State:
 def leaving_controller(folder: Path, name: str, front_end: FrontEnd, *, dead: bool) -> Iterator[LeavingController]:
     """Lock the folder, and find out whether a controller can be removed. Changes nothing.
 
-    `dead`: the operator says that its machine is gone. Raises UsageError, or Inhibited with the reason.
+    `dead`: the operator says that its machine is gone. Raises UsageError, or Blocked with the reason.
     """
     with locked_folder(folder):
         with open_session(folder) as session:

@@ -172,7 +172,7 @@ def continue_run(
     earlier = fold(read_journal(path))
     forward = isinstance(why, RunResumed)
     removed = removed_by_plan(plan) if plan else removed_by_undo(session.tools.helm, earlier)
-    compares = _continuity(session, removed, earlier.health_before, bait_is_gone=run.others_since)
+    compares = _continuity(session, removed, earlier.health_before, sentinel_is_gone=run.others_since)
     job = _Job(
         run.folder,
         pipeline,
@@ -226,7 +226,7 @@ class _Job:
 
 
 def _continuity(
-    session: Session, removed: Collection[str], health_before: HealthBefore | None, *, bait_is_gone: bool = False
+    session: Session, removed: Collection[str], health_before: HealthBefore | None, *, sentinel_is_gone: bool = False
 ) -> Continuity:
     clock = session.tools.clock
     return Continuity(
@@ -234,8 +234,8 @@ def _continuity(
         clock,
         controllers=tuple(host.name for host in session.cluster.controllers),
         removed=removed,
-        policy=session.builder.since(health_before).gates.paced,
-        bait_is_gone=bait_is_gone,
+        policy=session.builder.since(health_before).gates.scaled,
+        sentinel_is_gone=sentinel_is_gone,
     )
 
 

@@ -12,7 +12,7 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.app.wiring import Session, open_session
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import emulated_in, minor_text
 from upgrader.model.observed import Observed
@@ -36,7 +36,7 @@ class ProposedFinalize:
     held: HeldLock
 
     def execute(self) -> FinishedRun:
-        """Run it to its end. Raises Inhibited where a check forbids it."""
+        """Run it to its end. Raises Blocked where a check forbids it."""
         self.checked.refuse_if_blocked()
         plan, session = self.checked.plan, self.session
         health_before = session.read_health_before()
@@ -57,7 +57,7 @@ class ProposedFinalize:
 def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedFinalize | None]:
     """Lock the cluster, plan and check; None where nothing is emulated.
 
-    At the version that runs, whatever the folder asks for. Raises Inhibited where more than the emulation would change,
+    At the version that runs, whatever the folder asks for. Raises Blocked where more than the emulation would change,
     or the newest upgrade has not reached an end. An interrupted one is begun again: each step is safe to repeat.
     """
     with (
@@ -98,11 +98,11 @@ def _emulated(session: Session, observed: Observed) -> Minor | None:
 
 
 def refuse_unended(session: Session) -> None:
-    """Raise Inhibited where the newest upgrade has not reached its end."""
+    """Raise Blocked where the newest upgrade has not reached its end."""
     upgrades = [run for run in session.find_runs().runs if run.state.is_upgrade]
     if upgrades and not upgrades[-1].state.over:
         name, outcome = upgrades[-1].name, upgrades[-1].state.result
-        raise Inhibited(
+        raise Blocked(
             f"run {name}, an upgrade, has not reached its end ({outcome}); nothing was changed",
             remedy="Complete it with `upgrader resume`, or undo it with `upgrader rollback`.",
         )
@@ -115,7 +115,7 @@ def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor)
         assert isinstance(kept, IntendedRelease) and isinstance(final, IntendedRelease)
         name, now = final.spec.name, observed.releases[final.spec.name].manifest
         if emulated_in(final.manifest) is not None:
-            raise Inhibited(
+            raise Blocked(
                 f"release {name} would still emulate {minor_text(emulated)}: its values set the flag "
                 "emulated-version themselves; nothing was changed",
                 remedy=f"Remove emulated-version from `extraArgs` in the values of release {name}.",
@@ -123,7 +123,7 @@ def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor)
         if object_changes(now, kept.manifest) and object_changes(now, final.manifest):
             others.append(name)
     if others:
-        raise Inhibited(
+        raise Blocked(
             f"more than the emulation would change in release {', '.join(others)}: its values or its chart are no "
             "longer what the last run had; nothing was changed",
             remedy=f"Make these changes first, so that they can be rolled back: upgrader run --to {observed.server}",

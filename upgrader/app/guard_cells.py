@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.app.wiring import open_kube, system_clock
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Blocked, UsageError
 from upgrader.gates.kubernetes_kinds import POD_PROTECTORS
 from upgrader.model.first_few import first_few
 from upgrader.ports import Clock, Kube, KubeObject
@@ -24,7 +24,7 @@ _ONCE = "podseidon.kubewharf.io/remove-cell-once"
 def forget_cell(folder: Path, cell: str, asked: Callable[[str], None]) -> None:
     """Have all PodProtectors forget what a cell has counted and allowed; `asked` is told each, as NAMESPACE/NAME.
 
-    Raises UsageError where none knows the cell, Inhibited where it isn't forgotten within a minute, ApiError.
+    Raises UsageError where none knows the cell, Blocked where it isn't forgotten within a minute, ApiError.
     """
     with open_kube(folder, _SECONDS) as kube:
         _forget(kube, system_clock(), cell, asked)
@@ -50,7 +50,7 @@ def _forget(kube: Kube, clock: Clock, cell: str, asked: Callable[[str], None]) -
         return f"{first_few(left)} still {'have' if len(left) > 1 else 'has'} the annotation {_ONCE}" if left else ""
 
     if missing := wait_until(clock, waiting, seconds=_FORGOTTEN_SECONDS):
-        raise Inhibited(
+        raise Blocked(
             f"cell {cell} isn't forgotten after {_FORGOTTEN_SECONDS:.0f} s: {missing}",
             remedy="guard's generator does it: see `kubectl get pods` in guard's namespace. It goes on by itself once "
             "that runs.",

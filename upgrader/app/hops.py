@@ -15,7 +15,7 @@ from upgrader.app.execution import FinishedRun
 from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import Inhibited, Interrupted
+from upgrader.errors import Blocked, Interrupted
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
 
@@ -49,7 +49,7 @@ def run_hops(
     """Propose, approve and run one hop after the other, until nothing is ahead.
 
     `propose` is given how many hops are left (None: as many as it takes). Each proposal is made from the cluster as the
-    last hop left it. Raises what `propose` and the watcher raise; Interrupted where a stop was requested; and Inhibited
+    last hop left it. Raises what `propose` and the watcher raise; Interrupted where a stop was requested; and Blocked
     where a hop succeeded without the API server having become newer: the same hop would be next, for ever.
     """
     approved, reached = list[str](), None
@@ -82,7 +82,7 @@ def refuse_if_stopped(stop: StopRequest, goal: KubernetesVersion) -> None:
 
 def _refuse_standstill(current: KubernetesVersion, reached: KubernetesVersion) -> None:
     if current.minors_after(reached) < 0:
-        raise Inhibited(
+        raise Blocked(
             f"the run to {reached} succeeded, but the API server is at {current}: no further hop was begun",
             remedy="Check that the pipeline upgrades the kube-apiserver which the kubeconfig names: "
             "kubectl get --raw /version",

@@ -10,7 +10,7 @@ from upgrader.app.saved_plans import read_plan
 from upgrader.app.wiring import open_session
 from upgrader.config.load import Overrides, load_settings
 from upgrader.engine.history.run_discovery import DiscoveredRuns
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["interrupted_upgrade", "newest_without_end", "refuse_other_target"]
@@ -20,7 +20,7 @@ def interrupted_upgrade(folder: Path, notify: Callable[[str], None]) -> str:
     """The newest upgrade's name where it has no end, wherever its journal is; "" where it has one, or there is none.
 
     It may still be running on another machine: whoever resumes it takes the cluster's lock first, and learns that.
-    Raises Inhibited where none is known, but one may be in a place that couldn't be read.
+    Raises Blocked where none is known, but one may be in a place that couldn't be read.
     """
     with open_session(folder) as session:
         found = session.find_runs()
@@ -28,7 +28,7 @@ def interrupted_upgrade(folder: Path, notify: Callable[[str], None]) -> str:
         notify(problem)
     name = newest_without_end(found)
     if not name and found.may_hide:
-        raise Inhibited(
+        raise Blocked(
             "whether an upgrade was interrupted is unknown, and no new one was begun: "
             f"not every journal can be read: {'; '.join(found.may_hide)}",
             remedy="Make them readable, and run this again. If you know that no upgrade was interrupted, begin a new "
@@ -48,13 +48,13 @@ def newest_without_end(found: DiscoveredRuns) -> str:
 def refuse_other_target(
     folder: Path, reached: KubernetesVersion | None, target: KubernetesVersion | None, plan_file: Path | None
 ) -> None:
-    """Raise Inhibited where the resumed upgrade was on the way to another version than the one that is wanted now."""
+    """Raise Blocked where the resumed upgrade was on the way to another version than the one that is wanted now."""
     if plan_file is not None:
         wanted = read_plan(plan_file).target
     else:
         wanted = load_settings(folder, os.environ, Overrides(target=target)).target
     if wanted != reached:
-        raise Inhibited(
+        raise Blocked(
             f"the interrupted upgrade to {reached} was completed; what was asked for now, {wanted}, was not begun",
             remedy="Plan it from where the cluster is now: upgrader plan",
         )

@@ -25,12 +25,12 @@ from upgrader.app.unchanged import check_unchanged
 from upgrader.app.values_edit import edited_counts
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.kubeconfig_context import server_addresses
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.finding import Finding
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
 from upgrader.preflight.refusal import refusal
 
 __all__ = ["FoundControllers", "found_controllers"]
@@ -70,8 +70,8 @@ class FoundControllers:
     findings: tuple[Finding, ...]
 
     def check_allowed(self) -> None:
-        """Raises Inhibited where a check forbids it."""
-        if inhibits(self.findings):
+        """Raises Blocked where a check forbids it."""
+        if blocking(self.findings):
             raise refusal(
                 "a check blocks the adoption; nothing was changed", self.findings, "Then run this command again."
             )
@@ -112,7 +112,7 @@ class ProposedFound:
 
 @contextmanager
 def found_controllers(folder: Path, front_end: FrontEnd) -> Iterator[FoundControllers]:
-    """Lock the folder, and find the new controllers. Changes nothing. Raises Inhibited where they can't be adopted."""
+    """Lock the folder, and find the new controllers. Changes nothing. Raises Blocked where they can't be adopted."""
     with locked_folder(folder):
         with open_session(folder) as session:
             found = _found(session, front_end)
@@ -126,7 +126,7 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     version = running_version(kube)
     observed = replace(session.observe(), server=version)
     if observed.emulated is not None:
-        raise Inhibited(
+        raise Blocked(
             "an older minor is emulated, which kubeadm's own kube-apiserver knows nothing of; nothing was changed",
             remedy="upgrader finalize, and then this again",
         )
@@ -154,7 +154,7 @@ def _api_values(session: Session) -> Mapping[str, Any]:
     items = (item for item in session.settings.pipeline if isinstance(item, ReleaseSettings))
     releases = {item.name: item.values for item in items}
     if tuple(releases)[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
-        raise Inhibited(
+        raise Blocked(
             f"the pipeline must begin with {', '.join(BUILT_IN_CHARTS)} to adopt a controller",
             remedy="Restore that in upgrader.yaml.",
         )
@@ -170,7 +170,7 @@ def _refuse_rotation(session: Session) -> None:
     """A controller that joins then lacks the file with which kube-controller-manager signs."""
     values = _values(session, "kubernetes")
     if signing := (values.get("pki") or {}).get("signingCertificate"):
-        raise Inhibited(
+        raise Blocked(
             f"values/kubernetes.yaml has the file {signing} for the CA that signs, as while the cluster's CA is "
             "rotated: a new controller lacks it; nothing was changed",
             remedy="See `upgrader certs rotate-ca show`; `upgrader certs rotate-ca cancel` ends it.",
@@ -180,7 +180,7 @@ def _refuse_rotation(session: Session) -> None:
 def _serve_all_clients(values: Mapping[str, Any], served: tuple[str, ...]) -> None:
     left = set(served) - set(values.get("extraAddresses") or ())
     if left and not values.get("exposeOnAllInterfaces"):
-        raise Inhibited(
+        raise Blocked(
             f"clients use the API at {', '.join(sorted(left))} of a new controller, where it would not be served any "
             "more; nothing was changed",
             remedy="Add that to `extraAddresses` in values/kube-apiserver.yaml, and run it again.",

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from upgrader.app.wiring import open_renderer, wanted_releases
 from upgrader.config.load import Overrides, read_folder
-from upgrader.config.strange_folder import StrangeFolder
+from upgrader.config.untrusted_folder import UntrustedFolder
 from upgrader.model.finding import Finding
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.all_checks import inhibits
+from upgrader.preflight.all_checks import blocking
 from upgrader.preflight.folder_checks import check_folder
 from upgrader.preflight.folder_context import FolderContext, NotAsked
 from upgrader.preflight.refusal import refusal
@@ -33,20 +33,20 @@ class CheckedFolder:
     not_asked: tuple[NotAsked, ...]
 
     @property
-    def inhibited(self) -> bool:
+    def blocked(self) -> bool:
         """Whether the folder is wrong, or something in it could not be judged."""
-        return inhibits(self.findings)
+        return blocking(self.findings)
 
     def refuse_if_blocked(self) -> None:
-        """Raise Inhibited where the folder is not known to be right."""
-        if self.inhibited:
+        """Raise Blocked where the folder is not known to be right."""
+        if self.blocked:
             what = "the folder is wrong, or can't be judged; no cluster was asked"
             raise refusal(what, self.findings)
 
 
 def check_offline(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedFolder:
     """Check a folder. Its environment variables are not read: they name credentials. `target` None: the file's."""
-    guard = StrangeFolder(folder.absolute())
+    guard = UntrustedFolder(folder.absolute())
     reading = read_folder(folder, {}, Overrides(target=target), guard)
     releases = wanted_releases(reading.settings) if reading.settings else ()
     with open_renderer() as helm:

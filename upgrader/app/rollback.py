@@ -59,7 +59,7 @@ class RunToRollBack:
     def propose(self, to: str) -> ProposedRollback:
         """Keep the step `to` and those before it; "" keeps none. Raises UsageError where that makes no sense.
 
-        Raises ChangedMeanwhile or Inhibited where what happened since forbids it.
+        Raises ChangedMeanwhile or Blocked where what happened since forbids it.
         """
         run = self.run
         if not self.named:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from upgrader.app.observe_cluster import kubelet_versions
 from upgrader.engine.state.run_state import StepState
-from upgrader.errors import ChangedMeanwhile, Inhibited
+from upgrader.errors import Blocked, ChangedMeanwhile
 from upgrader.model.release import without_revision
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm, Kube
@@ -39,7 +39,7 @@ def check_unchanged(helm: Helm, steps: Iterable[StepState]) -> None:
 
 
 def check_kubelets(kube: Kube, current: KubernetesVersion | None, steps: Iterable[StepState]) -> None:
-    """Raise Inhibited where kube-apiserver would return to a version that is older than a kubelet's.
+    """Raise Blocked where kube-apiserver would return to a version that is older than a kubelet's.
 
     The kubelets that the run has upgraded return before it does.
     """
@@ -51,7 +51,7 @@ def check_kubelets(kube: Kube, current: KubernetesVersion | None, steps: Iterabl
     newer = {name: kubelet for name, kubelet in kubelets.items() if current.minors_after(kubelet) < 0}
     if newer:
         named = ", ".join(f"{name} ({kubelet})" for name, kubelet in sorted(newer.items()))
-        raise Inhibited(
+        raise Blocked(
             f"kube-apiserver would return to {current}, and these kubelets are newer: {named}; Kubernetes "
             "doesn't support a kubelet that is newer than the API server",
             remedy=f"Return these kubelets to v{current.major}.{current.minor} first; or keep kube-apiserver: "

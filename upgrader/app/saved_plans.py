@@ -18,7 +18,7 @@ from upgrader import __version__
 from upgrader.app.plan_inputs import PlanKey, plan_inputs, records_key
 from upgrader.app.wiring import Session
 from upgrader.engine.journal.atomic import write_atomic
-from upgrader.errors import Inhibited, StepFailed, UsageError
+from upgrader.errors import Blocked, StepFailed, UsageError
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.observed import Observed
 from upgrader.model.release import last_good
@@ -73,15 +73,15 @@ class SavedFile:
         return _REMEDY.replace("FILE", shlex.quote(str(self.path)))
 
     def refuse_expired(self, now: datetime) -> None:
-        """Raise Inhibited for a plan that has expired: no cluster needs to be asked for that."""
+        """Raise Blocked for a plan that has expired: no cluster needs to be asked for that."""
         if self.saved.expired(now):
-            raise Inhibited(
+            raise Blocked(
                 f"{self.path}, a saved plan, is not run: it expired at {self.saved.expires}; nothing was changed",
                 remedy=self._anew,
             )
 
     def bind_again(self, session: Session, observed: Observed, plan: Plan, bundle: Bundle | None) -> BoundPlan:
-        """Raise Inhibited, naming each thing that differs, unless a run would be exactly what was saved."""
+        """Raise Blocked, naming each thing that differs, unless a run would be exactly what was saved."""
         now = _binding(session, observed, plan)
         differences = list(self.saved.differences(now, session.tools.clock.now()))
         bound = None
@@ -95,7 +95,7 @@ class SavedFile:
         if differences or bound is None:
             what = differences or ["the releases are others"]
             lines = ["the saved plan is not what would be run now; nothing was changed:", *what]
-            raise Inhibited("\n".join(lines), remedy=self._anew)
+            raise Blocked("\n".join(lines), remedy=self._anew)
         return bound
 
 

@@ -12,7 +12,7 @@ from upgrader.app.finalize import built_in, refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.emulation import minor_text
 from upgrader.model.observed import Observed
 from upgrader.model.run_kind import RunKind
@@ -56,7 +56,7 @@ class ProposedMigration:
 def propose_migration(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedMigration]:
     """Lock the cluster and look at it. Changes nothing.
 
-    Raises Inhibited where the control plane emulates an older minor, an upgrade has not reached its end, or a release
+    Raises Blocked where the control plane emulates an older minor, an upgrade has not reached its end, or a release
     is not what upgrader.yaml has at the version that runs.
     """
     with (
@@ -75,7 +75,7 @@ def propose_migration(folder: Path, front_end: FrontEnd, *, take_over: bool) -> 
 
 def _refuse_emulation(observed: Observed) -> None:
     if observed.emulated is not None:
-        raise Inhibited(
+        raise Blocked(
             f"the control plane emulates {minor_text(observed.emulated)}, and stores objects as that does; nothing was "
             "changed",
             remedy="Run `upgrader finalize` first.",
@@ -85,7 +85,7 @@ def _refuse_emulation(observed: Observed) -> None:
 def _refuse_changes(plan: Plan) -> None:
     others = [step.name for step in plan.steps if step.action != "unchanged"]
     if others:
-        raise Inhibited(
+        raise Blocked(
             f"release {', '.join(others)} is not what upgrader.yaml has for {plan.target}: which version stores what "
             "isn't certain; nothing was changed",
             remedy=f"Complete it first: upgrader run --to {plan.target}",

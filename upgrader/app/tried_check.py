@@ -1,4 +1,4 @@
-"""`upgrader check --try-binaries`: the checks, and what needs pods."""
+"""`upgrader check --trial`: the checks, and what needs pods."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from upgrader.adopt.joined import running_version
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.wiring import Session
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["AGAIN", "check_unchanged"]
@@ -14,13 +14,13 @@ AGAIN = "Run it again: it decides anew, from what is true then."
 
 
 def check_unchanged(session: Session, version: KubernetesVersion) -> None:
-    """To be called under the lock. Raises Inhibited where another command has upgraded meanwhile, or is halfway there.
+    """To be called under the lock. Raises Blocked where another command has upgraded meanwhile, or is halfway there.
 
     An interrupted run of the command itself is no reason: that one is to be continued.
     """
     refuse_unended(session)
     if (now := running_version(session.tools.kube)) != version:
-        raise Inhibited(
+        raise Blocked(
             f"the version that runs has changed meanwhile, from {version} to {now}; the cluster was not changed",
             remedy=AGAIN,
         )

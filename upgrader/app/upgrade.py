@@ -17,14 +17,14 @@ from upgrader.app.saved_plans import BoundPlan, SavedFile, bind, read_plan, writ
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.step_times import usual_seconds
-from upgrader.errors import ChartRefused, Inhibited, UsageError
+from upgrader.errors import Blocked, ChartRefused, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.run_kind import RunKind
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.upgrade_path import upgrade_path
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.all_checks import inhibits
+from upgrader.preflight.all_checks import blocking
 from upgrader.preflight.refusal import refusal
 from upgrader.steps.images.bundle.reading import Bundle
 from upgrader.steps.intended import left_behind
@@ -67,21 +67,21 @@ class CheckedPlan:
         return (*self.findings, *(finding for hop in self.ahead for finding in hop.findings))
 
     @property
-    def inhibited(self) -> bool:
+    def blocked(self) -> bool:
         """Whether a check forbids the run, or is known to forbid a later hop."""
-        return inhibits(self.all_findings)
+        return blocking(self.all_findings)
 
     @property
     def document(self) -> PlanDocument:
         """As it is shown."""
         later = tuple(HopDocument.of(hop.plan, hop.findings, self.usual_seconds) for hop in self.ahead)
         document = PlanDocument.of(self.plan, self.findings, self.usual_seconds, self.host_changes)
-        return replace(document, ahead=later, blocked=self.inhibited)
+        return replace(document, ahead=later, blocked=self.blocked)
 
     def refuse_if_blocked(self) -> None:
-        """Raise Inhibited where a check forbids the run."""
-        if self.inhibited:
-            blocked = next(hop for hop in self.document.hops if inhibits(hop.findings))
+        """Raise Blocked where a check forbids the run."""
+        if self.blocked:
+            blocked = next(hop for hop in self.document.hops if blocking(hop.findings))
             later = blocked.target != self.plan.target
             raise refusal(
                 f"a check blocks the run to {blocked.target}; the cluster stays at {self.plan.current}",
@@ -107,7 +107,7 @@ class ProposedUpgrade:
     """What the run is started in spite of, also where only its own steps find it."""
 
     def execute(self) -> FinishedRun:
-        """Run it to its end. Raises Inhibited where a check forbids it."""
+        """Run it to its end. Raises Blocked where a check forbids it."""
         plan, session = self.checked.plan, self.session
         self.checked.refuse_if_blocked()
         health_before = session.read_health_before()
@@ -180,11 +180,11 @@ def propose_upgrade(
 ) -> Iterator[ProposedUpgrade]:
     """Lock the cluster, plan and check. Raises Locked where another process works on the cluster.
 
-    `saved_in`: the file of a saved plan. Raises UsageError where it is none, or for another target; Inhibited, before
+    `saved_in`: the file of a saved plan. Raises UsageError where it is none, or for another target; Blocked, before
     the checks, unless the plan is made again from what that one was made from. Each step compares its inputs again.
     `most`: how many minor versions a run may go through, where the target is several ahead. `bundled_in`: the file of a
     bundle, in place of upgrader.yaml's. Raises UsageError where its checksums are wrong. `anew`: begin also where an
-    interrupted upgrade has left changes, which raises Inhibited otherwise.
+    interrupted upgrade has left changes, which raises Blocked otherwise.
     """
     saved = read_plan(saved_in) if saved_in is not None else None
     if saved is not None:
@@ -241,12 +241,12 @@ class PlannedUpgrade:
         return CheckedPlan(self.plan, findings, usual, ahead=tuple(_once(findings, hops, skips)))
 
 
-def _not_adopted(observed: Observed, error: ChartRefused) -> Inhibited | None:
+def _not_adopted(observed: Observed, error: ChartRefused) -> Blocked | None:
     """Before an adoption, nothing has written the values that the charts need: that is the cause, and not the chart."""
     release = observed.releases.get("kube-apiserver")
     if release is None or release.history:
         return None
-    return Inhibited(
+    return Blocked(
         f"there is no release kube-apiserver: this cluster was not adopted yet ({error.message})",
         remedy="Have its control plane moved into Helm releases, which writes the values as well: upgrader adopt",
     )
@@ -284,7 +284,7 @@ def _refuse_over_interrupted(session: Session, front_end: FrontEnd, *, anew: boo
     run = found.get(name) if name else None
     if run is None or anew or not any(step.to_undo and not step.prepares for step in run.state.steps):
         return
-    raise Inhibited(
+    raise Blocked(
         f"run {name} was interrupted, and what it changed is still in place: a new run would roll back to that, and "
         "not to the cluster before it; nothing was changed",
         remedy="To continue it: upgrader run --resume\nTo undo it: upgrader rollback\n"

@@ -56,7 +56,7 @@ from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
-from upgrader.recover.webhook_bypass.relieved_tools import RelievedHelm, RelievedKube
+from upgrader.recover.webhook_bypass.bypassing_tools import BypassingHelm, BypassingKube
 from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
 from upgrader.reporting.observability.sinks import MetricSink, Pushgateway, Textfile
 from upgrader.steps.backup.take import BackupTaker
@@ -386,8 +386,8 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
         prometheus = PrometheusApi(HttpClient(asked, _SERVICE_SECONDS)) if asked else None
         webhooks = UnreachableWebhooks(kube, clock)
         tools = Tools(
-            RelievedHelm(helm, webhooks),
-            RelievedKube(kube, webhooks),
+            BypassingHelm(helm, webhooks),
+            BypassingKube(kube, webhooks),
             FencedPlaybooks(AnsiblePlaybooks(), fence),
             clock,
             hosts,

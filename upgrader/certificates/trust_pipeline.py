@@ -194,8 +194,8 @@ class Rotation:
 
     def _published(self, which: Callable[[], str], *, trusted: bool, word: str = "the new CA") -> GateRun:
         gate = PublishedGate(self.tools.kube, which, trusted, word)
-        paced = self.gates.paced
-        return GateRun(gate, replace(paced, deadline_seconds=max(paced.deadline_seconds, _PUBLISHED_SECONDS)))
+        scaled = self.gates.scaled
+        return GateRun(gate, replace(scaled, deadline_seconds=max(scaled.deadline_seconds, _PUBLISHED_SECONDS)))
 
     def _info_lacks(self) -> bool:
         """Whether ConfigMap cluster-info trusts the old CA alone."""

@@ -35,7 +35,7 @@ __all__ = ["check"]
     help="Check only the folder, and run nothing of it: no credentials are needed, so it is safe for merge requests.",
 )
 @click.option(
-    "--try-binaries",
+    "--trial",
     is_flag=True,
     help="Have the planned components read their flags and files, too, in short-lived pods on the controllers.",
 )
@@ -52,7 +52,7 @@ def check(
     target: KubernetesVersion | None,
     output: Output,
     offline: bool,
-    try_binaries: bool,
+    trial: bool,
     metrics: bool,
     skipped: tuple[str, ...],
     reason: str | None,
@@ -62,7 +62,7 @@ def check(
     These are the checks that `upgrader run` begins with, and every one is made, whatever the others find. Each finding
     has an id, which `upgrader explain ID` explains. Exits with 3 when a check blocks the run.
 
-    With --try-binaries, it does what a run's step "flags and files" does, too: it creates pods, which pull an image
+    With --trial, it does what a run's step "trial" does, too: it creates pods, which pull an image
     that their controller lacks, and deletes them. It holds the cluster's lock meanwhile.
 
     With --offline, nothing is asked of a cluster, and the report ends with what was not asked. Exits with 3 when the
@@ -75,15 +75,15 @@ def check(
     from upgrader.ui.findings import print_findings
     from upgrader.ui.offline_check import print_folder
 
-    if offline and try_binaries:
-        raise UsageError("--try-binaries needs a cluster, and --offline asks none", remedy="Leave one of them out.")
+    if offline and trial:
+        raise UsageError("--trial needs a cluster, and --offline asks none", remedy="Leave one of them out.")
     if offline and metrics:
         raise UsageError("--metrics are of a cluster, and --offline asks none", remedy="Leave one of them out.")
     skips = Skips.of(skipped, reason)
     checked: CheckedFolder | CheckedPlan
     if offline:
         checked = check_offline(folder, target, skips)
-    elif try_binaries:
+    elif trial:
         checked = check_and_try(folder, target, front_end(), skips)
     else:
         checked = check_upgrade(folder, target, skips)
@@ -104,7 +104,7 @@ def check(
 def _described(checked: CheckedPlan | CheckedFolder) -> dict[str, object]:
     from upgrader.app.offline_check import CheckedFolder
 
-    findings = {"blocked": checked.inhibited, "findings": _plain(checked.findings)}
+    findings = {"blocked": checked.blocked, "findings": _plain(checked.findings)}
     if isinstance(checked, CheckedFolder):
         target = str(checked.target) if checked.target else None
         not_asked = [asdict(item) for item in checked.not_asked]

@@ -11,7 +11,7 @@ import click
 from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 
 if TYPE_CHECKING:
     from upgrader.app.controller_removal import LeavingController
@@ -65,7 +65,7 @@ def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> N
 
 def _ask_whether_dead(node: str, *, yes: bool) -> None:
     if yes:
-        raise Inhibited(
+        raise Blocked(
             f"{node} doesn't answer, and --yes doesn't say that its machine is gone; nothing was changed",
             remedy="If it is, and won't come back as it was: --dead",
         )

@@ -36,7 +36,7 @@ class Operator:
             mention_needless(self.skips, checked.all_findings)
         document = checked.document
         print_plan(document, diff=False)
-        if checked.inhibited:
+        if checked.blocked:
             return
         if not self.started:
             confirm("Start?" if document.to_do else "Nothing would change. Only check all gates?", yes=self.yes)

@@ -17,8 +17,8 @@ from upgrader.config.partial_validation import validate
 from upgrader.config.section import StepAvailabilitySection
 from upgrader.config.severity_policy import severity_problems
 from upgrader.config.step_gates import StepGates
-from upgrader.config.strange_folder import NotOpened, StrangeFolder
 from upgrader.config.surge_playbooks import surge_problems
+from upgrader.config.untrusted_folder import NotOpened, UntrustedFolder
 from upgrader.config.upgrader_yaml import PlaybookSection, ReleaseSection
 from upgrader.config.values_file import load_values
 from upgrader.config.yaml_document import Document, KeyPath, read_mapping, shown
@@ -98,7 +98,7 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
 
 
 def read_folder(
-    folder: Path, environ: Mapping[str, str], overrides: Overrides = Overrides(), guard: StrangeFolder | None = None
+    folder: Path, environ: Mapping[str, str], overrides: Overrides = Overrides(), guard: UntrustedFolder | None = None
 ) -> Reading:
     """The same, as far as it goes: every problem is found at once. With a `guard`, only what that allows is opened."""
     folder = folder.absolute()
@@ -173,7 +173,7 @@ def _etcd(section: EtcdSection) -> EtcdSettings:
 
 
 def _nodes(
-    section: NodesSection | None, folder: Path, document: Document, guard: StrangeFolder | None
+    section: NodesSection | None, folder: Path, document: Document, guard: UntrustedFolder | None
 ) -> tuple[NodesSettings | None, tuple[ConfigError, ...]]:
     """The settings of nodes, or what is wrong with the files that they name."""
     where: KeyPath = ("nodes", "containerRuntime", "config")
@@ -198,7 +198,7 @@ def _nodes(
     return None if problems else settings, problems
 
 
-def _read(folder: Path, environ: Mapping[str, str], guard: StrangeFolder | None) -> Document:
+def _read(folder: Path, environ: Mapping[str, str], guard: UntrustedFolder | None) -> Document:
     path = folder / "upgrader.yaml"
     if guard:
         guard.check(path)
@@ -217,7 +217,7 @@ class _Pipeline:
     folder: Path
     document: Document
     defaults: _Defaults
-    guard: StrangeFolder | None
+    guard: UntrustedFolder | None
     steps: list[StepSettings] = field(default_factory=list)
     problems: list[ConfigError] = field(default_factory=list)
 

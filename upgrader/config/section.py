@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from upgrader.config.duration import parse_duration
 from upgrader.errors import UsageError
-from upgrader.model.health_before import Share
+from upgrader.model.health_before import IntOrPercent
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["ApprovalSection", "Duration", "NodeShare", "Section", "StepAvailabilitySection", "Text", "Version"]
@@ -23,9 +23,9 @@ def _version(text: object) -> KubernetesVersion:
         raise ValueError(f"{error.message}; write it like v1.37.1") from error
 
 
-def _share(value: object) -> Share:
+def _share(value: object) -> IntOrPercent:
     try:
-        return Share.parse(value if isinstance(value, int | str) and not isinstance(value, bool) else str(value))
+        return IntOrPercent.parse(value if isinstance(value, int | str) and not isinstance(value, bool) else str(value))
     except UsageError as error:
         raise ValueError(error.message) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from upgrader.config.nodes_yaml import NodesSection
-from upgrader.config.strange_folder import NotOpened, StrangeFolder
+from upgrader.config.untrusted_folder import NotOpened, UntrustedFolder
 from upgrader.config.yaml_document import Document, KeyPath, shown
 from upgrader.errors import ConfigError
 
@@ -14,7 +14,7 @@ __all__ = ["surge_problems"]
 
 
 def surge_problems(
-    section: NodesSection, folder: Path, document: Document, guard: StrangeFolder | None
+    section: NodesSection, folder: Path, document: Document, guard: UntrustedFolder | None
 ) -> Iterator[ConfigError]:
     """What is wrong with each, with the place that names it. With a `guard`, only what that allows is looked for."""
     for index, pool in enumerate(section.pools):

@@ -15,7 +15,7 @@ from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.observability_yaml import ObservabilitySection
 from upgrader.config.section import ApprovalSection, Duration, NodeShare, StepAvailabilitySection, Text, Version
 from upgrader.config.section import Section as _Model
-from upgrader.model.health_before import NONE, Share
+from upgrader.model.health_before import NONE, IntOrPercent
 from upgrader.model.settings import (
     DEFAULT_LIMITS,
     DEFAULT_UNHEALTHY_WORKERS,
@@ -248,7 +248,7 @@ class ImagesSection(_Model):
 
     @field_validator("parallel")
     @classmethod
-    def _at_least_one(cls, value: Share | None) -> Share | None:
+    def _at_least_one(cls, value: IntOrPercent | None) -> IntOrPercent | None:
         if value == NONE:
             raise ValueError("no node would ever pull; write a number from 1 on, or a percentage such as 10%")
         return value

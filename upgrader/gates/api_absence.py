@@ -42,15 +42,15 @@ class ApiAbsence:
     refuses is not waited for: waiting doesn't change its configuration.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, limit_seconds: float, calm_seconds: float = 0.0) -> None:
-        """`calm_seconds`: between two questions what it refuses, while nothing says that it refuses or lacks anything.
+    def __init__(self, kube: Kube, clock: Clock, limit_seconds: float, recheck_seconds: float = 0.0) -> None:
+        """`recheck_seconds`: between two questions what it refuses, while nothing says that it refuses anything.
 
         Never more often than every two seconds.
         """
         self._kube = kube
         self._clock = clock
         self._limit_seconds = limit_seconds
-        self._calm_seconds = calm_seconds
+        self._calm_seconds = recheck_seconds
         self._since: float | None = None
         self._asked = clock.monotonic() - _REFUSAL_SECONDS
         self._refused: deque[bool] = deque(maxlen=_REMEMBERED)

@@ -10,7 +10,7 @@ from upgrader.gates.api_absence import unanswered
 from upgrader.gates.node_health import NOT_SEEN, NodeHealth
 from upgrader.gates.remedies import describe_node
 from upgrader.model.cluster import Cluster
-from upgrader.model.health_before import NONE, HealthBefore, Share
+from upgrader.model.health_before import NONE, HealthBefore, IntOrPercent
 from upgrader.model.outcome import Verdict, holds, pending, unknown
 
 __all__ = ["NodesGate"]
@@ -28,7 +28,7 @@ class NodesGate:
     cluster: Cluster
     health_before: HealthBefore | None = None
     """None: all workers count, those of the inventory and those of the cluster."""
-    spare: Share = NONE
+    spare: IntOrPercent = NONE
     controllers_only: bool = False
     name: str = "nodes"
 

@@ -23,7 +23,7 @@ from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.gates.rollout_group_gate import RolloutGroupGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.emulation import compatible_with, emulated_by
-from upgrader.model.health_before import NONE, HealthBefore, Share
+from upgrader.model.health_before import NONE, HealthBefore, IntOrPercent
 from upgrader.model.settings import BUILT_IN_CHARTS, GatePolicy, MetricGateSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadKind, WorkloadRef
@@ -49,7 +49,7 @@ class GateCatalog:
     policy: GatePolicy
     health_before: HealthBefore | None = None
     """The cluster before the run; None: nothing is known of it."""
-    spare_workers: Share = NONE
+    spare_workers: IntOrPercent = NONE
     """How many of its workers may become unhealthy."""
     memory: GateMemory = field(default_factory=GateMemory)
 
@@ -118,8 +118,8 @@ class GateCatalog:
             yield self._longer(RolloutGroupGate(self.kube, namespace, name), seconds)
 
     def _longer(self, gate: Gate, seconds: float) -> GateRun:
-        paced = self.paced
-        return GateRun(gate, replace(paced, deadline_seconds=paced.deadline_seconds + seconds))
+        scaled = self.scaled
+        return GateRun(gate, replace(scaled, deadline_seconds=scaled.deadline_seconds + seconds))
 
     def of_cluster(self) -> tuple[GateRun, ...]:
         """Nodes and critical pods."""
@@ -134,7 +134,7 @@ class GateCatalog:
 
     def of_kubeadm(self, version: KubernetesVersion) -> GateRun:
         """kubeadm believes that this version runs. Asked once: nothing that runs can take it back."""
-        return GateRun(KubeadmConfigGate(self.kube, version), replace(self.paced, consecutive=1))
+        return GateRun(KubeadmConfigGate(self.kube, version), replace(self.scaled, consecutive=1))
 
     def of_kubelet_config(self, fields: Mapping[str, Any]) -> GateRun:
         """Nodes that join get these fields. Asked once, too."""
@@ -157,10 +157,10 @@ class GateCatalog:
 
     def run(self, gate: Gate) -> GateRun:
         """A gate, asked as the policy says."""
-        return GateRun(gate, self.paced)
+        return GateRun(gate, self.scaled)
 
     @property
-    def paced(self) -> GatePolicy:
+    def scaled(self) -> GatePolicy:
         """The policy, with the pace of a cluster of this size."""
         workers = self.health_before.workers if self.health_before else self.cluster.workers
         return self.policy.at_scale(len(self.cluster.controllers) + len(workers))

@@ -42,16 +42,16 @@ def watch_workloads(
     absence: ApiAbsence,
     glance: Callable[[], None] = lambda: None,
     every_seconds: float = 0.0,
-    rest_seconds: float = 0.0,
+    recheck_seconds: float = 0.0,
 ) -> WorkloadWatcher:
     """A watcher of the manifest's workloads; create it before Helm starts, as it records their present state.
 
-    It checks them every `every_seconds`, if it is called more often than that. Until `rest_seconds` after a check that
-    found no fault, it only asks whether one of their pods fails.
+    It checks them every `every_seconds`, if it is called more often than that. Until `recheck_seconds` after a check
+    that found no fault, it only asks whether one of their pods fails.
     """
     refs = workloads_in(manifest, namespace)
     before = {ref: _generation(kube, ref) for ref in refs}
-    return WorkloadWatcher(kube, clock, before, absence, glance, every_seconds, rest_seconds)
+    return WorkloadWatcher(kube, clock, before, absence, glance, every_seconds, recheck_seconds)
 
 
 class WorkloadWatcher:
@@ -72,11 +72,11 @@ class WorkloadWatcher:
         absence: ApiAbsence,
         glance: Callable[[], None],
         every_seconds: float,
-        rest_seconds: float = 0.0,
+        recheck_seconds: float = 0.0,
     ) -> None:
         """`glance` is called with each check, for what the gates behind the step need to have seen meanwhile."""
         self._every_seconds = every_seconds
-        self._rest_seconds = rest_seconds
+        self._rest_seconds = recheck_seconds
         self._rests_until = -inf
         """Until when a fault of a pod is all that is looked for."""
         self._changed: dict[WorkloadRef, Workload] = {}

@@ -8,7 +8,7 @@ from typing import Literal
 __all__ = ["Finding", "Severity"]
 
 Severity = Literal["error", "unknown", "warning", "info"]
-"""`error` and `unknown` inhibit a run: what could not be checked is not known to be healthy."""
+"""`error` and `unknown` block a run: what could not be checked is not known to be healthy."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,6 @@ class Finding:
     """The severity that its check gives it, where `checks.severities` of upgrader.yaml sets another one."""
 
     @property
-    def inhibits(self) -> bool:
+    def blocking(self) -> bool:
         """Whether a run must not start."""
         return self.severity in ("error", "unknown") and not self.skipped

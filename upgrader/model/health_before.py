@@ -8,7 +8,7 @@ from math import ceil
 
 from upgrader.errors import UsageError
 
-__all__ = ["NONE", "ONE", "HealthBefore", "Share"]
+__all__ = ["NONE", "ONE", "HealthBefore", "IntOrPercent"]
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class HealthBefore:
 
 
 @dataclass(frozen=True)
-class Share:
+class IntOrPercent:
     """A number of nodes, or a percentage of them."""
 
     count: int = 0
     percent: int = 0
 
     @classmethod
-    def parse(cls, value: int | str) -> Share:
+    def parse(cls, value: int | str) -> IntOrPercent:
         """From `2` or `10%`. Raises UsageError."""
         text = str(value)
         match = re.fullmatch(r"(\d+)(%?)", text)
@@ -50,7 +50,7 @@ class Share:
         return f"{self.percent}%" if self.percent else str(self.count)
 
 
-NONE = Share()
+NONE = IntOrPercent()
 """No node at all."""
-ONE = Share(count=1)
+ONE = IntOrPercent(count=1)
 """One node."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from upgrader.model.health_before import ONE, Share
+from upgrader.model.health_before import ONE, IntOrPercent
 from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.surge import Surge
 from upgrader.model.version import KubernetesVersion
@@ -55,7 +55,7 @@ class NodePool:
     name: str
     selector: Mapping[str, str] = field(default_factory=dict)
     """The labels that its nodes have; `controllers` and `workers` have none."""
-    max_unavailable: Share = ONE
+    max_unavailable: IntOrPercent = ONE
     """How many of its nodes are upgraded at once."""
     max_failed: int = 0
     """How many of its nodes may fail, and stay at their old version, without failing the run."""

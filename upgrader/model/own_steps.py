@@ -15,18 +15,22 @@ __all__ = [
     "KUBEADM_CONFIG",
     "KUBELET_CONFIG",
     "OWN_STEPS",
+    "RENAMED",
     "STAGE_NODES",
     "TRIAL",
 ]
 
-BACKUP = "etcd backup"
+BACKUP = "backup"
 BUNDLE = "bundle"
 ETCD = "etcd"
 IMAGES = "images"
-TRIAL = "flags and files"
+TRIAL = "trial"
 STAGE_NODES = "stage-nodes"
 KUBEADM_CONFIG = "kubeadm-config"
 KUBELET_CONFIG = "kubelet-config"
-BAKE = "bake all gates"
+BAKE = "bake"
+
+RENAMED = {"etcd backup": BACKUP, "flags and files": TRIAL, "bake all gates": BAKE}
+"""Names that journals of earlier versions have → as they are called now."""
 
 OWN_STEPS = frozenset({BACKUP, BUNDLE, IMAGES, TRIAL, STAGE_NODES, KUBEADM_CONFIG, KUBELET_CONFIG, BAKE})

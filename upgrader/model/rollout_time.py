@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from upgrader.errors import UsageError
-from upgrader.model.health_before import Share
+from upgrader.model.health_before import IntOrPercent
 from upgrader.model.manifest import Manifest, objects_in
 
 __all__ = ["replacement_seconds", "rollout_seconds"]
@@ -39,7 +39,7 @@ def replacement_seconds(item: Manifest) -> float:
     total = replicas if isinstance(replicas, int) else 1
     share = annotations.get(_AT_ONCE, "1")
     try:
-        at_once = Share.parse(share).at_once(total)
+        at_once = IntOrPercent.parse(share).at_once(total)
     except UsageError:
         at_once = 1
     pod = (spec.get("template") or {}).get("spec") or {}
@@ -55,5 +55,5 @@ def _waves(item: Manifest, controllers: int, nodes: int) -> int:
     total = controllers if _CONTROLLERS_ONLY in (pod.get("nodeSelector") or {}) else nodes
     rolling = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
     # With `maxSurge` it is that number of pods.
-    share = Share.parse(rolling.get("maxSurge") or rolling.get("maxUnavailable") or 1)
+    share = IntOrPercent.parse(rolling.get("maxSurge") or rolling.get("maxUnavailable") or 1)
     return ceil(total / max(1, share.of(total + 1)))

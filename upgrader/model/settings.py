@@ -11,7 +11,7 @@ from typing import Any, Literal
 from upgrader.model.availability import Limits
 from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.finding import Severity
-from upgrader.model.health_before import Share
+from upgrader.model.health_before import IntOrPercent
 from upgrader.model.node_settings import NodesSettings
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.own_steps import ETCD
@@ -44,10 +44,10 @@ BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 DEFAULT_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
 """Ten seconds of refusals (at 10 requests a second) or of silence: an outage, rather than a slow disk."""
 
-DEFAULT_UNHEALTHY_WORKERS = Share(percent=10)
+DEFAULT_UNHEALTHY_WORKERS = IntOrPercent(percent=10)
 """A node in ten reboots, or is replaced, while a large cluster is upgraded."""
 
-_TENTH, _FEW, _CONNECTIONS = Share(percent=10), 10, 100
+_TENTH, _FEW, _CONNECTIONS = IntOrPercent(percent=10), 10, 100
 
 _NODES_A_SECOND, _SLOWEST_SECONDS = 300, 5.0
 """On 1,000 nodes, gates are checked every 3.3 s: their kubelets alone send 100 heartbeats a second."""
@@ -66,7 +66,7 @@ class GatePolicy:
     consecutive: int = 3
     interval_seconds: float = 1.0
     deadline_seconds: float = 120.0
-    rest_seconds: float = 0.0
+    recheck_seconds: float = 0.0
     """How long a gate that holds isn't checked again while another one is waited for; 0: it is checked each time."""
 
     def at_scale(self, nodes: int) -> GatePolicy:
@@ -75,9 +75,9 @@ class GatePolicy:
         Never so slow that the deadline leaves less than eight times the checks that have to succeed. No gate rests on
         a cluster of up to 300 nodes.
         """
-        paced = min(nodes / _NODES_A_SECOND, _SLOWEST_SECONDS, self.deadline_seconds / (8 * self.consecutive))
-        rest = _ROUNDS_OF_REST * paced if nodes > _NODES_A_SECOND else 0.0
-        return replace(self, interval_seconds=max(self.interval_seconds, paced), rest_seconds=rest)
+        scaled = min(nodes / _NODES_A_SECOND, _SLOWEST_SECONDS, self.deadline_seconds / (8 * self.consecutive))
+        rest = _ROUNDS_OF_REST * scaled if nodes > _NODES_A_SECOND else 0.0
+        return replace(self, interval_seconds=max(self.interval_seconds, scaled), recheck_seconds=rest)
 
 
 WorkloadGateKind = Literal["daemonset", "deployment", "statefulset", "rolloutGroup", "protector"]
@@ -181,7 +181,7 @@ class ImageSettings:
     pull: bool = True
     deadline_seconds: float = 600.0
     """For the images of one node."""
-    parallel: Share | None = None
+    parallel: IntOrPercent | None = None
     """How many nodes pull, or have images imported, at the same time; None: a tenth of them, and at least 10."""
     bundle: Path | None = None
     """The file from which images are imported before any node pulls."""
@@ -242,7 +242,7 @@ class Settings:
     gates: GatePolicy = GatePolicy()
     metric_gates: tuple[MetricGateSettings, ...] = ()
     """Those behind every step that changes a release, runs a playbook or upgrades nodes."""
-    unhealthy_workers: Share = DEFAULT_UNHEALTHY_WORKERS
+    unhealthy_workers: IntOrPercent = DEFAULT_UNHEALTHY_WORKERS
     """How many of the workers that were healthy before a run may become unhealthy in it."""
     availability: AvailabilitySettings = AvailabilitySettings()
     images: ImageSettings = ImageSettings()

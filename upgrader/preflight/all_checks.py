@@ -54,7 +54,7 @@ from upgrader.preflight.ssh_keys import check_key_files
 from upgrader.preflight.version_skew import check_controller_kubelets, check_version
 from upgrader.preflight.webhooks import check_webhooks
 
-__all__ = ["CHECKS", "Check", "PreflightContext", "inhibits", "run_checks"]
+__all__ = ["CHECKS", "Check", "PreflightContext", "blocking", "run_checks"]
 
 Check = Callable[[PreflightContext], Iterator[Finding]]
 
@@ -115,7 +115,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 
 def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = CHECKS) -> tuple[Finding, ...]:
     """Every finding of every check, as severe as the policy has it. A check that fails itself is a finding
-    `FAMILY.unknown`, which inhibits.
+    `FAMILY.unknown`, which blocking.
 
     Where it lacks a right that only checks need, it is the warning `FAMILY.forbidden`.
     """
@@ -130,9 +130,9 @@ def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = 
     return tuple(with_policy(findings, context.severities))
 
 
-def inhibits(findings: Iterable[Finding]) -> bool:
+def blocking(findings: Iterable[Finding]) -> bool:
     """Whether any finding forbids a run."""
-    return any(finding.inhibits for finding in findings)
+    return any(finding.blocking for finding in findings)
 
 
 def _unknown(family: str, error: UpgraderError) -> Finding:

@@ -135,12 +135,12 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
     controllers = {host.name for host in context.cluster.controllers}
     see = f"kubectl -n {SYSTEM} describe pods -l {workload.selector}"
     name = workload.ref.name
-    astray = sorted({pod.node for pod in ready} - controllers)
-    if astray:
+    unexpected = sorted({pod.node for pod in ready} - controllers)
+    if unexpected:
         yield Finding(
-            "control-plane.astray",
+            "control-plane.unexpected",
             "warning",
-            f"{name} runs on {', '.join(astray)}",
+            f"{name} runs on {', '.join(unexpected)}",
             "The inventory has no such controller.",
             "Complete the group `controllers` of the inventory.",
         )

@@ -107,12 +107,12 @@ def _members(
         return
     members = max(listed, key=len)
     answered = {server.id for server in servers.values()}
-    astray = [member for member in members if member.id not in answered and member.name not in controllers]
-    if astray:
+    unexpected = [member for member in members if member.id not in answered and member.name not in controllers]
+    if unexpected:
         yield Finding(
-            "etcd-members.astray",
+            "etcd-members.unexpected",
             "warning",
-            f"etcd has members that are no controllers: {first_few([_named(member) for member in astray])}",
+            f"etcd has members that are no controllers: {first_few([_named(member) for member in unexpected])}",
             "A member that was left by a machine that is gone counts for the majority, and never votes.",
             f"If its machine is gone: `etcdctl member remove ID`; else list it among the controllers. {_MEMBERSHIP}",
         )

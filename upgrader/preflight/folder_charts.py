@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from upgrader.config.refused_chart import with_files
-from upgrader.config.strange_folder import NotOpened
+from upgrader.config.untrusted_folder import NotOpened
 from upgrader.config.yaml_document import shown
 from upgrader.errors import ChartRefused, UpgraderError
 from upgrader.model.finding import Finding

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.config.load import Reading
-from upgrader.config.strange_folder import StrangeFolder
+from upgrader.config.untrusted_folder import UntrustedFolder
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import ReleaseSettings
 from upgrader.ports import Helm
@@ -19,7 +19,7 @@ class FolderContext:
     """The folder's files as they were read, the valid releases in them, and a Helm that only renders."""
 
     reading: Reading
-    guard: StrangeFolder
+    guard: UntrustedFolder
     releases: tuple[ReleaseSpec, ...]
     helm: Helm
 

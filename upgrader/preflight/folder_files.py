@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from upgrader.config.load import RemoteChart
-from upgrader.config.strange_folder import NotOpened
+from upgrader.config.untrusted_folder import NotOpened
 from upgrader.errors import ConfigError
 from upgrader.model.finding import Finding
 

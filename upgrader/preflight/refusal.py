@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.finding import Finding
 
 __all__ = ["refusal"]
@@ -14,13 +14,13 @@ _CHARACTERS = 300
 """Of a title, and of a diagnosis."""
 
 
-def refusal(what: str, findings: Iterable[Finding], again: str = "Then run this command again.") -> Inhibited:
+def refusal(what: str, findings: Iterable[Finding], again: str = "Then run this command again.") -> Blocked:
     """The error: `what`, then the first findings that forbid it, each with its cause, and the remedy of the first.
 
     Of several with one id, such as one for each workload, only the first is there: others may be nearer to the cause.
     `again`: what is to be done once they are fixed.
     """
-    blocking = [finding for finding in findings if finding.inhibits]
+    blocking = [finding for finding in findings if finding.blocking]
     named = list({finding.id: finding for finding in reversed(blocking)}.values())[::-1][:_FINDINGS]
     lines = [what, *(line for finding in named for line in _described(finding))]
     if len(blocking) > len(named):
@@ -28,7 +28,7 @@ def refusal(what: str, findings: Iterable[Finding], again: str = "Then run this 
     first = next((finding.remedy for finding in named if finding.remedy), "")
     if not first:
         again = f"Fix what is marked error or unknown. {again}"
-    return Inhibited("\n".join(lines), remedy="\n".join(filter(None, [first, again])))
+    return Blocked("\n".join(lines), remedy="\n".join(filter(None, [first, again])))
 
 
 def _described(finding: Finding) -> Iterator[str]:

@@ -97,7 +97,7 @@ class HopDocument:
             plan.current,
             plan.target,
             plan.digest,
-            any(finding.inhibits for finding in findings),
+            any(finding.blocking for finding in findings),
             next((step.name for step in steps if step.undo.how == "none"), None),
             steps,
             tuple(findings),

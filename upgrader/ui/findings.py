@@ -57,8 +57,8 @@ def draw_verdict(findings: Sequence[Finding], blocked: str, passed: str) -> Text
     """Their number in each severity, and what follows from that."""
     counts = Counter("skipped" if finding.skipped else finding.severity for finding in findings)
     numbers = ", ".join(_counted(each, counts[each]) for each in (*_STYLES, "skipped") if counts[each])
-    inhibited = any(finding.inhibits for finding in findings)
-    return Text.assemble(f" {numbers}: ", (blocked, "bold red") if inhibited else (passed, "green"))
+    blocks = any(finding.blocking for finding in findings)
+    return Text.assemble(f" {numbers}: ", (blocked, "bold red") if blocks else (passed, "green"))
 
 
 def _text(finding: Finding) -> Text:

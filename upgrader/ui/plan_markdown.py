@@ -36,7 +36,7 @@ def _hop(plan: HopDocument, place: str) -> str:
         *([_emulation(plan.emulation)] if plan.emulation is not None else []),
         *(part for step in plan.steps for part in _folded(step.name, step.changes)),
         "#### Checks: they block the run"
-        if any(item.inhibits for item in plan.findings)
+        if any(item.blocking for item in plan.findings)
         else "#### Checks: none blocks the run",
         _checks(plan.findings),
     ]

@@ -21,10 +21,10 @@ from tests.contract.guard.webhooks import (
     wait_refused,
 )
 from upgrader.adapters.clock import SystemClock
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.event import Event, WebhookSwitched
+from upgrader.recover.webhook_bypass.bypassing_tools import BypassingKube
 from upgrader.recover.webhook_bypass.configurations import NOTHING
-from upgrader.recover.webhook_bypass.relieved_tools import RelievedKube
 from upgrader.recover.webhook_bypass.switch import switch_off, switch_on
 from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
 
@@ -56,7 +56,7 @@ def test_a_dead_guard_is_switched_off_and_on_only_once_it_answers(
             assert "failed calling webhook" in scaled(pair.kube, kept, 2)
             switch_off(pair.kube, clock, [name], lambda each: told.append(each.name))
             until("it to be off", lambda: scaled(pair.kube, kept, 2) == "", timeout_seconds=120, interval_seconds=0.1)
-            with pytest.raises(Inhibited, match=r"stays off: .*failed calling webhook"):
+            with pytest.raises(Blocked, match=r"stays off: .*failed calling webhook"):
                 switch_on(pair.kube, clock, [name], lambda each: told.append(each.name))
             assert scaled(pair.kube, kept, 1) == ""
             port = url.split(":")[2].partition("/")[0]
@@ -88,7 +88,7 @@ def test_a_run_goes_past_a_dead_guard_and_puts_it_back(pair: Pair, tmp_path_fact
             guard.kill()
             webhooks = UnreachableWebhooks(pair.kube, clock)
             with webhooks.during(events.append, ()):
-                kube = RelievedKube(pair.kube, webhooks)
+                kube = BypassingKube(pair.kube, webhooks)
                 found: Any = kube.patch(STATEFUL_SETS, kept, {"spec": {"replicas": 2}}, "shop")
                 assert found["spec"]["replicas"] == 2 and selector(pair, name) == NOTHING
                 port = url.split(":")[2].partition("/")[0]

@@ -20,7 +20,7 @@ from upgrader.adopt.addon_parts import addon_values, check_addon, left_alone
 from upgrader.adopt.derive import derive_values
 from upgrader.adopt.facts import read_facts
 from upgrader.config.charts import charts_folder
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster
 from upgrader.ports import Kind
 
@@ -195,7 +195,7 @@ def test_what_the_chart_has_no_value_for_is_refused(spec: dict[str, Any], words:
     if not words:
         check_addon(changed, rendered)
         return
-    with pytest.raises(Inhibited, match="Deployment kube-system/coredns has what the chart would take") as caught:
+    with pytest.raises(Blocked, match="Deployment kube-system/coredns has what the chart would take") as caught:
         check_addon(changed, rendered)
     assert words in caught.value.message and "`coredns.enabled: false`" in caught.value.remedy
 
@@ -224,7 +224,7 @@ def test_add_ons_that_are_missing_are_named(tmp_path: Path) -> None:
     """Nothing was changed, and the value is named that leaves them alone; then they aren't asked for."""
     kube, hosts = FakeKube(), FakeHosts()
     cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "", tmp_path / "hosts.yml", ())
-    with pytest.raises(Inhibited, match="kubeadm-config does not exist; nothing was changed"):
+    with pytest.raises(Blocked, match="kubeadm-config does not exist; nothing was changed"):
         read_facts(kube, hosts, cluster, ())
     kube.put(
         _CONFIG_MAPS,
@@ -233,7 +233,7 @@ def test_add_ons_that_are_missing_are_named(tmp_path: Path) -> None:
             "data": {"ClusterConfiguration": "kubernetesVersion: v1.36.3"},
         },
     )
-    with pytest.raises(Inhibited, match="configmaps kube-system/kube-proxy does not exist") as caught:
+    with pytest.raises(Blocked, match="configmaps kube-system/kube-proxy does not exist") as caught:
         read_facts(kube, hosts, cluster, ())
     assert "`kubeProxy.enabled: false`" in caught.value.remedy
     found = read_facts(kube, hosts, cluster, (), {"kubeProxy", "coredns"})
@@ -256,7 +256,7 @@ def test_a_config_map_that_would_take_all_memory_is_refused(tmp_path: Path, key:
         meta = {"name": name, "namespace": "kube-system"}
         kube.put(_CONFIG_MAPS, {"metadata": meta, "data": data | ({key: text} if key in data else {})})
     cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "", tmp_path / "hosts.yml", ())
-    with pytest.raises(Inhibited, match=f"{key}: it .*; nothing was changed"):
+    with pytest.raises(Blocked, match=f"{key}: it .*; nothing was changed"):
         read_facts(kube, FakeHosts(), cluster, (), {"coredns"})
 
 

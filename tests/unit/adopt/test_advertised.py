@@ -6,14 +6,14 @@ import pytest
 
 from tests.unit.adopt.kubeadm_cluster import facts, static_pod
 from upgrader.adopt.advertised import check_advertised
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 
 
 def test_another_address_than_the_nodes_is_refused() -> None:
     """A VM with two networks: pods of other nodes would be sent to the one that only this node has."""
     controllers = facts().controllers
     check_advertised(controllers, ("10.0.0.1",))
-    with pytest.raises(Inhibited, match=r"advertises 10\.0\.0\.1, and .* is 10\.0\.2\.15") as no:
+    with pytest.raises(Blocked, match=r"advertises 10\.0\.0\.1, and .* is 10\.0\.2\.15") as no:
         check_advertised(controllers, ("10.0.2.15",))
     assert "--node-ip=10.0.0.1" in no.value.remedy
 

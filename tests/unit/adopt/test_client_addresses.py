@@ -19,7 +19,7 @@ from tests.unit.adopt.kubeadm_cluster import table
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.adopt.listeners import parse_listeners
 from upgrader.adopt.node_addresses import node_address
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult, Kind
 
@@ -167,13 +167,13 @@ def test_more_certificates_for_other_names_count(controllers: Controllers) -> No
 
 def test_a_certificate_that_cannot_be_read_stops_the_adoption(controllers: Controllers) -> None:
     """What clients use would be unknown; the message names the file and its host."""
-    with pytest.raises(Inhibited, match=r"controller-1: .*/elsewhere.crt doesn't exist"):
+    with pytest.raises(Blocked, match=r"controller-1: .*/elsewhere.crt doesn't exist"):
         controllers.found(tls_cert_file="/elsewhere.crt")
 
 
 def test_a_host_that_is_no_node_is_named(controllers: Controllers) -> None:
     """Its own address is not known then."""
-    with pytest.raises(Inhibited, match="node worker-7 has no InternalIP"):
+    with pytest.raises(Blocked, match="node worker-7 has no InternalIP"):
         node_address(controllers.kube, Host("worker-7", "10.0.0.7"))
 
 

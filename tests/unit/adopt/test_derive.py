@@ -14,7 +14,7 @@ from upgrader.adopt.derive import about_source_addresses, derive_values
 from upgrader.adopt.facts import COMPONENTS, ControllerFacts
 from upgrader.adopt.values import missing_flags, rendered_flags
 from upgrader.config.charts import charts_folder
-from upgrader.errors import Inhibited, UpgraderError
+from upgrader.errors import Blocked, UpgraderError
 from upgrader.model.cluster import Host
 from upgrader.model.release import ReleaseSpec
 
@@ -86,7 +86,7 @@ def test_controllers_that_differ_are_refused(helm: HelmAdapter) -> None:
     """One chart can't be two configurations: the flag and the controller are named, and nothing is changed."""
     one = {name: static_pod(name) for name in COMPONENTS}
     two = {**one, "kube-scheduler": static_pod("kube-scheduler", "--v=4")}
-    with pytest.raises(Inhibited, match="kube-scheduler on controller-2 differs from controller-1 in --v"):
+    with pytest.raises(Blocked, match="kube-scheduler on controller-2 differs from controller-1 in --v"):
         derive_values(facts(one, two), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())
 
 
@@ -173,7 +173,7 @@ def test_an_address_that_would_be_lost_stops_the_adoption(helm: HelmAdapter) -> 
     """The operator's own list wins, unless it lacks an address that clients use: then it is named."""
     known = replace(facts(), client_addresses=("10.0.0.9", "127.0.0.1"))
     own = {"kube-apiserver": {"extraAddresses": ["127.0.0.1"]}}
-    with pytest.raises(Inhibited, match=r"clients use the API at 10\.0\.0\.9, where it would not be served"):
+    with pytest.raises(Blocked, match=r"clients use the API at 10\.0\.0\.9, where it would not be served"):
         derive_values(known, ONE, own, helm, charts_folder())
     everywhere = {"kube-apiserver": {"extraAddresses": [], "exposeOnAllInterfaces": True}}
     derive_values(known, ONE, everywhere, helm, charts_folder())

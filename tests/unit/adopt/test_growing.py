@@ -14,7 +14,7 @@ from testkit.fakes.kube import FakeKube
 from upgrader.adopt.counted_values import counted
 from upgrader.adopt.growing import GrowStep, SettleEndpointsStep, fixed_endpoints, keeping_endpoints
 from upgrader.adopt.withdrawal import CONTROL_PLANE, check_chosen_by_label, withdraw
-from upgrader.errors import HelmError, Inhibited, StepFailed
+from upgrader.errors import Blocked, HelmError, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
@@ -91,7 +91,7 @@ def test_releases_that_choose_their_nodes_otherwise_are_refused() -> None:
         kube.put(DEPLOYMENTS, {"metadata": {"name": "kube-scheduler"}, "spec": spec}, SYSTEM)
         if CONTROL_PLANE in selector:
             check_chosen_by_label(kube)
-    with pytest.raises(Inhibited, match="kube-scheduler doesn't choose its nodes by the label"):
+    with pytest.raises(Blocked, match="kube-scheduler doesn't choose its nodes by the label"):
         check_chosen_by_label(kube)
 
 

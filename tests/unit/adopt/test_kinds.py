@@ -15,7 +15,7 @@ from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.values import rendered_pod
 from upgrader.config.charts import charts_folder
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.release import ReleaseSpec
 
 _AUDIT = "/var/log/kubernetes/audit"
@@ -115,7 +115,7 @@ def test_certificates_of_each_controllers_own_are_refused(helm: HelmAdapter) -> 
         }
         for number in (1, 2)
     ]
-    with pytest.raises(Inhibited, match=r"controller-2 differs from controller-1 in --etcd-certfile") as caught:
+    with pytest.raises(Blocked, match=r"controller-2 differs from controller-1 in --etcd-certfile") as caught:
         derive_values(facts(*pods), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())
     assert "copy them to the same path on every controller" in caught.value.remedy
 
@@ -169,21 +169,21 @@ def test_a_volume_that_the_operators_values_lack_is_refused(helm: HelmAdapter) -
     """A list in the values replaces the derived one: what it lacks is named, before anything changes."""
     api = kubeadm_pod("kube-apiserver", {}, volume("audit-log", _AUDIT, writable=True))
     own: dict[str, Any] = {"kube-apiserver": {"extraVolumes": [], "extraVolumeMounts": []}}
-    with pytest.raises(Inhibited, match=rf"on controller-1 has volumes .*: {_AUDIT} at {_AUDIT} \(writable\)"):
+    with pytest.raises(Blocked, match=rf"on controller-1 has volumes .*: {_AUDIT} at {_AUDIT} \(writable\)"):
         _derived(helm, kubeadm_facts(api), own)
 
 
 def test_a_folder_that_the_chart_fills_otherwise_is_refused(helm: HelmAdapter) -> None:
     """The operator's CAs at /etc/ssl/certs can't be mounted over the node's."""
     api = kubeadm_pod("kube-apiserver", {}, volume("ca-certs", "/opt/ca", at="/etc/ssl/certs"))
-    with pytest.raises(Inhibited, match=r"/opt/ca at /etc/ssl/certs"):
+    with pytest.raises(Blocked, match=r"/opt/ca at /etc/ssl/certs"):
         _derived(helm, kubeadm_facts(api))
 
 
 def test_a_folder_above_the_certificates_that_is_another_one_is_refused(helm: HelmAdapter) -> None:
     """Kubespray's hardening guide mounts `admission-controls` at /etc/kubernetes: the certificates would be hidden."""
     odd = volume("admission", "/etc/kubernetes/admission-controls", at="/etc/kubernetes")
-    with pytest.raises(Inhibited, match="mounts /etc/kubernetes/admission-controls at /etc/kubernetes, above its cert"):
+    with pytest.raises(Blocked, match="mounts /etc/kubernetes/admission-controls at /etc/kubernetes, above its cert"):
         _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", {}, odd)))
     _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", {}, volume("all", "/etc/kubernetes"))))
 
@@ -209,7 +209,7 @@ def test_empty_flags_are_taken_over(helm: HelmAdapter) -> None:
 def test_an_audit_log_that_could_not_be_written_is_refused(helm: HelmAdapter, path: str) -> None:
     """In no volume, among the certificates, or in a volume that is read-only."""
     api = kubeadm_pod("kube-apiserver", {"audit-log-path": path}, volume("log", _AUDIT))
-    with pytest.raises(Inhibited, match=f"writes its audit log to {path}"):
+    with pytest.raises(Blocked, match=f"writes its audit log to {path}"):
         _derived(helm, kubeadm_facts(api))
 
 
@@ -225,5 +225,5 @@ def test_an_audit_log_that_could_not_be_written_is_refused(helm: HelmAdapter, pa
 def test_controllers_that_differ_in_more_than_flags_are_refused(helm: HelmAdapter, words: str, other: Any) -> None:
     """Otherwise the first controller's would be everybody's."""
     one = {name: kubeadm_pod(name) for name in FLAGS}
-    with pytest.raises(Inhibited, match=f"kube-scheduler on controller-2 differs from controller-1 in its {words}"):
+    with pytest.raises(Blocked, match=f"kube-scheduler on controller-2 differs from controller-1 in its {words}"):
         derive_values(facts(one, {**one, "kube-scheduler": other}), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())

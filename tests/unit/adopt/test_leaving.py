@@ -20,7 +20,7 @@ from upgrader.adopt.leaving import (
     why_dead,
     why_unreachable,
 )
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.onhost.sending.host_facts import Examined
 from upgrader.ports import CommandResult
@@ -44,7 +44,7 @@ def test_controllers_that_can_not_leave() -> None:
     with pytest.raises(UsageError, match="has no 'worker-1'") as unknown:
         controller_to_remove(cluster(ONE, TWO), "worker-1")
     assert "controller-1, controller-2" in unknown.value.remedy
-    with pytest.raises(Inhibited, match="controller-1 is the only controller"):
+    with pytest.raises(Blocked, match="controller-1 is the only controller"):
         controller_to_remove(cluster(ONE), "controller-1")
 
 
@@ -57,9 +57,9 @@ def test_dead_is_who_neither_answers_nor_reports(found: dict[str, Any] | None) -
 def test_machine_that_may_live_is_not_taken_for_dead() -> None:
     """It would go on with its etcd and its checkpoints; and one that answers is asked to end them."""
     assert why_dead("controller-2", node("Unknown"), "", said=False) == ""
-    with pytest.raises(Inhibited, match="answers over SSH: it isn't dead"):
+    with pytest.raises(Blocked, match="answers over SSH: it isn't dead"):
         why_dead("controller-2", node("Unknown"), "", said=True)
-    with pytest.raises(Inhibited, match="its kubelet still reports") as reports:
+    with pytest.raises(Blocked, match="its kubelet still reports") as reports:
         why_dead("controller-2", node("True"), "no route", said=True)
     assert reports.value.remedy.endswith("no route")
 
@@ -69,10 +69,10 @@ def test_only_a_machine_that_can_not_be_reached_is_dead() -> None:
     hosts, facts = FakeHosts(), controller("controller-2").facts
     hosts.commands["true"] = CommandResult(0, "", "")
     assert why_unreachable(hosts, Examined(TWO, facts)) == ""
-    with pytest.raises(Inhibited, match="controller-2: python3 can't be run there; nothing was changed"):
+    with pytest.raises(Blocked, match="controller-2: python3 can't be run there; nothing was changed"):
         why_unreachable(hosts, Examined(TWO, None, "controller-2: python3 can't be run there"))
     hosts.commands["true"] = CommandResult(1, "", "this account is currently not available")
-    with pytest.raises(Inhibited, match="currently not available; nothing was changed"):
+    with pytest.raises(Blocked, match="currently not available; nothing was changed"):
         why_unreachable(hosts, Examined(TWO, None, "controller-2: the examination ended with 1"))
     hosts.down.add(TWO.name)
     assert "no answer" in why_unreachable(hosts, Examined(TWO, None, "controller-2: timed out"))
@@ -82,7 +82,7 @@ def test_etcd_that_the_others_use_can_not_leave() -> None:
     """Kubespray's kube-apiservers know every member; kubeadm's each its own."""
     check_etcd_servers("controller-2", {"10.0.0.2"}, ["https://127.0.0.1:2379", "https://10.0.0.1:2379"])
     for server in ("https://10.0.0.2:2379", "https://controller-2:2379"):
-        with pytest.raises(Inhibited, match=f"use etcd on controller-2: {server}"):
+        with pytest.raises(Blocked, match=f"use etcd on controller-2: {server}"):
             check_etcd_servers("controller-2", {"10.0.0.2"}, ["https://10.0.0.1:2379", server])
 
 
@@ -109,7 +109,7 @@ def test_addresses_by_which_others_know_a_controller() -> None:
     assert own_addresses(hosts, host, None, beside=ONE, dead=True) == {"fd00::2"}
     named = Host("controller-2", "controller-2.example.com")
     assert own_addresses(hosts, named, None, beside=ONE, dead=True) == {"controller-2.example.com"}
-    with pytest.raises(Inhibited, match="use etcd on controller-2"):
+    with pytest.raises(Blocked, match="use etcd on controller-2"):
         check_etcd_servers("controller-2", {"fd00::2"}, ["https://[fd00:0::2]:2379"])
 
 
@@ -157,7 +157,7 @@ def test_endpoint_of_kubeadm(endpoint: str, found: str) -> None:
 )
 def test_endpoint_that_is_none_is_refused(endpoint: str) -> None:
     """It is written into a kubelet's kubeconfig, which may name a program that root starts."""
-    with pytest.raises(Inhibited, match=r"controlPlaneEndpoint.* nothing was changed") as caught:
+    with pytest.raises(Blocked, match=r"controlPlaneEndpoint.* nothing was changed") as caught:
         control_plane_endpoint(kubeadm_config(f"controlPlaneEndpoint: {endpoint}\n"), 6443)
     assert "\n" not in caught.value.message
 
@@ -169,7 +169,7 @@ def test_configuration_that_can_not_be_read_is_refused() -> None:
         for before, name in zip("abcdefghi", "bcdefghij", strict=True)
     )
     for text in ("a: [", "- a", bomb):
-        with pytest.raises(Inhibited, match="kubeadm-config can't be read"):
+        with pytest.raises(Blocked, match="kubeadm-config can't be read"):
             control_plane_endpoint(kubeadm_config(text), 6443)
 
 
@@ -177,5 +177,5 @@ def test_address_in_a_url() -> None:
     """A kubelet can be told of an address that a node has, and of nothing else that is in its place."""
     assert server_at("10.0.0.1", 6443) == "https://10.0.0.1:6443"
     assert server_at("fd00::1", 7443) == "https://[fd00::1]:7443"
-    with pytest.raises(Inhibited, match="no IP address"):
+    with pytest.raises(Blocked, match="no IP address"):
         server_at("10.0.0.1:1/x", 6443)

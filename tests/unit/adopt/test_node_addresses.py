@@ -8,7 +8,7 @@ import pytest
 
 from testkit.fakes.kube import FakeKube
 from upgrader.adopt.node_addresses import node_addresses
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
 from upgrader.ports import Kind
 
@@ -24,5 +24,5 @@ def test_address_is_the_nodes_own() -> None:
     kube.put(NODES, {"metadata": {"name": "controller-1"}, "status": {"addresses": addresses}})
     assert node_addresses(kube, cluster) == ("10.0.0.2",)
     kube.put(NODES, {"metadata": {"name": "controller-1"}, "status": {"addresses": addresses[:1]}})
-    with pytest.raises(Inhibited, match="controller-1 has no InternalIP"):
+    with pytest.raises(Blocked, match="controller-1 has no InternalIP"):
         node_addresses(kube, cluster)

@@ -14,7 +14,7 @@ from upgrader.adopt.nothing_lost import check_metadata
 from upgrader.adopt.pod_metadata import extra_metadata, metadata_of, rendered_metadata
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 
 KUBEADMS = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 CHART = {"labels": {"app.kubernetes.io/name": "kube-apiserver"}, "annotations": {"checksum/proxy": "ab"}}
@@ -55,7 +55,7 @@ def test_a_label_that_the_chart_needs_otherwise_is_refused() -> None:
     extra = extra_metadata(static, CHART)
     after = {"labels": {**CHART["labels"], **extra["podLabels"]}, "annotations": CHART["annotations"]}
     words = "on controller-1 has the label app.kubernetes.io/name=api, and the chart's pod has kube-apiserver there"
-    with pytest.raises(Inhibited, match=words):
+    with pytest.raises(Blocked, match=words):
         check_metadata(kubeadm_facts(static), "kube-apiserver", after, {})
 
 
@@ -67,7 +67,7 @@ def test_the_operators_own_values_win() -> None:
 
 def test_other_metadata_is_refused() -> None:
     """What a field of a pod's metadata may mean to somebody isn't known."""
-    with pytest.raises(Inhibited, match=r"has `metadata\.finalizers`, which would be lost"):
+    with pytest.raises(Blocked, match=r"has `metadata\.finalizers`, which would be lost"):
         check_static_pods(kubeadm_facts(_pod(finalizers=["example.org/x"])).controllers)
 
 
@@ -80,7 +80,7 @@ def test_controllers_that_differ_in_labels_are_refused() -> None:
     )
     first, second = one.controllers[0], replace(other.controllers[0], host=replace(one.controllers[0].host, name="c-2"))
     check_same_everywhere(replace(one, controllers=(first, replace(second, active=first.active))))
-    with pytest.raises(Inhibited, match="kube-apiserver on c-2 differs from controller-1 in its labels"):
+    with pytest.raises(Blocked, match="kube-apiserver on c-2 differs from controller-1 in its labels"):
         check_same_everywhere(replace(one, controllers=(first, second)))
 
 

@@ -24,7 +24,7 @@ from upgrader.adopt.removal_steps import (
     StopStaticPodsStep,
     local_server,
 )
-from upgrader.errors import HostError, Inhibited, StepFailed
+from upgrader.errors import Blocked, HostError, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult, Kind
@@ -296,7 +296,7 @@ def test_address_of_the_api_that_is_the_controllers_own_is_refused() -> None:
     hosts.commands["getent"] = lambda host, command, stdin: CommandResult(0, answers.get(command[-1], ""), "")
     check_endpoints(hosts, ONE, TWO.name, OWN, ["lb.example.com", "10.0.0.9", "elsewhere", ""])
     for name in ("api.example.com", "10.0.0.2"):
-        with pytest.raises(Inhibited, match=f"clients use the API at {name}, which is controller-2"):
+        with pytest.raises(Blocked, match=f"clients use the API at {name}, which is controller-2"):
             check_endpoints(hosts, ONE, TWO.name, OWN, [name])
 
 

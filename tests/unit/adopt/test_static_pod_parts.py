@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod
 from upgrader.adopt.static_pod_parts import check_static_pods
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 
 _KMS = {"name": "kms-plugin", "image": "registry.example.org/kms:v1"}
 
@@ -34,7 +34,7 @@ def test_what_kubeadm_writes_is_all_known(component: str) -> None:
 )
 def test_a_pod_with_more_than_the_charts_have(spec: dict[str, Any], words: str) -> None:
     """Sidecars, a user of kubeadm's RootlessControlPlane, names of hosts…"""
-    with pytest.raises(Inhibited, match=f"kube-apiserver's static pod on controller-1 has {words}") as caught:
+    with pytest.raises(Blocked, match=f"kube-apiserver's static pod on controller-1 has {words}") as caught:
         check_static_pods(kubeadm_facts(kubeadm_pod("kube-apiserver", spec=spec)).controllers)
     assert caught.value.remedy
 
@@ -52,14 +52,14 @@ def test_a_pod_with_more_than_the_charts_have(spec: dict[str, Any], words: str) 
 )
 def test_a_container_with_more_than_the_charts_have(container: dict[str, Any], words: str) -> None:
     """A shell around the component would hide every flag: none of them would be taken over."""
-    with pytest.raises(Inhibited, match=words):
+    with pytest.raises(Blocked, match=words):
         check_static_pods(kubeadm_facts(kubeadm_pod("kube-apiserver", container=container)).controllers)
 
 
 @pytest.mark.parametrize("words", [["-v=4"], ["--audit-log-path", "/var/log/audit.log"]])
 def test_flags_of_another_form(words: list[str]) -> None:
     """They are flags to the component, and would have been lost, or have got the value `true`."""
-    with pytest.raises(Inhibited, match="among its flags"):
+    with pytest.raises(Blocked, match="among its flags"):
         check_static_pods(kubeadm_facts(kubeadm_pod("kube-apiserver", words=words)).controllers)
 
 

@@ -10,7 +10,7 @@ import yaml
 from tests.unit.adopt.kubeadm_cluster import FLAGS, static_pod
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.undo_differences import check_undo, images_to_restore, released_in
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.onhost.certificates.new_signer import SIGNING
 
@@ -53,7 +53,7 @@ def test_what_the_charts_add_is_no_difference() -> None:
 )
 def test_flags_that_a_release_has_got_since_are_named(more: tuple[str, ...], named: str) -> None:
     """kubeadm's kube-apiserver couldn't read encrypted objects, or accept the tokens of another issuer."""
-    with pytest.raises(Inhibited, match="nothing was changed") as refused:
+    with pytest.raises(Blocked, match="nothing was changed") as refused:
         check_undo([retired()], released_in([manifest(CHARTS[0], *more)]))
     assert named in refused.value.message
     assert "/etc/kubernetes/upgrader/adopted/COMPONENT.yaml" in refused.value.remedy
@@ -61,20 +61,20 @@ def test_flags_that_a_release_has_got_since_are_named(more: tuple[str, ...], nam
 
 def test_flags_that_a_release_has_lost_since_are_named() -> None:
     """What was taken out on purpose doesn't come back unasked."""
-    with pytest.raises(Inhibited, match="no --anonymous-auth, in the manifest --anonymous-auth=true"):
+    with pytest.raises(Blocked, match="no --anonymous-auth, in the manifest --anonymous-auth=true"):
         check_undo([retired("--anonymous-auth=true")], released_in([manifest(*CHARTS)]))
 
 
 def test_variables_are_compared_too() -> None:
     """A proxy's variables decide which webhooks are reached."""
     changed = manifest(*CHARTS, env=[{"name": "HTTPS_PROXY", "value": "http://proxy"}])
-    with pytest.raises(Inhibited, match="the variable HTTPS_PROXY"):
+    with pytest.raises(Blocked, match="the variable HTTPS_PROXY"):
         check_undo([retired()], released_in([changed]))
 
 
 def test_an_emulation_is_never_ended_by_an_undo() -> None:
     """That is the point of no return of a minor upgrade, and `finalize` asks for it."""
-    with pytest.raises(Inhibited, match=r"emulates v?1\.36") as refused:
+    with pytest.raises(Blocked, match=r"emulates v?1\.36") as refused:
         check_undo([retired()], released_in([manifest(*CHARTS, "--emulated-version=1.36")]))
     assert "upgrader finalize" in refused.value.remedy
 
@@ -82,7 +82,7 @@ def test_an_emulation_is_never_ended_by_an_undo() -> None:
 def test_a_rotation_is_completed_first() -> None:
     """kubeadm's controller-manager would sign with another CA than the one that nodes begin to trust."""
     signing = f"--cluster-signing-cert-file=/etc/kubernetes/pki/{SIGNING}"
-    with pytest.raises(Inhibited, match="rotation"):
+    with pytest.raises(Blocked, match="rotation"):
         check_undo([retired()], released_in([manifest(signing, component="kube-controller-manager")]))
 
 
@@ -95,7 +95,7 @@ def test_what_runs_decides_on_the_image() -> None:
 
 def test_a_digest_without_its_release_is_refused() -> None:
     """Nothing says then whether that image is older than the data."""
-    with pytest.raises(Inhibited, match="which version runs now is not known"):
+    with pytest.raises(Blocked, match="which version runs now is not known"):
         check_undo([retired(image=f"registry.k8s.io/kube-apiserver{DIGEST}")], {})
 
 

@@ -33,7 +33,7 @@ from upgrader.app.wiring import Session
 from upgrader.certificates.trust_gates import ROOT_CA
 from upgrader.certificates.trust_steps import TRUSTED_CA
 from upgrader.engine.locks.fence import Fence
-from upgrader.errors import HostError, Inhibited, RollbackFailed, StepFailed, UsageError
+from upgrader.errors import Blocked, HostError, RollbackFailed, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, NODES, WORKLOADS
 from upgrader.model.ca_trust import CaTrust, RotationStage
 from upgrader.model.cluster import Cluster, Host
@@ -469,7 +469,7 @@ def test_kube_apiserver_that_verifies_kubelets_reads_their_ca_again(place: Place
     place.world.clock.sleep(60)
     template = {"metadata": {"annotations": {TRUSTED_CA: None}}}
     place.kube.patch(WORKLOADS["Deployment"], "kube-apiserver", {"spec": {"template": template}}, "kube-system")
-    with pytest.raises(Inhibited, match=r"roll-out kube-apiserver.* left to do"):
+    with pytest.raises(Blocked, match=r"roll-out kube-apiserver.* left to do"):
         place.phase(Phase.SIGN)
     repeated = place.phase()
     assert repeated is not None and repeated.error is None, repeated and repeated.error
@@ -511,7 +511,7 @@ def test_cancelled(place: Place) -> None:
     assert finished is not None and finished.error is None, finished and finished.error
     assert finished.state.kind is RunKind.CANCEL_NEW_CA
     assert place.all_is_old() and not place.hosts.signing
-    with pytest.raises(Inhibited, match="no new CA is trusted"):
+    with pytest.raises(Blocked, match="no new CA is trusted"):
         place.phase(Phase.CANCEL)
 
 
@@ -653,7 +653,7 @@ def test_finished(place: Place) -> None:
     assert forgotten == [WORKER, *CONTROLLERS], "workers keep a key of their kubelet's; controllers say what is left"
     shown = show_cas(place.folder)
     assert (shown.stage, shown.old, shown.new) == (RotationStage.NONE, fingerprint(new), "")
-    with pytest.raises(Inhibited, match="there is no new CA"):
+    with pytest.raises(Blocked, match="there is no new CA"):
         place.phase(Phase.FINISH)
     place.phase()
     assert show_cas(place.folder).stage is RotationStage.TRUSTED
@@ -668,7 +668,7 @@ def test_old_clients_that_are_still_accepted(place: Place) -> None:
     assert "controller-2: clients of the old CA are still accepted" in finished.error.message
     assert show_cas(place.folder).stage is RotationStage.FINISHING
     for phase in (Phase.TRUST, Phase.SIGN, Phase.CANCEL):
-        with pytest.raises(Inhibited) as caught:
+        with pytest.raises(Blocked) as caught:
             place.phase(phase)
         assert "rotate-ca finish" in caught.value.remedy
     place.hosts.still_accepts.clear()
@@ -718,17 +718,17 @@ def everywhere_accepted(place: Place) -> None:
 def test_stages_in_their_order(place: Place) -> None:
     """Each phase says what comes before it; what signs can't be cancelled."""
     for phase in (Phase.SIGN, Phase.FINISH):
-        with pytest.raises(Inhibited, match="there is no new CA") as caught:
+        with pytest.raises(Blocked, match="there is no new CA") as caught:
             place.phase(phase)
         assert "rotate-ca trust" in caught.value.remedy
     place.phase()
-    with pytest.raises(Inhibited, match="another stage, trusted") as caught:
+    with pytest.raises(Blocked, match="another stage, trusted") as caught:
         place.phase(Phase.FINISH)
     assert "rotate-ca sign" in caught.value.remedy
     place.operator(OLD, OLD, place.hosts.made["controller-1"])
     place.world.clock.sleep(60)
     place.phase(Phase.SIGN)
-    with pytest.raises(Inhibited, match="signs already") as caught:
+    with pytest.raises(Blocked, match="signs already") as caught:
         place.phase(Phase.CANCEL)
     assert "rotate-ca finish" in caught.value.remedy
 
@@ -782,7 +782,7 @@ def test_what_may_not_sign(place: Place, spoil: Callable[[Place], None], why: st
     """Before anything changes."""
     place.trusted()
     spoil(place)
-    with pytest.raises(Inhibited, match=f"(?s){why}"):
+    with pytest.raises(Blocked, match=f"(?s){why}"):
         place.phase(Phase.SIGN)
     assert set(place.hosts.signs.values()) == {OLD} and not place.hosts.kept
 
@@ -791,12 +791,12 @@ def test_who_would_be_locked_out(place: Place) -> None:
     """The operator, and certificates that kubeadm doesn't know: the old CA stays until they have others."""
     new = place.signed()
     place.operator(OLD, OLD, new)
-    with pytest.raises(Inhibited, match="has a certificate of the old CA") as caught:
+    with pytest.raises(Blocked, match="has a certificate of the old CA") as caught:
         place.phase(Phase.FINISH)
     assert "admin.conf" in caught.value.remedy
     place.operator(new, OLD, new)
     place.hosts.issued[WORKER][""] = OLD
-    with pytest.raises(Inhibited, match="which kubeadm doesn't know"):
+    with pytest.raises(Blocked, match="which kubeadm doesn't know"):
         place.phase(Phase.FINISH)
     assert set(place.authorities().values()) == {2}
 
@@ -817,7 +817,7 @@ def test_keeper_that_is_gone(place: Place) -> None:
     place.phase()
     place.hosts.made.clear()
     assert show_cas(place.folder).keeper is None
-    with pytest.raises(Inhibited, match="no controller has the key of the new CA") as caught:
+    with pytest.raises(Blocked, match="no controller has the key of the new CA") as caught:
         place.phase()
     assert "rotate-ca cancel" in caught.value.remedy
     place.phase(Phase.CANCEL)
@@ -879,7 +879,7 @@ def unread(place: Place) -> None:
 def test_what_is_refused_by_name(place: Place, spoil: Callable[[Place], None], why: str) -> None:
     """Before anything changes."""
     spoil(place)
-    with pytest.raises(Inhibited, match=f"(?s){why}"):
+    with pytest.raises(Blocked, match=f"(?s){why}"):
         place.phase()
     assert not place.hosts.made and not place.hosts.changed and not place.signing()
 
@@ -895,7 +895,7 @@ def test_a_check_blocks_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
     """A cluster that isn't healthy gets no new CA."""
     finding = Finding("nodes.not-ready", "error", "controller-2 is not Ready")
     monkeypatch.setattr(ca_rotation, "_CHECKS", (("nodes", lambda _: iter([finding])),))
-    with pytest.raises(Inhibited, match="a check blocks the rotation"):
+    with pytest.raises(Blocked, match="a check blocks the rotation"):
         place.phase()
     assert not place.hosts.made
 
@@ -905,7 +905,7 @@ def test_controllers_that_differ_since_a_run_was_killed(place: Place, monkeypatc
     new = place.trusted()
     finding = Finding("keys.differ", "error", "ca.crt is not the same on all controllers")
     monkeypatch.setattr(ca_rotation, "_CHECKS", (("keys", lambda _: iter([finding])),))
-    with pytest.raises(Inhibited, match="a check blocks the rotation"):
+    with pytest.raises(Blocked, match="a check blocks the rotation"):
         place.phase(Phase.SIGN)
     place.hosts.signs["controller-1"], place.hosts.kept["controller-1"] = new, OLD
     assert show_cas(place.folder).stage is RotationStage.SIGNING

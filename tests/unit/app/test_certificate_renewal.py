@@ -25,7 +25,7 @@ from upgrader.app.wiring import Session
 from upgrader.certificates.steps import RESTARTED_AT
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
-from upgrader.errors import ApiError, ApiUnavailable, HostError, Inhibited, StepFailed
+from upgrader.errors import ApiError, ApiUnavailable, Blocked, HostError, StepFailed
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NODES, WORKLOADS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
@@ -186,7 +186,7 @@ def test_pods_that_do_not_start_again(place: Place) -> None:
 def test_external_ca_is_refused_by_name(place: Place) -> None:
     """Before the first controller is touched, also where only the second one lacks the key."""
     place.hosts.certificates[NODES_[1]]["front-proxy-client"].external = True
-    with pytest.raises(Inhibited, match=r"controller-2: the key of front-proxy-ca is not there .*front-proxy-client"):
+    with pytest.raises(Blocked, match=r"controller-2: the key of front-proxy-ca is not there .*front-proxy-client"):
         place.renew()
     assert set(place.serials().values()) == {0}
     assert place.renew(timedelta(days=60)) is not None  # it isn't among those
@@ -195,7 +195,7 @@ def test_external_ca_is_refused_by_name(place: Place) -> None:
 def test_certificate_of_a_newer_kubeadm(place: Place) -> None:
     """Which files it would change isn't guessed, and so none is."""
     place.hosts.certificates[NODES_[1]]["new-client"] = Certificate(place.world.clock.now() + LATE)
-    with pytest.raises(Inhibited, match=r"is not known here.*\ncontroller-2: new-client"):
+    with pytest.raises(Blocked, match=r"is not known here.*\ncontroller-2: new-client"):
         place.renew()
     assert set(place.serials().values()) == {0}
 
@@ -203,7 +203,7 @@ def test_certificate_of_a_newer_kubeadm(place: Place) -> None:
 def test_what_is_not_adopted(place: Place) -> None:
     """kubeadm's own static pods are kubeadm's; so are certificates of which kube-apiserver reads no file."""
     place.world.helm.releases.pop("kubernetes")
-    with pytest.raises(Inhibited, match="was not adopted") as caught:
+    with pytest.raises(Blocked, match="was not adopted") as caught:
         place.renew()
     assert "upgrader adopt" in caught.value.remedy
 
@@ -214,7 +214,7 @@ def test_certificates_in_a_secret(place: Place) -> None:
     assert found is not None
     found["spec"]["template"]["spec"]["volumes"][0] = {"name": "pki", "secret": {"secretName": "pki"}}
     place.kube.put(DEPLOYMENTS, found)
-    with pytest.raises(Inhibited, match="doesn't serve a certificate from a file"):
+    with pytest.raises(Blocked, match="doesn't serve a certificate from a file"):
         place.renew()
 
 
@@ -231,7 +231,7 @@ def test_other_folder_of_certificates(place: Place) -> None:
 def test_config_that_can_not_be_read(place: Place) -> None:
     """Where certificates are isn't guessed then."""
     place.kube.put(CONFIG_MAPS, {"metadata": {"name": "kubeadm-config", "namespace": "kube-system"}, "data": {}})
-    with pytest.raises(Inhibited, match="kubeadm-config can't be read"):
+    with pytest.raises(Blocked, match="kubeadm-config can't be read"):
         place.renew()
 
 
@@ -331,6 +331,6 @@ def test_a_check_blocks_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
     """A control plane that isn't healthy keeps its certificates."""
     finding = Finding("nodes.not-ready", "error", "controller-2 is not Ready")
     monkeypatch.setattr(certificate_renewal, "_CHECKS", (("nodes", lambda _: iter([finding])),))
-    with pytest.raises(Inhibited, match="a check blocks the renewal"):
+    with pytest.raises(Blocked, match="a check blocks the renewal"):
         place.renew()
     assert set(place.serials().values()) == {0}

@@ -28,7 +28,7 @@ from upgrader.app.new_controllers import FoundControllers, found_controllers
 from upgrader.app.wiring import Session
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.locks.fence import Fence
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.gates.kubernetes_kinds import NODES, WORKLOADS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import RunStarted
@@ -181,7 +181,7 @@ def test_version_that_another_command_has_changed_meanwhile(place: Place, comman
         with found.propose(take_over=False):
             pass
         place.run_version(TO)
-        with pytest.raises(Inhibited, match=f"from {FROM} to {TO}; the cluster was not changed") as caught:
+        with pytest.raises(Blocked, match=f"from {FROM} to {TO}; the cluster was not changed") as caught:
             found.propose(take_over=False).__enter__()
     assert caught.value.remedy.startswith("Run it again")
 
@@ -191,9 +191,9 @@ def test_nothing_is_done_in_the_middle_of_an_upgrade(place: Place, command: Any)
     """Neither where it was interrupted before, nor where it was between the first look and the lock."""
     with command(place) as found:
         place.interrupt(RunKind.UPGRADE)
-        with pytest.raises(Inhibited, match="an upgrade, has not reached its end"):
+        with pytest.raises(Blocked, match="an upgrade, has not reached its end"):
             found.propose(take_over=False).__enter__()
-    with pytest.raises(Inhibited, match="an upgrade, has not reached its end") as caught:
+    with pytest.raises(Blocked, match="an upgrade, has not reached its end") as caught:
         command(place).__enter__()
     assert "upgrader resume" in caught.value.remedy
 
@@ -226,11 +226,11 @@ def test_members_that_have_changed_meanwhile(place: Place) -> None:
     """Another process has removed a controller: without this one, too, etcd would lose its majority, or its number."""
     with place.removal() as leaving:
         place.members.append("id4")
-        with pytest.raises(Inhibited, match="there would be 3, and not 2; the cluster was not changed"):
+        with pytest.raises(Blocked, match="there would be 3, and not 2; the cluster was not changed"):
             leaving.propose(take_over=False).__enter__()
         place.members[:] = ["id1", "id3"]
         place.hosts.down.add("controller-1")
-        with pytest.raises(Inhibited, match="no other member of etcd is healthy"):
+        with pytest.raises(Blocked, match="no other member of etcd is healthy"):
             leaving.propose(take_over=False).__enter__()
 
 
@@ -238,13 +238,13 @@ def test_machine_that_died_or_came_back_meanwhile(place: Place) -> None:
     """The steps for a dead machine ask it nothing: they are not for one that lives, nor the other way round."""
     with place.removal() as leaving:
         place.die()
-        with pytest.raises(Inhibited, match="controller-3 answered a moment ago, and doesn't any more"):
+        with pytest.raises(Blocked, match="controller-3 answered a moment ago, and doesn't any more"):
             leaving.propose(take_over=False).__enter__()
     with place.removal(dead=True) as leaving:
         with leaving.propose(take_over=False) as proposed:
             assert etcd_step(proposed).pods is None
         place.hosts.down.clear()
-        with pytest.raises(Inhibited, match="controller-3 answers over SSH: it isn't dead"):
+        with pytest.raises(Blocked, match="controller-3 answers over SSH: it isn't dead"):
             leaving.propose(take_over=False).__enter__()
 
 
@@ -255,7 +255,7 @@ def test_new_controller_with_keys_of_its_own(place: Place, monkeypatch: pytest.M
     place.keys[LAST] = "b"
     with place.adoption() as found:
         assert {finding.id for finding in found.findings} == {"keys.differ", "clocks.off"}
-        with pytest.raises(Inhibited, match="a check blocks the adoption"):
+        with pytest.raises(Blocked, match="a check blocks the adoption"):
             found.check_allowed()
 
 
@@ -265,7 +265,7 @@ def test_new_controller_with_more_than_any_release_could_have(place: Place) -> N
     pod["spec"]["containers"].append({"name": "kms-plugin", "image": "registry.example.org/kms:v1"})
     place.hosts.files[LAST, f"{MANIFESTS}/kube-apiserver.yaml"] = yaml.safe_dump(pod).encode()
     with (
-        pytest.raises(Inhibited, match="kube-apiserver's static pod on controller-3 has another container, kms-plugin"),
+        pytest.raises(Blocked, match="kube-apiserver's static pod on controller-3 has another container, kms-plugin"),
         place.adoption(),
     ):
         pass
@@ -277,6 +277,6 @@ def test_virtual_ip_that_the_controller_holds(place: Place) -> None:
     with place.removal() as leaving:
         assert leaving.server == "https://10.0.0.1:6443"
     place.holder = LAST
-    with pytest.raises(Inhibited, match=r"clients use the API at 10\.0\.0\.9, which is controller-3") as caught:
+    with pytest.raises(Blocked, match=r"clients use the API at 10\.0\.0\.9, which is controller-3") as caught:
         place.removal().__enter__()
     assert "keepalived" in caught.value.remedy

@@ -19,7 +19,7 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.upgrade import plan_upgrade, propose_upgrade, save_plan
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Blocked, UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import (
@@ -109,7 +109,7 @@ def steps_of_the_run(place: Place) -> list[str]:
         return list(proposed.execute().state.planned)
 
 
-ALL = ["etcd backup", "bundle", "images", "free a", "a", "smoke", "bake all gates"]
+ALL = ["backup", "bundle", "images", "free a", "a", "smoke", "bake"]
 
 
 @pytest.mark.parametrize("everything", [False, True])
@@ -131,13 +131,13 @@ def test_each_form_of_a_plan_has_every_step(place: Place, capsys: pytest.Capture
     markdown = plan_markdown(shown)
     kinds = {step["name"]: (step["kind"], step["action"]) for step in json.loads(plan_json(shown))["steps"]}
     assert kinds == {
-        "etcd backup": ("preparation", "prepare"),
+        "backup": ("preparation", "prepare"),
         "bundle": ("preparation", "prepare"),
         "images": ("preparation", "prepare"),
         "free a": ("free", "free"),
         "a": ("release", "upgrade"),
         "smoke": ("playbook", "playbook"),
-        "bake all gates": ("bake", "bake"),
+        "bake": ("bake", "bake"),
     }
     for said in (text, markdown):
         assert "an encrypted backup into" in said and "1 image on every node that needs them" in said
@@ -152,7 +152,7 @@ def test_a_saved_plan_is_bound_to_the_run_s_own_steps(place: Place) -> None:
     save_plan(place.folder, TO, place.folder.parent / "plan.json")
     place.settings = replace(place.settings, backup=BackupSettings())
     with (
-        pytest.raises(Inhibited, match="the steps were preparation etcd backup: an encrypted backup into"),
+        pytest.raises(Blocked, match="the steps were preparation backup: an encrypted backup into"),
         propose_upgrade(place.folder, None, FrontEnd(), take_over=False, saved_in=place.folder.parent / "plan.json"),
     ):
         pass
@@ -166,7 +166,7 @@ def test_a_saved_plan_is_bound_to_what_its_bundle_has(place: Place) -> None:
     (place.folder.parent / "bundle.tar").unlink()
     write_bundle(place.folder.parent / "bundle.tar", TO, [other], {})
     with (
-        pytest.raises(Inhibited, match=r"\(what the bundle has\) changed"),
+        pytest.raises(Blocked, match=r"\(what the bundle has\) changed"),
         propose_upgrade(place.folder, None, FrontEnd(), take_over=False, saved_in=place.folder.parent / "plan.json"),
     ):
         pass

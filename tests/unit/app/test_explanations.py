@@ -14,7 +14,7 @@ import upgrader
 from upgrader import errors
 from upgrader.app.explanations import _GATES, all_codes, explain
 from upgrader.cli.main import cli
-from upgrader.config.strange_folder import NotOpened
+from upgrader.config.untrusted_folder import NotOpened
 from upgrader.errors import UpgraderError, UsageError, error_name
 from upgrader.model.check_ids import WORST_SEVERITY
 

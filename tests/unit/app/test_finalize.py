@@ -23,7 +23,7 @@ from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.upgrade import propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
-from upgrader.errors import HelmError, Inhibited, UsageError
+from upgrader.errors import Blocked, HelmError, UsageError
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
@@ -218,7 +218,7 @@ def test_other_changes_are_not_made_on_the_way(place: Place) -> None:
     """What can't be undone changes nothing else: edited values are refused, and named with the command for them."""
     place.upgrade()
     place.values["kubernetes"] = {"more": ["--v=4"]}
-    with pytest.raises(Inhibited, match="in release kubernetes") as caught:
+    with pytest.raises(Blocked, match="in release kubernetes") as caught:
         place.finalize()
     assert f"upgrader run --to {TO}" in caught.value.remedy
     assert "--emulated-version=1.36" in place.flags("kube-apiserver")
@@ -228,7 +228,7 @@ def test_flag_of_the_operators_own_values_is_named(place: Place) -> None:
     """upgrader doesn't set it, and so can't end it."""
     place.upgrade()
     place.values["kube-apiserver"] = {"extraArgs": {"emulated-version": "1.36"}}
-    with pytest.raises(Inhibited, match="set the flag emulated-version themselves") as caught:
+    with pytest.raises(Blocked, match="set the flag emulated-version themselves") as caught:
         place.finalize()
     assert "extraArgs" in caught.value.remedy
 
@@ -238,7 +238,7 @@ def test_nothing_is_finalized_in_the_middle_of_an_upgrade(place: Place) -> None:
     place.on_failure = "stop"
     place.world.helm.fail_upgrade["kubernetes"] = HelmError("timed out")
     place.upgrade()
-    with pytest.raises(Inhibited, match="has not reached its end") as caught:
+    with pytest.raises(Blocked, match="has not reached its end") as caught:
         place.finalize()
     assert "upgrader resume" in caught.value.remedy
 
@@ -247,7 +247,7 @@ def test_check_that_blocks_changes_nothing(place: Place, monkeypatch: pytest.Mon
     """A removed API, say, which the emulation still served."""
     place.upgrade()
     monkeypatch.setattr(FakeSession, "findings", (Finding("removed-apis.planned", "error", "x", "y", "z"),))
-    with pytest.raises(Inhibited, match="a check blocks"):
+    with pytest.raises(Blocked, match="a check blocks"):
         place.finalize()
     assert "--emulated-version=1.36" in place.flags("kube-apiserver")
 

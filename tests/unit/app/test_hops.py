@@ -20,7 +20,7 @@ from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade, check_upgrade, pl
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
-from upgrader.errors import HelmError, Inhibited, Interrupted, StepFailed, UsageError
+from upgrader.errors import Blocked, HelmError, Interrupted, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster, Host
@@ -176,7 +176,7 @@ def test_an_api_server_that_stays_behind_ends_it(world: World, tmp_path: Path) -
             world.clock.sleep(1)
 
     watcher = Stays(world)
-    with pytest.raises(Inhibited, match=r"to v1\.37\.4 succeeded, but the API server is at v1\.36\.3"):
+    with pytest.raises(Blocked, match=r"to v1\.37\.4 succeeded, but the API server is at v1\.36\.3"):
         run_hops(proposing(tmp_path), watcher)
     assert targets(watcher.runs) == [("v1.37.4", "succeeded")]
 
@@ -268,7 +268,7 @@ def test_what_a_later_hop_forbids_is_said_before_the_first(world: World, tmp_pat
         ["version.kubelet-older"],
     ]
     assert "--to v1.37.4" in checked.ahead[0].findings[0].remedy, "now, the kubelet would be newer than the API server"
-    with pytest.raises(Inhibited):
+    with pytest.raises(Blocked):
         run_hops(proposing(tmp_path), Watcher(world))
     assert all("old" in text for text in world.deployed.values())
 
@@ -278,11 +278,11 @@ def test_a_refusal_says_where_the_cluster_is(world: World, tmp_path: Path) -> No
     old_kubelet(world)
     document = plan_upgrade(tmp_path, None).document
     assert [hop.blocked for hop in document.hops] == [True, True, True], "of the first hop, it is that of the run"
-    with pytest.raises(Inhibited, match=r"the run to v1\.38\.2; the cluster stays at v1\.36\.3") as refused:
+    with pytest.raises(Blocked, match=r"the run to v1\.38\.2; the cluster stays at v1\.36\.3") as refused:
         check_upgrade(tmp_path, None).refuse_if_blocked()
     assert refused.value.remedy.endswith("--to v1.37.4")
     serve(world, THROUGH[0])
-    with pytest.raises(Inhibited, match=r"the run to v1\.38\.2; the cluster stays at v1\.37\.4") as refused:
+    with pytest.raises(Blocked, match=r"the run to v1\.38\.2; the cluster stays at v1\.37\.4") as refused:
         check_upgrade(tmp_path, None).refuse_if_blocked()
     assert "--to" not in refused.value.remedy
 
@@ -354,7 +354,7 @@ def test_a_skip_counts_for_later_hops(world: World, tmp_path: Path) -> None:
     old_kubelet(world)
     checked = check_upgrade(tmp_path, None, Skips(("version.kubelet-older",), "drained"))
     assert {finding.skipped for hop in checked.ahead for finding in hop.findings} == {"drained"}
-    assert not checked.inhibited
+    assert not checked.blocked
 
 
 def test_a_skip_outlives_an_interruption(world: World, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from testkit.fakes.kube import FakeKube
 from upgrader.app.initialization import Login, ProposedFolder, propose_folder
 from upgrader.config.inventory import load_hosts
 from upgrader.config.load import load_settings
-from upgrader.errors import ApiError, HostUnreachable, Inhibited
+from upgrader.errors import ApiError, Blocked, HostUnreachable
 from upgrader.model.host_key import HostKey
 from upgrader.model.redaction.printable import printable
 from upgrader.ports import Kind
@@ -189,10 +189,10 @@ def test_releases_of_the_charts(tmp_path: Path, kube: FakeKube) -> None:
 def test_control_plane_of_another_making(tmp_path: Path, kube: FakeKube) -> None:
     """Of static pods that kubeadm didn't write nobody knows how to adopt them: refused, and nothing is written."""
     kube.delete(CONFIG_MAPS, "kubeadm-config", "kube-system")
-    with pytest.raises(Inhibited, match=r"kube-apiserver-c1.* without kubeadm's ConfigMap"):
+    with pytest.raises(Blocked, match=r"kube-apiserver-c1.* without kubeadm's ConfigMap"):
         proposed(tmp_path / "prod", kube)
     kube.delete(PODS, "kube-apiserver-c1", "kube-system")
-    with pytest.raises(Inhibited, match="no pod"):
+    with pytest.raises(Blocked, match="no pod"):
         proposed(tmp_path / "prod", kube)
     assert not (tmp_path / "prod").exists()
 
@@ -201,7 +201,7 @@ def test_managed_control_plane(tmp_path: Path, kube: FakeKube) -> None:
     """A cloud's cluster has no controllers: said at once, not by a check an hour later."""
     for name in ("c1", "c2"):
         kube.delete(NODES, name)
-    with pytest.raises(Inhibited, match="no node has the label") as caught:
+    with pytest.raises(Blocked, match="no node has the label") as caught:
         proposed(tmp_path / "prod", kube)
     assert "provider" in caught.value.remedy
 

@@ -14,7 +14,7 @@ from tests.unit.app.test_saved_plans import Place, place, run
 from tests.unit.engine.killing import TO, manifest
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.upgrade import propose_upgrade, save_plan
-from upgrader.errors import Inhibited, UpgraderError, UsageError
+from upgrader.errors import Blocked, UpgraderError, UsageError
 from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings
 
 __all__ = ["place"]
@@ -64,7 +64,7 @@ def test_edited_releases_do_not_switch_the_seal_off(place: Place, how: str) -> N
             releases.append(dict(releases[0]))
     place.file.write_text(json.dumps({**content, "expires": FAR}))
     place.write("smoke.yml", EVIL)
-    with pytest.raises(Inhibited):
+    with pytest.raises(Blocked):
         run(place)
 
 
@@ -74,7 +74,7 @@ def test_release_that_became_a_playbook(place: Place, monkeypatch: pytest.Monkey
         change(before, lambda p, s: replace(s, pipeline=(release(p), release(p, "smoke"))))
         save_plan(place.folder, TO, place.file)
     with_playbook(monkeypatch, lambda p: p.folder / "smoke.yml")
-    with pytest.raises(Inhibited, match="playbook smoke"):
+    with pytest.raises(Blocked, match="playbook smoke"):
         run(place)
 
 
@@ -93,7 +93,7 @@ def test_playbook_elsewhere_counts_with_all_beside_it(
     save_plan(place.folder, TO, place.file)
     (shared / changed).parent.mkdir(exist_ok=True)
     (shared / changed).write_text(EVIL)
-    with pytest.raises(Inhibited):
+    with pytest.raises(Blocked):
         run(place)
 
 
@@ -107,7 +107,7 @@ def test_chart_elsewhere_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -
     )
     save_plan(place.folder, TO, place.file)
     (place.folder.parent / "charts" / "a" / "hook.yaml").write_text("kind: Job\n")
-    with pytest.raises(Inhibited, match=r"the chart of a\)/hook\.yaml is new"):
+    with pytest.raises(Blocked, match=r"the chart of a\)/hook\.yaml is new"):
         run(place)
 
 
@@ -121,7 +121,7 @@ def test_digest_of_a_file_is_no_seal(place: Place) -> None:
     forged["seal"] = digests(place)["x.json"]
     (place.folder / "x.json").unlink()
     place.file.write_text(json.dumps(forged))
-    with pytest.raises(Inhibited, match="seal"):
+    with pytest.raises(Blocked, match="seal"):
         run(place)
 
 
@@ -146,7 +146,7 @@ def test_playbook_and_undo_of_one_name(place: Place, monkeypatch: pytest.MonkeyP
     change(monkeypatch, lambda p, s: replace(s, pipeline=(release(p), two)))
     save_plan(place.folder, TO, place.file)
     (place.folder.parent / "forward" / "smoke.yml").write_text(EVIL)
-    with pytest.raises(Inhibited):
+    with pytest.raises(Blocked):
         run(place)
 
 
@@ -163,7 +163,7 @@ def test_ansibles_environment_counts(place: Place, monkeypatch: pytest.MonkeyPat
     """It decides which tasks run, and whose code."""
     save_plan(place.folder, TO, place.file)
     monkeypatch.setenv(name, "/tmp/x")
-    with pytest.raises(Inhibited, match=name):
+    with pytest.raises(Blocked, match=name):
         run(place)
 
 
@@ -172,7 +172,7 @@ def test_ansible_cfg_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("HOME", str(place.folder.parent))
     save_plan(place.folder, TO, place.file)
     (place.folder.parent / ".ansible.cfg").write_text("[defaults]\nlibrary = /tmp/x\n")
-    with pytest.raises(Inhibited, match=r"\.ansible\.cfg"):
+    with pytest.raises(Blocked, match=r"\.ansible\.cfg"):
         run(place)
 
 
@@ -198,7 +198,7 @@ def test_settings_that_were_read_before_count(place: Place, monkeypatch: pytest.
     """upgrader.yaml may be put back once it has been read: what was read is compared."""
     save_plan(place.folder, TO, place.file)
     change(monkeypatch, lambda _, s: replace(s, on_failure="stop"))
-    with pytest.raises(Inhibited, match="the settings"):
+    with pytest.raises(Blocked, match="the settings"):
         run(place)
 
 
@@ -206,7 +206,7 @@ def test_empty_folder_counts(place: Place) -> None:
     """A playbook may ask whether it is there."""
     save_plan(place.folder, TO, place.file)
     (place.folder / "enable").mkdir()
-    with pytest.raises(Inhibited, match="enable/ is new"):
+    with pytest.raises(Blocked, match="enable/ is new"):
         run(place)
 
 
@@ -214,7 +214,7 @@ def test_inventory_that_became_a_program_counts(place: Place) -> None:
     """Of the same content: Ansible would run it."""
     save_plan(place.folder, TO, place.file)
     (place.folder / "hosts.yml").chmod(0o755)
-    with pytest.raises(Inhibited, match=r"hosts\.yml changed"):
+    with pytest.raises(Blocked, match=r"hosts\.yml changed"):
         run(place)
 
 
@@ -273,7 +273,7 @@ def test_all_releases_gone(place: Place) -> None:
     """There is no key any more: the difference is named, with the exit code of one."""
     save_plan(place.folder, TO, place.file)
     place.world.helm.releases.clear()
-    with pytest.raises(Inhibited, match="and is not installed"):
+    with pytest.raises(Blocked, match="and is not installed"):
         run(place)
 
 

@@ -15,7 +15,7 @@ from upgrader.app.existing_run import ExistingRun
 from upgrader.app.rollback import RunToRollBack
 from upgrader.app.rollback_checks import check_kubelets, check_unchanged
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.errors import ChangedMeanwhile, Inhibited
+from upgrader.errors import Blocked, ChangedMeanwhile
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.model.version import KubernetesVersion
@@ -86,7 +86,7 @@ def test_api_server_does_not_return_below_a_kubelet(kubelet: str, allowed: bool)
     if allowed:
         check_kubelets(kube, OLD, [step()])
         return
-    with pytest.raises(Inhibited, match=r"return to v1\.36\.3, and these kubelets are newer: worker-1 \(v1\.37\.0\)"):
+    with pytest.raises(Blocked, match=r"return to v1\.36\.3, and these kubelets are newer: worker-1 \(v1\.37\.0\)"):
         check_kubelets(kube, OLD, [step()])
     check_kubelets(kube, OLD, [StepState("app", "passed", restore_point=RestorePoint("app", "default", 1))])
     check_kubelets(kube, None, [step()])
@@ -99,7 +99,7 @@ def test_kubelets_that_the_rollback_returns_are_no_obstacle() -> None:
     kube.put(NODES, {"metadata": {"name": "worker-1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}})
     check_kubelets(kube, OLD, [nodes, step()])
     kube.put(NODES, {"metadata": {"name": "worker-2"}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}})
-    with pytest.raises(Inhibited, match=r"newer: worker-2 \(v1\.37\.1\)"):
+    with pytest.raises(Blocked, match=r"newer: worker-2 \(v1\.37\.1\)"):
         check_kubelets(kube, OLD, [nodes, step()])
 
 
@@ -118,7 +118,7 @@ def test_rollback_is_proposed_only_after_these_checks(helm: FakeHelm) -> None:
     kube = FakeKube()
     assert _proposed(helm, kube, OLD)
     kube.put(NODES, {"metadata": {"name": "c1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}})
-    with pytest.raises(Inhibited, match=r"v1\.37\.1"):
+    with pytest.raises(Blocked, match=r"v1\.37\.1"):
         _proposed(helm, kube, OLD)
     helm.install("kube-apiserver", "tag: by-hand\n")
     with pytest.raises(ChangedMeanwhile):

@@ -22,7 +22,7 @@ from upgrader.app.saved_plans import VALID, read_plan
 from upgrader.app.upgrade import propose_upgrade, save_plan
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
-from upgrader.errors import ApiError, Inhibited, UsageError
+from upgrader.errors import ApiError, Blocked, UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import AvailabilitySettings, PlaybookSettings, ReleaseSettings, Settings
@@ -136,7 +136,7 @@ def test_anything_else_is_refused(place: Place, difference: str) -> None:
     save_plan(place.folder, TO, place.file)
     CHANGES[difference](place)
     before = place.world.deployed
-    with pytest.raises(Inhibited) as caught:
+    with pytest.raises(Blocked) as caught:
         run(place)
     assert difference in caught.value.message
     assert place.world.deployed == before and place.world.playbooks.completed == 0
@@ -147,7 +147,7 @@ def test_another_version_of_upgrader_is_refused(place: Place, monkeypatch: pytes
     """It may do something else with the same inputs."""
     save_plan(place.folder, TO, place.file)
     monkeypatch.setattr(saved_plans, "__version__", "9.9.9")
-    with pytest.raises(Inhibited, match=r"and this is 9\.9\.9"):
+    with pytest.raises(Blocked, match=r"and this is 9\.9\.9"):
         run(place)
 
 
@@ -156,7 +156,7 @@ def test_everything_that_differs_is_named(place: Place) -> None:
     save_plan(place.folder, TO, place.file)
     place.write("undo.yml", "a: 2\n")
     place.write("hosts.yml", "a: 2\n")
-    with pytest.raises(Inhibited) as caught:
+    with pytest.raises(Blocked) as caught:
         run(place)
     assert len(caught.value.message.splitlines()) == 3
 
@@ -211,7 +211,7 @@ def test_secret_value_counts(place: Place) -> None:
     place.write("group_vars/all.yml", f"db_password: {SECRET}\n")
     save_plan(place.folder, TO, place.file)
     place.write("group_vars/all.yml", "db_password: another one\n")
-    with pytest.raises(Inhibited, match=r"group_vars/all\.yml changed"):
+    with pytest.raises(Blocked, match=r"group_vars/all\.yml changed"):
         run(place)
 
 
@@ -226,7 +226,7 @@ def test_what_links_lead_to_counts(place: Place, tmp_path: Path) -> None:
     (place.folder / "nowhere").symlink_to(tmp_path / "nothing")
     save_plan(place.folder, TO, place.file)
     (elsewhere / "tasks" / "main.yml").write_text("- command: reboot\n")
-    with pytest.raises(Inhibited, match=r"roles/linked/tasks/main\.yml changed"):
+    with pytest.raises(Blocked, match=r"roles/linked/tasks/main\.yml changed"):
         run(place)
 
 
@@ -238,7 +238,7 @@ def test_link_that_leads_elsewhere_counts(place: Place, tmp_path: Path) -> None:
     save_plan(place.folder, TO, place.file)
     (place.folder / "linked.yml").unlink()
     (place.folder / "linked.yml").symlink_to(tmp_path / "two")
-    with pytest.raises(Inhibited, match=r"link linked\.yml changed"):
+    with pytest.raises(Blocked, match=r"link linked\.yml changed"):
         run(place)
 
 
@@ -291,7 +291,7 @@ def test_plan_that_was_changed_is_refused(place: Place, part: str) -> None:
     content = json.loads(place.file.read_text())
     content[part] = content[part].replace("20", "21", 1) if part == "expires" else {**content[part], "steps": []}
     place.file.write_text(json.dumps(content))
-    with pytest.raises(Inhibited, match="changed after it was saved"):
+    with pytest.raises(Blocked, match="changed after it was saved"):
         run(place)
 
 

@@ -12,7 +12,7 @@ from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.storage_migration import propose_migration
-from upgrader.errors import Inhibited, StepFailed, UsageError
+from upgrader.errors import Blocked, StepFailed, UsageError
 from upgrader.model.run_kind import RunKind
 from upgrader.steps.migrate_storage import MigrateStorageStep
 
@@ -63,7 +63,7 @@ def test_a_patch_can_still_be_rolled_back(place: Place) -> None:
 def test_an_emulating_control_plane_is_refused(place: Place) -> None:
     """It stores objects as the old minor does; the remedy is to end the emulation."""
     place.upgrade()
-    with pytest.raises(Inhibited, match=r"emulates 1\.36") as caught:
+    with pytest.raises(Blocked, match=r"emulates 1\.36") as caught:
         migrate(place)
     assert "finalize" in caught.value.remedy
 
@@ -73,7 +73,7 @@ def test_other_values_are_refused(place: Place) -> None:
     place.emulation = False
     place.upgrade()
     place.values["kubernetes"]["more"] = ["--v=4"]
-    with pytest.raises(Inhibited, match="release kubernetes is not what") as caught:
+    with pytest.raises(Blocked, match="release kubernetes is not what") as caught:
         migrate(place)
     assert str(TO) in caught.value.remedy
 

@@ -32,8 +32,8 @@ from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.ports import Tools
+from upgrader.recover.webhook_bypass.bypassing_tools import BypassingKube
 from upgrader.recover.webhook_bypass.configurations import NOTHING
-from upgrader.recover.webhook_bypass.relieved_tools import RelievedKube
 from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
 from upgrader.reporting.report.headline import headline
 
@@ -74,7 +74,7 @@ class Site:
     def _session(self) -> Session:
         clock = self.cluster.clock
         self.webhooks = UnreachableWebhooks(self.cluster, clock)
-        kube = RelievedKube(self.cluster, self.webhooks)
+        kube = BypassingKube(self.cluster, self.webhooks)
         tools = Tools(FakeHelm(), kube, FakePlaybooks(), clock, FakeHosts())
         files = (self.folder / "kubeconfig", self.folder / "hosts.yml")
         settings = Settings(self.folder, VERSION, *files, (), availability=AvailabilitySettings(0.0))

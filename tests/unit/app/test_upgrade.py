@@ -34,7 +34,7 @@ from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.engine.state.event_fold import fold, follow
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ApiError, ChartRefused, HelmError, Inhibited, Interrupted, Locked, StepFailed, UsageError
+from upgrader.errors import ApiError, Blocked, ChartRefused, HelmError, Interrupted, Locked, StepFailed, UsageError
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.served_groups import PRERELEASES
 from upgrader.gates.kubernetes_kinds import NODES
@@ -118,7 +118,7 @@ def test_upgrade_in_any_thread(world: World, tmp_path: Path) -> None:
     assert lease is not None and not lease["spec"].get("holderIdentity")
 
 
-@pytest.mark.parametrize(("release", "refusal"), [("kube-apiserver", Inhibited), ("other", ChartRefused)])
+@pytest.mark.parametrize(("release", "refusal"), [("kube-apiserver", Blocked), ("other", ChartRefused)])
 def test_chart_that_lacks_what_an_adoption_writes(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, refusal: type[Exception]
 ) -> None:
@@ -134,7 +134,7 @@ def test_chart_that_lacks_what_an_adoption_writes(
     monkeypatch.setattr(FakeSession, "upgrade_plan", refused)
     with pytest.raises(refusal, match=r"endpoints\.addresses") as raised:
         check_upgrade(tmp_path, TO)
-    assert ("upgrader adopt" in (raised.value.remedy or "")) is (refusal is Inhibited)  # type: ignore[attr-defined]
+    assert ("upgrader adopt" in (raised.value.remedy or "")) is (refusal is Blocked)  # type: ignore[attr-defined]
 
 
 def test_health_before_the_run_is_in_the_journal(world: World, tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_check_that_forbids_an_upgrade(world: World, tmp_path: Path, monkeypatch
     before = world.deployed
     monkeypatch.setattr(FakeSession, "findings", (Finding("nodes.ready", "unknown", "node x was not read"),))
     with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False) as proposed:
-        assert proposed.checked.inhibited
-        with pytest.raises(Inhibited):
+        assert proposed.checked.blocked
+        with pytest.raises(Blocked):
             proposed.execute()
     assert world.deployed == before
 
@@ -199,7 +199,7 @@ def test_check_that_is_skipped_does_not_forbid_an_upgrade(
     found = Finding("webhooks.no-backend", "error", "webhook x refuses pods")
     monkeypatch.setattr(FakeSession, "findings", (found,))
     skips = Skips.of([found.id], "x is gone on Monday")
-    assert not check_upgrade(tmp_path, TO, skips).inhibited and check_upgrade(tmp_path, TO).inhibited
+    assert not check_upgrade(tmp_path, TO, skips).blocked and check_upgrade(tmp_path, TO).blocked
     with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, skips=skips) as proposed:
         finished = proposed.execute()
     assert finished.state.outcome == "succeeded"
@@ -309,7 +309,7 @@ def test_new_run_over_an_interrupted_one_is_an_explicit_choice(
     """It would roll back to what the interrupted one left: each way on is named, and nothing is begun without one."""
     finished = stopped_at_c(world, tmp_path, monkeypatch)
     with (
-        pytest.raises(Inhibited, match=f"run {finished.folder.name} was interrupted") as caught,
+        pytest.raises(Blocked, match=f"run {finished.folder.name} was interrupted") as caught,
         propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False),
     ):
         pass
@@ -369,7 +369,7 @@ def test_new_run_over_one_that_another_machine_left(
     """As in a job, whose machine has no runs: the cluster knows of it. One that changed nothing is in no one's way."""
     ClusterReplicas(world.kube).write(RUN, journal_of(tmp_path / "elsewhere", RUN, STARTED, *steps))
     with (
-        pytest.raises(Inhibited, match=RUN) if refused else nullcontext(),
+        pytest.raises(Blocked, match=RUN) if refused else nullcontext(),
         propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False),
     ):
         pass
@@ -428,7 +428,7 @@ def test_remedy_of_an_older_run_names_it(world: World, tmp_path: Path, monkeypat
         assert resumable.prepare(accept_changes=False).next
 
 
-REFUSED = Finding("binaries.refused", "error", "kube-apiserver refuses its flags or files", "Error: unknown flag")
+REFUSED = Finding("trial.refused", "error", "kube-apiserver refuses its flags or files", "Error: unknown flag")
 
 
 @pytest.fixture
@@ -456,21 +456,21 @@ def component(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_check_may_try_the_components(tmp_path: Path) -> None:
     """What they refuse blocks the run, as in the run itself, beside what the checks find; a skip holds for it."""
     checked = check_and_try(tmp_path, TO, FrontEnd())
-    assert checked.findings == (REFUSED,) and checked.inhibited
-    assert not check_upgrade(tmp_path, TO).inhibited
-    assert not check_and_try(tmp_path, TO, FrontEnd(), Skips(("binaries.refused",), "known")).inhibited
+    assert checked.findings == (REFUSED,) and checked.blocked
+    assert not check_upgrade(tmp_path, TO).blocked
+    assert not check_and_try(tmp_path, TO, FrontEnd(), Skips(("trial.refused",), "known")).blocked
 
 
 @pytest.mark.usefixtures("component")
 def test_run_ends_where_a_component_refuses(world: World, tmp_path: Path) -> None:
     """Before its first change; one that was told to go on has the reason in its journal."""
     finished = run(tmp_path)
-    assert isinstance(finished.error, StepFailed) and "binaries.refused" in finished.error.message
-    assert [step.name for step in finished.state.steps if step.phase == "failed"] == ["flags and files"]
+    assert isinstance(finished.error, StepFailed) and "trial.refused" in finished.error.message
+    assert [step.name for step in finished.state.steps if step.phase == "failed"] == ["trial"]
     world.clock.sleep(1)
     with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, skips=Skips((REFUSED.id,), "known")) as proposed:
         finished = proposed.execute()
-    assert "binaries.refused (skipped: known)" in (finished.folder / JOURNAL).read_text()
+    assert "trial.refused (skipped: known)" in (finished.folder / JOURNAL).read_text()
     assert finished.state.steps[0].phase == "passed"
     assert skips_of(finished.state) == Skips((REFUSED.id,), "known")
 
@@ -500,7 +500,7 @@ def test_run_that_is_interrupted_while_components_are_tried_goes_on_as_it_was_to
             begun.execute()
     with resumable_run(tmp_path, None, FrontEnd(), take_over=False) as resumable:
         resumed = resumable.prepare(accept_changes=True).execute()
-    assert [step.phase for step in resumed.state.steps if step.name == "flags and files"] == ["passed"]
+    assert [step.phase for step in resumed.state.steps if step.name == "trial"] == ["passed"]
 
 
 @pytest.mark.usefixtures("component", "world")
@@ -512,7 +512,7 @@ def test_components_that_can_not_be_tried_are_unknown(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Trial, "run", fail)
     (found,) = check_and_try(tmp_path, TO, FrontEnd()).findings
-    assert (found.id, found.severity, found.diagnosis) == ("binaries.unknown", "unknown", "no answer")
+    assert (found.id, found.severity, found.diagnosis) == ("trial.unknown", "unknown", "no answer")
     with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False), pytest.raises(Locked):
         check_and_try(tmp_path, TO, FrontEnd())
 

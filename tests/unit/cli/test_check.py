@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.cli.main import cli
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Blocked, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan import Plan
@@ -27,7 +27,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], *argu
         "upgrader.app.upgrade.check_upgrade", lambda _folder, _target, skips: CheckedPlan(plan, skips.apply(findings))
     )
     result = CliRunner().invoke(cli, ["-C", str(Path()), "check", *arguments])
-    assert result.exception is None or isinstance(result.exception, Inhibited), result
+    assert result.exception is None or isinstance(result.exception, Blocked), result
     return result.stdout, result.exception is not None
 
 
@@ -83,9 +83,9 @@ def test_findings_for_programs(monkeypatch: pytest.MonkeyPatch, form: str, read:
 def test_binaries_are_tried_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only then, and never offline."""
     plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ())
-    refused = Finding("binaries.refused", "error", "kube-apiserver refuses its flags or files")
+    refused = Finding("trial.refused", "error", "kube-apiserver refuses its flags or files")
     monkeypatch.setattr("upgrader.app.tried_check.check_and_try", lambda *_: CheckedPlan(plan, (refused,)))
-    result = CliRunner().invoke(cli, ["check", "--try-binaries"])
-    assert "binaries.refused" in result.stdout and isinstance(result.exception, Inhibited)
-    result = CliRunner().invoke(cli, ["check", "--try-binaries", "--offline"])
+    result = CliRunner().invoke(cli, ["check", "--trial"])
+    assert "trial.refused" in result.stdout and isinstance(result.exception, Blocked)
+    result = CliRunner().invoke(cli, ["check", "--trial", "--offline"])
     assert isinstance(result.exception, UsageError)

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from tests.unit.test_yaml_limits import BOMB
 from upgrader.cli.main import cli
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Blocked, UsageError
 
 PIPELINE = """\
 kubernetesVersion: v1.37.1
@@ -64,7 +64,7 @@ def test_a_missing_file_is_one_line_and_what_else_is_missing_below(tmp_path: Pat
 def check(at: Path, *arguments: str) -> Result:
     """The command's result; it is either passed or blocked, and never a bug."""
     result = CliRunner().invoke(cli, ["-C", str(at), "check", "--offline", *arguments])
-    assert result.exception is None or isinstance(result.exception, Inhibited), result.exception
+    assert result.exception is None or isinstance(result.exception, Blocked), result.exception
     return result
 
 
@@ -388,7 +388,7 @@ def test_link_that_leads_out_is_not_followed(at: Path, tmp_path: Path, name: str
     path.symlink_to(outside)
     shown = told(at)
     assert "it leads out of the folder" in shown and "a key of this machine" not in shown
-    assert isinstance(check(at).exception, Inhibited)
+    assert isinstance(check(at).exception, Blocked)
     assert ("files.not-opened", "unknown") in [(id_, severity) for id_, severity, _ in findings(at)]
 
 
@@ -438,7 +438,7 @@ def test_ruinous_files_are_refused_in_seconds(at: Path, name: str, text: str, wh
     """Huge, deep, or grown by anchors: each is named, and neither memory nor time is spent on it."""
     (at / name).write_text(text)
     result = check(at)
-    assert isinstance(result.exception, Inhibited)
+    assert isinstance(result.exception, Blocked)
     assert why in " ".join(result.stdout.split()), result.stdout
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from upgrader.app.forecast import Forecast
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.cli.main import cli
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Blocked, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
@@ -60,7 +60,7 @@ def test_a_later_hop_is_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None
 def test_check_that_blocks_comes_before_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody starts a run because of a 7 that would be refused."""
     ended = invoke(monkeypatch, ("upgrade",), "--detailed-exitcode", findings=BLOCKS)
-    assert isinstance(ended.exception, Inhibited)
+    assert isinstance(ended.exception, Blocked)
 
 
 def test_folder_alone_can_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:

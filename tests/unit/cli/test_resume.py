@@ -23,7 +23,7 @@ from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.errors import ApiUnavailable, Inhibited, UsageError
+from upgrader.errors import ApiUnavailable, Blocked, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import (
     Event,
@@ -196,7 +196,7 @@ def planned(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     def propose(*_arguments: object, **_named: object) -> Iterator[None]:
         begun.append(True)
         if begun:
-            raise Inhibited("a new run")
+            raise Blocked("a new run")
         yield
 
     monkeypatch.setattr("upgrader.app.upgrade.propose_upgrade", propose)
@@ -230,7 +230,7 @@ def test_retried_job_that_can_t_know(site: Site, planned: list[bool], end: RunOu
     if end:
         site.run(OLDER, BEGUN, RunEnded(OLDER, end, 1.0))
     error = site.invoke("run", "--resume", "--yes").exception
-    assert isinstance(error, Inhibited) and "the cluster could not be searched" in error.message
+    assert isinstance(error, Blocked) and "the cluster could not be searched" in error.message
     assert error.remedy.endswith("upgrader run --new") and not planned and not site.done
     site.invoke("run", "--new", "--yes")
     assert planned == [True], "a person's word that nothing was interrupted"
@@ -248,7 +248,7 @@ def test_retried_job_of_another_target(site: Site, planned: list[bool]) -> None:
     """What was interrupted is completed, and what is asked for now is not taken for done."""
     site.run(OLDER, BEGUN)
     error = site.invoke("run", "--resume", "--to", "v1.38.0", "--yes").exception
-    assert isinstance(error, Inhibited) and "v1.38.0, was not begun" in str(error) and "plan" in error.remedy
+    assert isinstance(error, Blocked) and "v1.38.0, was not begun" in str(error) and "plan" in error.remedy
     assert len(site.done) == 1 and not planned
 
 

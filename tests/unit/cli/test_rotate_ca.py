@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from tests.unit.app.test_ca_rotation import OLD, Place, place
 from upgrader.cli.main import cli
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.onhost.certificates.bundles import fingerprint
 
 __all__ = ["place"]
@@ -48,7 +48,7 @@ def test_to_its_end(place: Place) -> None:
     assert (told["stage"], told["signs"], told["old"]) == ("signed", fingerprint(new), fingerprint(OLD))
     assert {"node": "controller-1", "path": "apiserver", "issued_by": fingerprint(new)} in told["certificates"]
     del place.hosts.issued["worker-1"][""]
-    assert isinstance(rotate(place, "finish", "--yes").exception, Inhibited), "the operator would be locked out"
+    assert isinstance(rotate(place, "finish", "--yes").exception, Blocked), "the operator would be locked out"
     place.operator(new, new)
     ended = rotate(place, "finish", "--yes")
     assert ended.exit_code == 0 and "The old CA is trusted no longer" in ended.output, ended.output
@@ -75,4 +75,4 @@ def test_trusted_shown_and_cancelled(place: Place) -> None:
     ended = rotate(place, "cancel", "--yes")
     assert ended.exit_code == 0 and "elsewhere" not in ended.output, ended.output
     assert json.loads(rotate(place, "show", "-o", "json").output)["new"] == ""
-    assert isinstance(rotate(place, "cancel", "--yes").exception, Inhibited)
+    assert isinstance(rotate(place, "cancel", "--yes").exception, Blocked)

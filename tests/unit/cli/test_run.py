@@ -14,7 +14,7 @@ from upgrader.app.execution import FinishedRun
 from upgrader.cli.main import cli
 from upgrader.cli.operator import Operator
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import Inhibited
+from upgrader.errors import Blocked
 from upgrader.model.version import KubernetesVersion
 
 TO = KubernetesVersion(1, 37, 1)
@@ -32,7 +32,7 @@ def test_saved_plan_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert named["anew"] is False
         seen.append((target, saved_in))
         if seen:
-            raise Inhibited("not today")
+            raise Blocked("not today")
         yield
 
     monkeypatch.setattr("upgrader.app.upgrade.propose_upgrade", propose)
@@ -64,7 +64,7 @@ def test_new_run_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     def propose(*_: Any, anew: bool, **_named: Any) -> Iterator[None]:
         seen.append(anew)
         if seen:
-            raise Inhibited("not today")
+            raise Blocked("not today")
         yield
 
     monkeypatch.setattr("upgrader.app.upgrade.propose_upgrade", propose)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from upgrader.config.load import load_settings, read_folder
-from upgrader.config.strange_folder import StrangeFolder
+from upgrader.config.untrusted_folder import UntrustedFolder
 from upgrader.errors import ConfigError
-from upgrader.model.health_before import Share
+from upgrader.model.health_before import IntOrPercent
 from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import DetachPolicy, DrainPolicy, NodePool, NodeSource, NodesSettings
 from upgrader.model.surge import Surge
@@ -55,8 +55,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         NodeSource("folder", str(tmp_path / "bin/{version}"), sha256={"v1.37.1": {"kubelet": SUM}}),
         (
             NodePool("controllers", drain=skip),
-            NodePool("gpu", {"pool": "gpu"}, Share(count=2), 1, DrainPolicy(300.0, "force")),
-            NodePool("workers", {}, Share(percent=10), drain=skip),
+            NodePool("gpu", {"pool": "gpu"}, IntOrPercent(count=2), 1, DrainPolicy(300.0, "force")),
+            NodePool("workers", {}, IntOrPercent(percent=10), drain=skip),
         ),
         120.0,
     )
@@ -193,7 +193,7 @@ def test_strange_folder_leads_nobody_out_of_it(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "c.toml").symlink_to("/etc/hostname")
     (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.37.1\n" + RUNTIME + " {config: c.toml}}\n")
-    reading = read_folder(folder, {}, guard=StrangeFolder(folder))
+    reading = read_folder(folder, {}, guard=UntrustedFolder(folder))
     (problem,) = reading.problems
     assert "upgrader.yaml:2: " in problem.message and "leads out of the folder" in problem.message
     (folder / "c.toml").unlink()
@@ -276,7 +276,7 @@ def test_surge_playbook_of_a_stranger_is_only_looked_for_inside_the_folder(tmp_p
     (tmp_path / "upgrader.yaml").write_text(
         "kubernetesVersion: v1.37.1\n" + _pool("{nodes: 1, add: add.yml, remove: remove.yml}")
     )
-    reading = read_folder(tmp_path, {}, guard=StrangeFolder(tmp_path))
+    reading = read_folder(tmp_path, {}, guard=UntrustedFolder(tmp_path))
     assert reading.settings is not None and reading.settings.nodes is None
     assert [problem.message for problem in reading.problems] == [
         f"{tmp_path}/upgrader.yaml:2: {tmp_path}/add.yml is not opened: it leads out of the folder"

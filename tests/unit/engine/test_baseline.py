@@ -62,21 +62,21 @@ def baselines(bench: Bench) -> list[int]:
 
 
 def test_baseline_comes_before_the_first_step(bench: Bench, continuity: Continuity) -> None:
-    """It is taken once, after the run is recorded and before anything changes, and its bait goes with a success."""
+    """It is taken once, after the run is recorded and before anything changes, and its sentinel goes with a success."""
     had: list[bool] = []
-    step = bench.step("a", on_apply=lambda: had.append(bait(bench)))
+    step = bench.step("a", on_apply=lambda: had.append(sentinel(bench)))
     runner(bench, continuity).run(Pipeline((step,)), BEGAN)
     started = [index for index, event in enumerate(bench.recorder.events) if isinstance(event, StepStarted)]
     (taken,) = baselines(bench)
     assert 0 < taken < started[0]
-    assert had == [True] and not bait(bench)
+    assert had == [True] and not sentinel(bench)
 
 
-def test_bait_stays_for_a_run_that_can_be_resumed(bench: Bench, continuity: Continuity) -> None:
+def test_sentinel_stays_for_a_run_that_can_be_resumed(bench: Bench, continuity: Continuity) -> None:
     """A run that failed can be resumed, and is then compared with what worked before it."""
     stuck = bench.step("a", apply_error=StepFailed("bad"), undo_error=RollbackFailed("stuck", remedy="check"))
     runner(bench, continuity).run(Pipeline((stuck,)), BEGAN)
-    assert bait(bench)
+    assert sentinel(bench)
 
 
 def test_resumed_run_has_its_first_baseline(bench: Bench, continuity: Continuity) -> None:
@@ -87,7 +87,7 @@ def test_resumed_run_has_its_first_baseline(bench: Bench, continuity: Continuity
 
 
 def test_finished_run_that_is_rolled_back_has_another(bench: Bench) -> None:
-    """The bait of a run that has ended is gone: its rollback is compared with what works then."""
+    """The sentinel of a run that has ended is gone: its rollback is compared with what works then."""
     state = RunState()
     for event in (BEGAN, BaselineTaken(FULL), RunEnded("r1", "succeeded", 1.0)):
         state = follow(state, event, NOW)
@@ -124,7 +124,7 @@ def test_report_says_what_was_compared() -> None:
     assert report_json(RunState())["continuity"] == {}
 
 
-def bait(bench: Bench) -> bool:
+def sentinel(bench: Bench) -> bool:
     """Whether the Secret is in the cluster."""
     try:
         return bench.kube.get(SECRETS, "upgrader-continuity", "kube-system") is not None

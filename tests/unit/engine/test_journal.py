@@ -387,3 +387,13 @@ def test_journal_that_is_not_there(tmp_path: Path) -> None:
     """A missing journal is an error that names it."""
     with pytest.raises(UsageError, match=r"nowhere\.jsonl can't be read"):
         read_journal(tmp_path / "nowhere.jsonl")
+
+
+def test_steps_of_earlier_versions_have_their_names_of_today(tmp_path: Path) -> None:
+    """A run that an earlier version began is resumed: its own steps are found by what they are called now."""
+    steps = ["etcd backup", "images", "flags and files", "kube-apiserver", "bake all gates"]
+    path = tmp_path / "journal.jsonl"
+    write(path, RunStarted("r", RunKind.UPGRADE, tuple(steps), "/c"), StepStarted("flags and files", "read", None))
+    state = fold(read_journal(path))
+    assert state.planned == ("backup", "images", "trial", "kube-apiserver", "bake")
+    assert [step.name for step in state.steps if step.phase != "pending"] == ["trial"]

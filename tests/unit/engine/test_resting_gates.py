@@ -41,7 +41,7 @@ def until(seconds: float, verdict: Verdict) -> Callable[[float], Verdict]:
 
 def hold(bench: Bench, *gates: tuple[TimedGate, GatePolicy]) -> None:
     """Check these gates, each by its policy."""
-    absence = ApiAbsence(bench.kube, bench.clock, 600.0, LARGE.rest_seconds)
+    absence = ApiAbsence(bench.kube, bench.clock, 600.0, LARGE.recheck_seconds)
     runs = tuple(GateRun(gate, policy) for gate, policy in gates)
     hold_all("step", runs, clock=bench.clock, reporter=bench.recorder, absence=absence)
 
@@ -101,4 +101,4 @@ def test_nothing_rests_in_the_second_half_of_its_time(bench: Bench) -> None:
 @pytest.mark.parametrize(("nodes", "rest"), [(3, 0.0), (300, 0.0), (600, 5.0), (1_000, 8.33), (5_000, 12.5)])
 def test_no_gate_rests_on_a_cluster_of_ordinary_size(nodes: int, rest: float) -> None:
     """Up to 300 nodes, every round asks everything; beyond, a rest is two of three rounds."""
-    assert GatePolicy().at_scale(nodes).rest_seconds == pytest.approx(rest, abs=0.01)
+    assert GatePolicy().at_scale(nodes).recheck_seconds == pytest.approx(rest, abs=0.01)

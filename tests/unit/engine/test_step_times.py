@@ -26,10 +26,10 @@ def test_median_of_what_passed() -> None:
 def test_what_a_preparation_took() -> None:
     """A backup changes nothing, and so has no restore point: its time counts all the same, where it passed."""
     runs = [
-        RunState("r", steps=(StepState("etcd backup", "passed", prepares=True, seconds=30.0),)),
-        RunState("r", steps=(StepState("etcd backup", "failed", prepares=True, seconds=2.0, reason="no room"),)),
+        RunState("r", steps=(StepState("backup", "passed", prepares=True, seconds=30.0),)),
+        RunState("r", steps=(StepState("backup", "failed", prepares=True, seconds=2.0, reason="no room"),)),
     ]
-    assert usual_seconds(runs) == {"etcd backup": 30.0}
+    assert usual_seconds(runs) == {"backup": 30.0}
 
 
 def test_what_says_nothing_of_a_steps_time() -> None:

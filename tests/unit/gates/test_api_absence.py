@@ -77,7 +77,7 @@ def test_calm_waits_ask_seldom_what_is_refused(kube: FakeKube, clock: FakeClock)
     """
     error = ApiError("the server could not find the requested resource")
     error.status = 404
-    absence = ApiAbsence(kube, clock, 60.0, calm_seconds=10.0)
+    absence = ApiAbsence(kube, clock, 60.0, recheck_seconds=10.0)
     asked: list[float] = []
 
     def count(*_: object, **__: object) -> int:
@@ -102,7 +102,7 @@ def test_calm_waits_ask_seldom_what_is_refused(kube: FakeKube, clock: FakeClock)
 def test_what_is_broken_or_unknown_is_no_calm(kube: FakeKube, clock: FakeClock, kind: VerdictKind) -> None:
     """The API server may be the reason: it is asked at once."""
     kube.raw_answers["/readyz"] = "ok"
-    absence = ApiAbsence(kube, clock, 60.0, calm_seconds=1000.0)
+    absence = ApiAbsence(kube, clock, 60.0, recheck_seconds=1000.0)
     asked: list[float] = []
     kube.count = lambda *_, **__: asked.append(clock.monotonic()) or 1  # type: ignore[method-assign, func-returns-value]
     absence.check([Verdict(kind, "why")])

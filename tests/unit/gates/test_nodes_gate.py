@@ -15,7 +15,7 @@ from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.node_health import NodeHealth, NodeMemory
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.cluster import Cluster
-from upgrader.model.health_before import HealthBefore, Share
+from upgrader.model.health_before import HealthBefore, IntOrPercent
 from upgrader.model.outcome import VerdictKind
 
 CONTROLLERS = ("controller-1", "controller-2")
@@ -38,7 +38,7 @@ def many(nodes: NodesGate, kube: FakeKube) -> NodesGate:
     """The same in a run that began with twenty healthy workers, two of which may become unhealthy."""
     for name in WORKERS:
         add_node(kube, name)
-    return replace(nodes, health_before=HealthBefore(WORKERS), spare=Share(percent=10))
+    return replace(nodes, health_before=HealthBefore(WORKERS), spare=IntOrPercent(percent=10))
 
 
 def later(gate: NodesGate, clock: FakeClock) -> str:
@@ -190,7 +190,7 @@ def test_controller_is_never_spared(many: NodesGate, kube: FakeKube) -> None:
 
 def test_only_worker_is_not_spared(nodes: NodesGate, kube: FakeKube, clock: FakeClock) -> None:
     """An upgrade that takes down all workers there are isn't a coincidence."""
-    gate = replace(nodes, health_before=HealthBefore(("worker-1",)), spare=Share(count=5))
+    gate = replace(nodes, health_before=HealthBefore(("worker-1",)), spare=IntOrPercent(count=5))
     add_node(kube, "worker-1", conditions={"Ready": "Unknown"})
     assert later(gate, clock).startswith("node worker-1 is not Ready")
 
@@ -235,8 +235,8 @@ def test_node_that_never_had_a_heartbeat_is_no_news(
         kube.delete(kinds.LEASES, name, "kube-node-lease")
     before = read_health_before(kube, cluster)
     assert before.workers == ("worker-1",)
-    gate = replace(nodes, health_before=before, spare=Share(percent=10))
+    gate = replace(nodes, health_before=before, spare=IntOrPercent(percent=10))
     assert later(gate, clock) == "3 of 3 nodes Ready"
     kube.delete(kinds.LEASES, "worker-1", "kube-node-lease")
     nodes.health.memory.heartbeats.clear()
-    assert "worker-1 has no heartbeat" in later(replace(gate, spare=Share()), clock) + gate.check().reason
+    assert "worker-1 has no heartbeat" in later(replace(gate, spare=IntOrPercent()), clock) + gate.check().reason

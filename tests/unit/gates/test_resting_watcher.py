@@ -52,7 +52,7 @@ def kube(clock: FakeClock) -> AskedKube:
 
 def beside_helm(kube: AskedKube, manifest: str = MANIFEST) -> WorkloadWatcher:
     """A watcher as a run on 1,000 nodes has it."""
-    absence = ApiAbsence(kube, kube.clock, 5.0, LARGE.rest_seconds)
+    absence = ApiAbsence(kube, kube.clock, 5.0, LARGE.recheck_seconds)
     return watch_workloads(
         kube,
         manifest,
@@ -60,7 +60,7 @@ def beside_helm(kube: AskedKube, manifest: str = MANIFEST) -> WorkloadWatcher:
         namespace="kube-system",
         absence=absence,
         every_seconds=LARGE.interval_seconds,
-        rest_seconds=LARGE.rest_seconds,
+        recheck_seconds=LARGE.recheck_seconds,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from upgrader.errors import UsageError
-from upgrader.model.health_before import Share
+from upgrader.model.health_before import IntOrPercent
 from upgrader.model.rollout_time import rollout_seconds
 
 
@@ -15,20 +15,20 @@ from upgrader.model.rollout_time import rollout_seconds
 )
 def test_share_of_the_workers(text: int | str, total: int, wanted: int) -> None:
     """A percentage is rounded up, and never all of them."""
-    assert (Share.parse(text).of(total), Share.parse(text).of(0)) == (wanted, 0)
+    assert (IntOrPercent.parse(text).of(total), IntOrPercent.parse(text).of(0)) == (wanted, 0)
 
 
 @pytest.mark.parametrize("text", ["", "ten", "-1", "101%", "1.5", "10 %"])
 def test_what_is_no_share(text: str) -> None:
     """It is refused with what it should be."""
     with pytest.raises(UsageError, match="neither a number nor a percentage"):
-        Share.parse(text)
+        IntOrPercent.parse(text)
 
 
 @pytest.mark.parametrize(("text", "shown"), [("10%", "10%"), (2, "2")])
 def test_share_is_shown_as_it_is_written(text: int | str, shown: str) -> None:
     """In the reference manual."""
-    assert str(Share.parse(text)) == shown
+    assert str(IntOrPercent.parse(text)) == shown
 
 
 def daemonset(strategy: str, selector: str = "{}") -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.model.health_before import Share
+from upgrader.model.health_before import IntOrPercent
 from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_settings import DetachPolicy, NodePool, NodeSource, NodesSettings
@@ -78,9 +78,15 @@ def test_node_that_could_not_be_put_back_is_upgraded_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "at_once"), [(Share(count=1), 1), (Share(count=3), 3), (Share(percent=20), 2), (Share(percent=5), 1)]
+    ("share", "at_once"),
+    [
+        (IntOrPercent(count=1), 1),
+        (IntOrPercent(count=3), 3),
+        (IntOrPercent(percent=20), 2),
+        (IntOrPercent(percent=5), 1),
+    ],
 )
-def test_number_at_once_is_of_the_whole_pool(share: Share, at_once: int) -> None:
+def test_number_at_once_is_of_the_whole_pool(share: IntOrPercent, at_once: int) -> None:
     """A percentage is of all nodes of the pool, upgraded or not, rounded down, and at least one."""
     nodes = {f"w{number}": ObservedNode(GPU) for number in range(9)}
     steps = planned(NodePool("gpu", GPU, share), **nodes, w9=ObservedNode(GPU))
@@ -89,7 +95,8 @@ def test_number_at_once_is_of_the_whole_pool(share: Share, at_once: int) -> None
 
 def test_share_never_exceeds_what_there_is() -> None:
     """Nor is it nothing."""
-    assert (Share(count=5).at_once(3), Share(count=0).at_once(3), Share(percent=100).at_once(3)) == (3, 1, 3)
+    limits = (IntOrPercent(count=5), IntOrPercent(count=0), IntOrPercent(percent=100))
+    assert [limit.at_once(3) for limit in limits] == [3, 1, 3]
 
 
 def test_nodes_of_the_right_version_are_told_by_what_they_are_configured_with() -> None:

@@ -23,7 +23,7 @@ from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
 from upgrader.preflight.access_rights import check_access, missing_right
-from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
 from upgrader.steps.nodes.cordon import Cordons
 from upgrader.steps.nodes.drain import Drain
 from upgrader.steps.nodes.plan import PlannedNodes
@@ -56,7 +56,7 @@ def test_missing_rights_block_the_run(world: World) -> None:
     """Each missing right is named, with what it is needed for, and why cluster-admin is asked for."""
     world.kube.denied = {("create", "secrets"), ("escalate", "clusterroles")}
     found = world.find(check_access)["access.missing"]
-    assert found.inhibits
+    assert found.blocking
     assert "create secrets in kube-system" in found.title and "escalate clusterroles" in found.title
     assert "Helm keeps releases in Secrets" in found.diagnosis and "rolled back" in found.diagnosis
     assert "cluster-admin" in found.remedy and "docs/security.md" in found.remedy
@@ -264,7 +264,7 @@ def test_a_list_that_is_long_is_cut(world: World) -> None:
 def test_an_unanswered_question_is_unknown(world: World) -> None:
     """Rights that can't be asked for are not known to be there."""
     world.kube.unavailable = True
-    assert world.find(check_access)["family.unknown"].inhibits
+    assert world.find(check_access)["family.unknown"].blocking
 
 
 @pytest.mark.parametrize("family", sorted(READ_BY_CHECKS_ONLY))
@@ -280,7 +280,7 @@ def test_right_that_only_a_check_needs(world: World, family: str, monkeypatch: p
     if family == "protectors":  # a kind that the API server doesn't know needs no right
         monkeypatch.setattr(world.kube, "raw", lambda *_, **__: "{}")
     (found,) = run_checks(world.context(), [(family, dict(CHECKS)[family])])
-    assert (found.id, found.severity) == (f"{family}.forbidden", "warning") and not inhibits([found])
+    assert (found.id, found.severity) == (f"{family}.forbidden", "warning") and not blocking([found])
     assert re.search(r"the kubeconfig's user may not list [a-z.0-9]+$", found.title)
     assert 'User "ci"' in found.diagnosis and "docs/security.md" in found.remedy
 
@@ -314,7 +314,7 @@ def test_other_failures_of_a_check_stay_unknown(world: World, monkeypatch: pytes
 
     monkeypatch.setattr(world.kube, "list", refused)
     (found,) = run_checks(world.context(), [("nodes", dict(CHECKS)["nodes"])])
-    assert found.id == "nodes.unknown" and inhibits([found])
+    assert found.id == "nodes.unknown" and blocking([found])
 
 
 def test_security_page_lists_what_only_checks_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

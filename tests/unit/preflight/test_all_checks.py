@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.unit.preflight.conftest import World
 from upgrader.errors import ApiUnavailable
 from upgrader.model.finding import Finding
-from upgrader.preflight.all_checks import inhibits, run_checks
+from upgrader.preflight.all_checks import blocking, run_checks
 from upgrader.preflight.context import PreflightContext
 
 
@@ -53,7 +53,7 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
     # Releases of others are a warning at most; what the run itself needs, the rest asks for.
     assert {finding.severity for finding in findings if finding.id != "removed-apis.unread"} == {"unknown"}
     assert "did not answer" in findings[0].diagnosis
-    assert inhibits(findings)
+    assert blocking(findings)
 
 
 def test_a_check_that_breaks_off_keeps_what_it_found(world: World) -> None:
@@ -72,5 +72,5 @@ def test_a_check_that_breaks_off_keeps_what_it_found(world: World) -> None:
 
 def test_warnings_do_not_inhibit() -> None:
     """Only errors and unknowns forbid a run."""
-    assert not inhibits([Finding("a", "warning", ""), Finding("b", "info", "")])
-    assert inhibits([Finding("a", "warning", ""), Finding("b", "error", "")])
+    assert not blocking([Finding("a", "warning", ""), Finding("b", "info", "")])
+    assert blocking([Finding("a", "warning", ""), Finding("b", "error", "")])

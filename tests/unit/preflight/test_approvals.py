@@ -32,5 +32,5 @@ def test_approvals(world: World) -> None:
     assert "before the step nodes-gpu" in found.title
     waits = replace(context, approvals={"extra": 7200.0, "kubernetes": 60.0})
     (found,) = check_approvals(waits)
-    assert (found.id, found.severity, found.inhibits) == ("approvals.needed", "info", False)
+    assert (found.id, found.severity, found.blocking) == ("approvals.needed", "info", False)
     assert "before the step extra" in found.title and "120 min" in found.diagnosis and "approve extra" in found.remedy

@@ -102,7 +102,7 @@ def test_a_pod_on_an_unlisted_machine_is_a_warning(world: World) -> None:
     pod = world.pod("kube-scheduler-abc", {"app": "kube-scheduler"})
     pod["spec"]["nodeName"] = "controller-2"
     world.kube.put(PODS, pod)
-    assert "controller-2" in world.find(check_control_plane)["control-plane.astray"].title
+    assert "controller-2" in world.find(check_control_plane)["control-plane.unexpected"].title
 
 
 def test_releases_that_are_not_there_or_well_are_fine(world: World) -> None:
@@ -180,7 +180,7 @@ def test_a_release_that_never_worked_is_a_warning(world: World) -> None:
     world.release("my-app")
     found = world.find(check_releases)["releases.never-worked"]
     assert "image not found" in found.diagnosis
-    assert found.inhibits, "it may serve all the same, and a rollback would uninstall it"
+    assert found.blocking, "it may serve all the same, and a rollback would uninstall it"
     assert "--wait" in found.remedy and "helm uninstall" not in found.remedy
 
 

@@ -48,11 +48,11 @@ def test_one_or_three_healthy_members(world: World) -> None:
         (
             "members",
             members(*THREE, id="f1", name="controller-9"),
-            "etcd-members.astray",
+            "etcd-members.unexpected",
             "warning",
             "controller-9 (f1)",
         ),
-        ("members", members(*THREE, id="f1", name=""), "etcd-members.astray", "warning", "one without a name (f1)"),
+        ("members", members(*THREE, id="f1", name=""), "etcd-members.unexpected", "warning", "one without a name (f1)"),
         ("members", members(*THREE, id="f1", name=THREE[2], learner=True), "etcd-members.learner", "warning", "(f1)"),
     ],
 )

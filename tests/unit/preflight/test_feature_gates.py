@@ -139,7 +139,7 @@ def test_gates_are_judged_as_in_the_emulated_version(world: World, emulated: str
     """A component refuses what comes later than what it emulates, and what is locked there already."""
     start(world, f"--emulated-version={emulated}", f"--feature-gates={gates}")
     (found,) = world.find(check_feature_gates).values()
-    assert found.inhibits and found.diagnosis.startswith(f"{why}\n")
+    assert found.blocking and found.diagnosis.startswith(f"{why}\n")
 
 
 def test_configuration_of_kube_proxy_is_read(world: World) -> None:

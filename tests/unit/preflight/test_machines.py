@@ -252,7 +252,7 @@ def test_a_certificate_that_can_not_be_read_is_unknown(world: World) -> None:
 
 
 def test_controller_that_can_not_be_asked_hides_no_other(world: World) -> None:
-    """Its certificates are unknown, which inhibits; those of the others are checked."""
+    """Its certificates are unknown, which blocking; those of the others are checked."""
     world.hosts.commands["sh"] = CommandResult(1, "", "sh: cannot fork")
     found = world.find(check_certificates)["certificates.unknown"]
     assert (

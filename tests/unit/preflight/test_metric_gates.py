@@ -29,7 +29,7 @@ def test_gate_that_can_be_answered(world: World) -> None:
 def test_gate_that_can_not_be_answered(world: World, prometheus: FakePrometheus) -> None:
     """A run isn't begun where a gate would take it back for want of an answer."""
     (found,) = findings(world, prometheus)
-    assert (found.id, found.severity, found.inhibits) == ("metrics.unanswered", "error", True)
+    assert (found.id, found.severity, found.blocking) == ("metrics.unanswered", "error", True)
     assert (prometheus.refused or "no series") in found.diagnosis
 
 

@@ -129,7 +129,7 @@ def test_a_controller_that_does_not_answer(world: World) -> None:
         raise HostError(f"{host.name}: no answer")
 
     world.hosts.commands["sh"] = fails
-    assert world.find(check_mounted_files)["mounted-files.unknown"].inhibits
+    assert world.find(check_mounted_files)["mounted-files.unknown"].blocking
 
 
 def test_pods_of_which_nothing_is_mounted(world: World) -> None:

@@ -86,7 +86,7 @@ def test_protector_below_its_minimum(world: World) -> None:
     found = world.find(check_protectors)
     assert list(found) == ["protectors.below-minimum"]
     below = found["protectors.below-minimum"]
-    assert below.inhibits
+    assert below.blocking
     assert below.title == "PodProtectors are below their minimum: shop/api"
     assert "2 pods are available for certain" in below.diagnosis
 
@@ -112,7 +112,7 @@ def test_pods_that_nobody_counts(
     found = world.find(check_protectors)
     assert list(found) == (["protectors.not-counted"] if fires else [])
     assert not fires or (
-        found["protectors.not-counted"].inhibits and "shop/web" in found["protectors.not-counted"].title
+        found["protectors.not-counted"].blocking and "shop/web" in found["protectors.not-counted"].title
     )
 
 

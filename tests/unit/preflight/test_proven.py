@@ -22,7 +22,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "e2e/test_adopt.py::test_undo_and_adopt_once_more": ("control-plane.static",),
     "e2e/test_certs.py::test_renewal_under_load": ("certificates.not-in-use",),
     "e2e/test_certs.py::test_certificate_that_was_replaced": ("mounted-files.replaced",),
-    "e2e/test_trial.py::test_programs_that_refuse_are_quoted": ("binaries.refused",),
+    "e2e/test_trial.py::test_programs_that_refuse_are_quoted": ("trial.refused",),
     "contract/guard/test_gates.py::test_group_that_is_rolled": (
         "rollouts.awaited",
         "rollouts.not-ready",
@@ -60,7 +60,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks.py::test_webhook_without_a_backend": ("webhooks.no-backend", "webhooks.slow"),
     "test_checks_of_api_servers.py::test_client_of_an_api_that_the_target_removes": ("apis.requested-removed",),
     "test_checks_of_api_servers.py::test_components_of_the_control_plane": (
-        "control-plane.astray",
+        "control-plane.unexpected",
         "control-plane.leftover",
         "control-plane.missing",
         "control-plane.not-adopted",
@@ -104,9 +104,9 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_etcd.py::test_database_at_its_quota": ("etcd-members.nearly-full", "etcd.alarm"),
     "test_checks_of_etcd.py::test_database_with_holes": ("etcd-members.fragmented",),
     "test_checks_of_etcd.py::test_member_that_is_down": ("etcd-members.no-spare", "etcd-members.unread"),
-    "test_checks_of_etcd.py::test_member_that_never_joined": ("etcd-members.astray", "etcd-members.learner"),
+    "test_checks_of_etcd.py::test_member_that_never_joined": ("etcd-members.unexpected", "etcd-members.learner"),
     "test_checks_of_etcd.py::test_members_that_are_the_controllers": (
-        "etcd-members.astray",
+        "etcd-members.unexpected",
         "etcd-members.elsewhere",
         "etcd-members.missing",
     ),
@@ -238,7 +238,7 @@ _OF_FILES = "`check --offline` finds it: it reads the folder, and asks no cluste
 UNIT_TESTS_ONLY: dict[str, str] = {
     "approvals.needed": "It reads upgrader.yaml and the plan.",
     "mounted-files.unread": "It needs a container that ends between two questions.",
-    "binaries.unknown": "It needs a kubelet that can't start a pod which the API admits.",
+    "trial.unknown": "It needs a kubelet that can't start a pod which the API admits.",
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
     **dict.fromkeys(("files.not-opened", "version.not-known", "version.too-old"), _OF_FILES),
     **dict.fromkeys(

@@ -229,7 +229,7 @@ def test_end_that_is_only_planned_does_not_block(world: World, sort: str) -> Non
     planned = manifest("resource.k8s.io/v1beta1", "DeviceClass", "gpu")
     getattr(world, sort)["kubernetes"] = planned
     world.manifests.setdefault("kubernetes", CURRENT)
-    assert not any(finding.inhibits for finding in world.find(check_removed_apis).values())
+    assert not any(finding.blocking for finding in world.find(check_removed_apis).values())
 
 
 def test_only_the_newest_deployed_revision_counts(world: World) -> None:

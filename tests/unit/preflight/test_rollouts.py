@@ -42,7 +42,7 @@ def test_group_in_the_middle_of_a_rollout(world: World) -> None:
     """It would stay so for the whole run: the run isn't begun."""
     zones(world.kube, "new", "old", "old")
     found = world.find(check_rollouts)["rollouts.under-way"]
-    assert found.inhibits
+    assert found.blocking
     assert found.title == "rollout groups are in the middle of a rollout: shop/db"
     assert "0/1 pods of StatefulSet shop/db-b are new and Ready; to be replaced: db-b-0" in found.diagnosis
     assert "db-c" not in found.diagnosis, "one set shows it"
@@ -63,7 +63,7 @@ def test_group_whose_pods_are_not_ready(world: World, fault: dict[str, object]) 
     add_stateful_pod(world.kube, 0, fault, owner="db-b")
     found = world.find(check_rollouts)
     assert list(found) == ["rollouts.not-ready"]
-    assert not found["rollouts.not-ready"].inhibits
+    assert not found["rollouts.not-ready"].blocking
     assert "container main of pod db-b-0" in found["rollouts.not-ready"].diagnosis
 
 

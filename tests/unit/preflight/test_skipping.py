@@ -8,7 +8,7 @@ from upgrader.errors import UsageError
 from upgrader.model.check_ids import FOUND_BY_A_RUN, SKIPPABLE
 from upgrader.model.finding import Finding
 from upgrader.model.skips import Skips
-from upgrader.preflight.all_checks import CHECKS, inhibits
+from upgrader.preflight.all_checks import CHECKS, blocking
 
 REFUSED = Finding("webhooks.no-backend", "error", "webhook x refuses pods")
 UNKNOWN = Finding("webhooks.unknown", "unknown", "the webhooks could not be checked")
@@ -18,9 +18,9 @@ def test_skipped_finding_does_not_block_and_keeps_its_reason() -> None:
     """Only the finding that is named, not others of its family."""
     skips = Skips.of(["webhooks.no-backend"], " its owner is on holiday ")
     first, second = skips.apply([REFUSED, UNKNOWN])
-    assert (first.skipped, first.inhibits) == ("its owner is on holiday", False)
+    assert (first.skipped, first.blocking) == ("its owner is on holiday", False)
     assert second == UNKNOWN
-    assert inhibits([first, second]) and not inhibits([first])
+    assert blocking([first, second]) and not blocking([first])
 
 
 def test_what_was_not_found_is_told() -> None:
@@ -30,7 +30,7 @@ def test_what_was_not_found_is_told() -> None:
 
 def test_what_only_a_run_finds_may_be_found_yet() -> None:
     """Before the run, nobody knows whether such a skip is needless."""
-    assert Skips.of(["binaries.refused"], "x").without_finding([]) == ()
+    assert Skips.of(["trial.refused"], "x").without_finding([]) == ()
 
 
 @pytest.mark.parametrize(

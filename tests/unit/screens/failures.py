@@ -288,8 +288,8 @@ FAILURES: Mapping[str, Failure] = {
     "bad-flag": Failure(
         "A bad flag: kube-apiserver exits at once",
         "A value that kube-apiserver refuses, and that nobody told before: Helm's new pod exits, the run "
-        "rolls back, and the API has answered all the time. Usually the check `flags`, or the step `flags and "
-        "files`, tells before anything changes.",
+        "rolls back, and the API has answered all the time. Usually the check `flags`, or the step `trial`, "
+        "tells before anything changes.",
         _bad_flag,
         4,
         (NEW_POD, "kube-apiserver"),

@@ -6,7 +6,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from upgrader.errors import ApiError, ApiUnavailable, Inhibited, StepFailed
+from upgrader.errors import ApiError, ApiUnavailable, Blocked, StepFailed
 from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.release import RestorePoint
@@ -87,7 +87,7 @@ def test_what_another_client_writes_at_the_same_moment_is_kept(kube: Api) -> Non
 def test_another_upgrade_meanwhile_ends_the_run_before_it_writes(kube: Api) -> None:
     """kubeadm may have done it: the run has no restore point that is true."""
     write(kube, "kubernetesVersion: v1.35.4")
-    with pytest.raises(Inhibited, match=r"says v1\.35\.4, and said v1\.36\.3 when the run was planned"):
+    with pytest.raises(Blocked, match=r"says v1\.35\.4, and said v1\.36\.3 when the run was planned"):
         step(kube).capture()
 
 

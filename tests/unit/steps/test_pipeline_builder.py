@@ -260,7 +260,7 @@ def test_bake_does_not_ask_for_kubeadms_record() -> None:
     plan = Plan(OLD, NEW, (planned("kube-apiserver", "upgrade"), PlannedKubeadmConfig(OLD, NEW)))
     found = gates(baking.with_bake(baking.forward(plan)))
     assert found["kubeadm-config"] == ["kubeadm-config"]
-    assert "nodes" in found["bake all gates"] and "kubeadm-config" not in found["bake all gates"]
+    assert "nodes" in found["bake"] and "kubeadm-config" not in found["bake"]
 
 
 def test_step_of_kubeadm_is_gated_and_undone_from_the_journal() -> None:

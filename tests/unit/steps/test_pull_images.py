@@ -11,7 +11,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from tests.unit.steps.kubelets import DIGEST, PODS, Kubelets, pulled, waiting
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
-from upgrader.model.health_before import Share
+from upgrader.model.health_before import IntOrPercent
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import ImageSettings
 from upgrader.model.version import KubernetesVersion
@@ -35,7 +35,7 @@ spec: {template: {spec: {nodeSelector: {role: control}, containers: [{name: main
 
 
 def step(
-    kube: Kubelets, *manifests: str, parallel: Share | None = None, clock: FakeClock | None = None
+    kube: Kubelets, *manifests: str, parallel: IntOrPercent | None = None, clock: FakeClock | None = None
 ) -> PullImagesStep:
     """Of a plan of one release in kube-system."""
     text = "\n---\n".join(manifests or (PROXY,))
@@ -180,7 +180,7 @@ def test_what_may_not_be_read_is_taken_to_be_there(status: int, goes_on: bool) -
 def test_only_some_nodes_pull_at_once() -> None:
     """The registry is spared; every node has its turn."""
     kube = Kubelets(*(f"n{number}" for number in range(7)))
-    apply(kube, parallel=Share(count=3))
+    apply(kube, parallel=IntOrPercent(count=3))
     assert (len(kube.created), kube.most_at_once) == (7, 3)
 
 

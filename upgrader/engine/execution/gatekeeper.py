@@ -38,7 +38,7 @@ class _Count:
         """Whether it held a short while ago; not in the second half of its time, as it counts anew after a rest."""
         policy = self.run.policy
         in_time = now - started < policy.deadline_seconds / 2
-        return in_time and self.held_at is not None and now - self.held_at < policy.rest_seconds
+        return in_time and self.held_at is not None and now - self.held_at < policy.recheck_seconds
 
     def rest(self) -> None:
         """Skip a round: what it said before says nothing of the state that another gate still waits for."""

@@ -137,7 +137,7 @@ class Runner:
                 break
         self._before_end(result.outcome)
         self._emit(RunEnded(self._state.run, result.outcome, self._clock.monotonic() - started, result.reason))
-        self._end_comparison()  # only now: a run without an end is resumed, and needs its bait
+        self._end_comparison()  # only now: a run without an end is resumed, and needs its sentinel
         return result
 
     def _take_baseline(self) -> None:
@@ -155,7 +155,7 @@ class Runner:
     def _end_comparison(self) -> None:
         if self._continuity is not None:
             try:
-                self._continuity.end(keep_bait=not self._state.over)
+                self._continuity.end(keep_sentinel=not self._state.over)
             except ApiError as error:
                 self._note(f"what the continuity gates left is removed by the next run: {error.message}")
 
@@ -283,8 +283,8 @@ class Runner:
         return step.restore_point if step else None
 
     def _hold(self, name: str, gates: tuple[GateRun, ...]) -> None:
-        calm_seconds = max((run.policy.rest_seconds for run in gates), default=0.0)
-        absence = ApiAbsence(self._kube, self._clock, self._patience_seconds, calm_seconds)
+        recheck_seconds = max((run.policy.recheck_seconds for run in gates), default=0.0)
+        absence = ApiAbsence(self._kube, self._clock, self._patience_seconds, recheck_seconds)
         hold_all(name, gates, clock=self._clock, reporter=self._reporter, absence=absence)
 
     def _note(self, text: str) -> None:

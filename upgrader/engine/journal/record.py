@@ -21,6 +21,7 @@ from typing import Any
 from upgrader.engine.journal import read_schema_2
 from upgrader.engine.journal.decode import UnknownEvent, event_from
 from upgrader.model.event import Event
+from upgrader.model.own_steps import RENAMED
 from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
 
@@ -116,7 +117,20 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     data = fields.get("data")
     if schema == read_schema_2.SCHEMA:
         name, data = read_schema_2.upgraded(name, data)
-    return Record(seq, time_of(time), event_from(name, data)), checksum
+    return Record(seq, time_of(time), event_from(name, _with_new_names(data))), checksum
+
+
+def _with_new_names(data: Any) -> Any:
+    """Steps of a run's own were called otherwise in earlier versions. What isn't an object is left for the decoder."""
+    if not isinstance(data, dict):
+        return data
+    new = {"step": _renamed(data["step"])} if "step" in data else {}
+    steps = data.get("steps")
+    return {**data, **new, **({"steps": [*map(_renamed, steps)]} if isinstance(steps, list) else {})}
+
+
+def _renamed(step: Any) -> Any:
+    return RENAMED.get(step, step) if isinstance(step, str) else step
 
 
 def time_of(text: str) -> datetime:

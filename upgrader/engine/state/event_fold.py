@@ -165,7 +165,7 @@ def _started(event: RunStarted, time: datetime) -> RunState:
 def _reopened(state: RunState, run: str, doing: str, time: datetime) -> RunState:
     # What an interrupted process last showed of a step is of the past.
     steps = tuple(changed(step, since=time, check=None, note="") if step.active else step for step in state.steps)
-    if state.over:  # its bait was removed
+    if state.over:  # its sentinel was removed
         state = changed(state, baseline=None, baseline_taken=None)
     return changed(state, run=run, outcome=None, reason="", active_since=time, doing=doing, steps=steps)
 

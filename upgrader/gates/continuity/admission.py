@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.continuity.bait import NAMESPACE
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
+from upgrader.gates.continuity.sentinel import NAMESPACE
 from upgrader.gates.kubernetes_kinds import PODS, WORKLOADS
 from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
 from upgrader.model.baseline import Baseline

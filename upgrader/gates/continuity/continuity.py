@@ -1,4 +1,4 @@
-"""Continuity of one run: its baseline, the gates that compare with it, and the end of the bait."""
+"""Continuity of one run: its baseline, the gates that compare with it, and the end of the sentinel."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import datetime
 from upgrader.errors import ApiError, UsageError
 from upgrader.gates.continuity.admission import KUBE_APISERVER_TEMPLATE
 from upgrader.gates.continuity.api_services import group_version
-from upgrader.gates.continuity.bait import remove_bait
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
 from upgrader.gates.continuity.new_workload import remove_workloads
 from upgrader.gates.continuity.restored_services import restore_services
+from upgrader.gates.continuity.sentinel import remove_sentinel
 from upgrader.gates.continuity.served_groups import built_in, missing_at
-from upgrader.gates.continuity.take_baseline import take_baseline, with_new_bait
+from upgrader.gates.continuity.take_baseline import take_baseline, with_new_sentinel
 from upgrader.gates.continuity.workload_gate import WorkloadGate
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, VerdictKind
@@ -57,13 +57,13 @@ class Continuity:
     removed: Collection[str]
     """The group versions of the API that the run removes."""
     policy: GatePolicy
-    bait_is_gone: bool = False
-    """Whether another run has been here since the baseline was taken: it had a bait of its own, and removed that."""
+    sentinel_is_gone: bool = False
+    """Whether another run has been here since the baseline was taken: it had its own sentinel, and removed it."""
     baseline: Baseline | None = None
     taken: datetime | None = None
 
     def take(self, note: Callable[[str], None], *, begun: bool) -> Baseline:
-        """Take the baseline, and put the bait; `note` takes lines of progress.
+        """Take the baseline, and put the sentinel; `note` takes lines of progress.
 
         `begun`: the run has made changes already. Their rollback may remove the APIs that they brought.
         """
@@ -77,7 +77,7 @@ class Continuity:
 
     def again(self, taken: Baseline) -> Baseline | None:
         """The baseline of an earlier process as it can be compared with now; None: as it is."""
-        return with_new_bait(self.kube, taken) if self.bait_is_gone else None
+        return with_new_sentinel(self.kube, taken) if self.sentinel_is_gone else None
 
     @property
     def pods_were_admitted(self) -> bool:
@@ -108,11 +108,11 @@ class Continuity:
         """Compare with this baseline from now on."""
         self.baseline, self.taken = baseline, taken
 
-    def end(self, *, keep_bait: bool) -> None:
-        """Remove what is no longer needed; a run that can be resumed needs its bait. Raises ApiError."""
+    def end(self, *, keep_sentinel: bool) -> None:
+        """Remove what is no longer needed; a run that can be resumed needs its sentinel. Raises ApiError."""
         remove_workloads(self.kube)
-        if not keep_bait:
-            remove_bait(self.kube)
+        if not keep_sentinel:
+            remove_sentinel(self.kube)
 
     def around(self, pipeline: Pipeline) -> Pipeline:
         """The pipeline with gates on each step that changes something, and on its undo.

@@ -9,11 +9,11 @@ from datetime import datetime
 from upgrader.errors import ApiError
 from upgrader.gates.continuity.admission import check_admission
 from upgrader.gates.continuity.api_services import check_api_services, deleted_versions
-from upgrader.gates.continuity.bait import check_secret, check_token
 from upgrader.gates.continuity.findings import contradicted
 from upgrader.gates.continuity.leader_leases import LeaseWatch
 from upgrader.gates.continuity.object_counts import check_counts
 from upgrader.gates.continuity.running_instances import FollowedInstances
+from upgrader.gates.continuity.sentinel import check_secret, check_token
 from upgrader.gates.continuity.served_groups import check_groups
 from upgrader.gates.continuity.service_range import check_service_range
 from upgrader.model.baseline import Baseline

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from upgrader.gates.continuity import inside_pod
-from upgrader.gates.continuity.bait import LABELS, NAME, NAMESPACE
+from upgrader.gates.continuity.sentinel import LABELS, NAME, NAMESPACE
 from upgrader.ports import KubeObject
 
 __all__ = ["deployment", "selector", "service"]

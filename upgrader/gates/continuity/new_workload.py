@@ -6,9 +6,9 @@ import secrets
 from enum import Enum
 
 from upgrader.errors import ApiError
-from upgrader.gates.continuity.bait import LABELS, NAME, NAMESPACE
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
 from upgrader.gates.continuity.new_objects import deployment, service
+from upgrader.gates.continuity.sentinel import LABELS, NAME, NAMESPACE
 from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, SERVICES, WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending

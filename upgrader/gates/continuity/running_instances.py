@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from upgrader.gates.apiserver_instance import API_SERVER, instance_address, secure_port
-from upgrader.gates.continuity.bait import NAMESPACE
+from upgrader.gates.continuity.sentinel import NAMESPACE
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.workload import Pod
 from upgrader.ports import Kube, KubeObject

@@ -10,12 +10,12 @@ from typing import TypeVar
 from upgrader.errors import ApiError
 from upgrader.gates.continuity.admission import admitted_templates
 from upgrader.gates.continuity.api_services import available_services
-from upgrader.gates.continuity.bait import Bait, check_secret, check_token, put_bait
 from upgrader.gates.continuity.clients_gate import WINDOW_SECONDS
 from upgrader.gates.continuity.leader_leases import held_leases
 from upgrader.gates.continuity.new_workload import NewWorkload, remove_workloads
 from upgrader.gates.continuity.object_counts import count_objects
 from upgrader.gates.continuity.running_instances import running_instances
+from upgrader.gates.continuity.sentinel import Sentinel, check_secret, check_token, create_sentinel
 from upgrader.gates.continuity.served_groups import read_groups
 from upgrader.gates.continuity.server_metrics import Counters, parse, summarize
 from upgrader.gates.continuity.service_range import read_cluster_ip, read_ranges
@@ -25,7 +25,7 @@ from upgrader.model.outcome import VerdictKind
 from upgrader.ports import Clock, Kube
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["take_baseline", "with_new_bait"]
+__all__ = ["take_baseline", "with_new_sentinel"]
 
 _WORKLOAD_SECONDS = 20.0
 """For a new Deployment's pod to be rolled out and to end; where it takes longer, it is not compared."""
@@ -45,15 +45,15 @@ def take_baseline(
     controllers: Collection[str] = (),
     interval_seconds: float = _INTERVAL_SECONDS,
 ) -> Baseline:
-    """Put the bait, and read what later checks compare. What fails is in `not_compared`; nothing is raised.
+    """Put the sentinel, and read what later checks compare. What fails is in `not_compared`; nothing is raised.
 
     `controllers` are the names of their nodes. A new Deployment is looked at every `interval_seconds`.
     """
     taking = _Taking()
     taking.read("leftovers of an earlier run", lambda: remove_workloads(kube))
     version = taking.read("the version", lambda: str(ServerVersion.parse(kube.raw("/version")).serves_as)) or ""
-    bait = taking.read("a Secret and a token", lambda: put_bait(kube)) or Bait("", 0)
-    workload = NewWorkload(kube, clock) if bait.digest else None  # its pod has the bait's ServiceAccount
+    sentinel = taking.read("a Secret and a token", lambda: create_sentinel(kube)) or Sentinel("", 0)
+    workload = NewWorkload(kube, clock) if sentinel.digest else None  # its pod has the sentinel's ServiceAccount
     begun = clock.monotonic()
     if workload is not None:
         workload.check()  # it starts while the rest is read
@@ -81,8 +81,8 @@ def take_baseline(
     taking.missing += [NotCompared(f"Lease {name}", "nobody renews it") for name in still]
     taken = Baseline(
         version=version,
-        secret_digest=bait.digest,
-        token_seconds=bait.token_seconds,
+        secret_digest=sentinel.digest,
+        token_seconds=sentinel.token_seconds,
         servers=answering,
         groups=groups or (),
         api_services=services or (),
@@ -98,13 +98,13 @@ def take_baseline(
     return _proven(kube, taken)
 
 
-def with_new_bait(kube: Kube, taken: Baseline) -> Baseline:
+def with_new_sentinel(kube: Kube, taken: Baseline) -> Baseline:
     """The same baseline with a Secret and a token of now, in place of those that a later run has removed."""
     taking = _Taking()
-    bait = taking.read("a Secret and a token", lambda: put_bait(kube)) or Bait("", 0)
+    sentinel = taking.read("a Secret and a token", lambda: create_sentinel(kube)) or Sentinel("", 0)
     missing = (*taken.not_compared, *taking.missing)
-    renewed = replace(taken, secret_digest=bait.digest, token_seconds=bait.token_seconds, not_compared=missing)
-    return _proven(kube, renewed if bait.digest else replace(renewed, new_workload=False))
+    renewed = replace(taken, secret_digest=sentinel.digest, token_seconds=sentinel.token_seconds, not_compared=missing)
+    return _proven(kube, renewed if sentinel.digest else replace(renewed, new_workload=False))
 
 
 def _renewed(kube: Kube, clock: Clock, leases: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:

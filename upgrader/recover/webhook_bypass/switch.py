@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Blocked, UsageError
 from upgrader.ports import Clock, Kube
 from upgrader.recover.webhook_bypass.configurations import Former, Webhook, chosen, read_webhooks, written
 from upgrader.recover.webhook_bypass.probe import why_silent
@@ -27,7 +27,7 @@ def switch_off(kube: Kube, clock: Clock, names: Sequence[str], done: Callable[[W
 def switch_on(kube: Kube, clock: Clock, names: Sequence[str], done: Callable[[Webhook], None]) -> None:
     """Give them back what they selected, the one that was switched off last first, each once it has answered.
 
-    Raises Inhibited at the first one that doesn't answer: those before it are on, and `done` was told. Raises
+    Raises Blocked at the first one that doesn't answer: those before it are on, and `done` was told. Raises
     UsageError where nothing remembers what one selected, or for a name that none has, and ApiError.
     """
     off = [each for each in chosen(read_webhooks(kube), names) if each.is_off]
@@ -38,7 +38,7 @@ def switch_on(kube: Kube, clock: Clock, names: Sequence[str], done: Callable[[We
         )
     for webhook in sorted(off, key=lambda each: each.former.order if each.former else "", reverse=True):
         if why := why_silent(kube, clock, webhook):
-            raise Inhibited(
+            raise Blocked(
                 f"webhook {webhook} stays off: {why}",
                 remedy="See `kubectl get pods` in guard's namespace; it would refuse what it is there for. Try again "
                 "once it answers.",

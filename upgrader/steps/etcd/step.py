@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from upgrader.errors import HostError, HostUnreachable, Inhibited, RollbackFailed, StepFailed
+from upgrader.errors import Blocked, HostError, HostUnreachable, RollbackFailed, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import EtcdBefore, RestorePoint
 from upgrader.onhost.sending.host_facts import EtcdServer
@@ -46,13 +46,13 @@ class EtcdStep:
         return self.planned.summary
 
     def capture(self) -> RestorePoint:
-        """Raises Inhibited where a member can't be asked, or has another image than planned."""
+        """Raises Blocked where a member can't be asked, or has another image than planned."""
         planned = {change.node: change.before for change in self.planned.members}
         image, found = self.planned.settings.image, []
         for each in self.look():
             if each.name in planned:
                 if each.image not in (planned[each.name], image):
-                    raise Inhibited(
+                    raise Blocked(
                         f"{each.name}: etcd's manifest has the image {each.image}, and {planned[each.name]} was planned"
                         " with; nothing was changed",
                         remedy="Somebody has changed it, or its pod doesn't run: look there, then start a new run.",

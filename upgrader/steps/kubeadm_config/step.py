@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from upgrader.errors import ApiError, ApiUnavailable, Inhibited, StepFailed
+from upgrader.errors import ApiError, ApiUnavailable, Blocked, StepFailed
 from upgrader.model.kubeadm_config import CLUSTER_CONFIGURATION, KUBEADM_CONFIG_MAP, KubeadmConfig
 from upgrader.model.own_steps import KUBEADM_CONFIG
 from upgrader.model.release import RestorePoint
@@ -36,13 +36,13 @@ class KubeadmConfigStep:
         return f"kubernetesVersion: {self.before} → {self.after}"
 
     def capture(self) -> RestorePoint:
-        """The version that was planned from. Raises Inhibited where it is another one by now."""
+        """The version that was planned from. Raises Blocked where it is another one by now."""
         try:
             now = KubeadmConfig.of(self._read()).version
         except ValueError as error:
             raise _unreadable(error) from error
         if now not in (self.before, self.after):
-            raise Inhibited(
+            raise Blocked(
                 f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} says {now}, and said {self.before} when the run was planned",
                 remedy="Find out who changed it (a `kubeadm upgrade`?), and let only one of them upgrade this cluster.",
             )

@@ -143,7 +143,7 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
     def _chart(self, spec: ReleaseSpec, change: str, after: str, timeout_seconds: float) -> ChartStep:
         """`after` is the manifest whose workloads are watched while Helm waits for them."""
         context, gates = self.context, self.context.gates
-        clock, patience, pace = context.tools.clock, context.settings.recovery.patience_seconds, gates.paced
+        clock, patience, pace = context.tools.clock, context.settings.recovery.patience_seconds, gates.scaled
         # What is read beside Helm may be from before its last change: no gate behind the step gets that for an answer.
         beside = context.shared_reads(ReadMemory())
         return ChartStep(
@@ -156,10 +156,10 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
                 after,
                 clock=clock,
                 namespace=spec.namespace,
-                absence=ApiAbsence(beside, clock, patience, pace.rest_seconds),
+                absence=ApiAbsence(beside, clock, patience, pace.recheck_seconds),
                 glance=gates.health.glance,
                 every_seconds=pace.interval_seconds,
-                rest_seconds=pace.rest_seconds,
+                recheck_seconds=pace.recheck_seconds,
             ),
         )
 

@@ -18,9 +18,7 @@ Tried = tuple[PlannedProgram, str, Reading]
 
 def untried(error: ApiError) -> Finding:
     """Where the API could not be asked at all."""
-    return Finding(
-        "binaries.unknown", "unknown", "the planned components could not be tried", error.message, error.remedy
-    )
+    return Finding("trial.unknown", "unknown", "the planned components could not be tried", error.message, error.remedy)
 
 
 def findings_of(tried: Iterable[Tried]) -> Iterator[Finding]:
@@ -33,7 +31,7 @@ def findings_of(tried: Iterable[Tried]) -> Iterator[Finding]:
         said = f"On {first_few(nodes)}: {reading.words}\n{program.command.place}"
         if reading.state == "refused":
             yield Finding(
-                "binaries.refused",
+                "trial.refused",
                 "error",
                 f"{name} refuses its flags or files",
                 f"{said} It was started in a pod of its own, where it can do nothing; in the run it would end as often "
@@ -43,7 +41,7 @@ def findings_of(tried: Iterable[Tried]) -> Iterator[Finding]:
             )
         else:
             yield Finding(
-                "binaries.unknown",
+                "trial.unknown",
                 "unknown",
                 f"{name}: whether it reads its flags and files isn't known",
                 said,

@@ -51,10 +51,10 @@ class TrialStep(OneWay):
     def apply(self, note: Callable[[str], None]) -> None:
         findings = self.findings(note)
         for finding in findings:
-            if not finding.inhibits:
+            if not finding.blocking:
                 why = f"skipped: {finding.skipped}" if finding.skipped else finding.severity
                 note(f"{finding.id} ({why}): {finding.title}. {finding.diagnosis}")
-        blocking = [finding for finding in findings if finding.inhibits]
+        blocking = [finding for finding in findings if finding.blocking]
         if blocking:
             raise StepFailed(
                 "\n".join(f"{finding.id}: {finding.title}. {finding.diagnosis}" for finding in blocking),

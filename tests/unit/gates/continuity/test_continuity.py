@@ -162,11 +162,11 @@ def test_no_secret_leaves_the_cluster(continuity: Continuity, kube: LivingKube) 
         assert value not in str(continuity.baseline)
 
 
-def test_bait_is_removed(continuity: Continuity, kube: LivingKube) -> None:
-    """The end of a run that can't be resumed leaves nothing; one that can keeps its bait."""
-    continuity.end(keep_bait=True)
+def test_sentinel_is_removed(continuity: Continuity, kube: LivingKube) -> None:
+    """The end of a run that can't be resumed leaves nothing; one that can keeps its sentinel."""
+    continuity.end(keep_sentinel=True)
     assert kube.get(SECRETS, "upgrader-continuity", "kube-system") is not None
-    continuity.end(keep_bait=False)
+    continuity.end(keep_sentinel=False)
     assert kube.get(SECRETS, "upgrader-continuity", "kube-system") is None
 
 
@@ -532,7 +532,7 @@ def secret_never_read(kube: LivingKube) -> None:
 
 
 @pytest.mark.parametrize("change", [tokens_never_accepted, secret_never_read], ids=["token", "secret"])
-def test_bait_that_never_worked_is_not_compared(clock: FakeClock, change: Callable[[LivingKube], None]) -> None:
+def test_sentinel_that_never_worked_is_not_compared(clock: FakeClock, change: Callable[[LivingKube], None]) -> None:
     """A token that is refused from the start, or a Secret that can't be read, is held against no step."""
     kube = LivingKube()
     change(kube)

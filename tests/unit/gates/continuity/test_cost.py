@@ -102,7 +102,7 @@ def gates_of(kube: SharedReads, clock: FakeClock, cluster: Cluster) -> tuple[Gat
     before = HealthBefore(tuple(f"worker-{number:04}" for number in range(WORKERS)))
     cluster = replace(cluster, controllers=cluster.controllers[:1])
     catalog = GateCatalog(kube, clock, cluster, GatePolicy(), before)
-    continuity = Continuity(kube, clock, controllers=("controller-1",), removed=(), policy=catalog.paced)
+    continuity = Continuity(kube, clock, controllers=("controller-1",), removed=(), policy=catalog.scaled)
     continuity.compare_with(continuity.take(lambda _: None, begun=False), clock.now())
     for _ in range(2):  # as beside Helm: each kubelet is known to live
         catalog.health.glance()

@@ -9,7 +9,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from upgrader.errors import ApiError, Inhibited, UsageError
+from upgrader.errors import ApiError, Blocked, UsageError
 from upgrader.ports import Kind, KubeObject
 from upgrader.recover.webhook_bypass.configurations import KINDS, NOTE, NOTHING
 from upgrader.recover.webhook_bypass.switch import switch_off, switch_on
@@ -152,7 +152,7 @@ def test_one_that_is_silent_stays_off(cluster: Cluster) -> None:
     """With the API server's words; those that come before it are on, those after it are not tried."""
     cluster.off()
     cluster.silent = {"/one"}
-    with pytest.raises(Inhibited, match=r"one\.example of ValidatingWebhookConfiguration a stays off.*refused"):
+    with pytest.raises(Blocked, match=r"one\.example of ValidatingWebhookConfiguration a stays off.*refused"):
         cluster.on()
     assert cluster.told == ["two.example"]
     assert cluster.selectors("a") == [NOTHING, {}] and cluster.selectors("b", MUTATING) == [NOTHING]
@@ -165,7 +165,7 @@ def test_a_configuration_that_is_not_followed_proves_nothing(cluster: Cluster) -
     """As long as the API server doesn't call it at all, that nothing is refused says nothing."""
     cluster.off("one.example")
     cluster.known_after = 100
-    with pytest.raises(Inhibited, match="doesn't call it within 30 s"):
+    with pytest.raises(Blocked, match="doesn't call it within 30 s"):
         cluster.on()
     cluster.known_after = 29
     assert cluster.on() == ["one.example"]

@@ -15,8 +15,8 @@ from upgrader.model.event import Event, Note, WebhookSwitched, WebhookSwitching
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.webhook_ref import WebhookRef
 from upgrader.ports import Kind
+from upgrader.recover.webhook_bypass.bypassing_tools import BypassingHelm, BypassingKube
 from upgrader.recover.webhook_bypass.configurations import NOTHING
-from upgrader.recover.webhook_bypass.relieved_tools import RelievedHelm, RelievedKube
 from upgrader.recover.webhook_bypass.switch import switch_off
 from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
 
@@ -290,10 +290,10 @@ def test_every_write_is_tried_again(write: Callable[[Any], object]) -> None:
     """And reads go through as they are."""
     run = Run()
     refusing = Refusing(run.refused_by("one.example"))
-    run.during(lambda: write(RelievedKube(refusing, run.webhooks)))
+    run.during(lambda: write(BypassingKube(refusing, run.webhooks)))
     assert run.cluster.selectors("a") == [NOTHING, None]
     with pytest.raises(ApiError):
-        run.during(lambda: RelievedKube(Refusing(always(ApiError("no"))), run.webhooks).get(PODS, "p", "shop"))
+        run.during(lambda: BypassingKube(Refusing(always(ApiError("no"))), run.webhooks).get(PODS, "p", "shop"))
 
 
 @pytest.mark.parametrize(("seconds", "off"), [(20, False), (40, True)])
@@ -307,7 +307,7 @@ def test_one_that_is_away_for_a_moment_stays_on(seconds: float, off: bool) -> No
             raise ApiError(REFUSAL.format("one.example"))
         return "evicted"
 
-    kube = RelievedKube(Refusing(write), run.webhooks)
+    kube = BypassingKube(Refusing(write), run.webhooks)
     run.during(lambda: kube.evict("p", "shop", uid="u"))
     assert (run.cluster.selectors("a") == [NOTHING, None]) is off and bool(run.events) is off
     assert calls[-1] - calls[0] <= 36
@@ -326,7 +326,7 @@ class Refusing:
 def test_reads_are_the_same_as_without_it() -> None:
     """Each of them, of the API and of Helm."""
     run = Run()
-    kube, cluster = RelievedKube(run.cluster, run.webhooks), run.cluster
+    kube, cluster = BypassingKube(run.cluster, run.webhooks), run.cluster
     cluster.raw_answers["/readyz"] = "ok"
     assert kube.get(VALIDATING, "a") == cluster.get(VALIDATING, "a")
     assert kube.list(VALIDATING) == cluster.list(VALIDATING) == tuple(kube.each(VALIDATING))
@@ -335,7 +335,7 @@ def test_reads_are_the_same_as_without_it() -> None:
     assert abs((kube.server_time() - cluster.server_time()).total_seconds()) <= 1
     kube.reconnect()
     fake = FakeHelm()
-    helm = RelievedHelm(fake, run.webhooks)
+    helm = BypassingHelm(fake, run.webhooks)
     assert helm.version() == fake.version() and helm.history("web", "shop") == () and helm.at_work("web", "shop") == 0
 
 
@@ -361,7 +361,7 @@ def test_a_release_that_was_refused_is_upgraded_again() -> None:
                 refused.append(what)
                 raise HelmError(f"Helm failed on release 'web': {REFUSAL.format('one.example')}")
 
-    helm, spec = RelievedHelm(Refusing(), run.webhooks), ReleaseSpec("web", "shop", Path("/charts/web"))
+    helm, spec = BypassingHelm(Refusing(), run.webhooks), ReleaseSpec("web", "shop", Path("/charts/web"))
 
     def work() -> None:
         assert helm.upgrade(spec, timeout_seconds=9, watch=lambda: None).number == 1

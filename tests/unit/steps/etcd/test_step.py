@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.steps.etcd.members import NAMES, NEW, NEXT, OLD, Controllers
-from upgrader.errors import HostError, Inhibited, RollbackFailed, StepFailed
+from upgrader.errors import Blocked, HostError, RollbackFailed, StepFailed
 from upgrader.model.release import RestorePoint
 from upgrader.steps.etcd.step import EtcdInspector
 
@@ -236,7 +236,7 @@ def test_a_manifest_that_somebody_else_has_changed() -> None:
     controllers = Controllers()
     step = controllers.step()
     controllers.images["controller-3"] = NEXT
-    with pytest.raises(Inhibited, match="controller-3: etcd's manifest has the image"):
+    with pytest.raises(Blocked, match="controller-3: etcd's manifest has the image"):
         step.capture()
     with pytest.raises(StepFailed, match="by now; nothing was changed"):
         step.apply(lambda text: None)

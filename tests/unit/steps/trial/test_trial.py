@@ -37,7 +37,7 @@ def apply(kube: Kubelets, skips: Skips = NO_SKIPS, severities: dict[str, Severit
     notes: list[str] = []
     step = TrialStep.of(plan(), Trial(kube, FakeClock(), CONTROLLERS), severities or {}, skips)
     assert step is not None
-    assert step.name == "flags and files"
+    assert step.name == "trial"
     assert step.summary() == "read on the controllers by kube-apiserver v1.37.1"
     step.apply(notes.append)
     return notes
@@ -61,7 +61,7 @@ def test_program_is_tried_on_each_controller() -> None:
 def test_program_that_refuses_is_quoted() -> None:
     """One finding for all controllers where it says the same, one for each that says something else."""
     (found,) = findings(Kubelets(lambda _: REFUSED))
-    assert (found.id, found.severity) == ("binaries.refused", "error")
+    assert (found.id, found.severity) == ("trial.refused", "error")
     assert found.title == "release app: kube-apiserver v1.37.1 refuses its flags or files"
     assert "On controller-1, controller-2: Error: unknown flag: --nonsense" in found.diagnosis
     kube = Kubelets(lambda pod: REFUSED if pod["spec"]["nodeName"] == "controller-2" else READ)
@@ -119,7 +119,7 @@ def test_secret_is_masked_before_words_are_cut(log: str) -> None:
 def test_what_can_not_be_tried_is_unknown(status: dict[str, Any], words: str) -> None:
     """It is never taken for read, and never for refused."""
     (found,) = findings(Kubelets(lambda _: status))
-    assert (found.id, found.severity) == ("binaries.unknown", "unknown")
+    assert (found.id, found.severity) == ("trial.unknown", "unknown")
     assert words in found.diagnosis and found.remedy
 
 
@@ -140,7 +140,7 @@ def test_warnings_of_a_pod_that_does_not_start_are_told() -> None:
 def test_program_that_does_not_exist_in_the_image_is_refused() -> None:
     """The runtime's words say so."""
     (found,) = findings(Kubelets(lambda _: ended(128, "exec: not found", reason="StartError")))
-    assert found.id == "binaries.refused" and "exec: not found" in found.diagnosis
+    assert found.id == "trial.refused" and "exec: not found" in found.diagnosis
 
 
 def test_program_that_was_silent_is_refused() -> None:
@@ -186,7 +186,7 @@ def test_what_can_not_be_created_is_unknown(plural: str) -> None:
     kube = Kubelets(lambda _: READ)
     kube.refuses[plural] = refusal(403, "a quota is used up")
     (found,) = findings(kube)
-    assert found.id == "binaries.unknown"
+    assert found.id == "trial.unknown"
     assert "its pod could not be created: a quota is used up" in found.diagnosis
 
 
@@ -304,15 +304,15 @@ def test_step_fails_with_the_findings_words() -> None:
     """And says how to run in spite of it."""
     with pytest.raises(StepFailed, match=r"binaries\.refused: release app: (.|\n)* --nonsense") as caught:
         apply(Kubelets(lambda _: REFUSED))
-    assert "--skip binaries.refused --reason TEXT" in caught.value.remedy
+    assert "--skip trial.refused --reason TEXT" in caught.value.remedy
 
 
 def test_step_passes_in_spite_of_a_skipped_finding() -> None:
     """The journal's note has the reason, as it has a finding that a policy has made milder."""
-    notes = apply(Kubelets(lambda _: REFUSED), Skips(("binaries.refused",), "I know"))
-    assert notes[-1].startswith("binaries.refused (skipped: I know): release app: kube-apiserver v1.37.1 refuses")
-    notes = apply(Kubelets(lambda _: REFUSED), severities={"binaries.refused": "warning"})
-    assert notes[-1].startswith("binaries.refused (warning): ")
+    notes = apply(Kubelets(lambda _: REFUSED), Skips(("trial.refused",), "I know"))
+    assert notes[-1].startswith("trial.refused (skipped: I know): release app: kube-apiserver v1.37.1 refuses")
+    notes = apply(Kubelets(lambda _: REFUSED), severities={"trial.refused": "warning"})
+    assert notes[-1].startswith("trial.refused (warning): ")
 
 
 def test_plan_that_starts_no_program_has_no_step() -> None:

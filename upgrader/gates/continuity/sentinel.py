@@ -1,4 +1,4 @@
-"""The bait: a ServiceAccount without rights, and a Secret that holds a random value and a token of that account."""
+"""The sentinel: a ServiceAccount without rights, and a Secret that holds a random value and a token of that account."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, broken
 from upgrader.ports import Kube
 
-__all__ = ["LABELS", "NAME", "NAMESPACE", "Bait", "check_secret", "check_token", "put_bait", "remove_bait"]
+__all__ = [
+    "LABELS",
+    "NAME",
+    "NAMESPACE",
+    "Sentinel",
+    "check_secret",
+    "check_token",
+    "create_sentinel",
+    "remove_sentinel",
+]
 
 NAMESPACE = "kube-system"
 NAME = "upgrader-continuity"
@@ -37,26 +46,26 @@ _TOKEN_REMEDY = (
 
 
 @dataclass(frozen=True)
-class Bait:
-    """What the baseline keeps of the bait."""
+class Sentinel:
+    """What the baseline keeps of the sentinel."""
 
     digest: str
     token_seconds: int
 
 
-def put_bait(kube: Kube) -> Bait:
+def create_sentinel(kube: Kube) -> Sentinel:
     """Replace what an earlier run left. Raises ApiUnavailable or ApiError."""
-    remove_bait(kube)
+    remove_sentinel(kube)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "automountServiceAccountToken": False}
     kube.create(SERVICE_ACCOUNTS, {**account, "metadata": _metadata()}, NAMESPACE)
     value = secrets.token_urlsafe(32)
     written = kube.create(SECRETS, _secret({"value": value}), NAMESPACE)
     token = kube.request_token(NAME, NAMESPACE, seconds=_TOKEN_SECONDS, bound_to=written)
     kube.apply(SECRETS, _secret({"value": value, "token": token}), NAMESPACE)
-    return Bait(_digest(value), _lifetime(token))
+    return Sentinel(_digest(value), _lifetime(token))
 
 
-def remove_bait(kube: Kube) -> None:
+def remove_sentinel(kube: Kube) -> None:
     """Remove it; the token ends with it. Raises ApiUnavailable or ApiError."""
     kube.delete(SECRETS, NAME, NAMESPACE)
     kube.delete(SERVICE_ACCOUNTS, NAME, NAMESPACE)

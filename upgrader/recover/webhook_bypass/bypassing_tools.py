@@ -12,7 +12,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm, Kind, Kube, KubeObject
 from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
 
-__all__ = ["RelievedHelm", "RelievedKube"]
+__all__ = ["BypassingHelm", "BypassingKube"]
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ A release is not tried again for so long: each time has a revision of its own.
 
 
 @dataclass(frozen=True)
-class RelievedKube:
+class BypassingKube:
     """`ports.Kube`. Dry runs of creations, too: they ask for what a run needs."""
 
     kube: Kube
@@ -89,7 +89,7 @@ class RelievedKube:
 
 
 @dataclass(frozen=True)
-class RelievedHelm:
+class BypassingHelm:
     """`ports.Helm`. An upgrade that was refused has been rolled back by Helm, and is begun again."""
 
     helm: Helm

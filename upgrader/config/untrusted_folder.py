@@ -14,7 +14,7 @@ from pathlib import Path
 from upgrader.config.yaml_document import shown
 from upgrader.errors import ConfigError
 
-__all__ = ["NotOpened", "StrangeFolder"]
+__all__ = ["NotOpened", "UntrustedFolder"]
 
 _MOST_BYTES = 4 * 1024 * 1024
 _MOST_ENTRIES = 10_000
@@ -38,7 +38,7 @@ class NotOpened(ConfigError):
 
 
 @dataclass(frozen=True)
-class StrangeFolder:
+class UntrustedFolder:
     """A folder of which nothing is trusted. What leads out of it is not opened, whatever it leads to."""
 
     root: Path
