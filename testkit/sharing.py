@@ -21,8 +21,8 @@ _UNKNOWN_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Group:
-    """Tests that run in one process, one after the other. An `early` group needs no shared cluster: it can run while
-    the process still makes that one.
+    """Tests that run in one process, one after the other. An `early` group has clusters of its own: it runs
+    before the process makes the shared one, so that fewer of them share the cores.
     """
 
     name: str

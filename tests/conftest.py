@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,94 +27,45 @@ _seconds = pytest.StashKey[dict[str, float]]()
 
 
 class _Clusters:
-    """The shared cluster, replaced when a test left it in another state.
+    """The shared cluster, made when a test first asks for it, and restored when a test left it in another state.
 
-    It is made while tests run that need no cluster: that takes three minutes, mostly of waiting. With a `spare`, a test
-    that needs a restored one gets that, while the other is restored for the next: that takes two minutes, mostly of
-    waiting too.
+    There is one in each process: more of them share the same two cores, and each costs a fifth of one while it waits.
 
     UPGRADER_LAB names the folder of an adopted lab (`…/.lab/NAME`) to use instead, while you write a test; it is not
     removed. Save it first (`upgrader lab save adopted`), so that it can be restored.
     """
 
-    def __init__(self, home: Path, *, spare: bool) -> None:
+    def __init__(self, home: Path) -> None:
+        self._home = home
         self._lent = bool(os.environ.get("UPGRADER_LAB"))
-        self._background = ThreadPoolExecutor(1)
-        if self._lent:
-            self._all = [_Kept(self._background, partial(_lent_cluster, home))]
-        else:
-            names = [f"e2e-{os.getpid()}", *([f"e2e-{os.getpid()}-spare"] if spare else [])]
-            self._all = [_Kept(self._background, partial(make_cluster, name, home / name)) for name in names]
+        self._made: LabCluster | None = None
 
     def get(self, version: str = OLD) -> LabCluster:
         """An adopted cluster, healthy at a version, with the files that it came with."""
         with waiting("a cluster"):
-            cluster = self._first()
+            if self._made is None:
+                name = f"e2e-{os.getpid()}"
+                self._made = _lent_cluster(self._home) if self._lent else make_cluster(name, self._home / name)
+            cluster = self._made
+            cluster.restore_files()
             if _usable(cluster, version):
                 return cluster
-            self._all[0].renew()
-            self._all.append(self._all.pop(0))
-            cluster = self._first()
+            cluster.restore()
+            # Its containers have just been started again: a check names those as restarted, and refuses a run.
+            cluster.wait_until_settled(OLD)
             if version != OLD:
                 ended = cluster.run(version)
                 assert ended.exit_code == 0, ended
             return cluster
 
-    def _first(self) -> LabCluster:
-        """The first. One that couldn't be made fails one test, and no others where there is a spare."""
-        try:
-            cluster = self._all[0].ready()
-        except Exception:
-            if self._all[0].made is None and len(self._all) > 1:
-                self._all.pop(0)
-            raise
-        cluster.restore_files()
-        return cluster
-
     def close(self, *, keep: bool) -> None:
-        """Remove the clusters, unless they are kept, were lent, or couldn't be made."""
-        self._background.shutdown(cancel_futures=True)  # waits for what it does now
-        for kept in self._all:
-            cluster = kept.made
-            if cluster is None or keep:
-                continue
-            if self._lent:
-                cluster.restore_files()
-            else:
-                cluster.down()
-
-
-class _Kept:
-    """A cluster that is made, and later restored, in the background."""
-
-    def __init__(self, background: ThreadPoolExecutor, make: Callable[[], LabCluster]) -> None:
-        self._background = background
-        self._make = make
-        self.made: LabCluster | None = None
-        """None before it is made, and where that failed."""
-        self._ready = background.submit(self._made_or_restored)
-
-    def ready(self) -> LabCluster:
-        """The cluster, waited for; raises why there is none. If it couldn't be restored, the next call tries again."""
-        try:
-            return self._ready.result()
-        except Exception:
-            if self.made is not None:
-                self.renew()
-            raise
-
-    def renew(self) -> None:
-        """Have it restored in the background."""
-        self._ready = self._background.submit(self._made_or_restored)
-
-    def _made_or_restored(self) -> LabCluster:
-        if self.made is None:
-            self.made = self._make()
-            return self.made
-        self.made.restore()
-        # Its containers have just been started again: a check names those as restarted, and refuses a run.
-        self.made.wait_until_settled(OLD)
-        return self.made
+        """Remove the cluster, unless it is kept or was lent."""
+        if self._made is None or keep:
+            return
+        if self._lent:
+            self._made.restore_files()
+        else:
+            self._made.down()
 
 
 def _lent_cluster(home: Path) -> LabCluster:
@@ -138,20 +87,11 @@ def _usable(cluster: LabCluster, version: str) -> bool:
 
 @pytest.fixture(scope="session")
 def _clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Clusters]:
-    # While you run a few tests, a second cluster would only be in their way.
-    spare = request.config.pluginmanager.hasplugin("tests.sharing")
-    clusters = _Clusters(tmp_path_factory.mktemp("labs"), spare=spare)
+    clusters = _Clusters(tmp_path_factory.mktemp("labs"))
     try:
         yield clusters
     finally:
         clusters.close(keep=bool(os.environ.get("KEEP_LAB") and request.session.testsfailed))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _begin_early(request: pytest.FixtureRequest) -> None:
-    """Begin to make the shared cluster before the first test, if any test needs it."""
-    if any(mark.args == () for item in request.session.items for mark in item.iter_markers("lab")):
-        request.getfixturevalue("_clusters")
 
 
 @pytest.fixture

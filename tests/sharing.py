@@ -1,7 +1,7 @@
 """Several processes share the tests of a run: `python -m pytest -p tests.sharing --share FOLDER -m lab`.
 
 A plugin. Each process collects all tests, and takes one group after the other (`testkit/sharing.py`) until none is
-left. Fixtures of a session live as long as the process: each has one cluster, and a spare one, for all its groups.
+left. Fixtures of a session live as long as the process: each has one cluster for all its groups.
 """
 
 from __future__ import annotations
