@@ -11,8 +11,8 @@ __all__ = ["PodService", "pod_service"]
 
 
 class PodService:
-    """What pods were told, and what they answer: 200 unless `answers` has another status for a pod's name, and to a
-    POST what `bodies` has for it.
+    """What pods were told, and what they answer to a POST: 200 unless `answers` has another status for a pod's name, and
+    what `bodies` has for it.
     """
 
     def __init__(self) -> None:
@@ -20,6 +20,8 @@ class PodService:
         self.told: list[tuple[str, str, str]] = []
         """(method, Host, path) of each request, as it arrived."""
         self.answers: dict[str, int] = {}
+        self.answers_to_delete: dict[str, int] = {}
+        """The same for a DELETE."""
         self.bodies: dict[str, bytes] = {}
         self.free = threading.Event()
         """Not set: pods don't answer a POST before it is."""
@@ -52,7 +54,8 @@ def pod_service() -> Iterator[PodService]:
                 service.free.wait(60)
             pod = host.partition(".")[0]
             body = service.bodies.get(pod, b"") if method == "POST" else b""
-            self.send_response(service.answers.get(pod, 200) if method == "POST" else 200)
+            answers = service.answers if method == "POST" else service.answers_to_delete
+            self.send_response(answers.get(pod, 200))
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
