@@ -11,8 +11,8 @@ __all__ = ["PodService", "pod_service"]
 
 
 class PodService:
-    """What pods were told. They answer a POST with 200, or what `answers` has for a pod's name, and with what `bodies` has
-    for it.
+    """What pods were told. They answer a POST with 200, or what `answers` has for a pod's name; `bodies` has with what
+    text.
     """
 
     def __init__(self) -> None:

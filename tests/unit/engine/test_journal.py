@@ -396,4 +396,4 @@ def test_steps_of_earlier_versions_have_their_names_of_today(tmp_path: Path) -> 
     write(path, RunStarted("r", RunKind.UPGRADE, tuple(steps), "/c"), StepStarted("flags and files", "read", None))
     state = fold(read_journal(path))
     assert state.planned == ("backup", "images", "trial", "kube-apiserver", "bake")
-    assert [step.name for step in state.steps if step.phase != "pending"] == ["trial"]
+    assert [step.name for step in state.steps if step.phase != "waiting"] == ["trial"]
