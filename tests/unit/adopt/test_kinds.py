@@ -173,11 +173,13 @@ def test_a_volume_that_the_operators_values_lack_is_refused(helm: HelmAdapter) -
         _derived(helm, kubeadm_facts(api), own)
 
 
-def test_a_folder_that_the_chart_fills_otherwise_is_refused(helm: HelmAdapter) -> None:
-    """The operator's CAs at /etc/ssl/certs can't be mounted over the node's."""
+def test_a_folder_that_the_chart_would_fill_otherwise_is_kept(helm: HelmAdapter) -> None:
+    """The operator's CAs at /etc/ssl/certs stay there, and the chart doesn't mount the node's over them."""
     api = kubeadm_pod("kube-apiserver", {}, volume("ca-certs", "/opt/ca", at="/etc/ssl/certs"))
-    with pytest.raises(Blocked, match=r"/opt/ca at /etc/ssl/certs"):
-        _derived(helm, kubeadm_facts(api))
+    values = _derived(helm, kubeadm_facts(api)).values["kube-apiserver"]
+    assert "/etc/ssl/certs" not in values["caFolders"]
+    (name,) = (each["name"] for each in values["extraVolumeMounts"] if each["mountPath"] == "/etc/ssl/certs")
+    assert [each["hostPath"]["path"] for each in values["extraVolumes"] if each["name"] == name] == ["/opt/ca"]
 
 
 def test_a_folder_above_the_certificates_that_is_another_one_is_refused(helm: HelmAdapter) -> None:
