@@ -21,7 +21,7 @@ so does `unknown`, as what could not be checked is not known to be healthy. A ch
 Where a check lacks a right that only checks need, it is the warning `FAMILY.forbidden`, which names the right. That can
 be so for {forbidden}.
 
-Only a run's step `trial` finds `binaries`, and `check --trial`: that needs short-lived pods.
+Only a run's step `trial` finds `trial`, and `check --trial`: that needs short-lived pods.
 
 `check --offline` reads the cluster's folder alone: the sections Folder charts, Folder files and Helm client, the target
 itself, what `removed-apis` finds in the planned releases, and, by names alone, whom `playbooks` are for. All other

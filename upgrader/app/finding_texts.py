@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["CheckTexts", "DescribedFinding", "check_texts", "recovery_texts"]
 
 _UPGRADER = Path(__file__).parents[1]
-_HEADINGS = {"findings": "Binaries"}
+_HEADINGS = {"findings": "Trial"}
 _WORDS = {"apis": "APIs", "ssh": "SSH"}
 _SERVICES = ("containerd", "kubelet")
 """What `recover` examines as services of a controller: `….down` is an id of each."""

@@ -14,7 +14,6 @@ SKIPPABLE = frozenset(
         "apis",
         "autoscalers",
         "backup",
-        "binaries",
         "certificates",
         "clocks",
         "components",
@@ -45,6 +44,7 @@ SKIPPABLE = frozenset(
         "signing-requests",
         "ssh-keys",
         "tokens",
+        "trial",
         "webhooks",
         "workers",
     }
@@ -53,7 +53,7 @@ SKIPPABLE = frozenset(
 finds a way back.
 """
 
-FOUND_BY_A_RUN = frozenset({"binaries"})
+FOUND_BY_A_RUN = frozenset({"trial"})
 """The families that a run's own step finds, as they need pods: no check before it has them."""
 
 READ_BY_CHECKS_ONLY = frozenset(

@@ -151,11 +151,12 @@ esac
 
 
 _STARTER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from testkit.fakes.clock import FakeClock
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.model.release import ReleaseSpec
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts in the background ignore it
 folder = Path(sys.argv[1])
 helm = HelmAdapter(folder / "kubeconfig", executable=folder / "helm")
 

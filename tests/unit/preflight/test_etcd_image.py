@@ -153,5 +153,5 @@ def test_etcd_elsewhere_or_in_another_form(world: World) -> None:
 
 def test_another_minor_begins_with_a_backup(three: World) -> None:
     """Nothing else brings the older etcd back; for a patch, the way back is the image."""
-    assert found(three, "3.7.2", backups=False)["backup.none"].title.endswith("minor upgrade of etcd")
+    assert found(three, "3.7.2", backups=False)["backup.none"].title.endswith("minor version of etcd")
     assert "backup.none" not in found(three, "3.6.8", backups=False)

@@ -302,7 +302,7 @@ def test_image_is_pulled_as_by_the_planned_service_account(status: int) -> None:
 
 def test_step_fails_with_the_findings_words() -> None:
     """And says how to run in spite of it."""
-    with pytest.raises(StepFailed, match=r"binaries\.refused: release app: (.|\n)* --nonsense") as caught:
+    with pytest.raises(StepFailed, match=r"trial\.refused: release app: (.|\n)* --nonsense") as caught:
         apply(Kubelets(lambda _: REFUSED))
     assert "--skip trial.refused --reason TEXT" in caught.value.remedy
 
