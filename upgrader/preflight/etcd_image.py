@@ -122,7 +122,7 @@ def _preconditions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iter
     least = max(each.least for each in unmet)
     yield Finding(
         "etcd-image.precondition",
-        worst.severity,
+        "error" if worst.severity == "error" else "warning",
         f"before etcd {planned}, every member has to run {worst.least} or later: {_shown(unmet[worst])} doesn't",
         f"{worst.why} {worst.source}",
         f"Name {least} or a later patch of that minor in upgrader.yaml first (etcd.image), and run that.",
