@@ -15,6 +15,8 @@ _HEADINGS = {"findings": "Trial"}
 _WORDS = {"apis": "APIs", "ssh": "SSH"}
 _SERVICES = ("containerd", "kubelet")
 """What `recover` examines as services of a controller: `….down` is an id of each."""
+_FAMILIES = {"nodes": ("nodes", "workers")}
+"""By module: the families in which its checks judge alike, so that the code has no family in their ids."""
 _LOCAL = ("identity", "title", "remedy", "where")
 """A function's own names that are read as well: its last words before it makes the finding."""
 
@@ -57,7 +59,9 @@ def recovery_texts() -> tuple[DescribedFinding, ...]:
 def _texts(path: Path) -> CheckTexts:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     claim = (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")
-    return CheckTexts(_HEADINGS.get(path.stem) or _heading(path.stem), claim, _by_id(_findings(tree)))
+    return CheckTexts(
+        _HEADINGS.get(path.stem) or _heading(path.stem), claim, _by_id(_findings(tree, _FAMILIES.get(path.stem, ())))
+    )
 
 
 def _by_id(every: Iterable[DescribedFinding]) -> tuple[DescribedFinding, ...]:
