@@ -916,7 +916,7 @@ def test_controllers_that_differ_since_a_run_was_killed(place: Place, monkeypatc
 def test_answer_that_can_not_be_understood(place: Place) -> None:
     """It is an error with the node's name."""
     place.hosts.commands["python3"] = CommandResult(0, '{"files": [{}]}', "")
-    with pytest.raises(HostError, match="controller-1: what it says of its CAs"):
+    with pytest.raises(HostError, match="controller-1: the answer about its CAs can't be understood"):
         show_cas(place.folder)
 
 

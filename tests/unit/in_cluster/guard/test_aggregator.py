@@ -141,7 +141,7 @@ def test_a_look_walks_the_pods_of_one_protector(monkeypatch: pytest.MonkeyPatch)
         await world.look()
         assert world.counts() == (1, 1)
         changed = stored(world.api)
-        changed["spec"]["selector"] = {"matchLabels": other["labels"]}
+        changed["spec"]["selector"] = {"matchLabels": other}
         put(world.api, changed)
         await world.see()
         await world.look()
