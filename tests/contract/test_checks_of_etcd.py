@@ -39,7 +39,7 @@ def test_members_that_are_the_controllers(new_etcd: Callable[..., Etcd]) -> None
     etcd = new_etcd(*NAMES)
     assert etcd.ids(check_etcd_members, *NAMES) == []
     without = etcd.ids(check_etcd_members, *NAMES[:2])
-    assert without == ["etcd-members.unexpected", "etcd-members.no-spare"]
+    assert without == ["etcd-members.no-spare", "etcd-members.unexpected"]
     (etcd.folder / "controller-4").mkdir()
     assert etcd.ids(check_etcd_members, *NAMES, "controller-4") == ["etcd-members.missing"]
     assert etcd.ids(check_etcd_members, "controller-4") == ["etcd-members.elsewhere"]
@@ -91,7 +91,7 @@ def test_member_that_never_joined(new_etcd: Callable[..., Etcd]) -> None:
     etcd = new_etcd(NAMES[0])
     assert etcd.ids(check_etcd_members, NAMES[0]) == []
     said = etcd.ctl(NAMES[0], "member", "add", "late", "--learner", f"--peer-urls=http://127.0.0.1:{free_port()}")
-    assert etcd.ids(check_etcd_members, NAMES[0]) == ["etcd-members.unexpected", "etcd-members.learner"]
+    assert etcd.ids(check_etcd_members, NAMES[0]) == ["etcd-members.learner", "etcd-members.unexpected"]
     etcd.ctl(NAMES[0], "member", "remove", said.split()[1])
     assert etcd.ids(check_etcd_members, NAMES[0]) == []
 
