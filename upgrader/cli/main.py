@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,8 @@ class _LazyGroup(HelpfulGroup):
         except click.NoSuchCommand as error:
             name = error.command_name
             meant = f"No such command {name!r}. Did you mean {_SYNONYMS[name]!r}?" if name in _SYNONYMS else None
-            raise click.NoSuchCommand(name, meant, possibilities=_COMMANDS, ctx=ctx) from None
+            closest = get_close_matches(name, _COMMANDS, n=1)
+            raise click.NoSuchCommand(name, meant, possibilities=closest, ctx=ctx) from None
         return name, command, with_output(command, rest, ctx.params.get("form"))
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -115,7 +115,7 @@ def test_output_that_nobody_reads_to_its_end_is_no_bug() -> None:
 def test_command_of_another_name_is_suggested(typed: str, meant: str) -> None:
     """What other programs call it, and what is misspelt, names the command."""
     result = CliRunner().invoke(entry.cli, [typed])
-    assert result.exit_code == 2 and "Did you mean" in result.stderr and f"'{meant}'?" in result.stderr
+    assert result.exit_code == 2 and f"Did you mean '{meant}'?" in result.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("certs",), ("certs", "rotate-ca"), ("lab",), ("config",)])
