@@ -32,7 +32,8 @@ for found in importlib.metadata.distributions():
     python[re.sub("[-_.]+", "-", found.metadata["Name"]).lower()] = found.version
     recorded |= {str(found.locate_file(each)) for each in found.files}
 files = {str(path) for path in pathlib.Path("/app/site-packages").rglob("*") if path.is_file()}
-ours = {path.parts[3] for path in pathlib.Path("/app/upgrader").rglob("*") if path.is_file()}
+modules = pathlib.Path("/app/upgrader").rglob("*")
+ours = {"/".join(path.parent.parts[3:5]) for path in modules if path.is_file() and "__pycache__" not in path.parts}
 strangers = sorted(path for path in files - recorded if "/__pycache__/" not in path)
 print(json.dumps({"debian": debian, "python": python, "strangers": strangers, "ours": sorted(ours)}))
 """
@@ -40,7 +41,10 @@ print(json.dumps({"debian": debian, "python": python, "strangers": strangers, "o
 
 @pytest.mark.parametrize(
     ("made", "ours"),
-    [(checkpointer_image, ["checkpointer", "daemons", "node"]), (guard_image, ["daemons", "guard"])],
+    [
+        (checkpointer_image, ["contract", "in_cluster/checkpointer", "in_cluster/shared", "onhost/node"]),
+        (guard_image, ["contract", "in_cluster/guard", "in_cluster/shared"]),
+    ],
     ids=["pod-checkpointer", "guard"],
 )
 def test_list_is_what_the_image_says_of_itself(
