@@ -40,8 +40,12 @@ def probed(kubeconfig: Path) -> Availability:
 
 
 def well(seen: Availability) -> None:
-    """Assert that no first try failed, watches are complete, and every kind of client sent requests."""
-    assert (seen.failures, seen.raw_failures) == ((), ())
+    """Assert that no request failed, watches are complete, and every kind of client sent requests.
+
+    A first try may be what a kube-apiserver with `--goaway-chance` has not processed: HTTP/2 sends it once more.
+    """
+    assert seen.failures == ()
+    assert [each for each in seen.raw_failures if not each.error.startswith("not processed")] == []
     assert (seen.watches.missed, seen.watches.repeated) == (0, 0)
     assert seen.watches.events > 50
     kinds = {"get", "write", "list"}
