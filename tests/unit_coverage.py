@@ -2,7 +2,8 @@
 
 A plugin, so that no test runs twice and there is one summary. It measures from before the first import until the last
 unit test, and pauses for Hypothesis' tests: what they reach is random, so that a figure with them would change from
-run to run. A line counts when an example runs it.
+run to run. It pauses for those that repeat one thing at every moment, too: they run no other lines, and being measured
+doubles their time. A line counts when an example runs it.
 
 The packages and the least share are in pyproject.toml, `tool.coverage`. Each package is a test of its own, after the
 unit tests, but for those that `tool.unit-coverage` names: their share is printed, and not judged yet.
@@ -75,7 +76,8 @@ class UnitCoverage:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Measure this test if it counts."""
         random = isinstance(item, pytest.Function) and getattr(item.obj, "is_hypothesis_test", False)
-        self.measure(item.nodeid.startswith(_UNIT) and not isinstance(item, PackageItem) and not random)
+        repeated = random or item.get_closest_marker("every_moment") is not None
+        self.measure(item.nodeid.startswith(_UNIT) and not isinstance(item, PackageItem) and not repeated)
         return (yield)
 
     @pytest.hookimpl(trylast=True)

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 import yaml
 
+from upgrader.fast_yaml import LOADER
+
 __all__ = ["check_limits"]
 
 _DEEPEST = 100
@@ -23,15 +25,13 @@ _CHARACTERS = 64
 _TAG = "tag:yaml.org,2002:"
 _TYPES = ("bool", "int", "float", "timestamp")
 
-_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 
 def check_limits(text: str) -> None:
     """Raises yaml.MarkedYAMLError for YAML beyond the limits, or whose anchor contains itself, or that is none."""
     total = 0
     sizes: dict[str, int] = {}
     around: list[tuple[str | None, int]] = []
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in yaml.parse(text, Loader=LOADER):
         match event:
             case yaml.AliasEvent():
                 if any(anchor == event.anchor for anchor, _ in around):

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import yaml
 from cryptography import x509
 
+from upgrader import fast_yaml
 from upgrader.adopt.leading_to import resolved
 from upgrader.adopt.listeners import Listeners, read_listeners
 from upgrader.adopt.local_clients import local_names
@@ -103,7 +103,7 @@ def _names(hosts: Hosts, pod: ApiPod) -> Iterator[str]:
     yield from local_names(hosts, pod.host, pod.port, frozenset(certified))
     for name in _KUBECONFIGS:
         content = hosts.read(pod.host, f"/etc/kubernetes/{name}.conf")
-        for entry in (yaml.safe_load(content) or {}).get("clusters") or () if content else ():
+        for entry in (fast_yaml.load(content) or {}).get("clusters") or () if content else ():
             if host := urlsplit(str(entry["cluster"].get("server", ""))).hostname:
                 yield host
 

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
+from upgrader import fast_yaml
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.contract.flags import command_line, values
 from upgrader.errors import Blocked
@@ -53,7 +52,7 @@ class StaticPod:
     @property
     def pod(self) -> dict[str, Any]:
         """The manifest as an object."""
-        loaded: dict[str, Any] = yaml.safe_load(self.manifest)
+        loaded: dict[str, Any] = fast_yaml.load(self.manifest)
         return loaded
 
     @property
@@ -194,7 +193,7 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
 
 
 def _static_pod(component: str, content: bytes) -> StaticPod:
-    container = _own(yaml.safe_load(content), component)
+    container = _own(fast_yaml.load(content), component)
     return StaticPod(component, content, flags_of(container), container["image"])
 
 

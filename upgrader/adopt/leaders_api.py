@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
+from upgrader import fast_yaml
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
@@ -59,7 +58,7 @@ def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, s
         static = controller.active.get(component)
         path = static.flags.get("kubeconfig", ("",))[-1] if static else ""
         content = hosts.read(controller.host, path) if path else None
-        for entry in (yaml.safe_load(content) or {}).get("clusters") or () if content else ():
+        for entry in (fast_yaml.load(content) or {}).get("clusters") or () if content else ():
             yield path, str(entry["cluster"].get("server", ""))
 
 

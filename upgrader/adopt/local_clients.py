@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import yaml
 
+from upgrader import fast_yaml
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
@@ -47,7 +48,7 @@ def local_names(hosts: Hosts, host: Host, port: int, known: frozenset[str]) -> I
 def _aliases(manifests: str) -> Iterator[tuple[str, frozenset[str]]]:
     for text in re.split(r"(?m)^---\s*$", manifests):
         try:
-            pod = yaml.safe_load(text)
+            pod = fast_yaml.load(text)
         except yaml.YAMLError:
             continue  # the kubelet can't read it either
         if isinstance(pod, dict) and isinstance(pod.get("spec"), dict):

@@ -8,6 +8,7 @@ from math import inf
 
 import yaml
 
+from upgrader import fast_yaml
 from upgrader.adopt.endpoints import count_endpoints, publish_fixed_endpoint, wait_for_endpoints
 from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version, flags_of
 from upgrader.adopt.listeners import read_listeners
@@ -96,7 +97,7 @@ class StaticPods:
         content = self.hosts.read(host, f"{MANIFESTS}/{_API_SERVER}.yaml")
         if content is None:
             return  # retired already
-        flags = flags_of(yaml.safe_load(content)["spec"]["containers"][0])
+        flags = flags_of(fast_yaml.load(content)["spec"]["containers"][0])
         port = int(flags.get("secure-port", ("6443",))[-1])
         listeners = read_listeners(self.hosts, host)
         # The static pod itself is one that listens on all addresses.
@@ -131,7 +132,7 @@ class StaticPods:
         """That the pod is of the manifest that was restored, and of no older one."""
         content, pod = self.hosts.read(host, f"{MANIFESTS}/{component}.yaml"), f"{component}-{host.name}"
         found = self.kube.get(_PODS, pod, _SYSTEM)
-        wanted = yaml.safe_load(content)["spec"]["containers"][0]["image"] if content else ""
+        wanted = fast_yaml.load(content)["spec"]["containers"][0]["image"] if content else ""
         runs = found["spec"]["containers"][0]["image"] if found else "nothing"
         if wanted != runs:
             raise StepFailed(
@@ -144,7 +145,7 @@ class StaticPods:
         content = self.hosts.read(host, path)
         if content is None:
             return
-        image = yaml.safe_load(content)["spec"]["containers"][0]["image"]
+        image = fast_yaml.load(content)["spec"]["containers"][0]["image"]
         current = self.images.get(component) or at_version(image, self.version)
         if image != current:
             note(f"{host.name}: {component} is restored as {current}, not as {image}")
@@ -245,7 +246,7 @@ class PortSharingStep:
             content = self.hosts.read(host, path)
             if content is None:
                 continue
-            pod = yaml.safe_load(content)
+            pod = fast_yaml.load(content)
             command = pod["spec"]["containers"][0]["command"]
             if _SHARING in command:
                 continue

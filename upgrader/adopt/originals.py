@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from upgrader import fast_yaml
 from upgrader.adopt.facts import at_version
 from upgrader.adopt.originals_check import SYSTEM, TAKEN_OVER, check_names, kind_of
 from upgrader.errors import ApiError, StepFailed
@@ -172,7 +173,7 @@ class SaveOriginalsStep:
 def _parsed(content: bytes, place: str) -> Manifests:
     """A JSON list, or YAML documents as kubeadm prints them."""
     try:
-        documents = [document for document in yaml.safe_load_all(content) if document]
+        documents = [document for document in fast_yaml.load_all(content) if document]
     except yaml.YAMLError as error:
         raise StepFailed(f"{place} can't be read: {error}", remedy="Restore it from another copy.") from error
     return tuple(item for each in documents for item in (each if isinstance(each, list) else [each]))

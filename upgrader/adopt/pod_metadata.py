@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
+from upgrader import fast_yaml
 from upgrader.adopt.facts import StaticPod
 
 __all__ = ["Differing", "Metadata", "differing", "extra_metadata", "metadata_of", "rendered_metadata"]
@@ -52,7 +51,7 @@ def metadata_of(static: StaticPod) -> Metadata:
 
 def rendered_metadata(manifest: str, deployment: str) -> Metadata:
     """Those of a Deployment's pods in a rendered chart; none where there is no such Deployment."""
-    for document in yaml.safe_load_all(manifest):
+    for document in fast_yaml.load_all(manifest):
         if document and document["kind"] == "Deployment" and document["metadata"]["name"] == deployment:
             found = document["spec"]["template"].get("metadata") or {}
             return {field: found.get(field) or {} for field in _FIELDS}

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from upgrader import fast_yaml
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.ports import Hosts
 
@@ -48,7 +49,7 @@ def _below(path: str, folder: str) -> bool:
 def _paths(content: bytes, folder: PurePosixPath) -> Iterator[str]:
     """What may be a path in a file of YAML or JSON."""
     try:
-        documents = list(yaml.safe_load_all(content))
+        documents = list(fast_yaml.load_all(content))
     except (yaml.YAMLError, UnicodeDecodeError):
         return
     for text in _strings(documents):

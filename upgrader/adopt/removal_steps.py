@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import yaml
-
+from upgrader import fast_yaml
 from upgrader.adopt.etcd_membership import MemberToRemove, change_members
 from upgrader.adopt.facts import COMPONENTS
 from upgrader.adopt.leading_to import canonical
@@ -107,7 +106,7 @@ def local_server(kubeconfig: bytes | None, own: frozenset[str]) -> str:
 
 
 def _servers(kubeconfig: bytes | None) -> tuple[str, ...]:
-    entries = (yaml.safe_load(kubeconfig) or {}).get("clusters") or () if kubeconfig else ()
+    entries = (fast_yaml.load(kubeconfig) or {}).get("clusters") or () if kubeconfig else ()
     return tuple(str(entry["cluster"].get("server", "")) for entry in entries)
 
 

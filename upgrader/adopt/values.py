@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
+from upgrader import fast_yaml
 from upgrader.adopt.addon_parts import addon_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 
@@ -110,8 +109,8 @@ def _kube_proxy(facts: KubeadmFacts, version: str) -> Values:
         return {"enabled": False}
     return {
         "image": image_values(container_image(daemonset), version),
-        "server": yaml.safe_load(facts.proxy_kubeconfig)["clusters"][0]["cluster"]["server"],
-        "config": yaml.safe_load(facts.proxy_config),
+        "server": fast_yaml.load(facts.proxy_kubeconfig)["clusters"][0]["cluster"]["server"],
+        "config": fast_yaml.load(facts.proxy_config),
         **addon_values(daemonset),
     }
 
@@ -189,7 +188,7 @@ def rendered_flags(manifest: str, deployment: str) -> Mapping[str, tuple[str, ..
 
 def rendered_pod(manifest: str, deployment: str) -> Mapping[str, Any]:
     """The pod's `spec` of a Deployment in a rendered chart; empty where there is none of that name."""
-    for document in yaml.safe_load_all(manifest):
+    for document in fast_yaml.load_all(manifest):
         if document and document["kind"] == "Deployment" and document["metadata"]["name"] == deployment:
             spec: Mapping[str, Any] = document["spec"]["template"]["spec"]
             return spec

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from upgrader import fast_yaml
 from upgrader.engine.journal.atomic import write_atomic
 
 __all__ = ["changed_values", "kept_as", "missing_gitignore", "write_values"]
@@ -27,7 +28,7 @@ def changed_values(folder: Path, derived: Mapping[str, Mapping[str, Any]]) -> di
     changed = {}
     for release, values in derived.items():
         file = folder / "values" / f"{release}.yaml"
-        before = yaml.safe_load(file.read_text()) if file.exists() else None
+        before = fast_yaml.load(file.read_text()) if file.exists() else None
         if (before or {}) != values:
             changed[file] = _HEAD + yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, width=120)
     return changed

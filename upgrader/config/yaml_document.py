@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from upgrader.errors import ConfigError
+from upgrader.fast_yaml import LOADER
 from upgrader.yaml_limits import check_limits
 
 __all__ = ["Document", "KeyPath", "check_syntax", "read_any", "read_mapping", "root_keys", "shown"]
@@ -19,16 +20,15 @@ __all__ = ["Document", "KeyPath", "check_syntax", "read_any", "read_mapping", "r
 KeyPath = tuple[str | int, ...]
 """Where a value sits in a document: keys of mappings and indexes of lists, from the top."""
 
-_BASE: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
-class _Loader(_BASE):  # type: ignore[misc]  # one of two, chosen when it is imported
+class _Loader(LOADER):  # type: ignore[misc]  # one of two, chosen when it is imported
     """A date stays the text that it is, as for Helm: JSON has none."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  # PyYAML's, and never changed
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-        for first, resolvers in _BASE.yaml_implicit_resolvers.items()
+        for first, resolvers in LOADER.yaml_implicit_resolvers.items()
     }
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-import yaml
-
+from upgrader import fast_yaml
 from upgrader.model.manifest import Manifest
 from upgrader.model.rollout_time import replacement_seconds
 from upgrader.model.workload import ROLLOUT_GROUP, WorkloadKind, WorkloadRef
@@ -68,5 +67,4 @@ def pod_spec(manifest: str, name: str) -> Mapping[str, Any]:
 
 
 def _documents(manifest: str) -> list[Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [item for item in yaml.load_all(manifest, Loader=loader) if isinstance(item, dict)]
+    return [item for item in fast_yaml.load_all(manifest) if isinstance(item, dict)]

@@ -34,7 +34,7 @@ from upgrader.certificates.trust_gates import ROOT_CA
 from upgrader.certificates.trust_steps import TRUSTED_CA
 from upgrader.engine.locks.fence import Fence
 from upgrader.errors import Blocked, HostError, RollbackFailed, StepFailed, UsageError
-from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, NODES, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, NODES, SECRETS, WORKLOADS
 from upgrader.model.ca_trust import CaTrust, RotationStage
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
@@ -247,6 +247,9 @@ class Place:
     def forget_runs(self) -> None:
         """Each command reads the journals of all runs; dozens of them say no more than one."""
         shutil.rmtree(self.folder / "runs", ignore_errors=True)
+        for each in self.kube.list(SECRETS, "kube-system"):
+            if (name := each["metadata"]["name"]).startswith("upgrader.run."):
+                self.kube.delete(SECRETS, name, "kube-system")
 
     def operator(self, client: str, *trusted: str) -> None:
         """Give the operator a kubeconfig with a client's certificate, issued by the CA of this PEM."""
@@ -549,6 +552,7 @@ def test_node_that_refuses(place: Place) -> None:
     assert not place.hosts.signing and "signing-ca.crt" not in (place.folder / "kubernetes.yaml").read_text()
 
 
+@pytest.mark.every_moment
 @pytest.mark.parametrize("phase", [Phase.TRUST, Phase.CANCEL])
 def test_killed_at_every_moment_and_run_again(place: Place, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one ends as the first would have: what it finds in files and objects says what is left to do."""
@@ -677,6 +681,7 @@ def test_old_clients_that_are_still_accepted(place: Place) -> None:
     assert place.all_is_new(new)
 
 
+@pytest.mark.every_moment
 @pytest.mark.parametrize("phase", [Phase.SIGN, Phase.FINISH])
 def test_later_phase_killed_at_every_moment_and_run_again(
     place: Place, phase: Phase, monkeypatch: pytest.MonkeyPatch

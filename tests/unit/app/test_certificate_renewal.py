@@ -275,6 +275,7 @@ def test_own_certificate_has_expired(place: Place, monkeypatch: pytest.MonkeyPat
     assert caught.value.status == 401
 
 
+@pytest.mark.every_moment
 def test_killed_at_every_moment_and_run_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one ends as the first would have: all is renewed, and whatever was not restarted is."""
     patch = place.kube.patch

@@ -7,8 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-import yaml
-
+from upgrader import fast_yaml
 from upgrader.errors import ApiError, UsageError
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
 from upgrader.model.api_lifecycle import ends_between
@@ -105,8 +104,7 @@ def removed_by(before: str, after: str) -> frozenset[str]:
 def _declared(manifest: str) -> Iterator[str]:
     if "CustomResourceDefinition" not in manifest and "APIService" not in manifest:
         return
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    for item in yaml.load_all(manifest, Loader=loader):
+    for item in fast_yaml.load_all(manifest):
         spec: Mapping[str, Any] = item.get("spec") or {} if isinstance(item, dict) else {}
         match item.get("kind") if isinstance(item, dict) else None:
             case "CustomResourceDefinition":

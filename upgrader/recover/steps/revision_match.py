@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
+from upgrader import fast_yaml
 from upgrader.model.release import Revision
 from upgrader.model.workload import WorkloadKind, WorkloadRef
 from upgrader.recover.steps.pod_content import Content, contradictions, extras, pod_content
@@ -70,8 +69,7 @@ class Rendered:
 
 def rendered(manifest: str, namespace: str, name: str) -> Rendered | None:
     """The Deployment or DaemonSet of that name in a release's manifest; None when there is none."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    documents: list[Any] = [item for item in yaml.load_all(manifest, Loader=loader) if isinstance(item, dict)]
+    documents: list[Any] = [item for item in fast_yaml.load_all(manifest) if isinstance(item, dict)]
     kinds: tuple[WorkloadKind, ...] = ("Deployment", "DaemonSet")
     for kind in kinds:
         for item in documents:
