@@ -40,6 +40,8 @@ class ServerBaseline:
     refused: tuple[RefusedShare, ...] = ()
     """By all instances; a run of an older version has this instance's own."""
     latencies: tuple[Latency99, ...] = ()
+    start: str = ""
+    """When its process started, as it says itself; "" in a run of an older version."""
 
 
 @dataclass(frozen=True)

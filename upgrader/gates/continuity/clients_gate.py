@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, MutableMapping
 from dataclasses import dataclass
 from math import inf
 
@@ -23,6 +23,11 @@ WINDOW_SECONDS = 4.0
 WORSE_WINDOWS = 3
 """Windows in a row in which the same kind of refusal has risen, after which this is no start-up noise."""
 
+_LOGIN = "401"
+"""What is refused before the API looks at what is asked: who asks isn't known, or is no longer."""
+_ONE_CLIENT = 3.0
+"""Requests a second of one client that is refused, and tries again: clients wait longer and longer between tries."""
+
 _REMEDY = (
     "See which clients: the audit log, or kubectl get --raw /metrics | grep apiserver_request_total. For 401, check "
     "service-account-issuer, service-account-key-file and client-ca-file among kube-apiserver's flags; for 403, "
@@ -38,11 +43,15 @@ class _Instance:
 
     read_at: float
     last: Counters
+    seconds: float = 0.0
+    """The length of the last window."""
     worse: int = 0
     window: Counters | None = None
     """What it counted in the last window; None before it has been read twice."""
     problem: Verdict | None = None
     """What was worse in the last window."""
+    excused: str = ""
+    """What was worse in the last window, and isn't the step's work."""
 
 
 class ClientsGate:
@@ -50,16 +59,31 @@ class ClientsGate:
 
     Each instance is read every few seconds, one in each check. It holds once a whole window of each was as good as
     before; slower answers alone are waited for until the deadline, as an instance that has just started is slow.
+
+    A client's own token may expire in any hour of a run. After a step that only changes nodes, and that left every
+    process of kube-apiserver as it was, as few 401 as one client causes are told, and fail nothing.
     """
 
     name = "continuity/clients"
 
     def __init__(
-        self, kube: Kube, clock: Clock, baseline: Callable[[], Baseline], controllers: Collection[str]
+        self,
+        kube: Kube,
+        clock: Clock,
+        baseline: Callable[[], Baseline],
+        controllers: Collection[str],
+        *,
+        changes_logins: bool = True,
+        starts: MutableMapping[str, str] | None = None,
     ) -> None:
+        """`starts`: when the instances started that earlier gates of the run have read; this one adds to it."""
         self._kube, self._clock, self._baseline = kube, clock, baseline
         self._seen: dict[str, _Instance] = {}
         self._followed = FollowedInstances(kube, controllers)
+        self._changes_logins = changes_logins
+        self._starts: MutableMapping[str, str] = {} if starts is None else starts
+        self._before = dict(self._starts)
+        """When the instances started that there were before the step."""
 
     def check(self) -> Verdict:
         """Read the instance whose turn it is, if one's is, and judge them all."""
@@ -84,6 +108,13 @@ class ClientsGate:
         if not all(server in self._seen and self._seen[server].window for server in servers):
             what = "kube-apiserver's clients: nothing is known yet, as it takes two readings of its metrics"
             return pending(what, remedy=_UNREAD_REMEDY)
+        excused = next((seen.excused for seen in self._seen.values() if seen.excused), "")
+        if excused:
+            return holds(
+                "kube-apiserver is not slower, and refuses no more requests than before this run but for as many as "
+                f"one client's whose own credentials have become invalid ({excused}): this step changed no login, and "
+                "restarted no kube-apiserver"
+            )
         return holds("kube-apiserver refuses no more requests than before this run, and is not slower")
 
     def _read_at(self, server: str) -> float:
@@ -94,18 +125,33 @@ class ClientsGate:
 
     def _read(self, server: str, found: Counters, now: float) -> None:
         """Judge the window since the last reading, and begin the next one."""
+        self._starts[server] = found.start
         seen = self._seen.get(server)
         window = since(seen.last, found) if seen else None
         if seen is None or window is None:  # the first reading, or another instance answers
             self._seen[server] = _Instance(now, found)
             return
-        reading = self._seen[server] = _Instance(now, found, window=window)
+        reading = self._seen[server] = _Instance(now, found, now - seen.read_at, window=window)
         everywhere = together(each.window for each in self._seen.values() if each.window)
         known = self._baseline().clients
         refusals = more_refusals(known, window, everywhere) or more_refusals(known, everywhere, everywhere)
+        if self._own_fault(everywhere):
+            reading.excused = refusals.pop(_LOGIN, "")
         slow = slower(known, window)
         reading.worse = seen.worse + 1 if refusals else 0
-        reading.problem = _problem(server, refusals, slow, certain=reading.worse >= WORSE_WINDOWS)
+        reading.problem = _problem(server, tuple(refusals.values()), slow, certain=reading.worse >= WORSE_WINDOWS)
+
+    def _own_fault(self, everywhere: Counters) -> bool:
+        """Whether the refused logins are as few as one client's, and can't come from the step.
+
+        A process that is as it was knows whom it knew; of one that isn't, nobody can tell them from the step's work.
+        """
+        if self._changes_logins:
+            return False
+        known = {item.server: item.start for item in self._baseline().clients if item.start} | self._before
+        same = all(known.get(server) == seen.last.start for server, seen in self._seen.items())
+        seconds = min((seen.seconds for seen in self._seen.values() if seen.window), default=0.0)
+        return same and everywhere.unwanted.get(_LOGIN, 0.0) <= _ONE_CLIENT * seconds
 
 
 def _problem(server: str, refusals: tuple[str, ...], slow: tuple[str, ...], *, certain: bool) -> Verdict | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from upgrader.errors import ApiError, UsageError
@@ -61,6 +61,8 @@ class Continuity:
     """Whether another run has been here since the baseline was taken: it had its own sentinel, and removed it."""
     baseline: Baseline | None = None
     taken: datetime | None = None
+    starts: dict[str, str] = field(default_factory=dict)
+    """Instance of kube-apiserver → when its process started, as the gates of the last step have seen it."""
 
     def take(self, note: Callable[[str], None], *, begun: bool) -> Baseline:
         """Take the baseline, and put the sentinel; `note` takes lines of progress.
@@ -124,7 +126,7 @@ class Continuity:
     def _around(self, item: PipelineStep) -> PipelineStep:
         if not item.changes:
             return item
-        gates = (*item.gates, self._compared(), self._workload(), self._clients())
+        gates = (*item.gates, self._compared(), self._workload(), self._clients(item))
         return replace(item, gates=gates, undo_gates=(*item.undo_gates, self._compared(_Patient), self._workload()))
 
     def _compared(self, wrap: Callable[[Gate], Gate] = lambda gate: gate) -> GateRun:
@@ -141,9 +143,16 @@ class Continuity:
 
         return GateRun(gate(), replace(self.policy, consecutive=1), gate)
 
-    def _clients(self) -> GateRun:
+    def _clients(self, item: PipelineStep) -> GateRun:
         def gate() -> Gate:
-            return ClientsGate(self.kube, self.clock, self._known, self.controllers)
+            return ClientsGate(
+                self.kube,
+                self.clock,
+                self._known,
+                self.controllers,
+                changes_logins=item.changes_logins,
+                starts=self.starts,
+            )
 
         return GateRun(gate(), replace(self.policy, consecutive=1), gate)
 

@@ -131,7 +131,7 @@ def summarize(first: Mapping[str, Counters], second: Mapping[str, Counters]) -> 
     windows = {server: window for server, window in found if window is not None}
     shares = _shares(together(first.values()), together(windows.values()))
     return tuple(
-        ServerBaseline(server, shares, tuple(_latencies(seen, windows.get(server, Counters()))))
+        ServerBaseline(server, shares, tuple(_latencies(seen, windows.get(server, Counters()))), seen.start)
         for server, seen in first.items()
     )
 

@@ -18,8 +18,8 @@ _SLOW_SECONDS = 1.0
 _SLOWER = 4.0
 
 
-def more_refusals(before: Collection[ServerBaseline], window: Counters, everywhere: Counters) -> tuple[str, ...]:
-    """Each refusal that has become several times as frequent, as `403 secrets: 41 of 300 requests, 0.1 % before`.
+def more_refusals(before: Collection[ServerBaseline], window: Counters, everywhere: Counters) -> dict[str, str]:
+    """Each refusal that has become several times as frequent: what → `HTTP 403 secrets: 41 of 300 requests, 0.1 % …`.
 
     `window` is of one instance, or of all; `everywhere` is the sum of all. As a client's kept connection moves from one
     instance to another, an instance may refuse as much as all of them together did.
@@ -27,14 +27,14 @@ def more_refusals(before: Collection[ServerBaseline], window: Counters, everywhe
     known: dict[str, float] = {}
     for item in (item for server in before for item in server.refused):
         known[item.what] = max(item.share, known.get(item.what, 0.0))
-    return tuple(_risen(window, everywhere.total, known))
+    return dict(_risen(window, everywhere.total, known))
 
 
-def _risen(window: Counters, everywhere: float, known: Mapping[str, float]) -> Iterator[str]:
+def _risen(window: Counters, everywhere: float, known: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     for what, number in sorted(window.unwanted.items(), key=lambda item: -item[1]):
         share = known.get(what, 0.0)
         if number >= _FEW and number > _FACTOR * share * everywhere + _FLOOR * window.total:
-            yield f"HTTP {what}: {number:.0f} of {window.total:.0f} requests, {share:.1%} before this run"
+            yield what, f"HTTP {what}: {number:.0f} of {window.total:.0f} requests, {share:.1%} before this run"
 
 
 def slower(before: Collection[ServerBaseline], window: Counters) -> tuple[str, ...]:

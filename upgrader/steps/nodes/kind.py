@@ -103,7 +103,12 @@ class NodesKind(PlannedKind[PlannedNodes]):
             return replace(verified, gates=verified.gates + further)
         step, gates = self._step(planned), self.context.gates
         return PipelineStep(
-            step, gates.of_cluster() + further, gates.of_controllers(), NodesInspector(step), watched=step.watched
+            step,
+            gates.of_cluster() + further,
+            gates.of_controllers(),
+            NodesInspector(step),
+            watched=step.watched,
+            changes_logins=False,
         )
 
     def undoes(self, step: StepState, point: RestorePoint) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,8 @@ from upgrader.gates.continuity.server_metrics import Counters, parse, percentile
 from upgrader.model.baseline import Baseline, Latency99
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy
+from upgrader.pipeline import Pipeline, PipelineStep
+from upgrader.steps.verify import VerifyStep
 
 BEFORE = metrics(requests=10_000, c403=10)
 
@@ -184,6 +187,69 @@ def test_all_instances_together_may_be_worse() -> None:
     assert found.kind is VerdictKind.BROKEN and "403 secrets" in found.reason
 
 
+def after_nodes(*, per_second: float, restarted: bool = False, **otherwise: bool) -> Verdict:
+    """What is said of 401 that began during a step that changes only nodes."""
+    kube, clock = FakeKube(), FakeClock()
+    baseline = Baseline("v1.36.3", clients=summarize({"": parse(BEFORE)}, {}))
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS, **{"changes_logins": False, **otherwise})
+    start = "1.8e9" if restarted else "1.7e9"
+    for second in range(30):
+        kube.raw_answers["/metrics"] = metrics(
+            start=start, requests=10_000 + 30 * second, c403=10, unauthenticated=int(per_second * second)
+        )
+        verdict = gate.check()
+        if verdict.kind in (VerdictKind.HOLDS, VerdictKind.BROKEN):
+            return verdict
+        clock.sleep(1)
+    return verdict
+
+
+def test_one_clients_expired_token_rolls_no_nodes_back() -> None:
+    """Where no process of kube-apiserver is another, a client that isn't known any more is told, and fails nothing."""
+    found = after_nodes(per_second=1.25)
+    assert found.kind is VerdictKind.HOLDS
+    assert "HTTP 401: 5 of 120 requests, 0.0% before this run" in found.reason
+
+
+def test_refused_logins_that_a_step_may_have_caused_fail_it() -> None:
+    """Of a step that changes logins, of another process, of more clients than one, and of other kinds, as ever."""
+    assert after_nodes(per_second=1.25, changes_logins=True).kind is VerdictKind.BROKEN
+    assert after_nodes(per_second=1.25, restarted=True).kind is VerdictKind.BROKEN
+    assert after_nodes(per_second=6).kind is VerdictKind.BROKEN
+
+
+def test_other_refusals_beside_an_expired_token_fail_a_step_of_nodes() -> None:
+    """What else kubelets or the API may have done is judged as ever."""
+    kube, clock = FakeKube(), FakeClock()
+    baseline = Baseline("v1.36.3", clients=summarize({"": parse(BEFORE)}, {}))
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS, changes_logins=False)
+    kube.raw_answers["/metrics"] = Growing(clock, refused_per_second=5, unauthenticated_per_second=1)
+    found = held_within(gate, clock, 40)
+    assert found.kind is VerdictKind.BROKEN and "HTTP 403 secrets" in found.reason
+
+
+def test_a_process_that_the_last_step_brought_is_known_to_the_next(clock: FakeClock) -> None:
+    """Steps of nodes come last: the instances are those that kube-apiserver's own step has left."""
+    kube = LivingKube()
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
+    continuity.compare_with(continuity.take(lambda text: None, begun=False), clock.now())
+    releases = PipelineStep(VerifyStep("kube-apiserver"), (), ())
+    steps = continuity.around(Pipeline((releases, replace(releases, changes_logins=False)))).steps
+    ends = []
+    for step, refused in zip(steps, (0, 1), strict=True):
+        for server in SERVERS:
+            kube.raw_answers[f"{server}/metrics"] = Growing(
+                clock, start="1.8e9", refused_per_second=0, unauthenticated_per_second=refused
+            )
+        again = step.gates[-1].again
+        assert again is not None
+        gate = again()
+        assert isinstance(gate, ClientsGate)
+        ends.append(held_within(gate, clock, 40))
+    assert [end.kind for end in ends] == [VerdictKind.HOLDS] * 2
+    assert "HTTP 401" in ends[1].reason
+
+
 class Growing(Iterator[str]):
     """Metrics of an instance that answers 23 requests a second."""
 
@@ -195,14 +261,18 @@ class Growing(Iterator[str]):
         requests: int = 1000,
         c403: int = 0,
         refused_per_second: float = 2,
+        unauthenticated_per_second: float = 0,
     ) -> None:
         self._clock, self._start, self._requests, self._c403 = clock, start, requests, c403
-        self._refused = refused_per_second
+        self._refused, self._unauthenticated = refused_per_second, unauthenticated_per_second
 
     def __next__(self) -> str:
         now = int(self._clock.monotonic())
         return metrics(
-            start=self._start, requests=self._requests + 23 * now, c403=self._c403 + int(self._refused * now)
+            start=self._start,
+            requests=self._requests + 23 * now,
+            c403=self._c403 + int(self._refused * now),
+            unauthenticated=int(self._unauthenticated * now),
         )
 
 

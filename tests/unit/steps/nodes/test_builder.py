@@ -72,6 +72,7 @@ def test_programs_are_staged_before_any_change() -> None:
     pipeline = one.forward(one.plan((), observed()))
     assert names(pipeline) == ["stage-nodes", "nodes-controllers", "nodes-workers"]
     assert [item.changes for item in pipeline.steps] == [False, True, True]
+    assert [item.changes_logins for item in pipeline.steps[1:]] == [False, False]
     assert [run.gate.name for run in pipeline.steps[1].gates] == ["nodes", "critical-pods"]
     assert pipeline.steps[1].step.capture() == RestorePoint(nodes=(NodeBefore("controller-1", OLD),))
 
