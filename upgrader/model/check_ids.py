@@ -181,6 +181,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "flags.deprecated": "warning",
     "flags.no-data": "unknown",
     "flags.removed": "error",
+    "flags.runtime-config": "error",
     "flags.unread": "warning",
     "helm.version": "error",
     "hosts.command": "error",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from upgrader.model.api_lifecycle import Minor, ends_between, known_apis, newest_known
+from upgrader.model.emulation import emulated_by, minor_of, minor_text
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
+from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.flag_lifecycle import fate, judged_by, known_flags
 from upgrader.steps.release.planned_commands import PlannedCommand, planned_commands
@@ -39,6 +42,7 @@ def check_flags(context: PreflightContext) -> Iterator[Finding]:
             )
         else:
             yield from _judged(command)
+        yield from _runtime_config(command, context.observed.server)
 
 
 def _judged(command: PlannedCommand) -> Iterator[Finding]:
@@ -71,6 +75,40 @@ def _judged(command: PlannedCommand) -> Iterator[Finding]:
             f"{_listed(deprecated)}\n{command.place} A later version won't know {_them(deprecated)}.",
             f"Change the values of release {command.release.name}: without {_them(deprecated)}, or with a successor.",
         )
+
+
+def _runtime_config(command: PlannedCommand, now: KubernetesVersion) -> Iterator[Finding]:
+    """A version of an API that the new kube-apiserver doesn't have: at one that isn't in its program, it ends."""
+    emulated = emulated_by([f"--emulated-version={command.value('emulated-version')}"])
+    then = KubernetesVersion(*emulated, 0) if emulated else command.version
+    lost: dict[str, str] = {}
+    useless: dict[str, str] = {}
+    for entry in (command.value("runtime-config") or "").split(",") if command.component == "kube-apiserver" else ():
+        key, _, value = entry.strip().partition("=")
+        api = "/".join(key.split("/")[:2])
+        kinds = [each for (version, _), each in known_apis().items() if version == api]
+        if not kinds or minor_of(then) > newest_known() or any(each.served_by(then) for each in kinds):
+            continue
+        switched_on = value.strip().lower() not in ("false", "f", "0")
+        ends = [each.removed for each in kinds if each.removed and each.removed <= minor_of(then)]
+        # What the running program doesn't serve either, it was started with nevertheless.
+        worse = switched_on and (not ends or ends_between(api, now, then))
+        (lost if worse else useless)[f"--runtime-config={entry.strip()}"] = _ended(ends)
+    for entries, severe in ((lost, True), (useless, False)):
+        if entries:
+            yield Finding(
+                "flags.runtime-config",
+                "error" if severe else "warning",
+                f"{command} doesn't serve what is set by {first_few(list(entries))}",
+                f"{_listed(entries)}\n{command.place} It may end at once (`has not been registered`), as often as it "
+                "is started; where its program has a rest of that version, it only doesn't serve it.",
+                f"Change the values of release {command.release.name}: without {_them(entries)}, or with a version "
+                f"that v{command.version.major}.{command.version.minor} serves.",
+            )
+
+
+def _ended(ends: list[Minor]) -> str:
+    return f"not served since v{minor_text(max(ends))}" if ends else "comes with a later version"
 
 
 def _listed(flags: dict[str, str]) -> str:

@@ -104,3 +104,38 @@ def test_shell_is_a_warning(world: World) -> None:
     world.manifests["kubernetes"] = workload({"name": "kube-proxy", "command": ["sh", "-c", "kube-proxy --bogus"]})
     (found,) = world.find(check_flags).values()
     assert (found.id, found.severity) == ("flags.unread", "warning")
+
+
+def test_version_of_an_api_that_is_gone_blocks_the_run(world: World) -> None:
+    """With the minor since which it isn't served; what the target has, or what stands for many, is no finding."""
+    gone = "certificates.k8s.io/v1alpha1=true"
+    start(world, "kube-apiserver", f"--runtime-config=api/beta=true,v1=true,batch/v1=true,{gone}")
+    (found,) = world.find(check_flags).values()
+    assert (found.id, found.severity) == ("flags.runtime-config", "error")
+    assert found.title == (
+        f"release kubernetes: kube-apiserver v1.37.1 doesn't serve what is set by --runtime-config={gone}"
+    )
+    assert found.diagnosis.startswith(f"--runtime-config={gone}: not served since v1.37\nContainer kube-apiserver")
+    world.target = V(1, 36, 9)
+    assert world.find(check_flags) == {}
+
+
+@pytest.mark.parametrize(
+    "entry", ["certificates.k8s.io/v1alpha1=false", "flowcontrol.apiserver.k8s.io/v1beta3/flowschemas=true"]
+)
+def test_runtime_config_that_does_nothing_any_more_is_a_warning(world: World, entry: str) -> None:
+    """What is switched off, and what the program that runs now doesn't serve either."""
+    start(world, "kube-apiserver", f"--runtime-config={entry}")
+    (found,) = world.find(check_flags).values()
+    assert (found.id, found.severity) == ("flags.runtime-config", "warning")
+
+
+def test_runtime_config_of_an_emulated_minor_is_judged_by_that(world: World) -> None:
+    """The emulated minor serves it; and a version that comes later is in no program yet."""
+    world.target = V(1, 37, 1)
+    start(world, "kube-apiserver", "--emulated-version=1.36", "--runtime-config=certificates.k8s.io/v1alpha1=true")
+    assert world.find(check_flags) == {}
+    world.target = V(1, 36, 9)
+    start(world, "kube-apiserver", "--runtime-config=lifecycle.k8s.io/v1alpha1=true")
+    found = world.find(check_flags)["flags.runtime-config"]
+    assert found.severity == "error" and "comes with a later version" in found.diagnosis

@@ -246,6 +246,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         "It reads one text, which is the same in any cluster.",
     ),
     "etcd-image.removed-flags": "It reads the text of a manifest, and a table.",
+    "flags.runtime-config": "It reads a flag of a planned release, and a table.",
     "nodes.drain-lifted": "It needs Longhorn or KubeVirt.",
     "releases.image-pinned": "It compares two manifests.",
     "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",
