@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from upgrader import fast_yaml
 from upgrader.engine.journal.atomic import write_atomic
+from upgrader.model.go_yaml import GoDumper, first_document
 
 __all__ = ["changed_values", "kept_as", "missing_gitignore", "write_values"]
 
@@ -28,7 +28,7 @@ def changed_values(folder: Path, derived: Mapping[str, Mapping[str, Any]]) -> di
     changed = {}
     for release, values in derived.items():
         file = folder / "values" / f"{release}.yaml"
-        before = fast_yaml.load(file.read_text()) if file.exists() else None
+        before = first_document(file.read_text()) if file.exists() else None
         if (before or {}) != values:
             changed[file] = _HEAD + yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, width=120)
     return changed
@@ -53,7 +53,7 @@ def kept_as(file: Path) -> Path:
     return file.with_suffix(".yaml.before-adopt")
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(GoDumper):
     """Text of several lines (a Corefile) as a block that a person can read and edit."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:

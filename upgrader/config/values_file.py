@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from upgrader.config.yaml_document import read_mapping
+from upgrader.config.yaml_document import read_values
 
 __all__ = ["load_values"]
 
@@ -19,7 +19,7 @@ def load_values(path: Path) -> Mapping[str, Any]:
     """
     if not path.exists():
         return {}
-    document = read_mapping(path)
+    document = read_values(path)
     try:
         json.dumps(document.data)  # as Helm gets them
     except TypeError as error:

@@ -13,9 +13,10 @@ import yaml
 
 from upgrader.errors import ConfigError
 from upgrader.fast_yaml import LOADER
+from upgrader.model.go_yaml import GoLoader
 from upgrader.yaml_limits import check_limits
 
-__all__ = ["Document", "KeyPath", "check_syntax", "read_any", "read_mapping", "root_keys", "shown"]
+__all__ = ["Document", "KeyPath", "check_syntax", "read_any", "read_mapping", "read_values", "root_keys", "shown"]
 
 KeyPath = tuple[str | int, ...]
 """Where a value sits in a document: keys of mappings and indexes of lists, from the top."""
@@ -69,8 +70,17 @@ def read_mapping(path: Path) -> Document:
 
     Raises ConfigError for a file that can't be read, isn't YAML, contains anything else, or has a key twice.
     """
-    with _loader(path) as loader:
-        node = loader.get_single_node()
+    return _read_mapping(path, _Loader)
+
+
+def read_values(path: Path) -> Document:
+    """As `read_mapping`, with each value as Helm reads it."""
+    return _read_mapping(path, GoLoader)
+
+
+def _read_mapping(path: Path, kind: type[Any]) -> Document:
+    with _loader(path, kind) as loader:
+        node = _only_node(loader)
         if node is None:
             return Document(path, {}, {})
         lines: dict[KeyPath, int] = {(): node.start_mark.line + 1}
@@ -131,6 +141,18 @@ def _loader(path: Path, kind: type[Any] = _Loader) -> Iterator[Any]:
         raise ConfigError(f"{shown(path)}:{line}: is not valid YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of 5000 digits, a month 13
         raise ConfigError(f"{shown(path)}: is not valid YAML: {error}") from error
+
+
+def _only_node(loader: Any) -> yaml.Node | None:
+    """The file's one document; a `---` at its end begins another that says nothing."""
+    first: yaml.Node | None = loader.get_node() if loader.check_node() else None
+    while loader.check_node():
+        node = loader.get_node()
+        if not (isinstance(node, yaml.ScalarNode) and node.value == ""):
+            raise yaml.composer.ComposerError(
+                "expected a single document", None, "but found another document", node.start_mark
+            )
+    return first
 
 
 def _walk(path: Path, node: yaml.Node, where: KeyPath, lines: dict[KeyPath, int], above: frozenset[int]) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import pytest
+import yaml
+
 from upgrader.adopt.values_files import changed_values, missing_gitignore, write_values
 
 
@@ -28,3 +31,11 @@ def test_credentials_and_runs_are_not_committed(tmp_path: Path) -> None:
     lines = (tmp_path / ".gitignore").read_text().splitlines()
     assert {"/kubeconfig", "/runs/"} <= set(lines)
     assert missing_gitignore(tmp_path) == {}
+
+
+@pytest.mark.parametrize("text", ["y", "N", "1e3", "0o644", "08", "1:30", "2026-01-01", "on", "1.10"])
+def test_texts_are_texts_for_helm_as_well(tmp_path: Path, text: str) -> None:
+    """Written without quotes, `y` would be true for Helm, and `1e3` a number; others would be so for PyYAML."""
+    (written,) = changed_values(tmp_path, {"kube-apiserver": {"podLabels": {"own": text}}}).values()
+    assert f"own: '{text}'" in written
+    assert yaml.safe_load(written) == {"podLabels": {"own": text}}

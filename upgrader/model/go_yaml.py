@@ -1,0 +1,59 @@
+"""YAML as Helm and the kubelet read it, whose library goes by another version of YAML's rules than PyYAML.
+
+`n` is false, `1e1` and `0o644` are numbers, and `1:30` and a time are texts. Of a file they read the first document.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from upgrader.fast_yaml import LOADER
+
+__all__ = ["GoDumper", "GoLoader", "first_document"]
+
+_TAG = "tag:yaml.org,2002:"
+_OTHERWISE = frozenset(f"{_TAG}{kind}" for kind in ("bool", "int", "float", "timestamp", "value"))
+_RULES = (
+    ("bool", r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
+    ("int", r"[-+]?(?:0b[01][01_]*|0x[0-9a-fA-F][0-9a-fA-F_]*|0[oO]?[0-7_]*|[1-9][0-9_]*)", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9][0-9_]*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+)
+
+
+def _resolvers(found: dict[str, list[tuple[str, re.Pattern[str]]]]) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """By the first letter of a text, these before the others."""
+    kept = {first: list(rules) for first, rules in found.items()}
+    for kind, pattern, letters in reversed(_RULES):
+        for letter in letters:
+            kept.setdefault(letter, []).insert(0, (f"{_TAG}{kind}", re.compile(rf"(?:{pattern})\Z")))
+    return kept
+
+
+class GoLoader(LOADER):  # type: ignore[misc]  # one of two, chosen when it is imported
+    """Reads a text as they do."""
+
+    yaml_implicit_resolvers = _resolvers(
+        {
+            first: [rule for rule in rules if rule[0] not in _OTHERWISE]
+            for first, rules in LOADER.yaml_implicit_resolvers.items()
+        }
+    )
+    bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # noqa: RUF012  # PyYAML's name for it
+
+
+class GoDumper(yaml.SafeDumper):
+    """Quotes a text that they, or PyYAML, would take for something else."""
+
+    yaml_implicit_resolvers = _resolvers(yaml.SafeDumper.yaml_implicit_resolvers)
+
+
+def first_document(content: str | bytes) -> Any:
+    """What the first document is; None where there is none. Raises yaml.YAMLError or ValueError."""
+    return next(yaml.load_all(content, Loader=GoLoader), None)  # a safe loader
