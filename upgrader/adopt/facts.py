@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from upgrader import fast_yaml
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.contract.flags import command_line, values
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
+from upgrader.model.go_yaml import first_document
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
@@ -52,7 +52,7 @@ class StaticPod:
     @property
     def pod(self) -> dict[str, Any]:
         """The manifest as an object."""
-        loaded: dict[str, Any] = fast_yaml.load(self.manifest)
+        loaded: dict[str, Any] = first_document(self.manifest)
         return loaded
 
     @property
@@ -193,7 +193,7 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
 
 
 def _static_pod(component: str, content: bytes) -> StaticPod:
-    container = _own(fast_yaml.load(content), component)
+    container = _own(first_document(content), component)
     return StaticPod(component, content, flags_of(container), container["image"])
 
 

@@ -8,7 +8,6 @@ from math import inf
 
 import yaml
 
-from upgrader import fast_yaml
 from upgrader.adopt.endpoints import count_endpoints, publish_fixed_endpoint, wait_for_endpoints
 from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version, flags_of
 from upgrader.adopt.listeners import read_listeners
@@ -16,6 +15,7 @@ from upgrader.adopt.node_addresses import node_address
 from upgrader.errors import ApiError, StepFailed
 from upgrader.gates.api_absence import ApiAbsence, unanswered
 from upgrader.model.cluster import Host
+from upgrader.model.go_yaml import GoDumper, first_document
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Hosts, Kind, Kube
@@ -97,7 +97,7 @@ class StaticPods:
         content = self.hosts.read(host, f"{MANIFESTS}/{_API_SERVER}.yaml")
         if content is None:
             return  # retired already
-        flags = flags_of(fast_yaml.load(content)["spec"]["containers"][0])
+        flags = flags_of(first_document(content)["spec"]["containers"][0])
         port = int(flags.get("secure-port", ("6443",))[-1])
         listeners = read_listeners(self.hosts, host)
         # The static pod itself is one that listens on all addresses.
@@ -132,7 +132,7 @@ class StaticPods:
         """That the pod is of the manifest that was restored, and of no older one."""
         content, pod = self.hosts.read(host, f"{MANIFESTS}/{component}.yaml"), f"{component}-{host.name}"
         found = self.kube.get(_PODS, pod, _SYSTEM)
-        wanted = fast_yaml.load(content)["spec"]["containers"][0]["image"] if content else ""
+        wanted = first_document(content)["spec"]["containers"][0]["image"] if content else ""
         runs = found["spec"]["containers"][0]["image"] if found else "nothing"
         if wanted != runs:
             raise StepFailed(
@@ -145,7 +145,7 @@ class StaticPods:
         content = self.hosts.read(host, path)
         if content is None:
             return
-        image = fast_yaml.load(content)["spec"]["containers"][0]["image"]
+        image = first_document(content)["spec"]["containers"][0]["image"]
         current = self.images.get(component) or at_version(image, self.version)
         if image != current:
             note(f"{host.name}: {component} is restored as {current}, not as {image}")
@@ -246,7 +246,7 @@ class PortSharingStep:
             content = self.hosts.read(host, path)
             if content is None:
                 continue
-            pod = fast_yaml.load(content)
+            pod = first_document(content)
             command = pod["spec"]["containers"][0]["command"]
             if _SHARING in command:
                 continue
@@ -255,7 +255,7 @@ class PortSharingStep:
             # It restarts anyway: also make it end gracefully when its successor takes over.
             given = {word.partition("=")[0] for word in command}
             command += [f"--{name}={value}" for name, value in _GRACEFUL.items() if f"--{name}" not in given]
-            self.hosts.write(host, path, yaml.safe_dump(pod, sort_keys=False).encode())
+            self.hosts.write(host, path, yaml.dump(pod, Dumper=GoDumper, sort_keys=False).encode())
             self._await_restart(host)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:

@@ -38,6 +38,20 @@ def test_services_and_monitoring_find_the_charts_pods() -> None:
     }
 
 
+def test_a_time_is_the_text_that_the_kubelet_reads() -> None:
+    """Tools that restart a pod write it without quotes; a value of another form would be no value of the pod."""
+    static = _pod(annotations={"restartedAt": "TIME"})
+    written = static.manifest.replace(b"TIME", b"2026-01-01T10:00:00Z")
+    assert metadata_of(replace(static, manifest=written))["annotations"]["restartedAt"] == "2026-01-01T10:00:00Z"
+
+
+def test_a_closing_mark_is_no_second_pod() -> None:
+    """The kubelet reads a file's first document."""
+    static = _pod(labels={"team": "platform"})
+    ended = replace(static, manifest=static.manifest + b"---\n")
+    assert ended.pod == static.pod and ended.container == static.container
+
+
 def test_kubeadm_does_not_take_the_charts_pod_for_its_own() -> None:
     """The annotation by which `kubeadm upgrade` would go on is each controller's own, and stays away."""
     static = _pod(annotations={KUBEADMS: "10.0.0.1:6443"})

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import yaml
 
-from upgrader import fast_yaml
 from upgrader.contract.flags import command_line, last_values
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
+from upgrader.model.go_yaml import first_document
 from upgrader.model.host_path import on_node
 from upgrader.ports import Hosts
 
@@ -59,7 +59,7 @@ def read_member(hosts: Hosts, host: Host) -> EtcdMember:
             remedy="Backups are taken of etcd as kubeadm runs it. Back up an external etcd with its own tools.",
         )
     try:
-        spec = fast_yaml.load(content)["spec"]
+        spec = first_document(content)["spec"]
         container = spec["containers"][0]
         flags = last_values(command_line(container))
         return _member(host, str(container["image"]), flags, lambda path: on_node(spec, container, path) or path)
