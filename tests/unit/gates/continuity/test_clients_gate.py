@@ -187,11 +187,11 @@ def test_all_instances_together_may_be_worse() -> None:
     assert found.kind is VerdictKind.BROKEN and "403 secrets" in found.reason
 
 
-def after_nodes(*, per_second: float, restarted: bool = False, **otherwise: bool) -> Verdict:
+def after_nodes(*, per_second: float, restarted: bool = False, changes_logins: bool = False) -> Verdict:
     """What is said of 401 that began during a step that changes only nodes."""
     kube, clock = FakeKube(), FakeClock()
     baseline = Baseline("v1.36.3", clients=summarize({"": parse(BEFORE)}, {}))
-    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS, **{"changes_logins": False, **otherwise})
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS, changes_logins=changes_logins)
     start = "1.8e9" if restarted else "1.7e9"
     for second in range(30):
         kube.raw_answers["/metrics"] = metrics(
