@@ -142,6 +142,11 @@ class Workload:
                 raise TimeoutError(f"a client of the workload had no answer within {timeout_seconds:.0f} s: {states}")
             time.sleep(0.5)
 
+    def stop(self) -> None:
+        """End its pods: on two cores, what nobody looks at any more takes a fifth of what the next test needs."""
+        for name in ("web", *_ASK):
+            self._kube.patch(_DEPLOYMENTS, name, {"spec": {"replicas": 0}}, NAMESPACE)
+
     def pods(self) -> Pods:
         """The present pods."""
         found = {}

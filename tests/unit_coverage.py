@@ -6,14 +6,13 @@ run to run. It pauses for those that repeat one thing at every moment, too: they
 doubles their time. A line counts when an example runs it.
 
 The packages and the least share are in pyproject.toml, `tool.coverage`. Each package is a test of its own, after the
-unit tests, but for those that `tool.unit-coverage` names: their share is printed, and not judged yet.
+unit tests.
 """
 
 from __future__ import annotations
 
 import io
-import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,8 +27,8 @@ _UNIT = "tests/unit/"
 class UnitCoverage:
     """Measures during unit tests, and knows the shares afterwards."""
 
-    def __init__(self, coverage: Coverage, unjudged: Collection[str] = ()) -> None:
-        self._coverage, self._unjudged = coverage, unjudged
+    def __init__(self, coverage: Coverage) -> None:
+        self._coverage = coverage
         self._measuring = False
         self.measure(True)
 
@@ -44,11 +43,6 @@ class UnitCoverage:
         folders = self._coverage.get_option("run:source")
         assert isinstance(folders, list), "pyproject.toml lists them"
         return folders
-
-    @property
-    def judged(self) -> list[str]:
-        """Those that must have the least share."""
-        return [package for package in self.packages if package not in self._unjudged]
 
     def measure(self, on: bool) -> None:
         """Measure from now on, or pause."""
@@ -70,7 +64,7 @@ class UnitCoverage:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Judge the packages after the last unit test."""
         behind = max((index for index, item in enumerate(items, 1) if item.nodeid.startswith(_UNIT)), default=0)
-        items[behind:behind] = [PackageItem.of(session, self, package) for package in self.judged]
+        items[behind:behind] = [PackageItem.of(session, self, package) for package in self.packages]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -86,8 +80,7 @@ class UnitCoverage:
         self.measure(False)
         terminalreporter.section("branch coverage by unit tests")
         for package in (*self.packages, ""):
-            note = "  (not judged yet)" if package in self._unjudged else ""
-            terminalreporter.write_line(f"{package or 'total':<36}{self.share(package)[0]:7.2f} %{note}")
+            terminalreporter.write_line(f"{package or 'total':<36}{self.share(package)[0]:7.2f} %")
 
 
 class PackageItem(pytest.Item):
@@ -118,5 +111,4 @@ class PackageItem(pytest.Item):
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Begin before a conftest imports what is to be measured."""
     settings = early_config.rootpath / "pyproject.toml"
-    unjudged = tomllib.loads(settings.read_text())["tool"]["unit-coverage"]["not-judged-yet"]
-    early_config.pluginmanager.register(UnitCoverage(Coverage(data_file=None, config_file=str(settings)), unjudged))
+    early_config.pluginmanager.register(UnitCoverage(Coverage(data_file=None, config_file=str(settings))))

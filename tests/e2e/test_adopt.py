@@ -47,5 +47,6 @@ def test_undo_and_adopt_once_more(cluster: LabCluster) -> None:
     assert seen.failed == seen.lost_writes <= 1, seen
     cluster.wait_healthy(OLD)
     assert workload.pods().disturbances_since(pods) == ()
+    workload.stop()
     found = cluster.kube.get(_ENDPOINTS, "kubernetes", "default")
     assert found is not None and found["subsets"] == before, found

@@ -34,6 +34,7 @@ def test_upgrade_under_load(cluster: LabCluster) -> None:
     assert seen.failed == 0, seen
     assert workload.tally("client").failed == client, workload.tally("client")
     assert workload.tally("operator").failed == operator, workload.tally("operator")
+    workload.stop()
     kinds = (SECRETS, WORKLOADS["Deployment"])
     assert [cluster.kube.list(kind, "kube-system", labels=_COMPARISON) for kind in kinds] == [(), ()]
 
