@@ -144,7 +144,7 @@ class ClientsGate:
     def _own_fault(self, everywhere: Counters) -> bool:
         """Whether the refused logins are as few as one client's, and can't come from the step.
 
-        A process that is as it was knows whom it knew; of one that isn't, nobody can tell them from the step's work.
+        A process that is as it was knows whom it knew; of one that isn't, they may be the step's work.
         """
         if self._changes_logins:
             return False
