@@ -11,11 +11,14 @@ _LONGEST = 200
 
 
 class HelpfulGroup(click.Group):
-    """A group that shows its help where no command is named, and ends with 0, as kubectl's do: Click's end with 2."""
+    """A group that shows its help where no command is named, and ends with 0, as kubectl's do: Click's end with 2.
+
+    One that does something by itself (`upgrader backup`) does it.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As Click's."""
-        if not args and not ctx.resilient_parsing:
+        if not (args or self.invoke_without_command or ctx.resilient_parsing):
             click.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()
         return super().parse_args(ctx, args)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from upgrader.cli import main as entry
+from upgrader.errors import UpgraderError
 
 
 def ended(action: object, monkeypatch: pytest.MonkeyPatch) -> object:
@@ -123,6 +124,13 @@ def test_group_without_a_command_shows_its_help(words: tuple[str, ...]) -> None:
     """Nobody has made a mistake: it is shown on standard output, and ends with 0."""
     result = CliRunner().invoke(entry.cli, words)
     assert result.exit_code == 0 and result.stdout.startswith("Usage:")
+
+
+def test_backup_without_a_command_takes_one(tmp_path: Path) -> None:
+    """`upgrader backup` is a command that has commands: it reads the folder, and doesn't end with its help and 0."""
+    result = CliRunner().invoke(entry.cli, ["-C", str(tmp_path), "backup"])
+    assert isinstance(result.exception, UpgraderError) and "upgrader.yaml" in str(result.exception), result
+    assert "Usage:" not in result.output
 
 
 def test_help_groups_the_commands() -> None:
