@@ -70,6 +70,7 @@ def test_run_ends_before_it_changes_anything(cluster: LabCluster) -> None:
     assert ended.exit_code == 4, ended
     assert "before it changed anything" in ended.stderr, ended
     assert "trial.refused" in ended.stderr and 'invalid argument "many"' in ended.stderr, ended
+    cluster.wait_until_settled(OLD)  # the pod that the run's baseline tried may still be ending
     assert (cluster.releases(), cluster.containers()) == (before, running)
     assert [kind.plural for kind in _KINDS if cluster.kube.list(kind, labels=_TRIAL)] == []
 
