@@ -84,7 +84,7 @@ PARTS: Mapping[str, Part] = {
     ),
     "nodes": Part(
         "Upgrades of nodes, and what goes wrong in them",
-        ("node_faults", "node_packages", "refused_node_upgrades", "surge", "worker_reboots"),
+        ("node_faults", "node_packages", "nodes_of_one_hop", "refused_node_upgrades", "surge", "worker_reboots"),
     ),
     "guard": Part("guard on real machines, and its tutorials", ("guard_on_a_lab", "guard_pages")),
     "kinds": Part("Kinds of clusters, each the whole way", ("kinds",)),

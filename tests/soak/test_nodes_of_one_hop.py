@@ -1,5 +1,4 @@
-"""A minor upgrade with its nodes: one controller and two workers, drained one after the other. `make soak` has
-surge nodes."""
+"""A minor upgrade with its nodes: one controller and two workers, drained one after the other."""
 
 from __future__ import annotations
 
