@@ -1,6 +1,6 @@
-"""Reads YAML as PyYAML's `safe_load` does, by libyaml where PyYAML was built with it: ten times as fast.
+"""Reads YAML as PyYAML's `safe_load` does, by libyaml and within limits: what is nested too deeply ends it in C.
 
-A plan reads nine manifests, and an adoption each of them several times.
+A plan reads nine manifests, and an adoption each of them several times, and files of controllers.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from typing import Any
 
 import yaml
 
-__all__ = ["LOADER", "load", "load_all"]
+from upgrader.yaml_limits import LOADER, check_limits
 
-LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+__all__ = ["load", "load_all"]
 
 
 def load(text: str | bytes) -> Any:
     """The only document; None where there is none. Raises yaml.YAMLError."""
+    check_limits(text)
     return yaml.load(text, Loader=LOADER)  # noqa: S506  # it is a safe one
 
 
 def load_all(text: str | bytes) -> Iterator[Any]:
     """Each document; None for an empty one. Raises yaml.YAMLError."""
-    return iter(yaml.load_all(text, Loader=LOADER))
+    check_limits(text)
+    yield from yaml.load_all(text, Loader=LOADER)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import yaml
 
+from upgrader import fast_yaml
+from upgrader.model.go_yaml import first_document
 from upgrader.model.redaction.known_secrets import secrets_in
 from upgrader.yaml_limits import check_limits
 
@@ -52,3 +56,10 @@ def test_secret_that_is_a_bomb_is_masked_as_a_text() -> None:
     """A Secret's value is looked into as YAML, and anyone may have written it."""
     secret = {"kind": "Secret", "stringData": {"file": BOMB, "date": "a: 2024-13-45\nb: c"}}
     assert BOMB in list(secrets_in(secret))
+
+
+@pytest.mark.parametrize("read", [fast_yaml.load, lambda text: list(fast_yaml.load_all(text)), first_document])
+def test_file_of_a_controller_that_libyaml_would_die_of_is_refused(read: Callable[[bytes], object]) -> None:
+    """It is an error that can be reported, wherever such a file is read: libyaml itself would end the process."""
+    with pytest.raises(yaml.MarkedYAMLError, match="nested more than 100 levels"):
+        read(b"[" * 200_000)

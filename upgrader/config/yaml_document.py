@@ -12,9 +12,8 @@ from typing import Any
 import yaml
 
 from upgrader.errors import ConfigError
-from upgrader.fast_yaml import LOADER
 from upgrader.model.go_yaml import GoLoader
-from upgrader.yaml_limits import check_limits
+from upgrader.yaml_limits import LOADER, check_limits
 
 __all__ = ["Document", "KeyPath", "check_syntax", "read_any", "read_mapping", "read_values", "root_keys", "shown"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from upgrader.fast_yaml import LOADER
+from upgrader.yaml_limits import LOADER, check_limits
 
 __all__ = ["GoDumper", "GoLoader", "first_document"]
 
@@ -56,4 +56,5 @@ class GoDumper(yaml.SafeDumper):
 
 def first_document(content: str | bytes) -> Any:
     """What the first document is; None where there is none. Raises yaml.YAMLError or ValueError."""
+    check_limits(content)
     return next(yaml.load_all(content, Loader=GoLoader), None)  # a safe loader
