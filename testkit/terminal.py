@@ -122,16 +122,19 @@ def on_terminal(
     timeout_seconds: float = 600.0,
     environment: Mapping[str, str] | None = None,
     answers: Sequence[tuple[str, str | Callable[[], object]]] = (),
+    typed_ahead: str = "",
 ) -> Shown:
     """Run a command on a terminal of its own to its end. Raises TimeoutError after that time; it is killed then.
 
-    `answers` are given one after the other: once the words stand on the terminal, the text is typed, or the function
-    called. "\\x03" is Ctrl-C, "\\x04" Ctrl-D, "\\r" Enter.
+    `typed_ahead` is in the terminal's buffer when the command starts. `answers` are given one after the other: once the
+    words stand on the terminal, the text is typed, or the function called. "\\x03" is Ctrl-C, "\\x04" Ctrl-D, "\\r"
+    Enter.
     """
     terminal, left = Terminal(), list(answers)
     terminal.write(f"{PROMPT}{shown_as}\n")
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    os.write(ours, typed_ahead.encode())
     with subprocess.Popen(
         command,
         stdin=theirs,

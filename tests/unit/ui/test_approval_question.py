@@ -48,11 +48,20 @@ told = {"outcome": result.outcome, "reason": result.reason, "remedy": result.rem
 ASKED = "Approve of roll? [y/n]:"
 
 
-def asked(folder: Path, *answers: tuple[str, str | Callable[[], object]]) -> tuple[Shown, dict[str, Any]]:
+def asked(
+    folder: Path, *answers: tuple[str, str | Callable[[], object]], typed_ahead: str = ""
+) -> tuple[Shown, dict[str, Any]]:
     """Answer so, and return what stands on the terminal, and what the run has recorded."""
     command = [sys.executable, "-c", _PROGRAM, str(folder)]
     environment = {"PYTHONPATH": str(REPOSITORY)}
-    shown = on_terminal(command, shown_as="run", timeout_seconds=300, environment=environment, answers=answers)
+    shown = on_terminal(
+        command,
+        shown_as="run",
+        timeout_seconds=300,
+        environment=environment,
+        answers=answers,
+        typed_ahead=typed_ahead,
+    )
     assert shown.exit_code == 0, shown
     return shown, json.loads((folder / "told.json").read_text())
 
@@ -118,7 +127,7 @@ def test_approved_elsewhere(tmp_path: Path) -> None:
 
 def test_typed_before_it_was_asked(tmp_path: Path) -> None:
     """What was in the terminal's buffer before the question is no answer to it."""
-    _, told = asked(tmp_path, ("run", "y\rtyped ahead\r"), (ASKED, "\x03"))
+    _, told = asked(tmp_path, (ASKED, "\x03"), typed_ahead="y\rtyped ahead\r")
     assert (told["outcome"], approvals(told)) == ("interrupted", [])
 
 
