@@ -52,8 +52,10 @@ PARTS: Mapping[str, Part] = {
         "Runs, Helm and labs that are killed or stopped at every moment, power cuts, rivals, a wrong clock",
         (
             "killed_at_every_moment",
+            "killed_helm",
             "killed_renewal",
             "orphaned_helm",
+            "playbook_elsewhere",
             "stopped",
             "abandoned_release",
             "rivals",
@@ -61,11 +63,16 @@ PARTS: Mapping[str, Part] = {
             "interrupted_lab",
             "snapshot",
         ),
-        ("bench.recovery --only none --cuts {rounds}",),
+        ("pytest -m every_moment tests/unit", "bench.recovery --only none --cuts {rounds}"),
+    ),
+    "checkpointer": Part(
+        "The pod-checkpointer: Secrets, images, its commands, power cuts in its own rollout",
+        ("checkpointer", "checkpointer_power_cuts"),
     ),
     "faults": Part(
-        "Changes that can't work, a control plane that is broken or deleted, a network that is gone",
+        "Changes that can't work, a control plane that is broken, deleted or given back, a network that is gone",
         (
+            "adopted_again",
             "bad_changes",
             "broken_pod_network",
             "edited_by_hand",
@@ -77,20 +84,37 @@ PARTS: Mapping[str, Part] = {
             "old_style_daemonset",
         ),
     ),
-    "certificates": Part("New CAs, and their undo", ("ca_rotation", "rotated_ca", "replaced_client_ca")),
+    "certificates": Part(
+        "New CAs and their undo, certificates that others replace",
+        ("ca_rotation", "rotated_ca", "replaced_certificate", "replaced_client_ca"),
+    ),
     "controllers": Part(
-        "Three controllers: labs, etcd, backups, controllers that leave and join, a virtual IP",
-        ("backup_of_three", "controllers_change", "etcd_of_three", "lab_of_three", "virtual_ip"),
+        "Another etcd; three controllers: labs, etcd, backups, controllers that leave and join, a virtual IP",
+        ("backup_of_three", "controllers_change", "etcd_of_three", "etcd_patch", "lab_of_three", "virtual_ip"),
     ),
     "nodes": Part(
         "Upgrades of nodes, and what goes wrong in them",
-        ("node_faults", "node_packages", "nodes_of_one_hop", "refused_node_upgrades", "surge", "worker_reboots"),
+        (
+            "lab_of_workers",
+            "node_faults",
+            "node_packages",
+            "nodes_of_one_hop",
+            "refused_node_upgrades",
+            "surge",
+            "upgraded_node_playbooks",
+            "worker_reboots",
+        ),
     ),
-    "guard": Part("guard on real machines, and its tutorials", ("guard_on_a_lab", "guard_pages")),
+    "guard": Part(
+        "guard on real machines, and its tutorials; each right that it is given taken away once",
+        ("guard_on_a_lab", "guard_pages"),
+        ("pytest -m soak tests/contract/guard",),
+    ),
     "kinds": Part("Kinds of clusters, each the whole way", ("kinds",)),
     "pages": Part(
         "What the documentation shows, typed; releases, registries and mirrors; reports in a browser",
         (
+            "ci_jobs_of_a_merge",
             "docs_site",
             "install_to_recovery",
             "mirror",
@@ -195,10 +219,11 @@ def _commit() -> str:
 def _run(part: Part) -> tuple[str, ...]:
     """What failed of it."""
     values = {"rounds": os.environ.get("ROUNDS") or "10", "controllers": os.environ.get("CONTROLLERS") or "1"}
+    environment = {**os.environ, "UPGRADER_EVERY_MOMENT": "1"}  # unit tests kill at every third one otherwise
     failed = []
     for command in part.commands:
         words = command.format(**values).split()
-        if subprocess.run([sys.executable, "-m", *words], cwd=REPOSITORY, check=False).returncode:
+        if subprocess.run([sys.executable, "-m", *words], cwd=REPOSITORY, env=environment, check=False).returncode:
             failed.append(words[0])
     for name in part.tests:
         # Each file in a process of its own: it has its cluster for itself, and its failure is its own.

@@ -1,7 +1,4 @@
-"""What a run of `make test` took: `python -m scripts.test_results FOLDER` prints the slowest tests of its results.
-
-`--record` writes `tests/seconds.json`, by which the next run shares its tests out, from those results.
-"""
+"""What a run of `make test` took: `python -m scripts.test_results FOLDER` prints the slowest tests of its results."""
 
 from __future__ import annotations
 
@@ -12,18 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.sharing import SECONDS
-
-__all__ = ["lines_in", "seconds_of_groups", "slowest", "waits_of"]
+__all__ = ["lines_in", "slowest", "waits_of"]
 
 Line = Mapping[str, Any]
 
 _SLOWEST = 20
 _WAITS = 3
-_SHARING = "lab-"
-"""How the processes are named that share tests."""
-_CLUSTER = "a cluster"
-"""What tests/conftest.py calls the wait for the shared one."""
 
 
 def lines_in(folder: Path) -> dict[str, list[Line]]:
@@ -56,23 +47,11 @@ def waits_of(lines: Sequence[Line]) -> list[str]:
     return [f"{seconds[what]:6.0f} s  {what}" for what in sorted(seconds, key=lambda each: -seconds[each])[:_SLOWEST]]
 
 
-def seconds_of_groups(lines: Sequence[Line]) -> dict[str, float]:
-    """Group → the seconds of its tests without waits for a cluster, which another order of the tests would change."""
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for line in lines:
-        seconds[str(line["group"])] += whole(line) - float(line["waits"].get(_CLUSTER, 0.0))
-    return {name: round(seconds[name], 1) for name in sorted(seconds)}
-
-
 def main() -> None:
-    """Print the results in a folder, or record them."""
+    """Print the results in a folder."""
     folder = Path(sys.argv[-1])
     processes = lines_in(folder)
     together = [line for lines in processes.values() for line in lines]
-    if "--record" in sys.argv:
-        shared = [line for name, lines in processes.items() if name.startswith(_SHARING) for line in lines]
-        SECONDS.write_text(f"{json.dumps(seconds_of_groups(shared), indent=1)}\n")
-        return
     print(f"--- the slowest of {len(together)} tests (set-up + call + teardown): what they waited for")
     print("\n".join(slowest(together)))
     for name, lines in processes.items():

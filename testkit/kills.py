@@ -145,10 +145,6 @@ class TwoReleases:
         self.cluster.change_values(ONE, {"node": "nowhere"})
         return turns
 
-    def reset(self, turn: str) -> None:
-        """Count on from that turn."""
-        self._turn = int(turn)
-
     @contextmanager
     def run_until(self, moment: Moment, begin: Runs = running) -> Iterator[subprocess.Popen[str]]:
         """A run that has reached that moment; `begin` starts it, and ends it when the context ends."""

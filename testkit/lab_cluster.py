@@ -185,6 +185,16 @@ class LabCluster:
             self._machines.restore(_SNAPSHOT)
             self.wait_after_boot()
 
+    def copy_to(self, folder: Path) -> Path:
+        """The cluster folder as another machine has it, without its runs."""
+        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("runs", "*.img", "machines"))
+        return folder
+
+    def findings(self) -> Mapping[str, Mapping[str, Any]]:
+        """ID → what `upgrader check` finds against a run to the old version; one of each kind."""
+        ended = self.upgrader("check", "--to", OLD, "-o", "json")
+        return {item["id"]: item for item in json.loads(ended.stdout)["findings"]}
+
     def keep_files(self) -> None:
         """Save the cluster folder's files for `restore_files`."""
         for source in ("upgrader.yaml", "hosts.yml", "values"):

@@ -1,8 +1,8 @@
 """A line for each test, with what it took and what it waited for: `python -m pytest -p tests.durations --lines FILE`.
 
-A plugin. Each line is JSON: `test`, `group`, `outcome`, `begun` (seconds since 1970), the seconds of `setup`, `call`
-and `teardown`, `cpu` (those of processors, of this process and of commands that have ended), and `waits`: what the
-test's own thread waited for, as `testkit.waiting` tells it, with the seconds. A wait within another one counts in both.
+A plugin. Each line is JSON: `test`, `outcome`, `begun` (seconds since 1970), the seconds of `setup`, `call` and
+`teardown`, `cpu` (those of processors, of this process and of commands that have ended), and `waits`: what the test's
+own thread waited for, as `testkit.waiting` tells it, with the seconds. A wait within another one counts in both.
 `python -m scripts.test_results` prints the slowest.
 """
 
@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from testkit.waiting import LOGGER
-from tests.groups import GROUP
 
 __all__ = ["Lines"]
 
@@ -61,7 +60,6 @@ class Lines:
         self._waits.take()
         self._line = {
             "test": item.nodeid,
-            "group": item.stash.get(GROUP, item.nodeid.partition("::")[0]),
             "outcome": "passed",
             "begun": round(time.time(), 1),
         }

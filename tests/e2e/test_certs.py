@@ -6,7 +6,6 @@ import json
 import re
 import ssl
 from datetime import datetime
-from typing import Any
 
 from testkit.api_load import ApiLoad
 from testkit.lab_cluster import OLD, LabCluster
@@ -39,9 +38,9 @@ def test_renewal_under_load(cluster: LabCluster) -> None:
     """A check says what kubeadm's own renewal leaves undone. `certs renew` renews all that kubeadm knows, has what is
     served and used be the new ones, and fails no request; then nothing is left to renew."""
     cluster.wait_until_settled(OLD)
-    assert "certificates.not-in-use" not in _findings(cluster)
+    assert "certificates.not-in-use" not in cluster.findings()
     cluster.on_controller("kubeadm", "certs", "renew", "scheduler.conf")
-    found = _findings(cluster)["certificates.not-in-use"]
+    found = cluster.findings()["certificates.not-in-use"]
     assert "kube-scheduler" in found["title"] and "upgrader certs renew" in found["remedy"]
     before, manifests, served = _ends(cluster), cluster.manifests(), _served(cluster)
 
@@ -58,27 +57,12 @@ def test_renewal_under_load(cluster: LabCluster) -> None:
     assert all(after[path] > before[path] for path in after), (before, after)
     now = _served(cluster)
     assert now.keys() == served.keys() and all(now[place] not in served.values() for place in now)
-    assert "certificates.not-in-use" not in _findings(cluster)
+    assert "certificates.not-in-use" not in cluster.findings()
     assert cluster.manifests() == manifests, "Helm's releases are as they were"
     cluster.on_controller("sh", "-c", "! test -e /var/lib/upgrader/certificates/stage")  # it had the CAs' keys
     again = cluster.upgrader("certs", "renew", "--within", "30d", "--yes")
     assert again.exit_code == 0 and "Nothing to renew" in again.stderr, again
     cluster.wait_until_settled(OLD)
-
-
-def test_certificate_that_was_replaced(cluster: LabCluster) -> None:
-    """`mv` puts another file in its place, which kube-apiserver doesn't see: a check says so until it is rolled out."""
-    cluster.wait_until_settled(OLD)
-    assert "mounted-files.replaced" not in _findings(cluster)
-    path = "/etc/kubernetes/pki/apiserver.crt"
-    cluster.on_controller("sh", "-c", f"cp -p {path} {path}.new && mv {path}.new {path}")
-    found = _findings(cluster)["mounted-files.replaced"]
-    assert "kube-apiserver" in found["title"] and path in found["title"], found
-    kubectl = "kubectl --kubeconfig=/etc/kubernetes/admin.conf -n kube-system rollout"
-    restart = f"{kubectl} restart deployment kube-apiserver && {kubectl} status deployment kube-apiserver --timeout=3m"
-    cluster.on_controller("sh", "-c", restart)
-    cluster.wait_until_settled(OLD)
-    assert "mounted-files.replaced" not in _findings(cluster)
 
 
 def _ends(cluster: LabCluster) -> dict[str, datetime]:
@@ -92,11 +76,6 @@ def _served(cluster: LabCluster) -> dict[int, str]:
     addresses = cluster.kube.list(Kind("v1", "nodes", namespaced=False))[0]["status"]["addresses"]
     (address,) = (str(item["address"]) for item in addresses if item["type"] == "InternalIP")
     return {port: ssl.get_server_certificate((address, port), timeout=10) for port in (6443, 2379, 2380)}
-
-
-def _findings(cluster: LabCluster) -> dict[str, Any]:
-    ended = cluster.upgrader("check", "--to", OLD, "-o", "json")
-    return {item["id"]: item for item in json.loads(ended.stdout)["findings"]}
 
 
 def _time(text: str) -> datetime:

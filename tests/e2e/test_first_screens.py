@@ -5,7 +5,6 @@ All of them, and what the screens look like: tests/unit/screens, docs/reference/
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import yaml
@@ -18,20 +17,12 @@ from testkit.terminal import Shown, upgrader_on_terminal
 from upgrader.config.yaml_document import shown
 from upgrader.ports import Kind
 
-PODS = Kind("v1", "pods")
-PULLERS = "app.kubernetes.io/name=upgrader-image-puller"
 WEBHOOKS = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
 
 
 def looks(folder: Path, *command: str) -> Shown:
     """Type it, and look at the terminal."""
     return upgrader_on_terminal("-C", folder, *command)
-
-
-def copy_of(cluster: LabCluster, folder: Path) -> Path:
-    """The cluster folder, to be changed."""
-    shutil.copytree(cluster.folder, folder, ignore=shutil.ignore_patterns("runs", "*.img", "machines"))
-    return folder
 
 
 def assert_seen(screen: Shown, exit_code: int, *words: str) -> None:
@@ -52,20 +43,6 @@ def test_value_that_kube_apiserver_dies_of(cluster: LabCluster) -> None:
     run_again = f"upgrader -C {cluster.folder} run --to {TARGET}"
     values = shown(cluster.folder / "values/kube-apiserver.yaml")
     assert_seen(screen, 4, "kube-apiserver", *change.causes, values, run_again)
-
-
-def test_image_that_can_not_be_pulled(cluster: LabCluster) -> None:
-    """The run ends before its first change, and leaves no pod: image, node, why, and the command to run again."""
-    before = cluster.releases()
-    change = BAD_CHANGES["no such image"]
-    cluster.change_values(change.release, change.values)
-    cluster.change_settings({"images": {"deadline": "20s"}})
-    screen = looks(cluster.folder, "run", "--to", TARGET, "--yes")
-    again = f"upgrader -C {cluster.folder} run --to {TARGET}"
-    assert_seen(screen, 4, "controller-1", *change.causes, again)
-    assert cluster.releases() == before
-    assert [step["name"] for step in cluster.report()["steps"] if step["outcome"] != "waiting"] == ["images"]
-    assert not cluster.kube.list(PODS, labels=PULLERS)
 
 
 def test_webhook_without_a_backend(cluster: LabCluster) -> None:
@@ -91,7 +68,7 @@ def test_webhook_without_a_backend(cluster: LabCluster) -> None:
 
 def test_host_key_that_has_changed(cluster: LabCluster, tmp_path: Path) -> None:
     """The controller, the new key, and how the old one is removed."""
-    folder = copy_of(cluster, tmp_path / "copy")
+    folder = cluster.copy_to(tmp_path / "copy")
     key = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     known = folder / "ssh/known_hosts"
     names = [line.split()[0] for line in known.read_text().splitlines()]
@@ -102,7 +79,7 @@ def test_host_key_that_has_changed(cluster: LabCluster, tmp_path: Path) -> None:
 
 def test_api_that_can_not_be_reached(cluster: LabCluster, tmp_path: Path) -> None:
     """Its address, why, and the command that asks the controllers; which says that it serves there."""
-    folder = copy_of(cluster, tmp_path / "copy")
+    folder = cluster.copy_to(tmp_path / "copy")
     config = yaml.safe_load((folder / "kubeconfig").read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     (folder / "kubeconfig").write_text(yaml.safe_dump(config))

@@ -1,7 +1,4 @@
-"""Images are on the nodes before anything changes: imported from a bundle.
-
-One that can't be pulled is in test_first_screens.py.
-"""
+"""Images are on the nodes before anything changes: imported from a bundle, or the run ends."""
 
 from __future__ import annotations
 
@@ -16,7 +13,9 @@ from testkit.lab_cluster import OLD, LabCluster
 from upgrader.adapters.hosts import SshHosts
 from upgrader.config.inventory import load_hosts
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.ports import Kind
 
+_PODS = Kind("v1", "pods")
 _CTR = ("ctr", "-n", "k8s.io", "images")
 _IMAGE = f"upgrader.test/bundled:{secrets.token_hex(3)}"
 """Of its own for each run of the tests: a node's list of images is up to 10 s old."""
@@ -62,13 +61,17 @@ def archive(cluster: LabCluster, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_bundle_brings_what_the_nodes_lack(cluster: LabCluster, archive: Path, tmp_path: Path) -> None:
-    """Without it the run changes nothing; damaged, it is refused with its line; intact, the release is installed."""
+    """Without it the run ends before its first change, says which node can't pull which image, and leaves no pod;
+    damaged, it is refused with its line; intact, the release is installed."""
     bundle = tmp_path / "bundle.tar"
     made = cluster.upgrader("bundle", "create", "-o", str(bundle), "--archives", str(archive), "--to", OLD)
     assert made.exit_code == 0, made
     refused = cluster.run(OLD)
     assert refused.exit_code == 4, refused
     assert f"can't pull {_IMAGE}" in refused.stderr or f"has not pulled {_IMAGE}" in refused.stderr, refused
+    assert "controller-1" in refused.stderr and "run --to" in refused.stderr, refused
+    assert [step["name"] for step in cluster.report()["steps"] if step["outcome"] != "waiting"] == ["images"]
+    assert not cluster.kube.list(_PODS, labels="app.kubernetes.io/name=upgrader-image-puller")
 
     content = bytearray(bundle.read_bytes())
     content[len(content) // 2] ^= 1  # in the image archive: the end of a tar file is padding

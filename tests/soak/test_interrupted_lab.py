@@ -1,4 +1,4 @@
-"""`lab up` that is interrupted while its control plane is made."""
+"""`lab up` that is interrupted while its control plane is made, or while other nodes join."""
 
 from __future__ import annotations
 
@@ -31,3 +31,17 @@ def test_up_after_up_was_killed_begins_anew(name: str, tmp_path: Path) -> None:
     made = lab_command(tmp_path, "up", "--workers", "1", "--name", name)
     assert made.returncode == 0, made.stderr
     assert [line.kubernetes for line in Lab.find(name).status()] == ["Ready", "Ready"]
+
+
+def test_an_interrupted_up_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    """Ctrl-C while nodes join ends `lab up` with exit 130, and no process, mount, interface, group or file is left."""
+    prefix = interrupted_up(name, tmp_path, "other nodes", "INT")
+    assert traces(name, prefix, tmp_path / ".lab" / name) == []
+
+
+def test_down_after_up_was_killed_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+    """After a SIGKILL of `lab up`, `lab down` removes everything."""
+    prefix = interrupted_up(name, tmp_path, "other nodes", "KILL")
+    removed = lab_command(tmp_path, "down", "--name", name)
+    assert removed.returncode == 0, removed.stderr
+    assert traces(name, prefix, tmp_path / ".lab" / name) == []

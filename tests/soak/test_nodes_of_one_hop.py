@@ -13,8 +13,6 @@ from testkit.lab_cluster import TARGET, LabCluster, make_cluster
 from testkit.nodes import FLOOR, Floor, kubelet_settings, kubelets, node_sources, three_replicas
 from upgrader.ports import Kind
 
-pytestmark = pytest.mark.lab("own")
-
 _CONFIG_MAPS = Kind("v1", "configmaps")
 _NODES = Kind("v1", "nodes", namespaced=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 from contextlib import ExitStack
@@ -24,8 +23,7 @@ def test_exactly_one_proceeds(cluster: LabCluster, tmp_path: Path) -> None:
     two = TwoReleases(cluster, tmp_path)  # the runs find them unchanged
     # Gates take long enough for the other run to read the lock again while the first one runs.
     cluster.change_settings({"gates": {"consecutive": 100}})
-    other = tmp_path / "other"
-    shutil.copytree(cluster.folder, other, ignore=shutil.ignore_patterns("runs", "*.img", "machines"))
+    other = cluster.copy_to(tmp_path / "other")
     cluster.kube.delete(LEASES, NAME, NAMESPACE)
     won = [_winner(cluster, (cluster.folder, other)) for _ in range(ROUNDS)]
     two.remove()

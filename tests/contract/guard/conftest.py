@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,6 +37,20 @@ class Pair:
     """The kubeconfig of each of ROLES."""
     checker: Path
     """The kubeconfig of the ServiceAccount that health checkers in `shop` run as."""
+
+
+_NONE = SimpleNamespace(params={})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the rights that are taken away one by one, the first belongs to `make test`; each is a process of guard."""
+    seen: set[str] = set()
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        if "contract/guard/" in item.nodeid and getattr(item, "callspec", _NONE).params.get("right"):
+            if function in seen:
+                item.add_marker("soak")
+            seen.add(function)
 
 
 @pytest.fixture(scope="package")

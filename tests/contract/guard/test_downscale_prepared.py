@@ -249,6 +249,7 @@ def test_of_two_zones_at_once_one_is_allowed_whoever_is_killed(
             assert any(f" downscale of {name} from 3 to 1 replicas" in said for name in group.names), said
 
 
+@pytest.mark.soak
 def test_pods_that_a_killed_replica_has_told_stay(pair: Pair, service: PodService, tmp_path: Path) -> None:
     """It is killed while pods hesitate: until its lock is given up the other zone doesn't shrink, then the replica that
     leads tells the pods that they stay, and the other zone may.
@@ -274,6 +275,7 @@ def test_pods_that_a_killed_replica_has_told_stay(pair: Pair, service: PodServic
         until("the other zone to be allowed", lambda: asked(leader, b, 3, 1) == "", timeout_seconds=120)
 
 
+@pytest.mark.soak
 def test_a_pod_over_which_replicas_grow_back_is_told_that_it_stays(
     pair: Pair, service: PodService, tmp_path: Path
 ) -> None:

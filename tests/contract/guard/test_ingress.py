@@ -71,6 +71,7 @@ def whole(site: Edge) -> None:
     goes_on(site, "all nodes to be ready", lambda: site.status() == (count, count, count, 0))
 
 
+@pytest.mark.soak
 def test_an_update_with_a_controller_that_is_killed(pair: Pair, tmp_path: Path) -> None:
     """The health port is 503 and the node out for its grace before a pod goes (the site looks, at each); never more
     nodes annotated than may be; in the end 200 and attached. The leader is killed once a node is annotated.

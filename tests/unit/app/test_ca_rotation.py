@@ -21,7 +21,7 @@ import yaml
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.certificates.controllers import STARTED, RollingKube, add_control_plane
-from tests.unit.engine.killing import FROM, Fate, Killed, World
+from tests.unit.engine.killing import FROM, STRIDE, Fate, Killed, World
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, running
 from tests.unit.preflight.pki import CertificateAuthority, encoded
 from upgrader.app import ca_rotation
@@ -399,6 +399,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         tmp_path / "hosts.yml",
         tuple(releases),
         availability=AvailabilitySettings(0.0),
+        gates=GatePolicy(consecutive=1),
     )
     machines = tuple(Host(name, f"10.0.0.{number}") for number, name in enumerate(NODES_, 1))
     cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, machines[:-1], machines[-1:])
@@ -552,15 +553,14 @@ def test_node_that_refuses(place: Place) -> None:
     assert not place.hosts.signing and "signing-ca.crt" not in (place.folder / "kubernetes.yaml").read_text()
 
 
-_MOMENTS = range(0, 60, 1 if "UPGRADER_EVERY_MOMENT" in os.environ else 3)
-"""Until a phase is over before it. Each costs four runs: without the variable, which takes minutes, every third one."""
+_MOMENTS = range(0, 60, STRIDE)
+"""Until a phase is over before it."""
 
 
 @pytest.mark.every_moment
 @pytest.mark.parametrize("phase", [Phase.TRUST, Phase.CANCEL])
 def test_killed_at_every_moment_and_run_again(place: Place, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one ends as the first would have: what it finds in files and objects says what is left to do."""
-    place.settings = replace(place.settings, gates=GatePolicy(consecutive=1))
     monkeypatch.setattr(os, "fsync", lambda _: None)  # dozens of runs, and none loses its power
     cancel = phase is Phase.CANCEL
     for at in _MOMENTS:
@@ -691,7 +691,6 @@ def test_later_phase_killed_at_every_moment_and_run_again(
     place: Place, phase: Phase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one ends as the first would have, and never is a certificate in use that its acceptor doesn't trust."""
-    place.settings = replace(place.settings, gates=GatePolicy(consecutive=1))
     monkeypatch.setattr(os, "fsync", lambda _: None)  # dozens of runs, and none loses its power
     for at in _MOMENTS:
         place.forget_runs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,10 @@ FROM, TO = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 HELM_SECONDS = 300.0
 _ORPHAN_SECONDS = 20.0
 """How long a Helm process whose starter was killed continues."""
+
+
+STRIDE = 1 if "UPGRADER_EVERY_MOMENT" in os.environ else 3
+"""From one instant of a kill to the next: `make soak PART=kills` has each, which takes minutes."""
 
 
 class Killed(BaseException):

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.killing import Fate, Killed, Process, World, broken
+from tests.unit.engine.killing import STRIDE, Fate, Killed, Process, World, broken
 from upgrader.engine.execution.runner import RunResult
 from upgrader.engine.journal.journal_file import read_journal
 from upgrader.model.event import StepEnded, StepStarted, UndoEnded
 
 Act = Callable[[Process], RunResult]
 
-pytestmark = pytest.mark.usefixtures("_no_fsync")
+pytestmark = [pytest.mark.usefixtures("_no_fsync"), pytest.mark.every_moment]
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def fresh(world: World) -> World:
 
 
 def every_kill(tmp_path: Path, act: Act, prepare: Callable[[World], None], **properties: bool) -> Iterator[World]:
-    """Worlds whose process was killed at its first instant, its second, and so on to its last."""
-    for at, world in enumerate(worlds(tmp_path, **properties)):
+    """Worlds whose process was killed at its first instant, a later one, and so on to its last."""
+    for at, world in zip(count(step=STRIDE), worlds(tmp_path, **properties), strict=False):
         prepare(world)
         fate = Fate(at)
         if survive(world, act, fate) is not None:

@@ -1,4 +1,4 @@
-"""Labs as users make, break and remove them: with the command line, on this machine. Three controllers: tests/soak."""
+"""Labs as users make, break and remove them: with the command line, on this machine."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from testkit.lab_commands import lab_command
+from testkit.lab_commands import free_name, lab_command
 from testkit.lab_traces import traces
 from testkit.waiting import stretched, until
 from upgrader.lab import Lab, LabSpec
 from upgrader.lab.registry import find
-
-pytestmark = pytest.mark.lab("own")
 
 _WORKLOAD = """
 apiVersion: v1
@@ -49,6 +47,13 @@ def _kubectl(lab: Lab, node: str, arguments: str, manifest: str = "") -> subproc
     return subprocess.run(
         [*lab.ssh(node), script], input=manifest, capture_output=True, text=True, check=False, timeout=stretched(60)
     )
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """A name for a lab that is removed after the test."""
+    with free_name() as value:
+        yield value
 
 
 @pytest.fixture(scope="module")
