@@ -1,4 +1,4 @@
-"""A lab of three controllers, their load balancer and two workers. Others: tests/e2e/lab."""
+"""A lab of three controllers, their load balancer and two workers. Others: test_lab_of_workers."""
 
 from __future__ import annotations
 

@@ -13,9 +13,10 @@ from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_volum
 from upgrader.adopt.pod_metadata import extra_metadata, rendered_metadata
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
-from upgrader.adopt.values import base_values, extra_args, merged, missing_flags, rendered_flags, rendered_pod
+from upgrader.adopt.values import base_values, extra_args, merged, missing_flags, rendered_flags
 from upgrader.adopt.volumes import extra_volumes, with_files
 from upgrader.errors import Blocked
+from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm
@@ -85,7 +86,7 @@ def derive_values(
             if args:
                 part["extraArgs"] = args
             if "extraVolumes" not in _at(own.get(release, {}), path):
-                extra = extra_volumes(facts.component(component), rendered_pod(bare, component), pki)
+                extra = extra_volumes(facts.component(component), pod_spec(bare, component), pki)
                 part |= with_files(extra, facts.referred_files if component == "kube-apiserver" else ())
             if static := facts.running(component):
                 for key, entries in extra_metadata(static, rendered_metadata(bare, component)).items():
@@ -96,7 +97,7 @@ def derive_values(
             chosen = _at(own.get(release, {}), path)
             check_flags(facts, component, rendered, chosen)
             check_metadata(facts, component, rendered_metadata(full, component), chosen)
-            check_volumes(facts, component, rendered_pod(full, component), pki)
+            check_volumes(facts, component, pod_spec(full, component), pki)
             changes += _changes(component, facts.component(component).flags, rendered)
         if release == "kubernetes":
             for addon in (facts.proxy_daemonset, facts.dns_deployment):

@@ -11,8 +11,9 @@ from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.pod_metadata import differing, rendered_metadata
-from upgrader.adopt.values import HANDED_OVER, rendered_flags, rendered_pod
+from upgrader.adopt.values import HANDED_OVER, rendered_flags
 from upgrader.adopt.volumes import missing_mounts
+from upgrader.gates.manifest_workloads import pod_spec
 
 __all__ = ["parts_that_go"]
 
@@ -25,14 +26,14 @@ def parts_that_go(new: Sequence[ControllerFacts], manifests: Sequence[str], pki:
     found = {}
     for controller in new:
         for component, static in controller.active.items():
-            manifest = next((text for text in manifests if rendered_pod(text, component)), "")
+            manifest = next((text for text in manifests if pod_spec(text, component)), "")
             if lines := tuple(_differing(static, manifest, pki)):
                 found[f"{component} on {controller.host.name}"] = lines
     return found
 
 
 def _differing(static: StaticPod, manifest: str, pki: str) -> Iterator[str]:
-    flags, pod = rendered_flags(manifest, static.component), rendered_pod(manifest, static.component)
+    flags, pod = rendered_flags(manifest, static.component), pod_spec(manifest, static.component)
     for name, values in static.flags.items():
         if name not in HANDED_OVER and flags.get(name) != values:
             yield f"--{name}={','.join(values)}"

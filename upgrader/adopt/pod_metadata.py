@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from upgrader import fast_yaml
 from upgrader.adopt.facts import StaticPod
+from upgrader.model.manifest import objects_in
 
 __all__ = ["Differing", "Metadata", "differing", "extra_metadata", "metadata_of", "rendered_metadata"]
 
@@ -51,9 +51,9 @@ def metadata_of(static: StaticPod) -> Metadata:
 
 def rendered_metadata(manifest: str, deployment: str) -> Metadata:
     """Those of a Deployment's pods in a rendered chart; none where there is no such Deployment."""
-    for document in fast_yaml.load_all(manifest):
-        if document and document["kind"] == "Deployment" and document["metadata"]["name"] == deployment:
-            found = document["spec"]["template"].get("metadata") or {}
+    for item in objects_in(manifest).values():
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == deployment:
+            found = item["spec"]["template"].get("metadata") or {}
             return {field: found.get(field) or {} for field in _FIELDS}
     return {field: {} for field in _FIELDS}
 

@@ -14,6 +14,7 @@ from typing import Any
 from upgrader import fast_yaml
 from upgrader.adopt.addon_parts import addon_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
+from upgrader.gates.manifest_workloads import pod_spec
 
 __all__ = [
     "HANDED_OVER",
@@ -24,7 +25,6 @@ __all__ = [
     "merged",
     "missing_flags",
     "rendered_flags",
-    "rendered_pod",
 ]
 
 HANDED_OVER = frozenset(
@@ -180,18 +180,9 @@ def _flag(pod: StaticPod, name: str, default: str) -> str:
 
 def rendered_flags(manifest: str, deployment: str) -> Mapping[str, tuple[str, ...]]:
     """The flags that a Deployment's container of the same name has, in a rendered chart."""
-    for container in rendered_pod(manifest, deployment).get("containers", ()):
+    for container in pod_spec(manifest, deployment).get("containers", ()):
         if container["name"] == deployment:
             return flags_of(container)
-    return {}
-
-
-def rendered_pod(manifest: str, deployment: str) -> Mapping[str, Any]:
-    """The pod's `spec` of a Deployment in a rendered chart; empty where there is none of that name."""
-    for document in fast_yaml.load_all(manifest):
-        if document and document["kind"] == "Deployment" and document["metadata"]["name"] == deployment:
-            spec: Mapping[str, Any] = document["spec"]["template"]["spec"]
-            return spec
     return {}
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from upgrader import fast_yaml
-from upgrader.model.manifest import Manifest
+from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.rollout_time import replacement_seconds
 from upgrader.model.workload import ROLLOUT_GROUP, WorkloadKind, WorkloadRef
 
@@ -50,7 +49,7 @@ def stateful_sets_in(manifest: str, namespace: str) -> dict[WorkloadRef, Statefu
 
 def _workloads(manifest: str, namespace: str) -> Iterator[tuple[WorkloadRef, Manifest]]:
     kinds: dict[str, WorkloadKind] = {kind: kind for kind in get_args(WorkloadKind)}
-    for item in _documents(manifest):
+    for item in objects_in(manifest).values():
         meta = item.get("metadata") or {}
         # Helm decides how long a hook lives; it is no part of the release.
         if item.get("kind") in kinds and _HOOK not in (meta.get("annotations") or {}):
@@ -59,12 +58,8 @@ def _workloads(manifest: str, namespace: str) -> Iterator[tuple[WorkloadRef, Man
 
 def pod_spec(manifest: str, name: str) -> Mapping[str, Any]:
     """The spec of a workload's pods; empty where the manifest has no such workload."""
-    for item in _documents(manifest):
+    for item in objects_in(manifest).values():
         if item.get("kind") in get_args(WorkloadKind) and item["metadata"]["name"] == name:
             found: Mapping[str, Any] = (item.get("spec") or {}).get("template", {}).get("spec", {})
             return found
     return {}
-
-
-def _documents(manifest: str) -> list[Any]:
-    return [item for item in fast_yaml.load_all(manifest) if isinstance(item, dict)]

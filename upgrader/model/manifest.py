@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from upgrader import fast_yaml
@@ -15,8 +16,14 @@ Manifest = Mapping[str, Any]
 
 def objects_in(manifest: str) -> dict[str, Manifest]:
     """Each object by `Kind namespace/name`, in the manifest's order, without the release's revision; lists unpacked."""
+    return dict(_objects(without_revision(manifest)))
+
+
+@lru_cache(maxsize=64)
+def _objects(manifest: str) -> Mapping[str, Manifest]:
+    """Checks, steps and gates ask dozens of questions about each manifest of a run: it is read once for all of them."""
     found = {}
-    for document in fast_yaml.load_all(without_revision(manifest)):
+    for document in fast_yaml.load_all(manifest):
         for item in _single(document) if document else ():
             meta = item.get("metadata") or {}
             place = f"{meta['namespace']}/" if meta.get("namespace") else ""

@@ -13,9 +13,9 @@ from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, vol
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts
-from upgrader.adopt.values import rendered_pod
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
+from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.release import ReleaseSpec
 
 _AUDIT = "/var/log/kubernetes/audit"
@@ -47,7 +47,7 @@ def _derived(helm: HelmAdapter, known: KubeadmFacts, own: Mapping[str, Any] | No
 def _mounts(helm: HelmAdapter, derived: Derived, release: str, component: str) -> dict[str, tuple[str, bool]]:
     """Path in the container → path on the controller, and whether it is read-only, in the rendered chart."""
     spec = ReleaseSpec(release, "kube-system", charts_folder() / release, derived.values[release])
-    pod = rendered_pod(helm.render(spec, offline=True), component)
+    pod = pod_spec(helm.render(spec, offline=True), component)
     paths = {each["name"]: each.get("hostPath", {}).get("path", "") for each in pod["volumes"]}
     assert len(paths) == len(pod["volumes"]), "two volumes of one name"
     (mounts,) = (each["volumeMounts"] for each in pod["containers"] if each["name"] == component)

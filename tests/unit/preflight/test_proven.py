@@ -19,9 +19,9 @@ from upgrader.preflight.all_checks import CHECKS
 TESTS = Path(__file__).parents[2]
 
 PROVEN: dict[str, tuple[str, ...]] = {
-    "e2e/test_adopt.py::test_undo_and_adopt_once_more": ("control-plane.static",),
+    "soak/test_adopted_again.py::test_undo_and_adopt_once_more": ("control-plane.static",),
     "e2e/test_certs.py::test_renewal_under_load": ("certificates.not-in-use",),
-    "e2e/test_certs.py::test_certificate_that_was_replaced": ("mounted-files.replaced",),
+    "soak/test_replaced_certificate.py::test_certificate_that_was_replaced": ("mounted-files.replaced",),
     "e2e/test_trial.py::test_programs_that_refuse_are_quoted": ("trial.refused",),
     "contract/guard/test_gates.py::test_group_that_is_rolled": (
         "rollouts.awaited",

@@ -7,12 +7,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from upgrader import fast_yaml
 from upgrader.errors import ApiError, UsageError
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
 from upgrader.model.api_lifecycle import ends_between
 from upgrader.model.baseline import Baseline
 from upgrader.model.emulation import ServerVersion
+from upgrader.model.manifest import objects_in
 from upgrader.model.outcome import Verdict, broken, pending
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kube
@@ -104,9 +104,9 @@ def removed_by(before: str, after: str) -> frozenset[str]:
 def _declared(manifest: str) -> Iterator[str]:
     if "CustomResourceDefinition" not in manifest and "APIService" not in manifest:
         return
-    for item in fast_yaml.load_all(manifest):
-        spec: Mapping[str, Any] = item.get("spec") or {} if isinstance(item, dict) else {}
-        match item.get("kind") if isinstance(item, dict) else None:
+    for item in objects_in(manifest).values():
+        spec: Mapping[str, Any] = item.get("spec") or {}
+        match item.get("kind"):
             case "CustomResourceDefinition":
                 yield from (f"{spec['group']}/{each['name']}" for each in spec["versions"] if each.get("served"))
             case "APIService":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from upgrader import fast_yaml
+from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.release import Revision
 from upgrader.model.workload import WorkloadKind, WorkloadRef
 from upgrader.recover.steps.pod_content import Content, contradictions, extras, pod_content
@@ -69,7 +69,7 @@ class Rendered:
 
 def rendered(manifest: str, namespace: str, name: str) -> Rendered | None:
     """The Deployment or DaemonSet of that name in a release's manifest; None when there is none."""
-    documents: list[Any] = [item for item in fast_yaml.load_all(manifest) if isinstance(item, dict)]
+    documents = objects_in(manifest).values()
     kinds: tuple[WorkloadKind, ...] = ("Deployment", "DaemonSet")
     for kind in kinds:
         for item in documents:
@@ -102,7 +102,7 @@ def matching(
     return None
 
 
-def _files(pod: Mapping[str, Any], documents: list[Any]) -> dict[str, str]:
+def _files(pod: Mapping[str, Any], documents: Iterable[Manifest]) -> dict[str, str]:
     """The files that the pod gets from ConfigMaps of the same manifest."""
     config_maps = {item["metadata"]["name"]: item for item in documents if item.get("kind") == "ConfigMap"}
     files: dict[str, str] = {}
