@@ -37,11 +37,11 @@ class CheckedFolder:
         """Whether the folder is wrong, or something in it could not be judged."""
         return blocking(self.findings)
 
-    def refuse_if_blocked(self) -> None:
-        """Raise Blocked where the folder is not known to be right."""
+    def refuse_if_blocked(self, *, seen: bool = False) -> None:
+        """Raise Blocked where the folder is not known to be right. `seen`: the findings are still on the screen."""
         if self.blocked:
             what = "the folder is wrong, or can't be judged; no cluster was asked"
-            raise refusal(what, self.findings)
+            raise refusal(what, self.findings, seen=seen)
 
 
 def check_offline(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedFolder:

@@ -78,8 +78,8 @@ class CheckedPlan:
         document = PlanDocument.of(self.plan, self.findings, self.usual_seconds, self.host_changes)
         return replace(document, ahead=later, blocked=self.blocked)
 
-    def refuse_if_blocked(self) -> None:
-        """Raise Blocked where a check forbids the run."""
+    def refuse_if_blocked(self, *, seen: bool = False) -> None:
+        """Raise Blocked where a check forbids the run. `seen`: the findings are still on the screen."""
         if self.blocked:
             blocked = next(hop for hop in self.document.hops if blocking(hop.findings))
             later = blocked.target != self.plan.target
@@ -88,6 +88,7 @@ class CheckedPlan:
                 blocked.findings,
                 "Then run this command again."
                 + (f" Or go no further than {blocked.current}: --to {blocked.current}" if later else ""),
+                seen=seen,
             )
 
 

@@ -72,7 +72,7 @@ def check(
     from upgrader.app.offline_check import CheckedFolder, check_offline
     from upgrader.app.tried_check import check_and_try
     from upgrader.app.upgrade import CheckedPlan, check_upgrade
-    from upgrader.ui.findings import print_findings
+    from upgrader.ui.findings import on_screen, print_findings
     from upgrader.ui.offline_check import print_folder
 
     if offline and trial:
@@ -90,15 +90,17 @@ def check(
     mention_needless(skips, checked.findings if isinstance(checked, CheckedFolder) else checked.all_findings)
     if metrics and isinstance(checked, CheckedPlan):
         publish_check(folder, checked, say)
+    seen = False
     if output != "table":
         print_plain(_described(checked), output)
     elif isinstance(checked, CheckedFolder):
-        print_folder(checked, sys.stdout)
+        seen = print_folder(checked, sys.stdout)
     else:
+        seen = not checked.ahead and on_screen(checked.findings, sys.stdout)
         print_findings(checked.findings, f"{checked.plan.current} → {checked.plan.target}", sys.stdout)
         for hop in checked.ahead:
             print_findings(hop.findings, f"{hop.plan.current} → {hop.plan.target}, as far as known now", sys.stdout)
-    checked.refuse_if_blocked()
+    checked.refuse_if_blocked(seen=seen)
 
 
 def _described(checked: CheckedPlan | CheckedFolder) -> dict[str, object]:

@@ -30,14 +30,14 @@ class Operator:
 
     def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
         """Show the plan; ask before the first hop, and before one that differs from what was shown of it."""
+        from upgrader.ui.findings import on_screen
         from upgrader.ui.plan import print_plan
 
         if not self.started:
             mention_needless(self.skips, checked.all_findings)
         document = checked.document
         print_plan(document, diff=False)
-        if checked.blocked:
-            return
+        checked.refuse_if_blocked(seen=not checked.ahead and on_screen(checked.findings))
         if not self.started:
             confirm("Start?" if document.to_do else "Nothing would change. Only check all gates?", yes=self.yes)
         elif not foreseen:

@@ -70,6 +70,7 @@ def plan(
     """
     from upgrader.app.offline_plan import plan_offline
     from upgrader.app.upgrade import plan_upgrade, save_plan
+    from upgrader.ui.findings import on_screen
 
     folder: Path = context.obj
     if offline:
@@ -83,7 +84,7 @@ def plan(
         raise UsageError("--against compares folders", remedy="Add --offline.")
     checked = plan_upgrade(folder, target) if out is None else save_plan(folder, target, out)
     _print(checked.document, output, diff=diff)
-    checked.refuse_if_blocked()
+    checked.refuse_if_blocked(seen=output == "text" and not checked.ahead and on_screen(checked.findings, sys.stdout))
     if detailed and checked.document.to_do:
         context.exit(CHANGES)
 

@@ -14,13 +14,19 @@ _CHARACTERS = 300
 """Of a title, and of a diagnosis."""
 
 
-def refusal(what: str, findings: Iterable[Finding], again: str = "Then run this command again.") -> Blocked:
+def refusal(
+    what: str, findings: Iterable[Finding], again: str = "Then run this command again.", *, seen: bool = False
+) -> Blocked:
     """The error: `what`, then the first findings that forbid it, each with its cause, and the remedy of the first.
 
     Of several with one id, such as one for each workload, only the first is there: others may be nearer to the cause.
-    `again`: what is to be done once they are fixed.
+    `again`: what is to be done once they are fixed. `seen`: the findings are still on the screen, each with its cause
+    and remedy, so that the error has only their ids.
     """
     blocking = [finding for finding in findings if finding.blocking]
+    if seen:
+        ids = ", ".join(dict.fromkeys(finding.id for finding in blocking))
+        return Blocked(f"{what}\nSee above: {ids}", remedy=f"Fix what is marked error or unknown. {again}")
     named = list({finding.id: finding for finding in reversed(blocking)}.values())[::-1][:_FINDINGS]
     lines = [what, *(line for finding in named for line in _described(finding))]
     if len(blocking) > len(named):

@@ -13,7 +13,10 @@ from rich.text import Text
 from upgrader.model.finding import Finding, Severity
 from upgrader.ui.terminal import console, show
 
-__all__ = ["draw_findings", "draw_verdict", "print_findings"]
+__all__ = ["draw_findings", "draw_verdict", "on_screen", "print_findings"]
+
+_BELOW = 10
+"""Rows that follow the list: the verdict, a short error, and the prompt."""
 
 _STYLES: dict[Severity, tuple[str, str]] = {
     "error": ("✘", "bold red"),
@@ -46,6 +49,15 @@ def print_findings(findings: Sequence[Finding], versions: str, stream: TextIO | 
     if findings:
         out.print("\n", draw_verdict(findings, "they block the run", "no check blocks the run"), sep="")
     out.print()
+
+
+def on_screen(findings: Sequence[Finding], stream: TextIO | None = None, *, below: int = 0) -> bool:
+    """Whether the list, printed last, stays whole on a terminal of this height; `below`: rows that follow it, too.
+
+    Elsewhere it is not: in a log, the error is what is read first.
+    """
+    out = console(stream)
+    return out.is_terminal and len(out.render_lines(draw_findings(findings))) + below + _BELOW <= out.height
 
 
 def _counted(severity: str, number: int) -> str:

@@ -7,14 +7,20 @@ from typing import TextIO
 from rich.text import Text
 
 from upgrader.app.offline_check import CheckedFolder
-from upgrader.ui.findings import draw_findings, draw_verdict
+from upgrader.ui.findings import draw_findings, draw_verdict, on_screen
 from upgrader.ui.terminal import console, filled, show
 
 __all__ = ["print_folder"]
 
+_NAMED = 8
+"""More families than these for one reason are counted: `-o json` names each."""
 
-def print_folder(checked: CheckedFolder, stream: TextIO | None = None) -> None:
-    """Print the findings, then what only the cluster answers: nobody should take the former for the whole."""
+
+def print_folder(checked: CheckedFolder, stream: TextIO | None = None) -> bool:
+    """Print the findings, then what only the cluster answers: nobody should take the former for the whole.
+
+    Whether the findings are still on the screen then.
+    """
     out = console(stream)
     out.print(
         "\n", Text.assemble((" Checks ", "bold"), f"{checked.target or 'of the folder'}  (offline)"), "\n", sep=""
@@ -29,5 +35,7 @@ def print_folder(checked: CheckedFolder, stream: TextIO | None = None) -> None:
         reasons.setdefault(item.reason, []).append(item.check)
     out.print("\n", Text(" Not asked offline", style="bold"), sep="")
     for reason, checks in reasons.items():
-        out.print(filled(Text(f" ? {', '.join(checks)}: {reason}"), out, 3), soft_wrap=True)
+        named = ", ".join(checks) if len(checks) <= _NAMED else f"{len(checks)} more families of checks"
+        out.print(filled(Text(f" ? {named}: {reason}"), out, 3), soft_wrap=True)
     out.print()
+    return on_screen(checked.findings, stream, below=3 + 2 * len(reasons))

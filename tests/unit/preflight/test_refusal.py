@@ -45,3 +45,10 @@ def test_one_of_each_kind_is_named() -> None:
         "w.x: the webhook has no backend",
         "…and 3 more, above",
     ]
+
+
+def test_what_is_still_on_the_screen_is_not_told_twice() -> None:
+    """The error has the ids alone where the list stands above it, each id once."""
+    error = refusal("no run", [BLOCKS, WARNS, replace(BLOCKS, title="object b is broken")], "Then again.", seen=True)
+    assert error.message.splitlines() == ["no run", "See above: a.b"]
+    assert error.remedy == "Fix what is marked error or unknown. Then again."

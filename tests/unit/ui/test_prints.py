@@ -29,7 +29,7 @@ from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.step_document import ObjectChange
 from upgrader.ui.comparison import print_comparison
 from upgrader.ui.errors import print_error
-from upgrader.ui.findings import draw_findings
+from upgrader.ui.findings import draw_findings, on_screen
 from upgrader.ui.plan import print_plan
 from upgrader.ui.runs import print_history, print_rollback_order
 from upgrader.ui.summary import print_report
@@ -118,6 +118,18 @@ def test_commands_in_a_remedy_name_the_folder(tmp_path: Path, monkeypatch: pytes
     out = io.StringIO()
     print_error(error, out, commands=["run"])
     assert "`upgrader run --to v1`" in out.getvalue()
+
+
+@pytest.mark.parametrize(("number", "below", "seen"), [(3, 0, True), (3, 8, False), (20, 0, False)])
+def test_a_list_is_on_the_screen_where_it_and_the_error_fit(number: int, below: int, seen: bool) -> None:
+    """On a terminal of 24 rows a short list stays, and a long one scrolls out."""
+    findings = [Finding(f"a.{each}", "error", "it is wrong", "because", "mend it") for each in range(number)]
+    assert on_screen(findings, Terminal(), below=below) is seen  # type: ignore[arg-type]
+
+
+def test_a_log_has_no_screen() -> None:
+    """Its end is what is read first, so that the error there says all."""
+    assert not on_screen([Finding("a.b", "error", "it is wrong")], io.StringIO())
 
 
 def test_findings_come_worst_first() -> None:
