@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,17 @@ _INTERRUPTED = (
 )
 
 
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """End as SIGPIPE would where nobody reads the output to its end: click would end with 1, our code for a bug."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        # What is still in the buffer goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(exit_code_of(error)) from error
+
+
 class _LazyGroup(HelpfulGroup):
     """A group that knows its commands' names and one-line helps without importing them."""
 
@@ -118,10 +131,15 @@ class _LazyGroup(HelpfulGroup):
             raise click.NoSuchCommand(name, meant, possibilities=closest, ctx=ctx) from None
         return name, command, with_output(command, rest, ctx.params.get("form"))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As Click's; it prints the help."""
+        with _reader_may_leave():
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         from upgrader.cli.events_option import outcome_told  # not at the top: only commands that act have events
 
-        with outcome_told(ctx):
+        with outcome_told(ctx), _reader_may_leave():
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt as stopped:
@@ -131,10 +149,6 @@ class _LazyGroup(HelpfulGroup):
             except UpgraderError as error:
                 error.folder = ctx.obj
                 raise
-            except BrokenPipeError as error:
-                # Click would end with 1, our code for a bug. What is still in the buffer goes nowhere.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                raise SystemExit(exit_code_of(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         longest = max(map(len, _COMMANDS))

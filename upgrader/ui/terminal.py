@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -43,6 +45,10 @@ class _PrintableConsole(Console):
         elif isinstance(renderable, Text):
             renderable = printable_text(renderable)
         return super().render(renderable, options)
+
+    def on_broken_pipe(self) -> None:
+        """Raise what was caught, as other streams do: rich would end the process with 1, our code for a bug."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def printable_text(text: Text) -> Text:

@@ -101,9 +101,10 @@ def test_no_sentence_of_help_is_cut() -> None:
     assert [(path, line) for path, line in lines if line.endswith("...") or len(line) > 80] == []
 
 
-def test_output_that_nobody_reads_to_its_end_is_no_bug() -> None:
-    """`upgrader explain | head -1`: no traceback, and not the exit code of a bug."""
-    command = [sys.executable, "-m", "upgrader", "explain"]
+@pytest.mark.parametrize("words", ["explain", "check --offline", "versions --from v1.36.3", "--help"])
+def test_output_that_nobody_reads_to_its_end_is_no_bug(words: str) -> None:
+    """`| head -1`: no traceback, and not the exit code of a bug, whether click or rich has printed."""
+    command = [sys.executable, "-m", "upgrader", "-C", "/nonexistent", *words.split()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asked:
         assert asked.stdout is not None and asked.stderr is not None
         asked.stdout.close()
