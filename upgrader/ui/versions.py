@@ -23,8 +23,7 @@ def print_versions(here: Here, offered: Sequence[OfferedVersion], today: date, s
     """Print where the cluster is, a line for each version, and how old what is known of them is."""
     out = console(stream)
     emulated = f", emulating {minor_text(here.emulated)}" if here.emulated else ""
-    until = support_ends().of(here.version)
-    show(out, Text(f"{here.version} {_SOURCES[here.source]}{emulated}; patches until {_day(until, today)}"))
+    show(out, Text(f"{here.version} {_SOURCES[here.source]}{emulated}; {_support(here, today)}"))
     if here.problem:
         show(out, Text(f"The cluster didn't say what runs: {here.problem}", style="yellow"))
     if not offered:
@@ -47,9 +46,19 @@ def print_versions(here: Here, offered: Sequence[OfferedVersion], today: date, s
     show(out, Text(f"The ends of support are those known on {support_ends().made}.", style="dim"))
 
 
+def _support(here: Here, today: date) -> str:
+    known = support_ends()
+    until = known.of(here.version)
+    if until is not None:
+        return f"patches until {_day(until, today)}"
+    if (here.version.major, here.version.minor) < min(known.ends):
+        return "it gets no patches any more"
+    return f"until when it gets patches was not known yet on {known.made}"
+
+
 def _day(day: date | None, today: date) -> str:
     if day is None:
-        return "unknown"
+        return "not known yet"
     return f"{day} (ended)" if day < today else str(day)
 
 

@@ -131,3 +131,17 @@ def test_command_says_what_comes_first(tmp_path: Path, monkeypatch: pytest.Monke
     output = CliRunner().invoke(cli, ["-C", str(tmp_path), "versions"], env={"COLUMNS": "200"}).output
     assert "emulating 1.34" in output and "upgrader finalize" in output and "late answers" in output
     assert "upgrade the kubelets of w0, w1, w2 and 2 more" in output
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("v1.25.0", "it gets no patches any more"),
+        ("v1.36.3", "patches until 2027-06-28"),
+        ("v1.99.0", "until when it gets patches was not known yet on "),
+    ],
+)
+def test_how_long_the_version_here_is_supported(tmp_path: Path, version: str, told: str) -> None:
+    """What the table doesn't have is said in words: of an old minor that its time is over, of a new one since when."""
+    output = CliRunner().invoke(cli, ["-C", str(tmp_path), "versions", "--from", version]).output
+    assert f"{version} as given; {told}" in output and "unknown" not in output
