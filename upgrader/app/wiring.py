@@ -47,7 +47,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
+from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
 from upgrader.onhost.sending.etcd_answers import ask_etcd
@@ -207,6 +207,7 @@ class Session:
             ssh_refuses=own_machine().ssh_refuses,
             ssh_agent=bool(os.environ.get("SSH_AUTH_SOCK")),
             takes_backups=bool(self.settings.backup.recipients),
+            values_files=self.settings.values_files,
             pulls_images=self.settings.images.pull,
             approvals=self.settings.approvals,
             prometheus=self.tools.prometheus,
@@ -300,13 +301,11 @@ def intended_steps(
     Raises ChartRefused with the files' names and lines.
     """
 
-    files = {item.name: item.values_file for item in settings.pipeline if isinstance(item, ReleaseSettings)}
-
     def rendered(spec: ReleaseSpec) -> IntendedRelease:
         try:
             return IntendedRelease(spec, helm.render(spec, target=settings.target, offline=offline))
         except ChartRefused as error:
-            raise with_files(error, spec.name, spec.chart, files[spec.name]) from error
+            raise with_files(error, spec.name, spec.chart, settings.values_files.get(spec.name)) from error
 
     wanted = wanted_steps(settings, charts_folder(), emulated)
     return tuple(item if isinstance(item, PlannedPlaybook) else rendered(item) for item in wanted)

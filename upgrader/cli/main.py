@@ -97,7 +97,7 @@ _INTERRUPTED = (
 
 @contextmanager
 def _reader_may_leave() -> Iterator[None]:
-    """End as SIGPIPE would where nobody reads the output to its end: click would end with 1, our code for a bug."""
+    """End as SIGPIPE would where the output is not read to its end: click would end with 1, our code for a bug."""
     try:
         yield
     except BrokenPipeError as error:

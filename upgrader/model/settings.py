@@ -274,6 +274,12 @@ class Settings:
         return {name: seconds for name, seconds in (*steps, *pools) if seconds is not None}
 
     @property
+    def values_files(self) -> Mapping[str, Path]:
+        """Where the operator's own values of each release are, by its name; there may be no such file."""
+        releases = (item for item in self.pipeline if isinstance(item, ReleaseSettings))
+        return {item.name: item.values_file for item in releases if item.values_file is not None}
+
+    @property
     def all_metric_gates(self) -> tuple[MetricGateSettings, ...]:
         """Those of single steps, and those of every step."""
         gates = (gate for item in self.pipeline for gate in item.gates)

@@ -72,6 +72,8 @@ class PreflightContext:
     metric_gates: tuple[MetricGateSettings, ...] = ()
     workload_gates: tuple[WorkloadGate, ...] = ()
     """The gates of workloads that upgrader.yaml adds to single steps."""
+    values_files: Mapping[str, Path] = field(default_factory=dict)
+    """Where the operator's own values of a release are, by its name."""
     pulls_images: bool = True
     """Whether a run begins with the step `images`."""
     run_at_work: Callable[[], str] = str

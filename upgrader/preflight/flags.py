@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from upgrader.model.api_lifecycle import Minor, ends_between, known_apis, newest_known
 from upgrader.model.emulation import emulated_by, minor_of, minor_text
@@ -11,6 +12,7 @@ from upgrader.model.first_few import first_few
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.flag_lifecycle import fate, judged_by, known_flags
+from upgrader.preflight.flag_places import flag_place
 from upgrader.steps.release.planned_commands import PlannedCommand, planned_commands
 
 __all__ = ["check_flags"]
@@ -41,11 +43,11 @@ def check_flags(context: PreflightContext) -> Iterator[Finding]:
                 "skip this finding.",
             )
         else:
-            yield from _judged(command)
+            yield from _judged(command, context.values_files.get(command.release.name))
         yield from _runtime_config(command, context.observed.server)
 
 
-def _judged(command: PlannedCommand) -> Iterator[Finding]:
+def _judged(command: PlannedCommand, values: Path | None) -> Iterator[Finding]:
     unknown: dict[str, str] = {}
     deprecated: dict[str, str] = {}
     for given in command.flags or ():
@@ -59,12 +61,13 @@ def _judged(command: PlannedCommand) -> Iterator[Finding]:
             unknown[f"--{given.name}"] = fate(known, command.version) + message
         elif known.deprecated_by(command.version):
             deprecated[f"--{given.name}"] = known.message
+    places = {flag: flag_place(values, command.component, flag) for flag in (*unknown, *deprecated)}
     if unknown:
         yield Finding(
             "flags.removed",
             "error",
             f"{command} doesn't know {first_few(list(unknown))}",
-            f"{_listed(unknown)}\n{command.place} It would end at once, as often as it is started.",
+            f"{_listed(_placed(unknown, places))}\n{command.place} It would end at once, as often as it is started.",
             f"Change the values of release {command.release.name}: without {_them(unknown)}, or with a successor.",
         )
     if deprecated:
@@ -72,7 +75,7 @@ def _judged(command: PlannedCommand) -> Iterator[Finding]:
             "flags.deprecated",
             "warning",
             f"{command} deprecates {first_few(list(deprecated))}",
-            f"{_listed(deprecated)}\n{command.place} A later version won't know {_them(deprecated)}.",
+            f"{_listed(_placed(deprecated, places))}\n{command.place} A later version won't know {_them(deprecated)}.",
             f"Change the values of release {command.release.name}: without {_them(deprecated)}, or with a successor.",
         )
 
@@ -113,6 +116,11 @@ def _ended(ends: list[Minor]) -> str:
 
 def _listed(flags: dict[str, str]) -> str:
     return "\n".join(f"{flag}: {why}" for flag, why in flags.items())
+
+
+def _placed(flags: dict[str, str], places: dict[str, str]) -> dict[str, str]:
+    """With the file and the line that set each, where they are known."""
+    return {f"{flag} ({places[flag]})" if places[flag] else flag: why for flag, why in flags.items()}
 
 
 def _them(flags: dict[str, str]) -> str:

@@ -61,6 +61,8 @@ class World:
     """Release → the manifest that it is to have; the others don't change."""
     before: dict[str, str] = field(default_factory=dict)
     """Release → the manifest that it has; "" where nothing is said."""
+    values_files: dict[str, Path] = field(default_factory=dict)
+    """Release → the file of its values."""
     emulated: tuple[int, int] | None = None
     """The minor that the planned components emulate."""
     observed: Observed = field(default_factory=lambda: Observed(V(1, 36, 3), {CONTROLLER: V(1, 36, 3)}, {}))
@@ -118,6 +120,7 @@ class World:
             examine=self.examine,
             ask_etcd=self.ask_etcd,
             takes_backups=True,
+            values_files=self.values_files,
         )
 
     def _planned(self, name: str) -> PlannedRelease:

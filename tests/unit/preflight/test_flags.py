@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.preflight.conftest import World, workload
@@ -31,6 +33,30 @@ def test_flag_that_is_gone_blocks_the_run(world: World) -> None:
     start(world, "kube-apiserver", "--cloud-provider=aws")
     found = world.find(check_flags)["flags.removed"]
     assert "gone since v1.33; deprecated before: will be removed in a future version" in found.diagnosis
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ("replicas: 1\nextraArgs:\n  secure-prot: 1\n", " ({}:3)"),
+        ("scheduler: {extraArgs: {v: 1}}\ncontrollerManager: {}\nargs:\n- --secure-prot=1\n", " ({}:4)"),
+        ("scheduler:\n  secure-prot: 1\ncontrollerManager:\n  extraArgs:\n    secure-prot: 1\n", " ({}:5)"),
+        ("a:\n  secure-prot: 1\nb:\n  secure-prot: 1\n", ""),
+        ("replicas: 1\n", ""),
+        ("replicas: [\n", ""),
+        ("base: &base {extraArgs: {}}\n<<: *base\n", ""),
+    ],
+)
+def test_flag_is_found_in_the_values(world: World, tmp_path: Path, values: str, place: str) -> None:
+    """The error says in which file and line the flag is set, of several components in that one's part; what can't be
+    told apart or read has no line.
+    """
+    file = tmp_path / "kubernetes.yaml"
+    file.write_text(values)
+    world.values_files["kubernetes"] = file
+    start(world, "kube-controller-manager", "--secure-prot=1")
+    found = world.find(check_flags)["flags.removed"]
+    assert found.diagnosis.startswith(f"--secure-prot{place.format(file)}: no version")
 
 
 def test_flag_that_is_still_there_is_no_finding(world: World) -> None:
