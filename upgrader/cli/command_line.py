@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.completing import complete_run
+from upgrader.cli.completing import complete_run, complete_version
 from upgrader.cli.events_option import EVENTS, event_stream
 from upgrader.cli.notices import say
 from upgrader.config.duration import parse_duration
@@ -93,6 +93,7 @@ TARGET = click.option(
     "target",
     metavar="VERSION",
     type=VERSION,
+    shell_complete=complete_version,
     help="Kubernetes version to upgrade to (default: kubernetesVersion in upgrader.yaml).",
 )
 RUN = click.option(

@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["complete_folder", "complete_planned_step", "complete_run", "complete_step"]
+__all__ = ["complete_folder", "complete_planned_step", "complete_run", "complete_step", "complete_version"]
 
 _NEWEST = 20
 _FOLDERS = 50
@@ -29,6 +29,21 @@ def complete_folder(_: click.Context, __: click.Parameter, begun: str) -> list[C
     found = (str(Path(file).parent) for place in places for file in glob.iglob(place))
     clusters = [CompletionItem(name) for name in sorted(islice(found, _FOLDERS))]
     return clusters or [CompletionItem(begun, type="dir")]
+
+
+def complete_version(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The newest patch of each minor that this upgrader knows, newest first, with how long it gets patches."""
+    from click.shell_completion import CompletionItem
+
+    from upgrader.model.support_ends import support_ends
+    from upgrader.model.upgrade_path import newest_patches
+
+    known = sorted(newest_patches().values(), reverse=True)
+    offered = [each for each in known if str(each).startswith(begun)]
+    ends = support_ends()
+    return [
+        CompletionItem(str(each), help=f"patches until {ends.of(each) or 'a day not known yet'}") for each in offered
+    ]
 
 
 def complete_run(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:

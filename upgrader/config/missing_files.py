@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 
 from upgrader.config.yaml_document import shown
@@ -11,6 +13,8 @@ from upgrader.model.settings import Settings
 
 __all__ = ["no_cluster_folder", "refuse_missing"]
 
+_FOLDERS = 100
+"""So many are compared at most."""
 _EXAMPLE = "An upgrader.yaml that you write yourself needs one line: `kubernetesVersion: v1.36.3`."
 
 
@@ -20,7 +24,17 @@ def no_cluster_folder(folder: Path, environ: Mapping[str, str]) -> ConfigError:
     if not environ.get("UPGRADER_KUBECONFIG") and not (folder / "kubeconfig").exists():
         others.append(_kubeconfig(folder / "kubeconfig"))
     path = shown(folder / "upgrader.yaml")
-    return _error("\n".join([f"{path}: no such file", *(others and ["missing, too:", *others])]), folder, _EXAMPLE)
+    error = _error("\n".join([f"{path}: no such file", *(others and ["missing, too:", *others])]), folder, _EXAMPLE)
+    if not folder.exists() and (meant := _meant(folder)):
+        error.remedy = f"Did you mean `-C {shown(meant)}`? If not: {error.remedy}"
+    return error
+
+
+def _meant(folder: Path) -> Path | None:
+    """The cluster's folder beside it whose name is nearly the same."""
+    beside = {path.parent.name: path.parent for path in islice(folder.parent.glob("*/upgrader.yaml"), _FOLDERS)}
+    closest = get_close_matches(folder.name, beside, n=1)
+    return beside[closest[0]] if closest else None
 
 
 def refuse_missing(settings: Settings, environ: Mapping[str, str]) -> None:

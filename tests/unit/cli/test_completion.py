@@ -15,6 +15,7 @@ from testkit import example_runs as runs
 from testkit.example_runs import RUN, journal_of
 from upgrader.cli.main import cli
 from upgrader.errors import UsageError
+from upgrader.model.version import KubernetesVersion
 
 LATER = "20260102T000000-v1.37.1"
 
@@ -60,6 +61,13 @@ def test_steps_of_the_run(folder: Path) -> None:
         "kubernetes",
         "kubeadm-config",
     ]
+
+
+def test_versions_to_upgrade_to() -> None:
+    """`--to` offers the newest patch of each minor, newest first, wherever it is typed."""
+    offered = completed("run", "--to", "v1.3")
+    assert len(offered) > 2 and offered == sorted(offered, key=KubernetesVersion.parse, reverse=True)
+    assert completed("plan", "--to", offered[0]) == [offered[0]]
 
 
 def test_cluster_folders(folder: Path) -> None:

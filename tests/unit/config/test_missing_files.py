@@ -27,6 +27,18 @@ def test_empty_folder(tmp_path: Path, command: str) -> None:
     assert f"`upgrader -C {tmp_path} init`" in error.remedy
 
 
+def test_folder_with_a_typing_error(tmp_path: Path) -> None:
+    """The cluster's folder beside it that has nearly the name is asked for; any other one isn't."""
+    (tmp_path / "nova").mkdir()
+    (tmp_path / "nova/upgrader.yaml").write_text("kubernetesVersion: v1.37.1\n")
+    with pytest.raises(ConfigError) as caught:
+        load_settings(tmp_path / "nvoa", {})
+    assert caught.value.remedy.startswith(f"Did you mean `-C {tmp_path / 'nova'}`? If not: ")
+    with pytest.raises(ConfigError) as caught:
+        load_settings(tmp_path / "berlin", {})
+    assert "Did you mean" not in caught.value.remedy
+
+
 def test_only_what_is_missing(tmp_path: Path) -> None:
     """What is there, or named elsewhere, isn't asked for."""
     (tmp_path / "hosts.yml").write_text("")
