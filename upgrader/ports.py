@@ -274,6 +274,10 @@ class Hosts(Protocol):
 class Age(Protocol):
     """Files that only the owner of a key can read (https://age-encryption.org)."""
 
+    def new_key(self) -> tuple[str, str]:
+        """A new pair: the public key, and the private one."""
+        ...
+
     def encrypt(self, plain: Iterator[bytes], recipients: Sequence[str], target: BinaryIO) -> None:
         """Write the encrypted form of a stream. What `plain` raises is raised. Raises UsageError for a recipient."""
         ...

@@ -18,6 +18,12 @@ _AHEAD = 16
 class AgeFiles:
     """`ports.Age`."""
 
+    def new_key(self) -> tuple[str, str]:
+        import pyrage
+
+        made = pyrage.x25519.Identity.generate()
+        return str(made.to_public()), str(made)
+
     def encrypt(self, plain: Iterator[bytes], recipients: Sequence[str], target: BinaryIO) -> None:
         import pyrage
 
@@ -67,8 +73,8 @@ class AgeFiles:
             thread.join()
 
 
-_RECIPIENT = "Make a key pair with `age-keygen -o key.txt`, and use the public key that it prints (age1…)."
-_IDENTITY = "Give the file that `age-keygen` wrote for one of the recipients: --identity FILE."
+_RECIPIENT = "Make a key pair with `upgrader backup keygen FILE`, and use the public key that it prints (age1…)."
+_IDENTITY = "Give the file that `upgrader backup keygen` wrote for one of the recipients: --identity FILE."
 
 
 class _Source:

@@ -9,17 +9,33 @@ from pathlib import Path
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.wiring import Session, age_files, open_session
-from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.errors import ApiError, ApiUnavailable, UsageError
 from upgrader.steps.backup.etcd_member import read_member
 from upgrader.steps.backup.etcd_tools import EtcdTools
-from upgrader.steps.backup.identity_file import read_identities
+from upgrader.steps.backup.identity_file import read_identities, write_identity
 from upgrader.steps.backup.manifest import BackupManifest
 from upgrader.steps.backup.take import TakenBackup
 from upgrader.steps.backup.verify import BackupFile, prove_on, send_snapshot
 
-__all__ = ["open_backup", "prove_backup", "take_backup", "unless_locked"]
+__all__ = ["make_key", "open_backup", "prove_backup", "take_backup", "unless_locked"]
 
 _BROKEN = 500
+
+
+def make_key(folder: Path, path: Path) -> str:
+    """Write a new private key, and return its public key.
+
+    Raises UsageError for a file in the cluster's folder: that is committed and copied, and must not open its backups.
+    """
+    home = folder.resolve()
+    if (home / "upgrader.yaml").exists() and path.resolve().is_relative_to(home):
+        raise UsageError(
+            f"{path} would be in the cluster's folder, which is committed and copied",
+            remedy="Name a file where your other keys are.",
+        )
+    public, private = age_files().new_key()
+    write_identity(path, public, private)
+    return public
 
 
 def take_backup(folder: Path, front_end: FrontEnd) -> TakenBackup:

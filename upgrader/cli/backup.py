@@ -1,4 +1,4 @@
-"""`upgrader backup`: take an encrypted backup of the cluster's data, or verify one."""
+"""`upgrader backup`: take an encrypted backup of the cluster's data, or verify one; and make the key for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["backup"]
 @EVENTS
 @click.pass_context
 def backup(context: click.Context) -> None:
-    """Take an encrypted backup of the cluster's data; `backup verify` verifies one.
+    """Take an encrypted backup of the cluster's data; `backup verify` verifies one, and `backup keygen` makes a key.
 
     etcd's snapshot is taken on a controller by etcd's own tools, restored there into a scratch etcd, and read. With
     each controller's /etc/kubernetes it is streamed into one file, which only the owner of a key in backup.recipients
@@ -37,6 +37,23 @@ def backup(context: click.Context) -> None:
     for path in taken.removed:
         say(f"removed {path.name}: backup.keep and backup.maxAge in upgrader.yaml")
     click.echo(f"written     {taken.path} ({taken.bytes:,} bytes)")
+
+
+@backup.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_obj
+def keygen(folder: Path, file: Path) -> None:
+    """Make a key pair for backups: write the private key to FILE, and print the public one for backup.recipients.
+
+    The file is for its owner alone, and an age identity, as `age-keygen` makes it. One that is there is never replaced.
+    Keep it where the cluster's other secrets are: without it, nothing reads the backups.
+    """
+    from upgrader.app.backup import make_key
+
+    public = make_key(folder, file)
+    say(f"{file} has the private key: keep it away from this machine and from the cluster's folder.")
+    say("In upgrader.yaml:")
+    click.echo(f"backup: {{recipients: [{public}]}}")
 
 
 @backup.command()

@@ -126,7 +126,8 @@ IDENTITY = click.option(
     metavar="FILE",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The private key for the backup, as `age-keygen` writes it. Only its owner may be able to read the file.",
+    help="The private key for the backup, as `upgrader backup keygen` writes it. Only its owner may be able to read "
+    "the file.",
 )
 
 

@@ -20,7 +20,7 @@ def check_recipient(text: object) -> str:
         )
     where = f"backup.recipients: {text!r} is not an age public key"
     if not isinstance(text, str) or not text.startswith(f"{_PREFIX}1") or len(text) != _CHARACTERS:
-        raise ValueError(f"{where}; `age-keygen` prints one: age1 and 58 more characters")
+        raise ValueError(f"{where}; `upgrader backup keygen` prints one: age1 and 58 more characters")
     values = [_ALPHABET.find(character) for character in text[len(_PREFIX) + 1 :]]
     if -1 in values or _checksum(values) != 1:
         raise ValueError(f"{where}: its checksum is wrong, so it is mistyped")

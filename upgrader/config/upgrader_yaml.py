@@ -197,8 +197,8 @@ class BackupSection(_Model):
 
     recipients: list[Recipient] = Field(
         default=[],
-        description="Who can read them: age public keys (`age1…`), as `age-keygen` prints them. Empty: no backup is "
-        "taken before a minor upgrade.",
+        description="Who can read them: age public keys (`age1…`), as `upgrader backup keygen` prints them. Empty: no "
+        "backup is taken before a minor upgrade.",
     )
     folder: Text = Field(
         default=str(BackupSettings.folder), description="Where they are written, relative to this file."

@@ -24,5 +24,6 @@ def check_backups(context: PreflightContext) -> Iterator[Finding]:
         "An older etcd can't read what a new minor has written."
         if etcd
         else "A rollback of the releases doesn't bring back what the new minor has rewritten in etcd.",
-        "Make a key pair with `age-keygen -o key.txt`, and name the public key in upgrader.yaml: backup.recipients.",
+        "Make a key pair with `upgrader backup keygen FILE`, and name the public key in upgrader.yaml: "
+        "backup.recipients.",
     )

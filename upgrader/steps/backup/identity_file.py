@@ -1,4 +1,4 @@
-"""The private key that reads a backup: a file as `age-keygen` writes it."""
+"""The private key that reads a backup: a file as `age-keygen` writes it, too."""
 
 from __future__ import annotations
 
@@ -8,11 +8,27 @@ from pathlib import Path
 
 from upgrader.errors import UsageError
 
-__all__ = ["read_identities"]
+__all__ = ["read_identities", "write_identity"]
 
 _MOST_BYTES = 1 << 16
 _PREFIX = "AGE-SECRET-KEY-1"
-_REMEDY = "Give the file that `age-keygen` wrote: --identity FILE."
+_REMEDY = "Give the file that `upgrader backup keygen` wrote, or `age-keygen`: --identity FILE."
+
+
+def write_identity(path: Path, public: str, private: str) -> None:
+    """Write a new file, for its owner alone. Raises UsageError where there is one: a lost key reads no backup."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(f"# public key: {public}\n{private}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError as error:
+        raise UsageError(
+            f"{path} is there already, and is left as it is: without a key, nothing reads its backups",
+            remedy="Name a new file.",
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror}", remedy="Name a file elsewhere.") from error
 
 
 def read_identities(path: Path) -> tuple[str, ...]:

@@ -90,8 +90,8 @@ class BackupTaker:
         if not self.settings.recipients:
             raise UsageError(
                 "upgrader.yaml names nobody who can read a backup (backup.recipients)",
-                remedy="Make a key pair with `age-keygen -o key.txt`, keep key.txt where the cluster's other secrets "
-                "are, and add the public key: `backup: {recipients: [age1…]}`.",
+                remedy="Make a key pair with `upgrader backup keygen FILE`, keep FILE where the cluster's other "
+                "secrets are, and add the public key: `backup: {recipients: [age1…]}`.",
             )
         for host in self.cluster.controllers:
             controller_part(host.name)  # first: a backup that nobody can read would take the place of older ones

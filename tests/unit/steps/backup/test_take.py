@@ -197,7 +197,7 @@ def test_without_recipients_nothing_is_done(lab: Lab) -> None:
     """The remedy says how to get a key."""
     with pytest.raises(UsageError, match="names nobody who can read a backup") as caught:
         replace(lab.taker, settings=BackupSettings()).take(lab.notes.append)
-    assert "age-keygen" in caught.value.remedy
+    assert "upgrader backup keygen" in caught.value.remedy
     assert not lab.hosts.ran
 
 
