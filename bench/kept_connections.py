@@ -87,7 +87,7 @@ def main() -> int:
             must(cluster.upgrader("adopt", "--yes"))
             seen, http2 = _measure(cluster, options.rolls, options.controllers, BESIDE[options.beside].clients)
         finally:
-            upgrader("-C", home, "lab", "down", "--name", cluster.name)
+            upgrader("-C", home, "lab", "down", "--force", "--name", cluster.name)
     file = results_file(options.out, "kept-connections.json")
     results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     results[f"{options.controllers} {options.beside}"] = {

@@ -54,7 +54,7 @@ def main() -> int:
         parts += parts_of_run(json.loads(report.read_text()), parts[-1].seconds)
         availability = asdict(seen)
     finally:
-        _timed("lab down", "lab", "down", "--name", name)
+        _timed("lab down", "lab", "down", "--force", "--name", name)
 
     for part in parts:
         print(f"{part.name:44}{part.seconds:9.2f} s")

@@ -77,7 +77,7 @@ def _on_new_lab(options: argparse.Namespace) -> list[Cost]:
             must(upgrader("-C", home, "lab", "up", "--name", name, timeout_seconds=1800))
             return _rounds(Path(home) / ".lab" / name / "kubeconfig", options)
         finally:
-            upgrader("-C", home, "lab", "down", "--name", name)
+            upgrader("-C", home, "lab", "down", "--force", "--name", name)
 
 
 def _rounds(kubeconfig: Path, options: argparse.Namespace) -> list[Cost]:

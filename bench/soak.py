@@ -76,7 +76,7 @@ def main() -> int:
             runs.append(cluster.run("rollback", options.start, "rollback", "--yes"))
             _write(runs, options.out)
     finally:
-        upgrader("lab", "down", "--name", name)
+        upgrader("lab", "down", "--force", "--name", name)
     return 1 if any(run.exit_code or run.failed or not run.reached for run in runs) else 0
 
 

@@ -57,7 +57,7 @@ def main() -> int:
         must(upgrader("lab", "up", "--name", name, "--controllers", "3", "--kubernetes", options.start))
         found = _Three(Lab.find(name), folder, options.rate).measure(options.target)
     finally:
-        upgrader("lab", "down", "--name", name)
+        upgrader("lab", "down", "--force", "--name", name)
     text = page(found, options.rate, os.cpu_count() or 1, f"{datetime.now(UTC):%Y-%m-%d}")
     (options.out / "three-controllers.md").write_text(text)
     results = json.dumps([asdict(seen) for seen in found], indent=1) + "\n"

@@ -315,7 +315,7 @@ class LabCluster:
     def down(self) -> None:
         """Remove the cluster and all its files."""
         self.kube.close()
-        self.lab("down")
+        self.lab("down", "--force")
 
     def wait_after_boot(self) -> None:
         """Wait for new pods: the API still lists pods as Ready that the reboot ended."""
@@ -348,7 +348,7 @@ def make_cluster(
         cluster.keep_files()
         cluster.save()
     except BaseException:
-        upgrader("-C", home, "lab", "down", "--name", name)
+        upgrader("-C", home, "lab", "down", "--force", "--name", name)
         raise
     return cluster
 

@@ -36,7 +36,7 @@ def plain_cluster(version: str, images: Sequence[Image]) -> Iterator[LabCluster]
             finally:
                 cluster.kube.close()
         finally:
-            upgrader("-C", home, "lab", "down", "--name", name)
+            upgrader("-C", home, "lab", "down", "--force", "--name", name)
 
 
 def bring(images: Sequence[Image], cluster: LabCluster) -> None:

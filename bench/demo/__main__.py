@@ -39,7 +39,7 @@ def main() -> int:
     _build(arguments.start, arguments.target)
     _title(f"A new cluster with one controller, Kubernetes {arguments.start}")
     if find(_NAME):  # an earlier demo, perhaps incomplete
-        _do("lab", "down", "--name", _NAME)
+        _do("lab", "down", "--force", "--name", _NAME)
     with _timed("lab"):
         _do("lab", "up", "--name", _NAME, "--kubernetes", arguments.start)
     _title("Its control plane moves from static pods into Helm charts")

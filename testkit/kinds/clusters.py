@@ -33,4 +33,4 @@ def cluster_of(kind: Kind, program: Path | None = None) -> Iterator[LabCluster]:
                 proof(cluster)
             yield cluster
         finally:
-            upgrader("-C", home, "lab", "down", "--name", cluster.name)
+            upgrader("-C", home, "lab", "down", "--force", "--name", cluster.name)

@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         import_site_images(made)
         yield made
     finally:
-        upgrader("-C", home, "lab", "down", "--name", made.name)
+        upgrader("-C", home, "lab", "down", "--force", "--name", made.name)
 
 
 @pytest.fixture

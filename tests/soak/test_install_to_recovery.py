@@ -44,7 +44,7 @@ def cluster(tmp_path: Path) -> Iterator[LabCluster]:
         cluster.lab("up", "--kubernetes", OLD, "--bastion")
         yield cluster
     finally:
-        upgrader("-C", tmp_path, "lab", "down", "--name", cluster.name)
+        upgrader("-C", tmp_path, "lab", "down", "--force", "--name", cluster.name)
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def cluster(published: Published, tmp_path: Path) -> Iterator[LabCluster]:
     try:
         yield cluster
     finally:
-        upgrader("-C", cluster.home, "lab", "down", "--name", cluster.name)
+        upgrader("-C", cluster.home, "lab", "down", "--force", "--name", cluster.name)
 
 
 def _up(published: Published, cluster: LabCluster) -> Ended:

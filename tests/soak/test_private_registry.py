@@ -22,7 +22,7 @@ def private(tmp_path: Path) -> Iterator[LabCluster]:
         cluster.lab("up", "--kubernetes", OLD, "--registry")
         yield cluster
     finally:
-        upgrader("-C", cluster.home, "lab", "down", "--name", cluster.name)
+        upgrader("-C", cluster.home, "lab", "down", "--force", "--name", cluster.name)
 
 
 def test_standby_pods_start_without_the_registry(private: LabCluster) -> None:

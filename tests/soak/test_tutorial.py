@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
     """Where the commands are typed: a checkout, of which only the charts are used. The lab is removed at the end."""
     (tmp_path / "charts").symlink_to(REPOSITORY / "charts")
     yield tmp_path
-    upgrader("-C", tmp_path, "lab", "down", "--name", own_name())
+    upgrader("-C", tmp_path, "lab", "down", "--force", "--name", own_name())
 
 
 def own_name() -> str:

@@ -26,7 +26,7 @@ def unkind(tmp_path: Path) -> Iterator[LabCluster]:
         cluster.lab("up", "--kubernetes", OLD, *_SWITCHES)
         yield cluster
     finally:
-        upgrader("-C", cluster.home, "lab", "down", "--name", cluster.name)
+        upgrader("-C", cluster.home, "lab", "down", "--force", "--name", cluster.name)
 
 
 def test_the_whole_way_on_an_unkind_cluster(unkind: LabCluster) -> None:

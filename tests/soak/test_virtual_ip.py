@@ -42,7 +42,7 @@ def kubeadms(tmp_path: Path) -> Iterator[LabCluster]:
         cluster.lab("up", "--kubernetes", OLD, "--vip")
         yield cluster
     finally:
-        upgrader("-C", cluster.home, "lab", "down", "--name", cluster.name)
+        upgrader("-C", cluster.home, "lab", "down", "--force", "--name", cluster.name)
 
 
 def test_the_virtual_ip_is_refused_restored_and_kept(kubeadms: LabCluster) -> None:

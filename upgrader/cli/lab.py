@@ -15,7 +15,7 @@ import click
 
 from upgrader.cli.lab_origin import MirrorOptions, mirror_options
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.errors import Interrupted, UsageError
+from upgrader.errors import Interrupted, Locked, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -202,10 +202,20 @@ def restore(folder: Path, snapshot: str, name: str | None) -> None:
 
 @lab.command()
 @_name
+@click.option("--force", is_flag=True, help="Also while a run is active on it.")
 @click.pass_obj
-def down(folder: Path, name: str | None) -> None:
+def down(folder: Path, name: str | None, force: bool) -> None:
     """Remove a lab, its cluster folder, and everything else that it created on this machine."""
+    from upgrader.engine.locks.folder_lock import folder_holder
+
     found = _find(folder, name)
+    holder = None if force else folder_holder(found.placement.folder)
+    if holder is not None:
+        raise Locked(
+            f"{holder.holder} works on lab {found.placement.spec.name} since {holder.since:%Y-%m-%d %H:%M:%SZ}; "
+            "nothing was removed",
+            remedy="Wait for it to end, or stop it first. To remove the lab all the same: --force.",
+        )
     found.down()
     click.echo(f"Lab {found.placement.spec.name} was removed.")
 
