@@ -26,6 +26,8 @@ _EVIDENCE = ("docs/adr/*", "docs/benchmarks/*", "docs/reliability.md", "C*.md")
 _KEY, _UNAMBIGUOUS = "e=e+s+o.id}return e", 'e=e+s+o.id+","}return e'
 _FOUND_LATER = "---\nsearch:\n  boost: 0.1\n---\n\n"
 """A search should find the pages for users first."""
+_WHOLE_WIDTH = "---\nhide:\n  - navigation\n  - toc\n---\n\n"
+"""Its table of measurements has seven columns: between two lists of links they don't fit 1280 pixels."""
 
 
 def gather(repository: Path, pages: Path) -> None:
@@ -35,6 +37,8 @@ def gather(repository: Path, pages: Path) -> None:
         text = _LINK.sub(_to_files(repository, page, pages), (repository / page).read_text())
         if page == _DECISIONS / "README.md":
             text += "".join(_decisions(repository))
+        elif page == Path("README.md"):
+            text = _WHOLE_WIDTH + text
         elif any(page.match(each) for each in _EVIDENCE):
             text = _FOUND_LATER + text
         _place(pages / page).write_text(text)

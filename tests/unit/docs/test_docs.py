@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from scripts import checks_reference, cli_reference, codes_reference, layers_figure
-from scripts.docs_site import repaired_search
+from scripts.docs_site import gather, repaired_search
 from upgrader.config.yaml_schema import schema_text
 
 REPOSITORY = Path(__file__).parents[3]
@@ -73,6 +74,19 @@ def test_the_figure_of_the_layers_is_that_of_the_contracts() -> None:
     (rooms,) = re.findall(r"subgraph upgrader\[.*?end\n", page, re.DOTALL)
     names = [room for row in re.findall(r'\["([^"/]+)"\]', rooms) for room in row.split(" · ")]
     assert len(names) > 15 and [name for name in names if f"**`{name}" not in page] == []
+
+
+def test_the_home_page_has_the_whole_width(tmp_path: Path) -> None:
+    """Its table of seven columns isn't clipped between two lists of links; other pages keep theirs."""
+    home = tmp_path / "repository"
+    (home / "docs").mkdir(parents=True)
+    for name in ("README.md", "docs/a.md"):
+        (home / name).write_text("# title\n")
+    subprocess.run(["git", "init", "-q", str(home)], check=True)
+    gather(home, tmp_path / "pages")
+    shown = (tmp_path / "pages/README.md").read_text()
+    assert shown.startswith("---\nhide:\n  - navigation\n  - toc\n---\n") and shown.endswith("# title\n")
+    assert (tmp_path / "pages/docs/a.md").read_text() == "# title\n"
 
 
 def test_search_tells_nodes_of_its_index_apart() -> None:
