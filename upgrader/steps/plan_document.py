@@ -81,6 +81,11 @@ class HopDocument:
         """What the cluster runs before: the API server's version; a mixed cluster is called so."""
         return f"{self.current}, mixed with {', '.join(self.mixed)}" if self.mixed else str(self.current)
 
+    @property
+    def downgrade(self) -> bool:
+        """Whether it leads to an older version. Helm calls what it does to a release an upgrade then, too."""
+        return self.target < self.current
+
     @classmethod
     def of(
         cls,

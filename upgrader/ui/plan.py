@@ -27,6 +27,7 @@ _ACTIONS = {
     "free": ("~ free", "yellow"),
     "bake": ("> bake", "cyan"),
 }
+_DOWNGRADED = ("~ change", "yellow")
 _CHANGES = {"added": ("+", "green"), "changed": ("~", "yellow"), "removed": ("-", "red")}
 
 
@@ -47,7 +48,7 @@ def _place(number: int, plan: PlanDocument) -> str:
 
 def _print_hop(plan: HopDocument, out: Console, place: str, *, diff: bool) -> None:
     title = Text.assemble((" Kubernetes ", "bold"), plan.start, " → ", (str(plan.target), "bold cyan"))
-    title.append(place, style="dim")
+    title.append(f"{'  a downgrade' if plan.downgrade else ''}{place}", style="dim")
     out.print("\n", title, "\n", sep="")
     show(out, _steps(plan))
     if plan.point_of_no_return is not None:
@@ -71,7 +72,7 @@ def _steps(plan: HopDocument) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for step in plan.steps:
-        text, style = _ACTIONS[step.action]
+        text, style = _DOWNGRADED if plan.downgrade and step.action == "upgrade" else _ACTIONS[step.action]
         described = Text(step.summary)
         for line in _more(step):
             described.append(f"\n{line}", style="dim")

@@ -30,8 +30,11 @@ def _live(plan: PlanDocument) -> str:
 
 def _hop(plan: HopDocument, place: str) -> str:
     parts = [
-        f"### Plan: Kubernetes {plan.start} → {plan.target}{place}",
-        table(("step", "action", "change", "images", "undo", "time before"), list(map(_row, plan.steps))),
+        f"### Plan: Kubernetes {plan.start} → {plan.target}{' (a downgrade)' if plan.downgrade else ''}{place}",
+        table(
+            ("step", "action", "change", "images", "undo", "time before"),
+            [_row(step, downgrade=plan.downgrade) for step in plan.steps],
+        ),
         *([_no_return(plan.point_of_no_return)] if plan.point_of_no_return is not None else []),
         *([_emulation(plan.emulation)] if plan.emulation is not None else []),
         *(part for step in plan.steps for part in _folded(step.name, step.changes)),
@@ -43,12 +46,13 @@ def _hop(plan: HopDocument, place: str) -> str:
     return "\n\n".join(parts)
 
 
-def _row(step: StepDocument) -> tuple[str, ...]:
+def _row(step: StepDocument, *, downgrade: bool) -> tuple[str, ...]:
     images = "<br>".join(map(code, distinct_images(step)))
     took = duration(step.usual_seconds) if step.usual_seconds is not None else ""
     change = code(step.summary) + (f"<br>would change {code(str(step.hosts))}" if step.hosts is not None else "")
     change += "".join(f"<br>{code(str(node))}" for node in step.nodes or ())
-    return code(step.name), step.action, change, images, code(str(step.undo)), took
+    action = "change" if downgrade and step.action == "upgrade" else step.action
+    return code(step.name), action, change, images, code(str(step.undo)), took
 
 
 def _no_return(step: str) -> str:

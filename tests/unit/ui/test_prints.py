@@ -31,6 +31,7 @@ from upgrader.ui.comparison import print_comparison
 from upgrader.ui.errors import print_error
 from upgrader.ui.findings import draw_findings, on_screen
 from upgrader.ui.plan import print_plan
+from upgrader.ui.plan_markdown import plan_markdown
 from upgrader.ui.runs import print_history, print_rollback_order
 from upgrader.ui.summary import print_report
 from upgrader.ui.symptoms import print_symptoms
@@ -154,6 +155,17 @@ def test_findings_come_worst_first() -> None:
 def test_no_findings_are_said_too() -> None:
     """An empty list could mean that nothing was checked."""
     assert "no check blocks the run" in text(draw_findings([]))
+
+
+def test_a_downgrade_is_called_so() -> None:
+    """Helm upgrades a release to whatever is asked for; the plan to an older version says in its title what it is."""
+    out = io.StringIO()
+    back = replace(PLAN, current=PLAN.target, target=PLAN.current)
+    print_plan(PlanDocument.of(back, [], {}), diff=False, stream=out)
+    assert "v1.37.1 → v1.36.3  a downgrade" in out.getvalue()
+    assert "~ change" in out.getvalue() and "~ upgrade" not in out.getvalue()
+    shown = plan_markdown(PlanDocument.of(back, [], {}))
+    assert "v1.37.1 → v1.36.3 (a downgrade)" in shown and "| change |" in shown
 
 
 @pytest.mark.parametrize("diff", [False, True])
