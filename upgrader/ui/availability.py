@@ -11,7 +11,7 @@ from rich.text import Text
 
 from upgrader.model.availability import Availability
 from upgrader.model.event import AvailabilityMeasured
-from upgrader.ui.terminal import console, is_interactive, milliseconds, show
+from upgrader.ui.terminal import console, is_interactive, milliseconds, print_line, show
 
 __all__ = ["availability_line", "live_line", "print_availability"]
 
@@ -53,7 +53,7 @@ def print_availability(seen: Availability, stream: TextIO | None = None) -> None
         if failures:
             out.print(Text(f"\n {title}", style="bold"))
             for line in _first(failures):
-                out.print(Text(f"   {line}", style="dim"), soft_wrap=True)
+                print_line(out, Text(f"   {line}", style="dim"), 5)
     out.print("\n ", availability_line(seen), "\n", sep="")
 
 

@@ -35,11 +35,21 @@ def draw_diagnosis(diagnosis: Diagnosis) -> RenderableType:
     return Group(*parts)
 
 
-def _api(diagnosis: Diagnosis) -> Text:
+def _api(diagnosis: Diagnosis) -> RenderableType:
     api = diagnosis.api
     if api.answers:
         return Text(" ✔ The API answers", style=_GOOD)
-    return Text.assemble((" ✘ The API does not answer", _BAD), f": {api.answer}" if api.answer else "")
+    answer = Text.assemble(("The API does not answer", _BAD), f": {api.answer}" if api.answer else "")
+    return _hung(Text(" ✘ ", style=_BAD), answer)
+
+
+def _hung(mark: Text, text: Text) -> RenderableType:
+    """The text's further lines stand below its first one."""
+    table = Table.grid()
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(mark, text)
+    return table
 
 
 def _controllers(diagnosis: Diagnosis) -> RenderableType:
@@ -79,15 +89,16 @@ def _etcd(facts: HostFacts) -> Text:
     return Text("etcd does not answer", style=_BAD)
 
 
-def _restore(controller: Controller) -> Text | None:
+def _restore(controller: Controller) -> RenderableType | None:
     """What a recovery would put in place on one controller; None when nothing."""
     good = controller.restore
     if good is None or controller.blocked:
         return None
     images = ", ".join(sorted(set(good.images.values())))
     checked = "complete; its images were not checked" if isinstance(good.missing, Unknown) else "complete"
-    return Text.assemble(
-        f"   {controller.host.name}: the last-known-good kube-apiserver is generation {good.number}",
+    told = Text.assemble(
+        f"{controller.host.name}: the last-known-good kube-apiserver is generation {good.number}",
         f" of {good.captured_at} ({checked})",
-        (f"\n   {images}" if images else "", "dim"),
+        (f"\n{images}" if images else "", "dim"),
     )
+    return _hung(Text("   "), told)

@@ -12,7 +12,7 @@ from rich.text import Text
 from upgrader.steps.plan_document import HopDocument, PlanDocument
 from upgrader.steps.step_document import ObjectChange, StepDocument
 from upgrader.ui.findings import draw_findings
-from upgrader.ui.terminal import console, duration, show
+from upgrader.ui.terminal import console, duration, print_line, show
 
 __all__ = ["diff_lines", "distinct_images", "print_plan"]
 
@@ -53,11 +53,13 @@ def _print_hop(plan: HopDocument, out: Console, place: str, *, diff: bool) -> No
     show(out, _steps(plan))
     if plan.point_of_no_return is not None:
         means = f"{plan.point_of_no_return}; once it has begun, neither it nor a step before it is rolled back"
-        out.print("\n", Text.assemble((" Point of no return: ", "bold"), means), sep="", soft_wrap=True)
+        out.print()
+        print_line(out, Text.assemble((" Point of no return: ", "bold"), means), 3)
     if plan.emulation is not None:
-        out.print("\n", Text.assemble((" Emulation: ", "bold"), str(plan.emulation)), sep="", soft_wrap=True)
+        out.print()
+        print_line(out, Text.assemble((" Emulation: ", "bold"), str(plan.emulation)), 3)
         for item in plan.emulation.not_covered:
-            out.print(Text(f"   not covered: {item}", style="dim"), soft_wrap=True)
+            print_line(out, Text(f"   not covered: {item}", style="dim"), 5)
     if diff:
         for line in _diffs(plan):
             out.print(line, soft_wrap=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from rich.table import Table
 from rich.text import Text
 
 from upgrader.model.finding import Finding
 from upgrader.pipeline import Pipeline
 from upgrader.ui.findings import draw_findings
-from upgrader.ui.terminal import console, show
+from upgrader.ui.terminal import console, show, steps_grid
 
 __all__ = ["print_found", "print_steps"]
 
@@ -19,7 +18,7 @@ __all__ = ["print_found", "print_steps"]
 def print_steps(pipeline: Pipeline, findings: Sequence[Finding] = (), stream: TextIO | None = None) -> None:
     """Print each step in its order, with what it does; then the findings, if there are any."""
     out = console(stream)
-    table = Table.grid(padding=(0, 2))
+    table = steps_grid()
     for number, item in enumerate(pipeline.steps, 1):
         table.add_row(Text(f" {number}", style="dim"), Text(item.step.name, style="bold"), Text(item.step.summary()))
     out.print()

@@ -19,7 +19,7 @@ from upgrader.reporting.report.headline import headline
 from upgrader.ui.as_typed import program
 from upgrader.ui.live_display import MARKS
 from upgrader.ui.summary import outcome_of, step_row
-from upgrader.ui.terminal import console, duration, filled, grid_with_times, printable_text, show
+from upgrader.ui.terminal import console, duration, filled, grid_with_times, printable_text, show, steps_grid
 
 __all__ = ["print_history", "print_run", "print_status", "print_rollback_order"]
 
@@ -78,7 +78,7 @@ def print_run(state: RunState, stream: TextIO | None = None) -> None:
 def print_rollback_order(steps: Sequence[StepState], stream: TextIO | None = None) -> None:
     """Print what a rollback would do, in its order."""
     out = console(stream)
-    table = Table.grid(padding=(0, 2))
+    table = steps_grid()
     for number, step in enumerate(steps, 1):
         goal = _goal(step)
         table.add_row(Text(f" {number}", style="dim"), Text(step.name, style="bold"), Text(goal))

@@ -12,7 +12,7 @@ from upgrader.engine.state.run_state import RecoveryState, RunState, StepState
 from upgrader.model.run_kind import describe_run
 from upgrader.ui.availability import availability_line
 from upgrader.ui.live_display import INTERRUPTED, MARKS
-from upgrader.ui.terminal import console, duration, grid_with_times, show
+from upgrader.ui.terminal import console, duration, grid_with_times, print_line, show
 
 __all__ = ["outcome_of", "print_report", "step_row"]
 
@@ -51,15 +51,21 @@ def print_report(state: RunState, folder: Path, stream: TextIO | None = None) ->
     show(out, table)
     if state.emulated and state.result == "succeeded":
         kept = f"It emulates {state.emulated} until `upgrader finalize`; until then `upgrader rollback` leads back."
-        out.print(Text(f"\n {kept}"), soft_wrap=True)
+        out.print()
+        print_line(out, Text(f" {kept}"), 1)
     for webhook in state.webhooks_off:
-        out.print(Text(f"\n guard's webhook {webhook} is off. Once it answers: upgrader guard on", style="yellow"))
+        out.print()
+        print_line(
+            out, Text(f" guard's webhook {webhook} is off. Once it answers: upgrader guard on", style="yellow"), 1
+        )
     for recovery in state.recoveries:
-        out.print("\n ", _recovery(recovery), sep="")
+        out.print()
+        print_line(out, Text.assemble(" ", _recovery(recovery)), 6)
     if state.availability:
-        out.print("\n ", availability_line(state.availability), sep="")
+        out.print()
+        print_line(out, Text.assemble(" ", availability_line(state.availability)), 6)
         for line in state.availability.failures[:5]:
-            out.print(Text(f"   {line}", style="dim"), soft_wrap=True)
+            print_line(out, Text(f"   {line}", style="dim"), 5)
     out.print(Text(f"\n Report: {shown(folder / 'report.html')}\n", style="dim"), soft_wrap=True)
 
 

@@ -25,8 +25,10 @@ __all__ = [
     "grid_with_times",
     "is_interactive",
     "milliseconds",
+    "print_line",
     "printable_text",
     "show",
+    "steps_grid",
 ]
 
 
@@ -85,6 +87,20 @@ def grid_with_times() -> Table:
     table.columns[2].justify = "right"
     table.add_column(overflow="fold")
     return table
+
+
+def steps_grid() -> Table:
+    """A table without lines: a step's number and its name, which are never broken, and text of any length."""
+    table = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def print_line(out: Console, text: Text, indent: int = 0) -> None:
+    """Print one line, as `filled` has it on a terminal."""
+    out.print(filled(printable_text(text), out, indent), soft_wrap=True)
 
 
 def filled(text: Text, out: Console, indent: int = 0) -> Text:

@@ -46,6 +46,16 @@ def test_a_bad_flag() -> None:
     )
 
 
+def test_lines_hang_on_a_terminal_of_80_columns() -> None:
+    """What the API says and what would be restored go on below their first words, and not at the left."""
+    seen = diagnose(
+        [Examined(Host("controller-1", "10.0.0.1"), keeping(generation(4)))], ApiSeen(False, "it refuses " * 12)
+    )
+    lines = text(draw_diagnosis(seen), width=80).splitlines()
+    assert [line for line in lines if line.strip() and not line.startswith(" ")] == []
+    assert lines[1].startswith("   it refuses") or lines[1].startswith("   refuses")
+
+
 def test_the_cause_stands_first() -> None:
     """Of two controllers the errors come first, and warnings after them."""
     damaged = keeping(generation(3), generation(4, damage="a was changed"))

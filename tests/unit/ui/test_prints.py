@@ -6,6 +6,7 @@ import io
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.text import Text
@@ -23,7 +24,7 @@ from upgrader.model.release import EtcdBefore, NodeBefore, ReleaseSpec, RestoreP
 from upgrader.model.version import KubernetesVersion
 from upgrader.reporting.report.comparison import Comparison, Row
 from upgrader.steps.plan import Plan
-from upgrader.steps.plan_document import PlanDocument
+from upgrader.steps.plan_document import Emulation, PlanDocument
 from upgrader.steps.playbook.plan import PlannedPlaybook
 from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.step_document import ObjectChange
@@ -32,6 +33,7 @@ from upgrader.ui.errors import print_error
 from upgrader.ui.findings import draw_findings, on_screen
 from upgrader.ui.plan import print_plan
 from upgrader.ui.plan_markdown import plan_markdown
+from upgrader.ui.proposed_steps import print_steps
 from upgrader.ui.runs import print_history, print_rollback_order
 from upgrader.ui.summary import print_report
 from upgrader.ui.symptoms import print_symptoms
@@ -102,6 +104,35 @@ def test_what_happened_is_seen_behind_long_details(lines: int) -> None:
 def test_what_a_terminal_must_break_is_left_to_it(text: str) -> None:
     """A path that is longer than a line is copied as one."""
     assert filled(Text(text), console(Terminal()), 7).plain == text  # type: ignore[arg-type]
+
+
+NAME = "a-release-of-a-name-that-is-as-long-as-half-a-line"
+LONG = "it does this, " * 12
+
+
+def test_steps_keep_their_names_and_columns_on_a_terminal() -> None:
+    """However long a step's summary is: its name is in one piece, and the summary's lines stand below each other."""
+    terminal = Terminal()
+    step = SimpleNamespace(name=NAME, summary=lambda: LONG)
+    print_steps(SimpleNamespace(steps=[SimpleNamespace(step=step)]), (), terminal)  # type: ignore[arg-type]
+    (first,) = (line for line in terminal.lines if NAME in line)
+    indent = first.index("it does")
+    assert all(
+        line.index("it does") == indent or line.startswith(" " * indent) for line in terminal.lines if "it" in line
+    )
+
+
+def test_what_belongs_to_a_plan_hangs_below_its_first_word() -> None:
+    """The emulation of a plan, and what it doesn't cover, keep their indents on a terminal of 80 columns."""
+    terminal = Terminal()
+    emulation = Emulation("1.36", begins=True, not_covered=(LONG,))
+    document = replace(PlanDocument.of(PLAN, [], {}), emulation=emulation, steps=())
+    print_plan(document, diff=False, stream=terminal)  # type: ignore[arg-type]
+    lines = list(terminal.lines)
+    first = next(number for number, line in enumerate(lines) if "not covered" in line)
+    assert lines[first + 1].startswith("     ") and lines[first + 1].strip()
+    begun = next(number for number, line in enumerate(lines) if "Emulation:" in line)
+    assert lines[begun + 1].startswith("   ") and lines[begun + 1].strip()
 
 
 def test_commands_in_a_remedy_name_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
