@@ -129,17 +129,20 @@ class Adoption:
     def propose(self, *, take_over: bool) -> Iterator[ProposedAdoption]:
         """Lock the cluster, check, and build the steps from the values files as they are now."""
         with (
-            open_session(self.folder, self.version) as session,
-            cluster_lock(session, self.front_end, take_over=take_over) as held,
+            self.front_end.busy(),
+            open_session(self.folder, self.version) as opened,
+            cluster_lock(opened, self.front_end, take_over=take_over) as held,
         ):
+            session = opened.telling(self.front_end.doing)
             observed = session.observe()
-            findings = run_checks(session.preflight_context(observed), _CHECKS)
+            findings = run_checks(session.preflight_context(observed), _CHECKS, session.doing)
             health_before = session.read_health_before()
             cluster, tools, builder = session.cluster, session.tools, session.builder.since(health_before)
             releases = ReleaseKind(builder.context, adopting(cluster, tools, observed.server))
             charts = builder.forward(session.plan(observed), releases)
             pipeline = adopt_pipeline(charts, self.facts, cluster, tools, observed.server, builder.gates.of_cluster())
             needless = ADOPTED if is_adopted(self.facts, charts) else ""
+            session.doing("")
             yield ProposedAdoption(
                 pipeline, findings, RunKind.ADOPT, session, self.front_end, held, health_before, needless
             )
@@ -154,7 +157,9 @@ def is_adopted(facts: KubeadmFacts, charts: Pipeline) -> bool:
 def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
     """Lock the folder, and derive the charts' values. Changes nothing. Raises Blocked for another pipeline."""
     with locked_folder(folder):
-        with open_session(folder) as session:
+        with front_end.busy(), open_session(folder) as opened:
+            session = opened.telling(front_end.doing)
+            session.doing("reading kubeadm's files on the controllers…")
             cluster, tools = session.cluster, session.tools
             servers = server_addresses(cluster.kubeconfig, cluster.context)
             own = _own_values(session)
@@ -167,6 +172,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             version = session.observe().server
             addresses = node_addresses(tools.kube, cluster)
             check_advertised(facts.controllers, addresses)
+            session.doing("rendering the charts, and comparing flags…")
             derived = derive_values(facts, addresses, own, tools.helm, charts_folder())
         yield Adoption(folder, front_end, facts, derived, version)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -11,7 +12,9 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import Event, StepApproved
 from upgrader.ports import Reporter
 
-__all__ = ["FrontEnd", "RunDisplay", "SilentDisplay"]
+__all__ = ["READS_FOLDER", "SILENT", "FrontEnd", "RunDisplay", "SilentDisplay"]
+
+READS_FOLDER = "reading the cluster's folder…"
 
 
 class RunDisplay(Reporter, Protocol):
@@ -61,7 +64,24 @@ class SilentDisplay:
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """`notify` takes one line for the operator; `display` makes a display for one run."""
+    """`notify` takes one line for the operator; `display` makes a display for one run.
+
+    `doing` takes what is being done before there is anything to show, in place of what it was given before; "" ends it.
+    """
 
     notify: Callable[[str], None] = lambda _: None
     display: Callable[[], RunDisplay] = SilentDisplay
+    doing: Callable[[str], None] = lambda _: None
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """What is being done is said in it, from its beginning, and no longer behind it, however it ends."""
+        self.doing(READS_FOLDER)
+        try:
+            yield
+        finally:
+            self.doing("")
+
+
+SILENT = FrontEnd()
+"""For a caller that wants neither notices nor progress."""

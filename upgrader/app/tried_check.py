@@ -28,11 +28,12 @@ def check_and_try(
     Locks the cluster: a run's own pods would be taken for left behind. Raises Locked where another process works on it.
     """
     with (
+        front_end.busy(),
         open_session(folder, target) as opened,
         locked_folder(folder),
         cluster_lock(opened, front_end, take_over=False),
     ):
-        planned = PlannedUpgrade.of(opened, None)
+        planned = PlannedUpgrade.of(opened.telling(front_end.doing), None)
         checked = planned.checked(skips)
         step = TrialKind(planned.session.builder.context).step(planned.plan, skips)
         found: tuple[Finding, ...] = ()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.forecast import Forecast, forecast
-from upgrader.app.front_end import FrontEnd
+from upgrader.app.front_end import SILENT, FrontEnd
 from upgrader.app.host_changes import host_changes
 from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
@@ -130,29 +130,31 @@ class ProposedUpgrade:
         )
 
 
-def check_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
+def check_upgrade(
+    folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS, front_end: FrontEnd = SILENT
+) -> CheckedPlan:
     """What the checks find. Changes nothing. `target` None means the file's."""
-    with open_session(folder, target) as session:
-        return PlannedUpgrade.of(session, None).checked(skips)
+    with front_end.busy(), open_session(folder, target) as session:
+        return PlannedUpgrade.of(session.telling(front_end.doing), None).checked(skips)
 
 
-def plan_upgrade(folder: Path, target: KubernetesVersion | None) -> CheckedPlan:
+def plan_upgrade(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd = SILENT) -> CheckedPlan:
     """What an upgrade would change, on the hosts as well, and what the checks find. Changes nothing.
 
     Raises UsageError for a bundle whose checksums are wrong.
     """
-    with open_session(folder, target) as session, session.bundle() as bundle:
-        planned = PlannedUpgrade.of(session, bundle)
+    with front_end.busy(), open_session(folder, target) as session, session.bundle() as bundle:
+        planned = PlannedUpgrade.of(session.telling(front_end.doing), bundle)
         return _asked(planned.session, planned.checked(NO_SKIPS))
 
 
-def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> CheckedPlan:
+def save_plan(folder: Path, target: KubernetesVersion | None, path: Path, front_end: FrontEnd = SILENT) -> CheckedPlan:
     """As `plan_upgrade`, and write the plan to a file, also where a check blocks it: a run makes the checks again.
 
     Raises UsageError where the file can't be written, and for a target that is several minors ahead.
     """
-    with open_session(folder, target) as opened, opened.bundle() as bundle:
-        planned = PlannedUpgrade.of(opened, bundle)
+    with front_end.busy(), open_session(folder, target) as opened, opened.bundle() as bundle:
+        planned = PlannedUpgrade.of(opened.telling(front_end.doing), bundle)
         session, plan = planned.session, planned.plan
         if planned.later:
             raise UsageError(
@@ -196,15 +198,18 @@ def propose_upgrade(
             )
         target = saved.target
     with (
+        front_end.busy(),
         open_session(folder, target) as opened,
-        (session := _not_expired(opened, saved).with_bundle(bundled_in)).bundle() as bundle,
+        (session := _not_expired(opened, saved).with_bundle(bundled_in).telling(front_end.doing)).bundle() as bundle,
         locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _refuse_over_interrupted(session, front_end, anew=anew)
         planned = PlannedUpgrade.of(session, bundle, most)
         bound = saved.bind_again(planned.session, planned.observed, planned.plan, bundle) if saved is not None else None
-        yield ProposedUpgrade(planned.checked(skips), planned.session, front_end, held, bound, bundle, skips)
+        checked = planned.checked(skips)
+        front_end.doing("")
+        yield ProposedUpgrade(checked, planned.session, front_end, held, bound, bundle, skips)
 
 
 @dataclass(frozen=True)
@@ -270,6 +275,7 @@ def _not_expired(session: Session, saved: SavedFile | None) -> Session:
 
 
 def _asked(session: Session, checked: CheckedPlan) -> CheckedPlan:
+    session.doing("asking hosts what playbooks would change…")
     return replace(checked, host_changes=host_changes(session, checked.plan))
 
 

@@ -103,6 +103,8 @@ class Session:
     memory: GateMemory = field(default_factory=GateMemory)
     unreachable: UnreachableWebhooks | None = None
     """What its tools switch off of guard's webhooks, while a run needs what these refuse; None: nothing."""
+    doing: Callable[[str], None] = lambda _: None
+    """As the front end's."""
 
     @property
     def webhooks(self) -> UnreachableWebhooks:
@@ -119,6 +121,10 @@ class Session:
         """Takes backups of this cluster."""
         tools = self.tools
         return BackupTaker(tools.hosts, tools.kube, tools.clock, age_files(), self.cluster, self.settings.backup)
+
+    def telling(self, doing: Callable[[str], None]) -> Session:
+        """The same, which says what it is doing."""
+        return replace(self, doing=doing)
 
     def at(self, target: KubernetesVersion) -> Session:
         """The same with another target, whatever upgrader.yaml says."""
@@ -157,6 +163,7 @@ class Session:
 
     def observe(self) -> Observed:
         """Read from the cluster what the pipeline needs to know."""
+        self.doing("asking the cluster what is installed…")
         found = observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings))
         if self.settings.etcd is None:
             return found
@@ -177,6 +184,7 @@ class Session:
 
     def intended(self, emulated: Minor | None) -> tuple[IntendedStep, ...]:
         """The pipeline as it should be at the target, each chart rendered; `emulated`: the minor that it emulates."""
+        self.doing(f"rendering the charts for {self.settings.target}…")
         return intended_steps(self.settings, self.tools.helm, emulated)
 
     def preflight(self, observed: Observed, plan: Plan, families: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -186,7 +194,8 @@ class Session:
         workers = HealthBefore(tuple(name for name in observed.kubelets if name not in controllers))
         seconds = ReleaseKind(self.builder.since(workers).context).helm_seconds(*manifests)
         checks = tuple(item for item in CHECKS if not families or item[0] in families)
-        return run_checks(replace(self.preflight_context(observed), plan=plan, helm_timeout_seconds=seconds), checks)
+        context = replace(self.preflight_context(observed), plan=plan, helm_timeout_seconds=seconds)
+        return run_checks(context, checks, self.doing)
 
     def preflight_context(self, observed: Observed) -> PreflightContext:
         """What checks read."""

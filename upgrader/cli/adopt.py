@@ -45,13 +45,15 @@ def adopt(folder: Path, undo: bool, new_controllers: bool, yes: bool, take_over:
 
 
 def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
+    shown = front_end(busy=True)  # before the imports, which take seconds
+
     from upgrader.adopt.derive import about_source_addresses
     from upgrader.adopt.other_versions import about_other_versions
     from upgrader.adopt.values_files import kept_as, write_values
     from upgrader.app.adoption import adoption
     from upgrader.ui.proposed_steps import print_steps
 
-    with adoption(folder, front_end()) as found:
+    with adoption(folder, shown) as found:
         versions = about_other_versions(found.facts, found.version)
         for line in (_about_the_api(found), about_source_addresses(found.facts), *_about_flags(found), *versions):
             if line:

@@ -68,6 +68,13 @@ def check(
     With --offline, nothing is asked of a cluster, and the report ends with what was not asked. Exits with 3 when the
     folder is wrong, or something in it can't be judged.
     """
+    if offline and trial:
+        raise UsageError("--trial needs a cluster, and --offline asks none", remedy="Leave one of them out.")
+    if offline and metrics:
+        raise UsageError("--metrics are of a cluster, and --offline asks none", remedy="Leave one of them out.")
+    skips = Skips.of(skipped, reason)
+    shown = front_end(busy=not offline)  # before the imports, which take seconds
+
     from upgrader.app.check_metrics import publish_check
     from upgrader.app.offline_check import CheckedFolder, check_offline
     from upgrader.app.tried_check import check_and_try
@@ -75,18 +82,13 @@ def check(
     from upgrader.ui.findings import on_screen, print_findings
     from upgrader.ui.offline_check import print_folder
 
-    if offline and trial:
-        raise UsageError("--trial needs a cluster, and --offline asks none", remedy="Leave one of them out.")
-    if offline and metrics:
-        raise UsageError("--metrics are of a cluster, and --offline asks none", remedy="Leave one of them out.")
-    skips = Skips.of(skipped, reason)
     checked: CheckedFolder | CheckedPlan
     if offline:
         checked = check_offline(folder, target, skips)
     elif trial:
-        checked = check_and_try(folder, target, front_end(), skips)
+        checked = check_and_try(folder, target, shown, skips)
     else:
-        checked = check_upgrade(folder, target, skips)
+        checked = check_upgrade(folder, target, skips, shown)
     mention_needless(skips, checked.findings if isinstance(checked, CheckedFolder) else checked.all_findings)
     if metrics and isinstance(checked, CheckedPlan):
         publish_check(folder, checked, say)

@@ -57,11 +57,23 @@ def _display() -> RunDisplay:
     return event_stream() or choose_reporter(sys.stderr, sys.stdin, by=own_name())
 
 
-def front_end() -> FrontEnd:
-    """What use cases tell and show while they work."""
-    from upgrader.app.front_end import FrontEnd
+def front_end(*, busy: bool = False) -> FrontEnd:
+    """What use cases tell and show while they work.
 
-    return FrontEnd(notify=_notify, display=_display)
+    `busy`: for one that is `FrontEnd.busy`, which is said now, as the use case itself takes seconds to import.
+    """
+    from upgrader.app.front_end import READS_FOLDER, FrontEnd
+    from upgrader.ui.progress_line import ProgressLine
+
+    doing = ProgressLine(sys.stderr)
+
+    def notify(text: str) -> None:
+        doing("")
+        _notify(text)
+
+    if busy:
+        doing(READS_FOLDER)
+    return FrontEnd(notify=notify, display=_display, doing=doing)
 
 
 class _Version(click.ParamType[KubernetesVersion]):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from upgrader.cli.command_line import TARGET
+from upgrader.cli.command_line import TARGET, front_end
 from upgrader.cli.exit_code import CHANGES
 from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
@@ -68,12 +68,10 @@ def plan(
 
     Exits with 3 when a check blocks the run.
     """
-    from upgrader.app.offline_plan import plan_offline
-    from upgrader.app.upgrade import plan_upgrade, save_plan
-    from upgrader.ui.findings import on_screen
-
     folder: Path = context.obj
     if offline:
+        from upgrader.app.offline_plan import plan_offline
+
         if out is not None:
             raise UsageError("--out needs the cluster: a saved plan is bound to it", remedy="Leave --offline out.")
         if detailed:
@@ -82,7 +80,12 @@ def plan(
         return
     if against is not None:
         raise UsageError("--against compares folders", remedy="Add --offline.")
-    checked = plan_upgrade(folder, target) if out is None else save_plan(folder, target, out)
+    shown = front_end(busy=True)  # before the imports, which take seconds
+
+    from upgrader.app.upgrade import plan_upgrade, save_plan
+    from upgrader.ui.findings import on_screen
+
+    checked = plan_upgrade(folder, target, shown) if out is None else save_plan(folder, target, out, shown)
     _print(checked.document, output, diff=diff)
     checked.refuse_if_blocked(seen=output == "text" and not checked.ahead and on_screen(checked.findings, sys.stdout))
     if detailed and checked.document.to_do:

@@ -97,21 +97,23 @@ def run(
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
+    if plan_file is not None and (max_hops or pause_between):
+        raise UsageError("--plan is of one minor version: --max-hops and --pause-between have no meaning with it")
+    if resume_first and anew:
+        raise UsageError("--resume continues an interrupted run, and --new leaves it", remedy="Leave one of them out.")
+    skips = Skips.of(skipped, reason)
+    shown = front_end(busy=not resume_first)  # before the imports, which take seconds
+
     from upgrader.app.hops import run_hops
     from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
     from upgrader.app.upgrade import propose_upgrade
     from upgrader.app.wanted_version import left_behind
 
-    if plan_file is not None and (max_hops or pause_between):
-        raise UsageError("--plan is of one minor version: --max-hops and --pause-between have no meaning with it")
-    if resume_first and anew:
-        raise UsageError("--resume continues an interrupted run, and --new leaves it", remedy="Leave one of them out.")
-    if resume_first and (name := interrupted_upgrade(folder, front_end().notify)):
+    if resume_first and (name := interrupted_upgrade(folder, shown.notify)):
         say(f"Run {name} was interrupted: it is resumed (--resume)")
         reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over)
         refuse_other_target(folder, reached, target, plan_file)
         return
-    skips = Skips.of(skipped, reason)
     operator = Operator(yes, skips, pause_between)
 
     def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
@@ -120,7 +122,7 @@ def run(
         return propose_upgrade(
             folder,
             target,
-            front_end(),
+            shown,
             take_over=first,
             skips=skips,
             saved_in=plan_file,

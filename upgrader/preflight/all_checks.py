@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from upgrader.errors import ApiError, HelmError, HostError, PlaybookError, UpgraderError
 from upgrader.model.finding import Finding
@@ -113,14 +113,20 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 )
 
 
-def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = CHECKS) -> tuple[Finding, ...]:
+def run_checks(
+    context: PreflightContext,
+    checks: Sequence[tuple[str, Check]] = CHECKS,
+    doing: Callable[[str], None] = lambda _: None,
+) -> tuple[Finding, ...]:
     """Every finding of every check, as severe as the policy has it. A check that fails itself is a finding
     `FAMILY.unknown`, which blocking.
 
-    Where it lacks a right that only checks need, it is the warning `FAMILY.forbidden`.
+    Where it lacks a right that only checks need, it is the warning `FAMILY.forbidden`. `doing` is told which
+    one is made.
     """
     findings: list[Finding] = []
-    for family, check in checks:
+    for number, (family, check) in enumerate(checks, 1):
+        doing(f"checking… {number} of {len(checks)}: {family}")
         try:
             # What a check found before it failed counts too.
             for finding in check(context):

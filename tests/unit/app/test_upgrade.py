@@ -181,6 +181,19 @@ def test_plan_knows_how_long_steps_took(world: World, tmp_path: Path) -> None:
     assert plan_upgrade(tmp_path, TO).usual_seconds == took and all(took.values())
 
 
+def test_what_is_being_done_is_said_until_there_is_a_plan(world: World, tmp_path: Path) -> None:
+    """From the first moment; and nothing is said any more when the plan is shown, or an error."""
+    said: list[str] = []
+    front_end = FrontEnd(doing=said.append)
+    with propose_upgrade(tmp_path, TO, front_end, take_over=False):
+        assert said[0] == "reading the cluster's folder…" and said[-1] == ""
+        assert [text for text in said if "rendering the charts" in text]
+    for ask in (check_upgrade, plan_upgrade):
+        said.clear()
+        ask(tmp_path, TO, front_end=front_end)
+        assert len(said) > 2 and said[-1] == ""
+
+
 def test_check_that_forbids_an_upgrade(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library's caller can't execute by mistake what a check forbids."""
     before = world.deployed

@@ -24,7 +24,8 @@ def invoke(monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], *argu
     """What is on standard output, and whether the command says that the run is blocked."""
     plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ())
     monkeypatch.setattr(
-        "upgrader.app.upgrade.check_upgrade", lambda _folder, _target, skips: CheckedPlan(plan, skips.apply(findings))
+        "upgrader.app.upgrade.check_upgrade",
+        lambda _folder, _target, skips, _: CheckedPlan(plan, skips.apply(findings)),
     )
     result = CliRunner().invoke(cli, ["-C", str(Path()), "check", *arguments])
     assert result.exception is None or isinstance(result.exception, Blocked), result
@@ -63,7 +64,7 @@ def test_skipped_findings_come_last_and_do_not_block(monkeypatch: pytest.MonkeyP
 def test_needless_skip_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A skip that nobody needs any more would hide the next fault of its kind."""
     plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ())
-    monkeypatch.setattr("upgrader.app.upgrade.check_upgrade", lambda _folder, _target, skips: CheckedPlan(plan, ()))
+    monkeypatch.setattr("upgrader.app.upgrade.check_upgrade", lambda *_: CheckedPlan(plan, ()))
     result = CliRunner().invoke(cli, ["check", "--skip", ERROR.id, "--reason", "known"])
     assert "found nothing to skip" in result.stderr and result.exit_code == 0
 

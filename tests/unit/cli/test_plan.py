@@ -35,7 +35,7 @@ def invoke(
     spec = ReleaseSpec("web", "shop", Path("/c"))
     steps = tuple(PlannedRelease(spec, action, "", "", "", ()) for action in actions)
     made = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), steps)
-    monkeypatch.setattr("upgrader.app.upgrade.plan_upgrade", lambda _folder, _target: CheckedPlan(made, findings))
+    monkeypatch.setattr("upgrader.app.upgrade.plan_upgrade", lambda *_: CheckedPlan(made, findings))
     return CliRunner().invoke(cli, ["plan", *arguments])
 
 
@@ -53,7 +53,7 @@ def test_a_later_hop_is_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None
     later = PlannedRelease(ReleaseSpec("web", "shop", Path("/c")), "upgrade", "", "", "", ())
     now = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), (replace(later, action="unchanged"),))
     ahead = (Forecast(Plan(now.target, KubernetesVersion(1, 38, 0), (later,)), ()),)
-    monkeypatch.setattr("upgrader.app.upgrade.plan_upgrade", lambda _folder, _target: CheckedPlan(now, (), ahead=ahead))
+    monkeypatch.setattr("upgrader.app.upgrade.plan_upgrade", lambda *_: CheckedPlan(now, (), ahead=ahead))
     assert CliRunner().invoke(cli, ["plan", "--detailed-exitcode"]).exit_code == 7
 
 
@@ -73,7 +73,7 @@ def test_plan_is_saved_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch, tm
     """And shown as ever, with the same exit codes."""
     asked: list[Path] = []
 
-    def save(_folder: Path, _target: KubernetesVersion | None, path: Path) -> CheckedPlan:
+    def save(_folder: Path, _target: KubernetesVersion | None, path: Path, _: object) -> CheckedPlan:
         asked.append(path)
         release = PlannedRelease(ReleaseSpec("web", "shop", Path("/c")), "upgrade", "", "", "", ())
         return CheckedPlan(Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), (release,)), ())

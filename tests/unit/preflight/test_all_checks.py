@@ -74,3 +74,10 @@ def test_warnings_do_not_inhibit() -> None:
     """Only errors and unknowns forbid a run."""
     assert not blocking([Finding("a", "warning", ""), Finding("b", "info", "")])
     assert blocking([Finding("a", "warning", ""), Finding("b", "error", "")])
+
+
+def test_which_check_is_made_is_said(world: World) -> None:
+    """With its number, as all of them may take half a minute."""
+    said: list[str] = []
+    run_checks(world.context(), [("a", lambda _: iter(())), ("b", lambda _: iter(()))], said.append)
+    assert said == ["checking… 1 of 2: a", "checking… 2 of 2: b"]
