@@ -34,6 +34,7 @@ __all__ = [
     "TARGET",
     "VERSION",
     "YES",
+    "agrees",
     "conclude",
     "confirm",
     "front_end",
@@ -170,6 +171,17 @@ def confirm(question: str, *, yes: bool) -> None:
             f"nobody has answered {question!r}: standard input has ended",
             remedy="Where nobody can answer, as in a job, say so before: --yes.",
         ) from None
+
+
+def agrees(question: str) -> bool:
+    """Whether somebody at a terminal says yes to what is only offered: elsewhere, and by Ctrl-C, the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        return False
 
 
 def conclude(finished: FinishedRun) -> None:

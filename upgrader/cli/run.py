@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import DURATION, EVENTS, REASON, SKIP, TAKE_OVER, TARGET, YES, front_end
+from upgrader.cli.command_line import DURATION, EVENTS, REASON, SKIP, TAKE_OVER, TARGET, YES, agrees, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
 from upgrader.cli.resuming import resume_now
@@ -107,7 +107,7 @@ def run(
     from upgrader.app.hops import run_hops
     from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
     from upgrader.app.upgrade import propose_upgrade
-    from upgrader.app.wanted_version import left_behind
+    from upgrader.app.wanted_version import left_behind, write_wanted
 
     if resume_first and (name := interrupted_upgrade(folder, shown.notify)):
         say(f"Run {name} was interrupted: it is resumed (--resume)")
@@ -134,3 +134,5 @@ def run(
     run_hops(propose, operator, max_hops)
     if left := left_behind(folder, operator.reached):
         say(left)
+        if operator.reached is not None and not yes and agrees("Write that version into upgrader.yaml?"):
+            write_wanted(folder, operator.reached)

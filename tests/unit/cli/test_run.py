@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from testkit.terminal import Terminal
 from upgrader.app.execution import FinishedRun
+from upgrader.cli.command_line import agrees
 from upgrader.cli.main import cli
 from upgrader.cli.operator import Operator
 from upgrader.engine.state.run_state import RunState
@@ -54,6 +60,38 @@ def test_older_version_in_the_file_is_mentioned(
     result = CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO)], catch_exceptions=False)
     said = " ".join(result.stderr.split())
     assert ("upgrader.yaml still has kubernetesVersion v1.36.3. Set it to v1.37.1" in said) is told
+
+
+@pytest.mark.parametrize(
+    ("options", "agreed", "written"),
+    [((), True, '"v1.37.1"'), ((), False, "v1.36.3"), (("--yes",), True, "v1.36.3")],
+)
+def test_the_version_that_was_reached_is_written_if_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], agreed: bool, written: str
+) -> None:
+    """It is offered; the rest of the file stays, and with --yes nobody is asked and nothing is written."""
+    (tmp_path / "upgrader.yaml").write_text("# ours\nkubernetesVersion: v1.36.3 # for now\n")
+
+    def hops(_propose: object, operator: Operator, _most: object) -> None:
+        operator.ended(FinishedRun(RunState(target=TO, outcome="succeeded"), tmp_path))
+
+    monkeypatch.setattr("upgrader.app.hops.run_hops", hops)
+    monkeypatch.setattr("upgrader.cli.run.agrees", lambda _: agreed)
+    CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO), *options], catch_exceptions=False)
+    assert (tmp_path / "upgrader.yaml").read_text() == f"# ours\nkubernetesVersion: {written} # for now\n"
+
+
+def test_an_offer_needs_somebody_who_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal, as in a job, nothing is asked; and Ctrl-C means no, as the run has ended already."""
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert not agrees("Write it?")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert agrees("Write it?")
+    monkeypatch.setattr(click, "confirm", Mock(side_effect=click.Abort))
+    assert not agrees("Write it?")
 
 
 def test_new_run_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
