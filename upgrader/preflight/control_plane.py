@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
@@ -17,6 +18,9 @@ _API_SERVER = "kube-apiserver"
 _CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _UNREGISTERED = "--endpoint-reconciler-type=none"
 """The flag with which an instance doesn't register itself behind Service `kubernetes`."""
+_STARTING = ("ContainerCreating", "PodInitializing")
+_START_SECONDS = 120.0
+"""How long a container of a component may take to be Ready on a slow machine."""
 
 
 def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
@@ -150,6 +154,9 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
                 "control-plane.leftover", "warning", f"{name}: {_names(unready)} not Ready beside Ready ones", "", see
             )
         return
+    unready = [pod for pod in pods if not pod.ready]
+    if unready and all(_starts(pod, context.clock.now()) for pod in unready):
+        see = f"They are starting, as after a boot: wait until they are Ready, then try again. See: {see}"
     # The controller-manager does every rollout and the scheduler places every pod: no upgrade works without them.
     yield Finding(
         "control-plane.not-ready",
@@ -157,6 +164,17 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
         f"{name}: {len(ready)} of {workload.desired} pods Ready",
         _described(pods) or workload.trouble or "It has no pods.",
         see,
+    )
+
+
+def _starts(pod: Pod, now: datetime) -> bool:
+    """Whether all that it lacks is some time: nothing of it has failed since it was started."""
+    left = [each for each in pod.containers if not each.ready]
+    return bool(left) and all(
+        each.waiting_reason in _STARTING
+        if each.running_since is None
+        else (now - each.running_since).total_seconds() < _START_SECONDS
+        for each in left
     )
 
 

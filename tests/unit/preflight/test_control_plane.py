@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import yaml
 
+from tests.unit.gates.builders import container
 from tests.unit.preflight.conftest import World
 from upgrader.model.components import COMPONENTS
 from upgrader.model.workload import CHECKPOINT_OF
@@ -81,6 +83,31 @@ def test_no_ready_pod_is_an_error_with_its_cause(world: World) -> None:
     found = world.find(check_control_plane)["control-plane.not-ready"]
     assert (found.severity, found.title) == ("error", "kube-controller-manager: 0 of 1 pods Ready")
     assert found.diagnosis == "kube-controller-manager-abc on controller-1: CrashLoopBackOff"
+
+
+@pytest.mark.parametrize(
+    ("state", "starting"),
+    [
+        ({"running": {"startedAt": 5}}, True),
+        ({"running": {"startedAt": 600}}, False),
+        ({"waiting": {"reason": "ContainerCreating"}}, True),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, False),
+    ],
+)
+def test_pods_that_start_are_waited_for(world: World, state: dict[str, dict[str, Any]], starting: bool) -> None:
+    """After a controller's boot nothing is broken: the remedy is to wait. What has failed, or has had its time, needs
+    somebody who looks.
+    """
+    if "running" in state:
+        since = world.clock.now() - timedelta(seconds=state["running"]["startedAt"])
+        state = {"running": {"startedAt": f"{since:%Y-%m-%dT%H:%M:%SZ}"}}
+    world.pod("kube-apiserver-abc", {"app": "kube-apiserver"}, ready=False)
+    pod = dict(world.kube.get(PODS, "kube-apiserver-abc", "kube-system") or {})
+    pod["status"] = {**pod["status"], "containerStatuses": [container("kube-apiserver", state, ready=False)]}
+    world.kube.put(PODS, pod)
+    found = world.find(check_control_plane)["control-plane.not-ready"]
+    assert found.remedy.startswith("They are starting") is starting
+    assert "kubectl -n kube-system describe pods" in found.remedy
 
 
 def test_a_checkpoint_does_not_count_as_the_server(world: World) -> None:
