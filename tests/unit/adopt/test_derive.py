@@ -107,6 +107,7 @@ def test_what_changes_all_the_same_is_said(helm: HelmAdapter) -> None:
     assert shown["kube-scheduler", "bind-address"] == "--bind-address=0.0.0.0 (was 127.0.0.1)"
     assert shown["kube-apiserver", "endpoint-reconciler-type"] == "--endpoint-reconciler-type=none"
     assert ("kube-controller-manager", "cluster-name") not in shown
+    assert ("kube-apiserver", "library-path") not in shown  # of the loader that starts it
 
 
 def test_a_token_file_of_the_operator_stays(helm: HelmAdapter) -> None:
