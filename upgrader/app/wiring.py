@@ -217,6 +217,7 @@ class Session:
             ssh_agent=bool(os.environ.get("SSH_AUTH_SOCK")),
             takes_backups=bool(self.settings.backup.recipients),
             values_files=self.settings.values_files,
+            node_settings=self.settings.nodes,
             pulls_images=self.settings.images.pull,
             approvals=self.settings.approvals,
             prometheus=self.tools.prometheus,

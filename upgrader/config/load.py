@@ -190,9 +190,13 @@ def _nodes(
         except OSError as error:
             raise document.error(where, f"{shown(path)} can't be read: {error.strerror}") from error
 
+    def place(index: int) -> str:
+        # Without the folder: a saved plan has digests of the settings, which must not depend on who reads them where.
+        return f"{document.path.name}:{document.line(('nodes', 'leftAlone', index))}"
+
     problems = tuple(surge_problems(section, folder, document, guard)) if section else ()
     try:
-        settings = nodes_settings(section, folder, read) if section else None
+        settings = nodes_settings(section, folder, read, place) if section else None
     except ConfigError as error:
         return None, (error, *problems)
     return None if problems else settings, problems

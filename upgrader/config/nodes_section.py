@@ -22,6 +22,7 @@ from upgrader.model.node_settings import (
     ArchitectureSource,
     DetachPolicy,
     DrainPolicy,
+    LeftAlone,
     NodePool,
     NodeSource,
     NodesSettings,
@@ -31,10 +32,13 @@ from upgrader.model.surge import Surge
 __all__ = ["nodes_settings"]
 
 
-def nodes_settings(section: NodesSection, folder: Path, read: Callable[[Path], bytes]) -> NodesSettings:
+def nodes_settings(
+    section: NodesSection, folder: Path, read: Callable[[Path], bytes], place: Callable[[int], str]
+) -> NodesSettings:
     """The settings; the pools `controllers` and `workers` are there whether the file names them or not.
 
-    `read` reads a file that the section names. Raises what that does.
+    `read` reads a file that the section names; `place` is where an entry of `leftAlone` is, for messages. Raises what
+    `read` does.
     """
     source = section.source
     own = {
@@ -49,6 +53,9 @@ def nodes_settings(section: NodesSection, folder: Path, read: Callable[[Path], b
         (controllers, *named.values(), workers),
         section.ready_deadline,
         NodeConfiguration(section.kubelet_configuration, _runtime(section.container_runtime, folder, read)),
+        tuple(
+            LeftAlone(place(index), each.selector, tuple(each.nodes)) for index, each in enumerate(section.left_alone)
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from upgrader.model.node_settings import (
 )
 from upgrader.model.surge import Surge
 
-__all__ = ["DetachSection", "DrainSection", "NodePoolSection", "NodesSection", "SurgeSection"]
+__all__ = ["DetachSection", "DrainSection", "LeftAloneSection", "NodePoolSection", "NodesSection", "SurgeSection"]
 
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
@@ -142,6 +142,19 @@ class NodePoolSection(Section):
         return self
 
 
+class LeftAloneSection(Section):
+    """Nodes that upgrader [leaves alone](../nodes.md#leave-nodes-alone), by their labels or by their names."""
+
+    selector: dict[str, str] = Field(default={}, description="The labels that the nodes have.")
+    nodes: list[Text] = Field(default=[], description="The names of the nodes, instead of labels.")
+
+    @model_validator(mode="after")
+    def _has_one_of_them(self) -> LeftAloneSection:
+        if bool(self.selector) == bool(self.nodes):
+            raise ValueError("nodes that are left alone need either 'selector' or 'nodes'")
+        return self
+
+
 class NodesSection(Section):
     """How nodes are upgraded, after the releases: the controllers first, one at a time, then each pool of workers."""
 
@@ -164,6 +177,11 @@ class NodesSection(Section):
         default=[],
         description="Pools of workers, in the order in which they are upgraded. A worker is in the first one whose "
         "labels it has; all others are in the pool `workers`, which comes last.",
+    )
+    left_alone: list[LeftAloneSection] = Field(
+        default=[],
+        description="Nodes that no run upgrades, such as those of Windows, or of an autoscaler that replaces them. No "
+        "controller is one, nor a node that has the labels of a pool.",
     )
 
     @model_validator(mode="after")

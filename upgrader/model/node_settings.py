@@ -17,6 +17,7 @@ __all__ = [
     "ArchitectureSource",
     "DetachPolicy",
     "DrainPolicy",
+    "LeftAlone",
     "NodePool",
     "NodeSource",
     "NodesSettings",
@@ -84,6 +85,20 @@ class NodePool:
 
 
 @dataclass(frozen=True)
+class LeftAlone:
+    """Nodes that no run upgrades: those with all of these labels, or those of these names."""
+
+    where: str
+    """The file and the line that say so."""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+
+    def has(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node is one of them. One entry has either labels or names."""
+        return name in self.names or (bool(self.selector) and self.selector.items() <= labels.items())
+
+
+@dataclass(frozen=True)
 class ArchitectureSource:
     """What nodes of one architecture have instead; path and address: "" where they have the same as all others."""
 
@@ -136,3 +151,12 @@ class NodesSettings:
     ready_seconds: float = 300.0
     """How long a node may take to be Ready with its new kubelet."""
     configuration: NodeConfiguration = NO_CONFIGURATION
+    left_alone: tuple[LeftAlone, ...] = ()
+
+    def leaves_alone(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether no run upgrades that node, whatever pool it would be in."""
+        return any(each.has(name, labels) for each in self.left_alone)
+
+    def selected_by(self, labels: Mapping[str, str]) -> NodePool | None:
+        """The first pool whose labels a worker has; None where it has those of none, and is in `workers`."""
+        return next((pool for pool in self.pools if pool.selector and pool.selector.items() <= labels.items()), None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Severity
+from upgrader.model.node_settings import NodesSettings
 from upgrader.model.observed import Observed
 from upgrader.model.settings import MetricGateSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
@@ -74,6 +75,8 @@ class PreflightContext:
     """The gates of workloads that upgrader.yaml adds to single steps."""
     values_files: Mapping[str, Path] = field(default_factory=dict)
     """Where the operator's own values of a release are, by its name."""
+    node_settings: NodesSettings | None = None
+    """How nodes are upgraded; None: a run leaves all of them as they are."""
     pulls_images: bool = True
     """Whether a run begins with the step `images`."""
     run_at_work: Callable[[], str] = str
@@ -118,6 +121,11 @@ class PreflightContext:
     def facts(self) -> Mapping[str, HostFacts]:
         """What each controller that could be examined reports of itself, by name."""
         return {name: item.facts for name, item in self.examined.items() if item.facts is not None}
+
+    def leaves_alone(self, name: str) -> bool:
+        """Whether upgrader.yaml says that no run upgrades this node."""
+        node = self.observed.nodes.get(name)
+        return self.node_settings is not None and self.node_settings.leaves_alone(name, node.labels if node else {})
 
     def pods_on(self, node: str) -> tuple[KubeObject, ...]:
         """All pods of a node, read once. Raises ApiError."""

@@ -10,6 +10,7 @@ from upgrader.model.manifest import objects_in
 from upgrader.model.node_mark import MARK, NodeMark
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.left_alone import check_left_alone
 from upgrader.preflight.node_upgrades import check_node_upgrades
 from upgrader.preflight.surge_nodes import check_surge_nodes, surge_nodes
 from upgrader.steps.nodes.plan import PlannedNodes
@@ -42,6 +43,7 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
         # The cordon of a surge node's removal is told with the node itself.
         if node.get("spec", {}).get("unschedulable") and not (name in surging and NodeMark.of(node)):
             yield _cordoned(context, name, node, controller=name in controllers)
+    yield from check_left_alone(context)
     yield from check_node_upgrades(context)
     yield from check_surge_nodes(context)
 

@@ -56,12 +56,14 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
                 "Upgrade the control plane before the kubelets.",
             )
         elif behind > KUBELET_MINORS:
+            alone = context.leaves_alone(node)
+            by = ", by what manages it: `nodes.leftAlone` has every run leave it alone" if alone else ""
             yield Finding(
                 "version.kubelet-older",
                 "error",
                 f"the kubelet of {node} ({kubelet}) is {behind} minor versions behind {target}",
                 f"A kubelet may be {KUBELET_MINORS} minor versions behind the API server at most.",
-                f"Upgrade the kubelet of {node} first.",
+                f"Upgrade the kubelet of {node} first{by}.",
             )
     yield from _unknown_kubelets(context)
 

@@ -11,7 +11,7 @@ from upgrader.config.untrusted_folder import UntrustedFolder
 from upgrader.errors import ConfigError
 from upgrader.model.health_before import IntOrPercent
 from upgrader.model.node_configuration import NodeConfiguration
-from upgrader.model.node_settings import DetachPolicy, DrainPolicy, NodePool, NodeSource, NodesSettings
+from upgrader.model.node_settings import DetachPolicy, DrainPolicy, LeftAlone, NodePool, NodeSource, NodesSettings
 from upgrader.model.surge import Surge
 from upgrader.model.version import KubernetesVersion
 
@@ -104,6 +104,8 @@ def test_pools_that_wait_for_a_person(tmp_path: Path, approval: str, gpu: str, f
         ("nodes: {source: {kind: packages}, detach: {pools: [gpu]}}", "no pool 'gpu': they are controllers, w"),
         ("nodes: {source: {kind: packages}, detach: {gracePeriod: soon}}", "gracePeriod"),
         ("nodes: {source: {kind: packages}, pools: [{name: workers, detach: {pools: []}}]}", "unknown key"),
+        ("nodes: {source: {kind: packages}, leftAlone: [{}]}", "need either 'selector' or 'nodes'"),
+        ("nodes: {source: {kind: packages}, leftAlone: [{selector: {a: b}, nodes: [c]}]}", "either 'selector' or"),
         ("nodes: {}", "source"),
         ("nodes: {source: {kind: floppy}}", "kind"),
         ("nodes: {source: {kind: folder}}", "a source of kind 'folder' needs key 'path'"),
@@ -150,6 +152,17 @@ def test_bad_input_is_told_with_its_line(tmp_path: Path, nodes: str, told: str) 
         load(tmp_path, nodes + "\n")
     assert told in caught.value.message
     assert "upgrader.yaml:2" in caught.value.message
+
+
+def test_nodes_that_are_left_alone_are_read_with_their_lines(tmp_path: Path) -> None:
+    """By labels or by names; the place is the same whatever folder the file is in, as a saved plan is bound to it."""
+    text = "nodes:\n  source: {kind: packages}\n  leftAlone:\n  - selector: {os: w}\n  - nodes: [v-1, v-2]\n"
+    found = load(tmp_path, text)
+    assert found is not None
+    assert found.left_alone == (
+        LeftAlone("upgrader.yaml:5", {"os": "w"}),
+        LeftAlone("upgrader.yaml:6", names=("v-1", "v-2")),
+    )
 
 
 def test_fields_of_the_kubelet_are_read(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from upgrader.model.health_before import IntOrPercent
 from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_mark import NodeMark
-from upgrader.model.node_settings import DetachPolicy, NodePool, NodeSource, NodesSettings
+from upgrader.model.node_settings import DetachPolicy, LeftAlone, NodePool, NodeSource, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.nodes.plan import NodePlanner, PlannedNodes
@@ -41,6 +41,35 @@ def test_controllers_come_first_and_other_workers_last() -> None:
     assert shown(found)["nodes-controllers"] == ["c1 v1.36.3 → v1.37.1"]
     assert shown(found)["nodes-gpu"] == ["w1 v1.36.3 → v1.37.1"]
     assert shown(found)["nodes-workers"] == ["w2 v1.36.3 → v1.37.1"]
+
+
+def test_node_that_is_left_alone_is_named_and_not_upgraded() -> None:
+    """By labels or by name, with its kubelet's version; a percentage is of the others, and the plan's digest too."""
+    alone = (LeftAlone("upgrader.yaml:1", {"os": "windows"}), LeftAlone("upgrader.yaml:2", names=("vk", "old")))
+    settings = NodesSettings(
+        NodeSource("packages"),
+        (NodePool("controllers"), NodePool("workers", max_unavailable=IntOrPercent(percent=50))),
+        left_alone=alone,
+    )
+    nodes = {"win": ObservedNode({"os": "windows"}), **{name: ObservedNode() for name in ("vk", "old", "w1", "w2")}}
+    kubelets = {**dict.fromkeys(nodes, OLD), "old": KubernetesVersion(1, 35, 0)}
+
+    def plan(left_alone: tuple[LeftAlone, ...], names: list[str]) -> PlannedNodes:
+        planner = NodePlanner(replace(settings, left_alone=left_alone), {"c1"}, NEW, Path("/playbooks"))
+        there = Observed(NEW, kubelets, {}, nodes={name: nodes[name] for name in names})
+        controllers, workers = planner.plan(there)
+        assert controllers.summary == "nothing to change"
+        return workers
+
+    workers = plan(alone, list(nodes))
+    assert [node.node for node in workers.nodes] == ["w1", "w2"]
+    assert workers.at_once == 1
+    assert workers.summary == (
+        "2 nodes: v1.36.3 → v1.37.1; left alone: old, kubelet v1.35.0; left alone: vk, win, kubelet v1.36.3"
+    )
+    assert plan(alone, ["win"]).summary == "nothing to change; left alone: win, kubelet v1.36.3"
+    assert plan(alone, ["win"]).action == "unchanged"
+    assert plan((), ["w1", "w2"]).fingerprint == workers.fingerprint
 
 
 def test_upgraded_nodes_are_left_alone() -> None:

@@ -247,6 +247,10 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     ),
     "etcd-image.removed-flags": "It reads the text of a manifest, and a table.",
     "flags.runtime-config": "It reads a flag of a planned release, and a table.",
+    **dict.fromkeys(
+        ("nodes.left-alone-in-pool", "nodes.left-alone-missing", "nodes.windows"),
+        "It compares upgrader.yaml with the labels of nodes.",
+    ),
     "nodes.drain-lifted": "It needs Longhorn or KubeVirt.",
     "releases.image-pinned": "It compares two manifests.",
     "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.preflight.conftest import V, World
+from tests.unit.preflight.conftest import CONTROLLER, V, World
+from upgrader.model.node_settings import LeftAlone, NodeSource, NodesSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import NODES
 from upgrader.preflight.version_skew import check_controller_kubelets, check_version
@@ -64,6 +65,21 @@ def test_a_kubelet_may_be_three_minors_behind(world: World) -> None:
     assert world.find(check_version) == {}
     world.kubelet(V(1, 33, 9))
     assert "4 minor versions behind v1.37.1" in world.find(check_version)["version.kubelet-older"].title
+
+
+def test_kubelet_that_is_left_alone_must_not_be_too_old(world: World) -> None:
+    """It is refused by name, and the remedy doesn't say that a run could upgrade it."""
+    world.kubelet(V(1, 33, 9))
+    settings = NodesSettings(
+        NodeSource("packages"), (), left_alone=(LeftAlone("upgrader.yaml:1", names=(CONTROLLER,)),)
+    )
+    (found,) = check_version(replace(world.context(), node_settings=settings))
+    assert (found.id, found.severity) == ("version.kubelet-older", "error")
+    assert f"the kubelet of {CONTROLLER} (v1.33.9) is 4 minor versions behind v1.37.1" in found.title
+    assert found.remedy.startswith(f"Upgrade the kubelet of {CONTROLLER} first, by what manages it: `nodes.leftAlone`")
+    labels = replace(settings, left_alone=(LeftAlone("upgrader.yaml:1", {"os": "windows"}),))
+    (other,) = check_version(replace(world.context(), node_settings=labels))
+    assert other.remedy == f"Upgrade the kubelet of {CONTROLLER} first."
 
 
 @pytest.mark.parametrize(("kubelet", "refused"), [(V(1, 31, 9), True), (V(1, 32, 0), False), (V(1, 37, 1), False)])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from upgrader.engine.execution.input_files import canonical, file_digests
+from upgrader.model.first_few import first_few
 from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_settings import CONTROLLERS, WORKERS, NodePool, NodeSource, NodesSettings
@@ -18,6 +19,9 @@ from upgrader.steps.planned import PlannedStep
 from upgrader.steps.step_document import NOTHING_TO_UNDO, HostChanges, NodeChange, ObjectChange, StepDocument, Undo
 
 __all__ = ["NodePlanner", "PlannedNodes"]
+
+_SHOWN = 10
+"""How many nodes that are left alone are named: an autoscaler may have made hundreds."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,10 @@ class PlannedNodes(PlannedStep):
     changes: tuple[ObjectChange, ...] = ()
     configuration: NodeConfiguration = NO_CONFIGURATION
     """What the nodes get beside their programs."""
+    left_alone: tuple[tuple[str, KubernetesVersion], ...] = ()
+    """The workers that no run upgrades, with their kubelets; only of `workers`. The plan's digest doesn't have them: an
+    autoscaler may add one at any time, and the run is the same.
+    """
 
     kind: ClassVar = "nodes"
 
@@ -49,6 +57,10 @@ class PlannedNodes(PlannedStep):
 
     @property
     def summary(self) -> str:
+        return "; ".join([self._upgraded, *self._left_alone()])
+
+    @property
+    def _upgraded(self) -> str:
         if not self.nodes:
             return "nothing to change"
         before = sorted({node.before for node in self.nodes} - {self.target})
@@ -57,6 +69,13 @@ class PlannedNodes(PlannedStep):
         count = len(self.nodes)
         text = f"{count} node{'s' if count > 1 else ''}: {'; '.join(parts) or self.target}"
         return f"{text}; out of the load balancer meanwhile" if self.pool.detach else text
+
+    def _left_alone(self) -> Iterator[str]:
+        versions: dict[KubernetesVersion, list[str]] = {}
+        for name, version in self.left_alone:
+            versions.setdefault(version, []).append(name)
+        for version, names in sorted(versions.items()):
+            yield f"left alone: {first_few(names, _SHOWN)}, kubelet {version}"
 
     @property
     def way_back(self) -> Undo:
@@ -109,8 +128,17 @@ class NodePlanner:
 
         A node that an interrupted run left in the middle is upgraded again, whatever version it has.
         """
-        members = self._members(observed.nodes)
-        return tuple(self._step(pool, members[pool.name], observed) for pool in self.settings.pools)
+        alone = self._alone(observed.nodes)
+        members = self._members({name: node for name, node in observed.nodes.items() if name not in alone})
+        kubelets = tuple((name, observed.kubelets[name]) for name in alone)
+        return tuple(
+            replace(self._step(pool, members[pool.name], observed), left_alone=kubelets if pool.name == WORKERS else ())
+            for pool in self.settings.pools
+        )
+
+    def _alone(self, nodes: Mapping[str, ObservedNode]) -> tuple[str, ...]:
+        """Also one that is a controller, or that a pool selects: a check refuses that, and nothing has touched it."""
+        return tuple(name for name, node in sorted(nodes.items()) if self.settings.leaves_alone(name, node.labels))
 
     def _members(self, nodes: Mapping[str, ObservedNode]) -> Mapping[str, list[str]]:
         """Pool → its nodes, by name; the first pool whose labels a node has is its own. Surge nodes are nobody's."""
@@ -124,8 +152,8 @@ class NodePlanner:
     def _pool_of(self, name: str, node: ObservedNode) -> str:
         if name in self.controllers:
             return CONTROLLERS
-        pools = (pool for pool in self.settings.pools if pool.selector)
-        return next((pool.name for pool in pools if pool.selector.items() <= node.labels.items()), WORKERS)
+        pool = self.settings.selected_by(node.labels)
+        return pool.name if pool else WORKERS
 
     def _changes(self, names: list[str], observed: Observed) -> Iterator[NodeChange]:
         for name in names:

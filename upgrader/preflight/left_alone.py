@@ -1,0 +1,77 @@
+"""The nodes that upgrader leaves alone are those that upgrader.yaml means, and those of Windows are among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
+from upgrader.model.node_settings import LeftAlone, NodesSettings
+from upgrader.preflight.context import PreflightContext
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.plan import planned_of
+
+__all__ = ["check_left_alone"]
+
+_OS, _WINDOWS = "kubernetes.io/os", "windows"
+
+
+def check_left_alone(context: PreflightContext) -> Iterator[Finding]:
+    """Nothing where upgrader.yaml has no section `nodes`: a run leaves all nodes alone then."""
+    settings = context.node_settings
+    if settings is None:
+        return
+    nodes = {name: node["metadata"].get("labels") or {} for name, node in context.nodes.items()}
+    for each in settings.left_alone:
+        yield from _selects_nothing(each, nodes)
+        yield from _has_a_pool(each, nodes, settings, {host.name for host in context.cluster.controllers})
+    yield from _windows(context, nodes)
+
+
+def _selects_nothing(each: LeftAlone, nodes: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    missing = [name for name in each.names if name not in nodes]
+    labels = ",".join(f"{key}={value}" for key, value in each.selector.items())
+    if each.selector and not any(each.has(name, labels_) for name, labels_ in nodes.items()):
+        missing = [f"a node with the labels {labels}"]
+    if missing:
+        yield Finding(
+            "nodes.left-alone-missing",
+            "error",
+            f"{each.where}: `nodes.leftAlone` means {first_few(missing)}, and the cluster has no such node",
+            "If that is misspelt, the run upgrades the node that is meant.",
+            "Correct it, or remove it where such nodes are gone: kubectl get nodes --show-labels",
+        )
+
+
+def _has_a_pool(
+    each: LeftAlone, nodes: Mapping[str, Mapping[str, str]], settings: NodesSettings, controllers: set[str]
+) -> Iterator[Finding]:
+    twice = []
+    for name, labels in sorted(nodes.items()):
+        pool = settings.selected_by(labels)
+        if each.has(name, labels) and name in controllers:
+            twice.append(f"{name} (a controller)")
+        elif each.has(name, labels) and pool is not None:
+            twice.append(f"{name} (in the pool {pool.name})")
+    if twice:
+        yield Finding(
+            "nodes.left-alone-in-pool",
+            "error",
+            f"{each.where}: `nodes.leftAlone` means nodes that are also to be upgraded: {first_few(twice)}",
+            "A controller is always upgraded, and so is a node that has the labels of a pool.",
+            "Correct the labels in `nodes.leftAlone` or `nodes.pools` of upgrader.yaml, or those of the node.",
+        )
+
+
+def _windows(context: PreflightContext, nodes: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    planned = (change.node for step in planned_of(context.plan, PlannedNodes) for change in step.nodes)
+    windows = sorted(name for name in planned if nodes.get(name, {}).get(_OS) == _WINDOWS)
+    if windows:
+        yield Finding(
+            "nodes.windows",
+            "error",
+            f"{first_few(windows)}: a node of Windows, whose kubelet upgrader can't upgrade",
+            "Its playbooks know systemd and the programs of Linux only.",
+            f"Have it left alone, in upgrader.yaml: `nodes: {{leftAlone: [{{selector: {{{_OS}: {_WINDOWS}}}}}]}}`. "
+            "Upgrade its kubelet yourself, after the run.",
+        )
