@@ -18,6 +18,7 @@ from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import PODS
+from upgrader.preflight.node_sources import check_node_sources
 from upgrader.preflight.node_upgrades import check_node_upgrades
 from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.plan import Plan
@@ -47,7 +48,10 @@ def found(kube: KubeAdapter, node: str) -> Found:
         context = replace(
             context, plan=Plan(SERVER, TARGET, (step,)), cluster=replace(context.cluster, workers=workers)
         )
-        return [item.id for item in run_checks(context, [("nodes", check_node_upgrades)])]
+        return [
+            item.id
+            for item in run_checks(context, [("nodes", check_node_upgrades), ("node-sources", check_node_sources)])
+        ]
 
     return ids
 

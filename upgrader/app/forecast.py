@@ -16,6 +16,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.images.bundle.reading import Bundle
+from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.plan import Plan, observed_after, planned_of
 from upgrader.steps.playbook.plan import PlannedPlaybook
 
@@ -23,6 +24,11 @@ __all__ = ["Forecast", "forecast"]
 
 _ABOUT_THE_TARGET = ("version", "apis", "removed-apis", "flags", "feature-gates", "kubeadm-config")
 """The families of checks whose question is about the version: their answer doesn't wait for the hop."""
+
+_ABOUT_NEW_KUBELETS = ("os-support", "node-sources")
+"""The same of a hop that upgrades nodes: their systems, and where their programs are, stay what they are. A hop that
+leaves nodes alone has no answer of its own, and containerd isn't seen as the hop before it will leave it.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,9 @@ def forecast(
                 f"the hop to {version}, after {plan.target}, can't be planned: {error.message}",
                 remedy=f"{error.remedy} Or go no further than {plan.target} for now: --to {plan.target}".strip(),
             ) from error
-        findings = there.preflight(observed, plan, _ABOUT_THE_TARGET)
+        upgrades = any(step.nodes for step in planned_of(plan, PlannedNodes))
+        families = (*_ABOUT_THE_TARGET, *(_ABOUT_NEW_KUBELETS if upgrades else ()))
+        findings = there.preflight(observed, plan, families)
         yield Forecast(plan, tuple(_ahead(finding, plan) for finding in findings))
 
 

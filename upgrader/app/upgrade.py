@@ -259,11 +259,13 @@ def _not_adopted(observed: Observed, error: ChartRefused) -> Blocked | None:
 
 
 def _once(findings: Sequence[Finding], hops: Iterable[Forecast], skips: Skips) -> Iterator[Forecast]:
-    """Each hop with what no hop before it has: some findings are of the cluster, and not of the version."""
-    known = {(finding.id, finding.title) for finding in findings}
+    """Each hop with what no hop before it has: some findings are of the cluster, and not of the version. What one hop
+    warns of, such as cgroups of version 1, may be an error of a later one.
+    """
+    known = {(finding.id, finding.title, finding.severity) for finding in findings}
     for hop in hops:
-        new = [finding for finding in hop.findings if (finding.id, finding.title) not in known]
-        known |= {(finding.id, finding.title) for finding in new}
+        new = [finding for finding in hop.findings if (finding.id, finding.title, finding.severity) not in known]
+        known |= {(finding.id, finding.title, finding.severity) for finding in new}
         yield replace(hop, findings=skips.apply(new))
 
 

@@ -209,6 +209,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "networks.pod-room-unknown": "warning",
     "networks.service-room": "warning",
     "networks.service-room-unknown": "warning",
+    "node-sources.unknown": "unknown",
     "nodes.bare-pods": "error",
     "nodes.cordoned": "error",
     "nodes.deleting": "error",

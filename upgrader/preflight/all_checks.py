@@ -36,6 +36,7 @@ from upgrader.preflight.metric_gates import check_metric_gates
 from upgrader.preflight.mounted_files import check_mounted_files
 from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.networks import check_networks
+from upgrader.preflight.node_sources import check_node_sources
 from upgrader.preflight.nodes import check_nodes, check_workers
 from upgrader.preflight.os_support import check_os_support
 from upgrader.preflight.planned_etcd import check_planned_etcd
@@ -65,6 +66,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("hosts", check_hosts),
     ("ssh-keys", check_key_files),
     ("nodes", check_nodes),
+    ("node-sources", check_node_sources),
     ("workers", check_workers),
     ("machines", check_machines),
     ("disks", check_disks),

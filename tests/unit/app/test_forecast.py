@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, cast
 
-from upgrader.app.forecast import forecast
+import pytest
+
+from upgrader.app.forecast import Forecast, forecast
+from upgrader.app.upgrade import _once
 from upgrader.app.wiring import Session
-from upgrader.model.finding import Finding
+from upgrader.model.finding import Finding, Severity
+from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.observed import Observed
+from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import CHECKS
+from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.plan import Plan
+from upgrader.steps.step_document import NodeChange
 
 V135, V136, V137 = (KubernetesVersion(1, minor, 1) for minor in (35, 36, 37))
 
@@ -26,7 +34,9 @@ class _Session:
         return _Session(target)
 
     def upgrade_plan(self, observed: Observed, *_: Any) -> Plan:
-        return Plan(observed.server, self.target, ())
+        changes = tuple(NodeChange(name, old, self.target) for name, old in observed.kubelets.items())
+        nodes = PlannedNodes(NodePool("workers"), changes, self.target, NodeSource("packages"), 1.0, 1, Path("/p"))
+        return Plan(observed.server, self.target, (nodes,))
 
     def preflight(self, observed: Observed, plan: Plan, families: Collection[str]) -> tuple[Finding, ...]:
         return tuple(Finding(f"{name}.x", "warning", "", "", "") for name, _ in CHECKS if name in families)
@@ -38,3 +48,26 @@ def test_format_that_a_later_hops_kubeadm_has_lost_is_known_before_the_first() -
     (ahead,) = forecast(session, Observed(V135, {}, {}), Plan(V135, V136, ()), [V137], None)
     assert ahead.plan.target == V137
     assert "kubeadm-config.x" in [finding.id for finding in ahead.findings]
+
+
+@pytest.mark.parametrize("upgraded", [True, False])
+def test_what_later_kubelets_need_is_known_before_the_first_hop(upgraded: bool) -> None:
+    """Systems and programs, where that hop upgrades nodes; one that leaves them alone has no answer of its own."""
+    session = cast(Session, _Session(V136))
+    observed = Observed(V135, {"w": V135} if upgraded else {}, {})
+    (ahead,) = forecast(session, observed, Plan(V135, V136, ()), [V137], None)
+    asked = {finding.id for finding in ahead.findings}
+    assert ({"os-support.x", "node-sources.x"} <= asked) is upgraded
+    assert "nodes.x" not in asked, "who is drained is known only then"
+
+
+def test_warning_that_a_later_hop_has_as_an_error_is_told_again() -> None:
+    """Cgroups of version 1 are deprecated for one kubelet, and refused by the next: known before the first hop."""
+
+    def found(severity: Severity) -> Finding:
+        return Finding("os-support.cgroup-v1", severity, "cgroups of version 1: w", "", "")
+
+    plan = Plan(V136, V137, ())
+    hops = [Forecast(plan, (found("warning"),)), Forecast(plan, (found("error"),)), Forecast(plan, (found("error"),))]
+    told = [hop.findings for hop in _once([found("warning")], hops, Skips())]
+    assert told == [(), (found("error"),), ()]

@@ -21,6 +21,7 @@ from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import PODS
+from upgrader.preflight.node_sources import check_node_sources
 from upgrader.preflight.node_upgrades import check_node_upgrades
 from upgrader.preflight.nodes import check_nodes
 from upgrader.steps.nodes.api_resources import BUDGETS, NODES
@@ -63,7 +64,10 @@ def found(
     context = world.context()
     assert context.plan is not None
     context = replace(context, plan=replace(context.plan, steps=(step,)))
-    return {item.id: item for item in run_checks(context, [("nodes", check_node_upgrades)])}
+    return {
+        item.id: item
+        for item in run_checks(context, [("nodes", check_node_upgrades), ("node-sources", check_node_sources)])
+    }
 
 
 def test_nothing_is_found_where_nothing_is_in_the_way(world: World) -> None:
@@ -216,7 +220,9 @@ def test_nodes_that_join_later_are_thought_of(world: World, config: KubeletConfi
     context = world.context()
     assert context.plan is not None
     context = replace(context, plan=replace(context.plan, steps=(step,)))
-    ids = [item.id for item in run_checks(context, [("nodes", check_node_upgrades)])]
+    ids = [
+        item.id for item in run_checks(context, [("nodes", check_node_upgrades), ("node-sources", check_node_sources)])
+    ]
     assert ids == (["nodes.kubelet-config"] if told else [])
 
 
@@ -232,7 +238,10 @@ def test_archive_of_containerd_has_to_be_there(world: World, tmp_path: Path) -> 
         context = world.context()
         assert context.plan is not None
         context = replace(context, plan=replace(context.plan, steps=(step,)))
-        return [item.id for item in run_checks(context, [("nodes", check_node_upgrades)])]
+        return [
+            item.id
+            for item in run_checks(context, [("nodes", check_node_upgrades), ("node-sources", check_node_sources)])
+        ]
 
     folder = ContainerRuntime("2.1.4", "folder", str(archive), "a" * 64)
     assert ids(folder) == ["nodes.source"]
