@@ -140,7 +140,9 @@ def _login(machine: Host, channel: paramiko.Channel | socket.socket | None, goal
     try:
         default = Path("~/.ssh/known_hosts").expanduser()
         first = machine.known_hosts or (default if default.exists() else None)
-        revoked = load_known_hosts(client, [file for file in (first, *machine.more_known_hosts) if file is not None])
+        files = [file for file in (first, *machine.more_known_hosts) if file is not None]
+        # OpenSSH goes on with the next one where a file is missing; where all are, the first is named.
+        revoked = load_known_hosts(client, [file for file in files if file.exists()] or files)
         client.set_missing_host_key_policy(_policy(revoked))
         # With a channel the address is only the name that known_hosts is searched for.
         client.connect(
@@ -201,8 +203,9 @@ def _unreachable(host: Host, error: BaseException, goal: Host | None = None) -> 
         )
     folder = host.known_hosts.parent if host.known_hosts else None
     make = f"mkdir -p {shlex.quote(shown(folder))} && " if folder and not folder.exists() else ""
-    lacks_file = isinstance(error, FileNotFoundError) and error.filename == str(host.known_hosts)
-    if lacks_file or (isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error)):
+    unread = isinstance(error, FileNotFoundError) and error.filename == str(host.known_hosts)
+    lacks_file = unread or (host.known_hosts is not None and not host.known_hosts.exists())
+    if unread or (isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error)):
         return HostUnreachable(
             f"{where}: the host key is not known{f': there is no {known_hosts}' if lacks_file else ''}",
             remedy=f"Log in once and compare its fingerprint: {login}"

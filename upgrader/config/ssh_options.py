@@ -7,8 +7,10 @@ option would change and upgrader can't follow is refused by its name.
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -65,13 +67,21 @@ def with_options(where: str, host: Host, found: Mapping[str, Sequence[str]], jum
                 f"{where}: SSH option {name} ({value}) is not supported",
                 remedy=f"Take {name} out of the inventory's SSH arguments and of ~/.ssh/config for this host.",
             )
+    tokens = _tokens(host, found)
+
+    def path_of(option: str, name: str) -> Path:
+        return _expanded(_without_tokens(where, option, name, tokens))
+
     keys = [key for key in found.get("identityfile", ()) if key not in _DEFAULT_KEYS and key != "none"]
-    key_paths = [path for path in map(_expanded, keys) if path != host.key_file and path.exists()]
+    key_paths = [path_of("IdentityFile", key) for key in keys]
+    key_paths = [path for path in key_paths if path != host.key_file and path.exists()]
     first, more = (host.key_file, key_paths) if host.key_file else (None, key_paths)
     if first is None and more:
         first, more = more[0], more[1:]
     known = one("userknownhostsfile").split()
-    files = [_expanded(name) for name in known if name != "none"]  # ssh prints the default ones with the home folder
+    files = [
+        path_of("UserKnownHostsFile", name) for name in known if name != "none"
+    ]  # ssh prints the default ones with the home folder
     standard = files == [_expanded(name) for name in _DEFAULT_KNOWN_HOSTS]
     others = (files if standard else files[1:]) + [_expanded(name) for name in one("globalknownhostsfile").split()]
     default = _expanded(_DEFAULT_KNOWN_HOSTS[0])
@@ -180,6 +190,43 @@ def _configuration(where: str, arguments: Sequence[str], address: str) -> Mappin
         name, _, value = line.partition(" ")
         found.setdefault(name.lower(), []).append(value.strip())
     return found
+
+
+def _tokens(host: Host, found: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+    """What OpenSSH puts into the names of files (TOKENS in ssh_config(5)); `host` is as it was given to `ssh -G`."""
+    address, port, user, alias, jump = (
+        found.get(name, [""])[0] for name in ("hostname", "port", "user", "hostkeyalias", "proxyjump")
+    )
+    return {
+        "%": "%",
+        "d": os.path.expanduser("~"),
+        "h": address or host.address,
+        "i": str(os.getuid()),
+        "j": "" if jump == "none" else jump,
+        "k": alias or host.address,
+        "L": socket.gethostname().partition(".")[0],
+        "l": socket.gethostname(),
+        "n": host.address,
+        "p": port or str(host.port),
+        "r": user or host.user,
+        "u": getpass.getuser(),
+    }
+
+
+def _without_tokens(where: str, option: str, name: str, tokens: Mapping[str, str]) -> str:
+    """`ssh -G` prints the tokens of some options as they are written. Raises ConfigError for one that isn't known: it
+    may lead to another file.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[1] not in tokens:
+            raise ConfigError(
+                f"{where}: token %{match[1]} of SSH option {option} ({name}) is not supported",
+                remedy=f"Write the file's name without it, or with one of %{', %'.join(tokens)}.",
+            )
+        return tokens[match[1]]
+
+    return re.sub(r"%(.?)", replaced, name)
 
 
 def _expanded(name: str) -> Path:

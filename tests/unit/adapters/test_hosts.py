@@ -167,6 +167,20 @@ def test_a_line_for_a_ca_is_passed_over(servers: Servers) -> None:
         hosts.run(host, ["echo"])
 
 
+def test_known_hosts_file_that_is_missing_is_passed_over(servers: Servers, tmp_path: Path) -> None:
+    """As ssh does: the next one is asked, and a key that is in none is as unknown as ever."""
+    machine, missing = servers("controller-1"), tmp_path / "missing"
+    known = machine.host().known_hosts
+    assert known is not None
+    with SshHosts() as hosts:
+        host = machine.host(known_hosts=missing, more_known_hosts=(known,))
+        assert hosts.run(host, ["echo"], stdin=b"hello").stdout == "controller-1:hello"
+    empty = tmp_path / "empty"
+    empty.touch()
+    with SshHosts() as hosts, pytest.raises(HostUnreachable, match=r"host key is not known: there is no .*missing"):
+        hosts.run(machine.host(known_hosts=missing, more_known_hosts=(empty,)), ["echo"])
+
+
 def test_no_known_hosts_at_all(servers: Servers, tmp_path: Path) -> None:
     """As in a folder that was written by hand: the machine's key is not known, and the remedy makes the folder."""
     host = servers("controller-1").host(known_hosts=tmp_path / "ssh" / "known_hosts")

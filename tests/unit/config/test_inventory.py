@@ -261,6 +261,25 @@ def test_opensshs_configuration_applies(tmp_path: Path) -> None:
     assert (inner.address, inner.user, inner.known_hosts) == ("10.0.0.1", "second", tmp_path / "known_inner")
 
 
+def test_tokens_in_names_of_files_are_opensshs(tmp_path: Path) -> None:
+    """`ssh -G` prints them as they are written: the host, as found and as given, the users, the port, a plain %."""
+    home = Path.home()
+    names = {"%h": "10.0.0.7", "%n": "target", "%k": "kept", "%r-%p": "admin-2222", "%u": getpass.getuser(), "%%": "%"}
+    for name in names.values():
+        (tmp_path / f"id_{name}").touch()
+    config = "Host target\n HostName 10.0.0.7\n User admin\n Port 2222\n HostKeyAlias kept\n"
+    config += "".join(f" IdentityFile {tmp_path}/id_{token}\n" for token in names)
+    host = by_ssh(tmp_path, f"{config} UserKnownHostsFile %d/known-%h {tmp_path}/x\n")
+    assert [host.key_file, *host.more_keys] == [tmp_path / f"id_{name}" for name in names.values()]
+    assert host.known_hosts == home / "known-10.0.0.7"
+
+
+def test_token_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    """It would be another file; the message has the option and what can be written instead."""
+    with pytest.raises(ConfigError, match=r"token %C of SSH option IdentityFile \(/keys/%C\)"):
+        by_ssh(tmp_path, "IdentityFile /keys/%C\n")
+
+
 def test_defaults_stay_defaults(tmp_path: Path) -> None:
     """Without any configuration the usual keys and the usual known_hosts are used, which needn't exist."""
     assert by_ssh(tmp_path, "") == Host("a", "target", getpass.getuser())
