@@ -15,15 +15,15 @@ def check_recipient(text: object) -> str:
     if isinstance(text, str) and text.upper().startswith("AGE-SECRET-KEY-"):
         # Not quoted: it would be in logs, and whoever reads it can read every backup.
         raise ValueError(
-            "backup.recipients: this is an age private key; write the public key that belongs to it (age1…), and keep "
-            "the private key out of this folder"
+            "backup.recipients: this is an age private key; write its public key (age1…) instead, and keep the private "
+            "key out of this folder"
         )
     where = f"backup.recipients: {text!r} is not an age public key"
     if not isinstance(text, str) or not text.startswith(f"{_PREFIX}1") or len(text) != _CHARACTERS:
         raise ValueError(f"{where}; `upgrader backup keygen` prints one: age1 and 58 more characters")
     values = [_ALPHABET.find(character) for character in text[len(_PREFIX) + 1 :]]
     if -1 in values or _checksum(values) != 1:
-        raise ValueError(f"{where}: its checksum is wrong, so it is mistyped")
+        raise ValueError(f"{where}: the checksum is wrong, so the key is mistyped")
     return text
 
 

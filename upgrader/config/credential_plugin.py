@@ -37,14 +37,23 @@ def run_plugin(
     where = f"{shown(kubeconfig)}: credential plugin '{name}'"
     if plugin.get("apiVersion") not in _VERSIONS:
         raise ConfigError(f"{where}: apiVersion must be one of {', '.join(_VERSIONS)}")
-    remedy = "Log in with it in a terminal, then try again; or use a token or a client certificate here."
+    remedy = (
+        "Log in with the plugin in a terminal, then try again; or use a token or a client certificate in this "
+        "kubeconfig."
+    )
     if plugin.get("interactiveMode") == "Always":
-        raise ConfigError(f"{where} asks for input (interactiveMode: Always), and a run has no terminal", remedy=remedy)
+        raise ConfigError(
+            f"{where} requires a terminal (interactiveMode: Always), and a run has none",
+            remedy="Set `interactiveMode` to IfAvailable or Never in the kubeconfig, if the plugin needs no input; "
+            "or use a token or a client certificate.",
+        )
     command, environment = _command(kubeconfig, where, plugin), _environment(plugin, cluster)
     status, output, complaint = _run(where, command, environment, limit_seconds, remedy)
     if status:
         # Only stderr: what a plugin prints on stdout may hold credentials.
-        raise ConfigError(f"{where} ended with {status}: {complaint or 'without a message'}", remedy=remedy)
+        raise ConfigError(
+            f"{where} failed with exit code {status}: {complaint or 'it printed no error'}", remedy=remedy
+        )
     return _credentials(where, output, str(plugin["apiVersion"]))
 
 
@@ -53,7 +62,9 @@ def _command(kubeconfig: Path, where: str, plugin: Mapping[str, Any]) -> list[st
     name = str(plugin.get("command") or "")
     found = str(kubeconfig.absolute().parent / name) if "/" in name else shutil.which(name)
     if not name or not found:
-        hint = str(plugin.get("installHint") or "Install it, or use a token or a client certificate here.")
+        hint = str(
+            plugin.get("installHint") or "Install it, or use a token or a client certificate in this kubeconfig."
+        )
         raise ConfigError(f"{where} is not installed", remedy=hint.strip())
     return [found, *(str(argument) for argument in plugin.get("args") or ())]
 
@@ -90,7 +101,7 @@ def _run(
         try:
             status = process.wait(limit_seconds)
         except subprocess.TimeoutExpired as error:
-            raise ConfigError(f"{where} did not end within {limit_seconds:.0f} s", remedy=remedy) from error
+            raise ConfigError(f"{where} timed out after {limit_seconds:.0f} s", remedy=remedy) from error
         finally:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):

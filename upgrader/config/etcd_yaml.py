@@ -49,7 +49,7 @@ class EtcdSection(Section):
     def _version_known(self) -> EtcdSection:
         tagged = EtcdVersion.of_image(self.image)
         if not self.version and tagged is None:
-            raise ValueError(f"the tag of {self.image} is no version of etcd: add the key 'version'")
+            raise ValueError(f"the tag of {self.image} is not a version of etcd: add the key 'version'")
         if self.version and tagged is not None and EtcdVersion.parse(self.version) != tagged:
             raise ValueError(f"version {self.version!r} is not that of the tag, {tagged}")
         if self.version:

@@ -32,7 +32,7 @@ def _limit(value: object) -> float:
     except OverflowError:  # an integer of more than 300 digits
         found = nan
     if not isfinite(found):
-        raise ValueError(f"{str(value)[:20]!r} is no number that a value can be compared with")
+        raise ValueError(f"{str(value)[:20]!r} is not a number")
     return found
 
 

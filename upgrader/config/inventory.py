@@ -41,7 +41,7 @@ _INI = re.compile(r"\s*(?:[#;].*\n\s*)*\[")
 """How an INI inventory begins, behind comments."""
 _PROGRAM = re.compile(r"/[\w.+/-]+|python[\d.]*", re.ASCII)
 _TRUE = ("true", "yes", "y", "on", "1", "t")
-_ALLOW = "If you trust its authors: `cluster.dynamicInventory: true` in upgrader.yaml."
+_ALLOW = "If you trust its authors, set `cluster.dynamicInventory: true` in upgrader.yaml."
 
 
 def load_cluster(settings: Settings, context: str) -> Cluster:
@@ -137,7 +137,9 @@ def check_static(inventory: Path) -> None:
                 remedy=f"If it isn't one: chmod -x {shown(path)}. {_ALLOW}",
             )
         if path.suffix in (".yml", ".yaml", ".json") and _names_plugin(path):
-            raise ConfigError(f"{shown(path)}: the inventory is the configuration of a plugin", remedy=_ALLOW)
+            raise ConfigError(
+                f"{shown(path)}: the inventory is the configuration of a plugin, which can run code", remedy=_ALLOW
+            )
 
 
 def _sources(inventory: Path) -> Iterator[Path]:
@@ -186,7 +188,7 @@ def _read(inventory: Path, options: ansible_facts.Options) -> Mapping[str, Any]:
         message = done.stderr.strip()
         raise ConfigError(
             f"{shown(inventory)}: Ansible can't read it: {message}",
-            remedy=f"Write the value itself. {_ALLOW}"
+            remedy=f"Write the value instead of a lookup. {_ALLOW}"
             if "lookup '" in message
             else f"Try it manually: ansible-inventory -i {shown(inventory)} --list",
         )
@@ -226,7 +228,7 @@ def host_from_facts(inventory: Path, name: str, known: Mapping[str, Any], *, con
     address = str(known.get("address") or name)
     if address.startswith("-"):
         raise ConfigError(
-            f"{where}: ansible_host '{address}' begins with a dash: ssh would take it for an option, which may run a "
+            f"{where}: ansible_host '{address}' starts with a dash: ssh would treat it as an option, which can run a "
             "program",
             remedy="Write the machine's address.",
         )
@@ -266,8 +268,8 @@ def _check_supported(where: str, known: Mapping[str, Any]) -> None:
     """Refuse what Ansible would do and upgrader wouldn't: they would reach different machines, or as other users."""
     if known.get("host_key_checking") is not None and not _is_true(known["host_key_checking"]):
         raise ConfigError(
-            f"{where}: ansible_host_key_checking is off, which would trust a machine that nobody has verified",
-            remedy="Take it out, and add the host's key to known_hosts.",
+            f"{where}: ansible_host_key_checking is off, so an unverified machine would be trusted",
+            remedy="Remove that setting, and add the host's key to known_hosts.",
         )
     expected = {
         "connection": ("ansible_connection", ("ssh", "smart", "ansible.builtin.ssh"), "Only ssh is supported."),
@@ -304,7 +306,7 @@ def _path(where: str, variable: str, value: object) -> Path | None:
     path = Path(str(value)).expanduser()
     if not path.is_absolute():
         raise ConfigError(
-            f"{where}: {variable} '{value}' depends on the folder that Ansible is started in",
+            f"{where}: {variable} '{value}' is relative to the folder that Ansible is started in",
             remedy=f"Write '{{{{ inventory_dir }}}}/{value}'.",
         )
     return path

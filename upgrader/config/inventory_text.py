@@ -53,7 +53,9 @@ def written_names(path: Path) -> WrittenNames:
     """Read a YAML inventory, once. Raises ConfigError for what is none."""
     found = read_any(path)
     if not isinstance(found, Mapping):
-        raise ConfigError(f"{shown(path)}:1: expected groups of hosts, as `controllers: {{hosts: {{NAME: {{}}}}}}`")
+        raise ConfigError(
+            f"{shown(path)}:1: expected groups of hosts, such as `controllers: {{hosts: {{NAME: {{}}}}}}`"
+        )
     machines: set[str] = set()
     parents: dict[str, list[str]] = {}
     waiting: list[str] = []

@@ -52,7 +52,7 @@ def kubectl_context(environ: Mapping[str, str]) -> tuple[Path, str]:
     if not any(file.is_file() for file in files):
         raise ConfigError(
             f"there is no kubeconfig: {', '.join(map(shown, files))}",
-            remedy=f"Name the one that leads to the cluster: --kubeconfig FILE, or {_KUBECTL}.",
+            remedy=f"Give the cluster's kubeconfig: --kubeconfig FILE, or {_KUBECTL}.",
         )
     contexts = (str(_read(file).data.get("current-context") or "") for file in files if file.is_file())
     wanted = environ.get("UPGRADER_CONTEXT") or next(filter(None, contexts), "")
@@ -69,7 +69,7 @@ def _of_kubectl(files: Sequence[Path], wanted: str) -> tuple[Path, str]:
     if not wanted:
         raise UsageError(
             f"there is no kubeconfig in this folder, and {_KUBECTL} may point at any cluster",
-            remedy="Say which context is this cluster's: `cluster.context` in upgrader.yaml, or --context.",
+            remedy="Set this cluster's context: `cluster.context` in upgrader.yaml, or --context.",
         )
     documents = {file: _read(file) for file in files if file.is_file()}  # kubectl passes over missing ones, too
     places = {kind: _first_places(documents, kind) for kind in ("contexts", "clusters", "users")}
@@ -86,8 +86,8 @@ def _of_kubectl(files: Sequence[Path], wanted: str) -> tuple[Path, str]:
         if name and place != path:
             raise UsageError(
                 f"the context '{wanted}' of {shown(path)} has its {key} '{name}' from another file, {shown(place)}",
-                remedy="Write it into one file, which only you can read: "
-                f"kubectl config view --minify --flatten --context {wanted} > kubeconfig",
+                remedy="Merge them into one file, readable only by you: kubectl config view --minify --flatten "
+                f"--context {wanted} > kubeconfig",
             )
     return path, wanted
 
@@ -145,7 +145,7 @@ def _right_context(document: Document, kubeconfig: Path, wanted: str) -> str:
         return f"kubectl config use-context {wanted} --kubeconfig {shown(kubeconfig)}"
     return (
         f"It has no context of that name: it has {', '.join(contexts) or 'none'}. Correct `cluster.context` in "
-        "upgrader.yaml, or take the kubeconfig of that cluster."
+        "upgrader.yaml, or use the kubeconfig of that cluster."
     )
 
 

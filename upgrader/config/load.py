@@ -51,7 +51,8 @@ class RemoteChart(ConfigError):
 
     def __init__(self, message: str) -> None:
         super().__init__(
-            message, remedy="Nothing is fetched: put the chart into the folder (helm pull), and name it there."
+            message,
+            remedy="Charts aren't downloaded: put the chart into the folder (helm pull), and set `chart` to its path.",
         )
 
 
@@ -234,7 +235,7 @@ class _Pipeline:
                 self.problems.append(self.document.error(where, f"the pipeline has two steps named '{step.name}'"))
             elif step.name in taken:
                 text = f"a run has a step of its own named '{step.name}'"
-                self.problems.append(self.document.error(where, text, remedy="Give the release or file another name."))
+                self.problems.append(self.document.error(where, text, remedy="Rename the release or the file."))
             if len(self.problems) == known:
                 self.steps.append(step)
 

@@ -15,7 +15,7 @@ __all__ = ["no_cluster_folder", "refuse_missing"]
 
 _FOLDERS = 100
 """So many are compared at most."""
-_EXAMPLE = "An upgrader.yaml that you write yourself needs one line: `kubernetesVersion: v1.36.3`."
+_EXAMPLE = "If you write upgrader.yaml yourself, one line is enough: `kubernetesVersion: v1.36.3`."
 
 
 def no_cluster_folder(folder: Path, environ: Mapping[str, str]) -> ConfigError:
@@ -42,15 +42,15 @@ def refuse_missing(settings: Settings, environ: Mapping[str, str]) -> None:
     anywhere = settings.kubeconfig.exists() or (environ.get("KUBECONFIG") and not settings.kubeconfig_named)
     if not settings.inventory.exists() and not anywhere:
         missing = [_inventory(settings.inventory), _kubeconfig(settings.kubeconfig)]
-        raise _error("\n".join(["the cluster's folder is not complete:", *missing]), settings.folder)
+        raise _error("\n".join(["the cluster's folder is incomplete:", *missing]), settings.folder)
 
 
 def _error(message: str, folder: Path, last: str = "") -> ConfigError:
     here = "" if folder == Path.cwd() else f"-C {shown(folder)} "
     return ConfigError(
         message,
-        remedy=f"Have what is missing written: `upgrader {here}init` asks the cluster of your kubeconfig. Or give the "
-        f"cluster's folder with `-C DIR` (a lab's is .lab/NAME). {last}".rstrip(),
+        remedy=f"Create it: `upgrader {here}init` (reads the cluster of your kubeconfig). Or give the cluster's folder "
+        f"with `-C DIR` (a lab's is .lab/NAME). {last}".rstrip(),
     )
 
 

@@ -174,7 +174,7 @@ class ContainerRuntimeSection(Section):
     @model_validator(mode="after")
     def _is_whole(self) -> ContainerRuntimeSection:
         if bool(self.version) != (self.source is not None):
-            raise ValueError("'version' and 'source' need each other")
+            raise ValueError("'version' and 'source' must be set together")
         if not self.version and not self.config:
-            raise ValueError("it needs 'version' and 'source', or 'config'")
+            raise ValueError("set 'version' and 'source', or 'config'")
         return self

@@ -134,7 +134,7 @@ class NodePoolSection(Section):
     def _has_a_selector(self) -> NodePoolSection:
         if self.name == CONTROLLERS:
             raise ValueError(
-                "'controllers' is the pool of the inventory's controllers: one at a time, and none may fail"
+                "the pool 'controllers' is upgraded one node at a time, and none may fail: it has no other settings"
             )
         if (self.name == WORKERS) == bool(self.selector):
             needs = "has no key" if self.name == WORKERS else "needs a key"

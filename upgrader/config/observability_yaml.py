@@ -58,7 +58,7 @@ class HttpSection(Section):
             raise ValueError("name one way to log in: either 'basicAuth' or 'bearerTokenFile'")
         secret = self.basic_auth is not None or bool(self.bearer_token_file)
         if secret and not self.url.startswith("https:") and not _is_loopback(urlsplit(self.url).hostname or ""):
-            raise ValueError("credentials would travel in the clear: use https://")
+            raise ValueError("credentials would be sent unencrypted: use https://")
         return self
 
     def at(self, folder: Path) -> HttpEndpoint:
@@ -100,7 +100,7 @@ class WebhookSection(Section):
         if bool(self.url) == bool(self.url_file):
             raise ValueError("name one address: either 'url' or 'urlFile'")
         if self.url and not self.url.startswith("https:") and not _is_loopback(urlsplit(self.url).hostname or ""):
-            raise ValueError("messages about your cluster would travel in the clear: use https://")
+            raise ValueError("messages about your cluster would be sent unencrypted: use https://")
         return self
 
     def at(self, folder: Path) -> WebhookSettings:

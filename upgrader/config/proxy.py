@@ -52,8 +52,8 @@ def _proxy(where: str, text: str) -> Proxy:
     if url.scheme != "http" or not url.hostname or not port:
         # The address itself may hold a password.
         raise ConfigError(
-            f"{where}: a proxy of the kind '{url.scheme}' is not supported, or its address is not complete",
-            remedy="Use an HTTP proxy that knows CONNECT, written as http://HOST:PORT.",
+            f"{where}: a proxy of the kind '{url.scheme}' is not supported, or its address is incomplete",
+            remedy="Use an HTTP proxy that supports CONNECT, written as http://HOST:PORT.",
         )
     if url.username is None:
         return Proxy(url.hostname, port)

@@ -31,7 +31,7 @@ def with_files(error: ChartRefused, release: str, chart: Path, values_file: Path
     if refused:
         told = "\n".join(refused)
         return ChartRefused(
-            f"release {release}: the schema of {shown(chart)} refuses its values\n{told}", remedy=remedy
+            f"release {release}: its values don't match the schema of {shown(chart)}\n{told}", remedy=remedy
         )
     cause = error.message.removeprefix(f"Helm failed on release '{release}': ")
     described = f"{shown(chart)} doesn't render with {shown(given) if given is not None else 'its default values'}"

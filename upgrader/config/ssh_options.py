@@ -65,7 +65,7 @@ def with_options(where: str, host: Host, found: Mapping[str, Sequence[str]], jum
         if (value := one(option)) and value not in harmless:
             raise ConfigError(
                 f"{where}: SSH option {name} ({value}) is not supported",
-                remedy=f"Take {name} out of the inventory's SSH arguments and of ~/.ssh/config for this host.",
+                remedy=f"Remove {name} from the inventory's SSH arguments and of ~/.ssh/config for this host.",
             )
     tokens = _tokens(host, found)
 
@@ -106,8 +106,8 @@ def check_host_keys(where: str, value: str) -> None:
     """Raise ConfigError for a value of StrictHostKeyChecking with which an unknown machine is trusted."""
     if value.lower() in ("no", "off", "false", "accept-new"):
         raise ConfigError(
-            f"{where}: StrictHostKeyChecking={value} would trust a machine that nobody has verified",
-            remedy="Take it out (of the inventory's SSH arguments, ansible.cfg or ~/.ssh/config), and add the host's "
+            f"{where}: StrictHostKeyChecking={value} would trust an unverified machine",
+            remedy="Remove it (from the inventory's SSH arguments, ansible.cfg or ~/.ssh/config), and add the host's "
             "key to known_hosts.",
         )
 
@@ -130,7 +130,7 @@ def _jumps(where: str, found: Mapping[str, Sequence[str]], file: Sequence[str], 
     if text == "none":
         return ()
     if left == 0:
-        raise ConfigError(f"{where}: ProxyJump leads from bastion to bastion without end")
+        raise ConfigError(f"{where}: ProxyJump loops: its bastions refer to each other")
     jumps: tuple[Host, ...] = ()
     for item in text.split(","):
         user, address, port = _destination(where, item)

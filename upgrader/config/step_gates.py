@@ -45,8 +45,8 @@ class StepGates:
             elif not self._prometheus:
                 self._refuse(
                     where,
-                    f"metric gate '{item.metric}' asks a Prometheus, and 'observability.prometheus' names none",
-                    "Add its URL: `observability: {prometheus: {url: https://…}}`.",
+                    f"metric gate '{item.metric}' needs a Prometheus, and 'observability.prometheus' is not set",
+                    "Set its URL: `observability: {prometheus: {url: https://…}}`.",
                 )
             taken.add(item.metric)
             gates.append(self._metric(item))

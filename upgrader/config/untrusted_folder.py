@@ -28,7 +28,7 @@ class NotOpened(ConfigError):
         """`where` is the place, as FILE:LINE, that names the path."""
         super().__init__(
             f"{where or shown(path)}: {f'{shown(path)} is ' if where else ''}not opened: {why}",
-            remedy="Offline, only ordinary files inside the folder are read.",
+            remedy="Offline, only regular files inside the folder are read.",
         )
         self._path, self._why = path, why
 
@@ -61,9 +61,9 @@ class UntrustedFolder:
             if found.st_size > _MOST_BYTES:
                 raise NotOpened(path, f"it has {found.st_size} bytes, more than {_MOST_BYTES}")
         else:
-            raise NotOpened(path, "it is no ordinary file")
+            raise NotOpened(path, "it is not a regular file")
         if not readable:
-            raise NotOpened(path, "this user may not read it")
+            raise NotOpened(path, "permission denied")
 
     def check_tree(self, path: Path) -> None:
         """The same for all that is in a folder, links followed, as Helm and Ansible do. Raises NotOpened."""

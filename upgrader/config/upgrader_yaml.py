@@ -250,7 +250,7 @@ class ImagesSection(_Model):
     @classmethod
     def _at_least_one(cls, value: IntOrPercent | None) -> IntOrPercent | None:
         if value == NONE:
-            raise ValueError("no node would ever pull; write a number from 1 on, or a percentage such as 10%")
+            raise ValueError("no node would ever pull; write a number of at least 1, or a percentage such as 10%")
         return value
 
 

@@ -167,7 +167,7 @@ def _walk(path: Path, node: yaml.Node, where: KeyPath, lines: dict[KeyPath, int]
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                raise ConfigError(f"{shown(path)}:{line}: a key can't be {_kind(key)}")
+                raise ConfigError(f"{shown(path)}:{line}: a key must not be {_kind(key)}")
             if key.value in seen and key.tag != _MERGE_TAG:
                 raise ConfigError(f"{shown(path)}:{line}: key '{key.value}' is already in line {seen[key.value]}")
             seen[key.value] = line

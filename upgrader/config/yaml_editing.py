@@ -37,8 +37,8 @@ def with_changes(path: Path, changes: Mapping[str, Any]) -> str:
             inner = f"{{{', '.join(value)}}}" if isinstance(value, Mapping) else json.dumps(value)
             raise ConfigError(
                 f"{shown(path)}: `{key}` can't be set in place, as the file is written",
-                remedy=f"Write `{key}: {inner}` into it by hand, in one line, or the file as lines of `key: value` "
-                "that begin at the margin; then try again.",
+                remedy=f"Write `{key}: {inner}` into it manually, in one line, or use block style (unindented `key: "
+                "value` lines) in the file; then try again.",
             )
         text = edited
     return text
@@ -80,7 +80,7 @@ def _mapping(path: Path, text: str, section: str) -> yaml.MappingNode | None:
                 return value
             raise ConfigError(
                 f"{shown(path)}:{key.start_mark.line + 1}: `{section}` isn't a list of `key: value` lines",
-                remedy=f"Write `{section}:` with at least one line of its own below it, or remove it; then try again.",
+                remedy=f"Write `{section}:` with at least one indented line below it, or remove it; then try again.",
             )
     return None
 
@@ -94,7 +94,8 @@ def _set(path: Path, text: str, mapping: yaml.MappingNode | None, key: str, valu
             if begin < name.end_mark.index or text.startswith("&", begin):  # an alias has its anchor's position
                 raise ConfigError(
                     f"{shown(path)}:{name.start_mark.line + 1}: `{key}` is an alias or an anchor of YAML",
-                    remedy=f"Write the value of `{key}` itself there, and where else it is used; then try again.",
+                    remedy=f"Write the value of `{key}` there instead, and wherever the anchor is used; then try "
+                    "again.",
                 )
             if isinstance(node, yaml.SequenceNode) and not node.flow_style:
                 # Items on lines of their own: what replaces them stands behind the colon. A block "ends" only where the

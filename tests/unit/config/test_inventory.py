@@ -353,7 +353,7 @@ def test_options_that_can_not_be_followed_are_named(tmp_path: Path, line: str, n
         ({"become": True, "become_flags": "-i"}, "ansible_become_flags"),
         ({"ssh_args": '"'}, "ansible_ssh_args can't be split"),
         ({"port": "ssh"}, "ansible_port 'ssh' is not a port"),
-        ({"address": "-oProxyCommand=touch /tmp/x"}, "ansible_host '-oProxyCommand=touch /tmp/x' begins with a dash"),
+        ({"address": "-oProxyCommand=touch /tmp/x"}, "ansible_host '-oProxyCommand=touch /tmp/x' starts with a dash"),
     ],
 )
 def test_variables_that_can_not_be_followed_are_named(known: dict[str, object], name: str) -> None:

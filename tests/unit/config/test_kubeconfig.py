@@ -79,12 +79,12 @@ def test_a_proxys_password_is_masked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "keys", "message"),
     [
-        ("echo no luck >&2; exit 3", {}, "ended with 3: no luck"),
+        ("echo no luck >&2; exit 3", {}, "failed with exit code 3: no luck"),
         ("echo hello", {}, "did not print an ExecCredential"),
         (answer(), {}, "printed no token and no certificate"),
         ("", {"command": "no-such-plugin", "installHint": "Install it."}, "is not installed"),
         ("", {"command": "./nope"}, "can't be started: No such file"),
-        ("", {"interactiveMode": "Always"}, "asks for input"),
+        ("", {"interactiveMode": "Always"}, "requires a terminal"),
         ("", {"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "apiVersion must be one of"),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_plugin_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     """A plugin that waits for an operator is ended at its limit, even where a child keeps its output open."""
     given = plugin(tmp_path, "sleep 300 & sleep 300")["exec"]
     began = time.monotonic()
-    with pytest.raises(ConfigError, match=r"'./plugin' did not end within 0 s") as caught:
+    with pytest.raises(ConfigError, match=r"'./plugin' timed out after 0 s") as caught:
         run_plugin(tmp_path / "kubeconfig", given, {}, limit_seconds=0.1)
     assert "in a terminal" in caught.value.remedy
     assert time.monotonic() - began < 60

@@ -225,7 +225,7 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
         ),
         (
             MINIMAL + "images: {parallel: 0}\n",
-            "2: 'images.parallel': no node would ever pull; write a number from 1 on, or a percentage such as 10%",
+            "2: 'images.parallel': no node would ever pull; write a number of at least 1, or a percentage such as 10%",
         ),
         (MINIMAL + "pipeline:\n  - {release: images, chart: .}\n", "3: a run has a step of its own named 'images'"),
         (
@@ -361,7 +361,7 @@ def test_backups_are_read(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("recipient", "why"),
     [
-        (RECIPIENT.replace("ujn", "ujm"), "its checksum is wrong"),
+        (RECIPIENT.replace("ujn", "ujm"), "the checksum is wrong"),
         (RECIPIENT[:-1], "not an age public key"),
         ("ssh-ed25519 AAAA", "not an age public key"),
         ("AGE-SECRET-KEY-1QQQQ", "this is an age private key"),

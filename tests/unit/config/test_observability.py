@@ -97,9 +97,9 @@ def test_metric_gates(tmp_path: Path) -> None:
         ("{metric: a, max: 1}", "query' is missing"),
         ("{query: up, max: 1}", "metric' is missing"),
         ("{metric: A b, query: up, max: 1}", "metric"),
-        ("{metric: a, query: up, max: .nan}", "is no number that a value can be compared with"),
-        ("{metric: a, query: up, max: '1'}", "is no number"),
-        (f"{{metric: a, query: up, max: 1{'0' * 400}}}", "is no number"),
+        ("{metric: a, query: up, max: .nan}", "is not a number"),
+        ("{metric: a, query: up, max: '1'}", "is not a number"),
+        (f"{{metric: a, query: up, max: 1{'0' * 400}}}", "is not a number"),
         (f"{{metric: a, query: up, max: 1, window: {'9' * 400}s}}", "is longer than a hundred years"),
         ("{metric: a, query: up, min: 2, max: 1}", "no value is at least 2 and at most 1"),
         ("{metric: a, query: up, max: 1, window: 5m, deadline: 5m}", "it could never pass"),
@@ -118,7 +118,7 @@ def test_refused_metric_gates(tmp_path: Path, gate: str, said: str) -> None:
 
 def test_metric_gate_without_a_prometheus(tmp_path: Path) -> None:
     """Whom to ask must be named, before a run begins."""
-    with pytest.raises(ConfigError, match=r"metric gate 'a' asks a Prometheus") as caught:
+    with pytest.raises(ConfigError, match=r"metric gate 'a' needs a Prometheus") as caught:
         gates(tmp_path, "[{metric: a, query: up, max: 1}]", observability="{}")
     assert "observability: {prometheus:" in caught.value.remedy
 

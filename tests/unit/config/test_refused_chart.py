@@ -44,7 +44,7 @@ def said(folder: Path, text: str, values: str = "values.yaml") -> ChartRefused:
 def test_a_refused_value_has_its_line(folder: Path, helm: str, line: str) -> None:
     """Helm has a pointer into the values; a missing key is that of what encloses it."""
     error = said(folder, SCHEMA + helm)
-    assert error.message.startswith("release web: the schema of charts/web refuses its values\n" + line)
+    assert error.message.startswith("release web: its values don't match the schema of charts/web\n" + line)
     assert error.remedy == "See: helm template web charts/web --values values.yaml"
 
 
