@@ -121,8 +121,8 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
             "access.missing",
             "error",
             f"the kubeconfig's user may not {', '.join(map(str, missing[:4]))}{' …' if len(missing) > 4 else ''}",
-            f"{len(missing)} of {len(needed)} rights are missing, needed for: {reasons}. A failed run could not be "
-            "rolled back.",
+            f"{len(missing)} of {len(needed)} permissions are missing, needed for: {reasons}. A failed run could not "
+            "be rolled back.",
             "Use credentials of cluster-admin: pods with hostPath volumes and role bindings amount to that anyway "
             "(docs/security.md). Check with: kubectl auth can-i --list -n kube-system",
         )
@@ -177,8 +177,8 @@ def missing_right(family: str, error: UpgraderError) -> Finding | None:
         f"{family}.forbidden",
         "warning",
         f"the {family.replace('-', ' ')} could not be checked: the kubeconfig's user may not {right}",
-        f"{error.message}\nNo step of a run needs that right, but what the check would have found is unknown.",
-        "Allow it in a ClusterRole of theirs; docs/security.md lists all that the checks read.",
+        f"{error.message}\nNo step of a run needs this permission, but the check could not look for problems.",
+        "Grant it to that user in a ClusterRole; docs/security.md lists everything that the checks read.",
     )
 
 

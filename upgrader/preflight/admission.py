@@ -26,12 +26,13 @@ _NAMED = {
 }
 """Fields of a pod that name an object which must exist, and its kind."""
 _REMEDIES = {
-    "webhook": "Repair the webhook's backend, or exclude the namespace from it: kubectl get "
-    "validatingwebhookconfigurations,mutatingwebhookconfigurations",
+    "webhook": "Fix the webhook's backend; or exclude namespace {namespace} with `namespaceSelector` in the webhook "
+    "configuration (kubernetes.io/metadata.name NotIn {namespace}): kubectl edit validatingwebhookconfiguration or "
+    "mutatingwebhookconfiguration NAME",
     "PodSecurity": "Lower the namespace's level: kubectl label --overwrite namespace {namespace} "
     "pod-security.kubernetes.io/enforce=privileged",
     'namespaces "': "Create it before the run: kubectl create namespace {namespace}",
-    "quota": "Raise the quota: kubectl -n {namespace} describe resourcequotas",
+    "quota": "Raise the quota; see: kubectl -n {namespace} describe resourcequotas",
 }
 """By a word of the API's message."""
 
@@ -54,7 +55,7 @@ def _workload(
 ) -> Iterator[Finding]:
     namespace = item["metadata"].get("namespace") or release.spec.namespace
     if f"Namespace {namespace}" in brought and context.kube.get(NAMESPACES, namespace) is None:
-        yield _untested(name, f"Their namespace {namespace} doesn't exist before the run, which brings it.")
+        yield _untested(name, f"Namespace {namespace} doesn't exist yet: the run creates it.")
         return
     try:
         pod = trial_pod(item, without=_brought_fields(item, namespace, brought))
@@ -69,10 +70,9 @@ def _workload(
             "admission.limits",
             "warning",
             f"{name}: the API gives its pods limits that its chart doesn't have: {first_few(limited)}",
-            "A LimitRange or a webhook of the namespace adds them. At a limit of memory the kernel ends a container, "
-            "at one of CPU it is paused.",
-            f"kubectl -n {namespace} get limitranges; or set limits of your own in the values of release "
-            f"{release.name}.",
+            "A LimitRange or a webhook of the namespace adds them. A container at its memory limit is OOM-killed, one "
+            "at its CPU limit is throttled.",
+            f"kubectl -n {namespace} get limitranges; or set your own limits in the values of release {release.name}.",
         )
     yield from _itself(context, release, name, item)
 
@@ -118,7 +118,7 @@ def _refused(title: str, name: str, error: ApiError, release: PlannedRelease, na
         "error",
         title,
         error.message,
-        remedies[0] if remedies else f"Change the values of release {release.name}, or what refuses them.",
+        remedies[0] if remedies else f"Change the values of release {release.name}, or the policy that rejects them.",
     )
 
 
@@ -138,7 +138,7 @@ def _containers(pod: KubeObject) -> list[KubeObject]:
 
 
 def _untested(name: str, why: str) -> Finding:
-    return Finding("admission.untested", "info", f"{name}: whether its pods are admitted can't be tried", why)
+    return Finding("admission.untested", "info", f"{name}: a dry run can't tell whether its pods are admitted", why)
 
 
 def _brought_fields(item: Manifest, namespace: str, brought: Collection[str]) -> frozenset[str]:

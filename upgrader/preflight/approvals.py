@@ -19,6 +19,7 @@ def check_approvals(context: PreflightContext) -> Iterator[Finding]:
                 "approvals.needed",
                 "info",
                 f"the run waits for an approval before the step {step.name}",
-                f"For {seconds / 60:.0f} min; then it ends, with that step not begun and the ones before it in place.",
-                f"Have somebody ready who runs `upgrader approve {step.name} --reason WHY`.",
+                f"It waits {seconds / 60:.0f} min, then ends: the step is not started, and earlier steps stay in "
+                "place.",
+                f"Have someone ready to run `upgrader approve {step.name} --reason WHY`.",
             )

@@ -32,9 +32,10 @@ def check_autoscalers(context: PreflightContext) -> Iterator[Finding]:
                     "warning",
                     f"{key} has {live['spec'].get('replicas')} pods, set by {owner}: "
                     f"release {release.name} resets it to {wanted}",
-                    "The chart sets the number of pods, and Helm overrides who else did; an autoscaler sets it again.",
-                    "Set it in the release's values to the present number; or to null where an autoscaler works, as "
-                    "the chart's README says (coredns.replicas of chart kubernetes).",
+                    "The chart sets the number of replicas, so Helm overwrites the current one until the autoscaler "
+                    "sets it again.",
+                    "Set the current number in the release's values; or null if an autoscaler manages it, as the "
+                    "chart's README says (coredns.replicas of chart kubernetes).",
                 )
 
 

@@ -21,9 +21,9 @@ def check_backups(context: PreflightContext) -> Iterator[Finding]:
         "backup.none",
         "warning",
         f"no backup is taken before this change of the minor version{' of etcd' if etcd else ''}",
-        "An older etcd can't read what a new minor has written."
+        "An older etcd can't read data that a newer minor has written."
         if etcd
-        else "A rollback of the releases doesn't bring back what the new minor has rewritten in etcd.",
+        else "A rollback of the releases doesn't restore data that the new minor has rewritten in etcd.",
         "Make a key pair with `upgrader backup keygen FILE`, and name the public key in upgrader.yaml: "
         "backup.recipients.",
     )

@@ -17,7 +17,8 @@ __all__ = ["WARNING", "check_certificates"]
 WARNING = timedelta(days=30)
 
 _REMEDY = (
-    "What kubeadm keeps: `upgrader certs renew`, while the API answers. `upgrader certs show` says who renews what."
+    "Renew kubeadm's certificates with `upgrader certs renew`, while the API answers. `upgrader certs show` shows who "
+    "renews each one."
 )
 
 
@@ -28,7 +29,7 @@ def check_certificates(context: PreflightContext) -> Iterator[Finding]:
         try:
             found = read_certificates(context.hosts, host)
         except HostError as error:  # the others' certificates are checked all the same
-            title = f"{host.name}: when its certificates end is unknown"
+            title = f"{host.name}: the expiry of its certificates is unknown"
             yield Finding("certificates.unknown", "unknown", title, error.message, error.remedy)
             continue
         yield from _host(host, found, now)
@@ -53,7 +54,7 @@ def _host(host: Host, found: Iterable[CertificateFile | UnreadableCertificate], 
             "error",
             f"{host.name}: {'1 certificate is' if len(early) == 1 else f'{len(early)} certificates are'} not yet valid",
             _listed(early),
-            f"They were issued by a machine whose clock was ahead, or this machine's clock is behind: compare `date` "
+            "The clock of the machine that issued them was ahead, or this machine's clock is behind: compare `date` "
             f"here and on {host.name}.",
         )
     if expired:

@@ -37,12 +37,12 @@ def check_signing_requests(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "signing-requests.pending",
             "warning" if of_kubelets else "info",
-            f"nobody has issued certificates of {signer} to {first_few(sorted(set(users)))}",
+            f"certificate requests for {signer} are pending: {first_few(sorted(set(users)))}",
             "Kubelets whose certificate isn't renewed lose the API when it expires: their nodes become NotReady."
             if of_kubelets
-            else "Who waits for it goes on with an old certificate, or without one.",
-            "Look at them, and approve those that are right: kubectl get certificatesigningrequests. Those of kubelets "
-            "are approved and signed by kube-controller-manager.",
+            else "The requester keeps using its old certificate, or has none.",
+            "Review them (kubectl get certificatesigningrequests), and approve the valid ones (kubectl certificate "
+            "approve NAME). Those of kubelets are approved and signed by kube-controller-manager.",
         )
 
 
@@ -55,7 +55,8 @@ def check_tokens(context: PreflightContext) -> Iterator[Finding]:
             "info",
             f"{used:,} {'token' if used == 1 else 'tokens'} of ServiceAccounts that never expire "
             f"{'is' if used == 1 else 'are'} in use",
-            "They are in Secrets, and valid until these are deleted or the keys of tokens are replaced.",
-            "Let their users request tokens (kubectl create token, or a projected volume), then delete the Secrets: "
-            f"kubectl get secrets -A -l {_LAST_USED}",
+            "They are stored in Secrets, and stay valid until the Secret is deleted or the token signing key is "
+            "replaced.",
+            "Switch their clients to short-lived tokens (kubectl create token, or a projected volume), then delete "
+            f"the Secrets: kubectl get secrets -A -l {_LAST_USED}",
         )

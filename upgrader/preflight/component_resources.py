@@ -36,7 +36,8 @@ def _judged(release: str, workload: str, container: Manifest) -> Iterator[Findin
             "resources.no-request",
             "warning",
             f"release {release}: {component} requests no {' and no '.join(missing)}",
-            f"{workload} is placed as if it needed none, and is among the first to suffer when its node has none left.",
+            f"{workload} is scheduled as if it used none, and is among the first to be throttled or killed when the "
+            "node runs out.",
             f"Set resources.requests of {component} in the values of release {release}.",
         )
     if limits.get("cpu"):
@@ -44,8 +45,8 @@ def _judged(release: str, workload: str, container: Manifest) -> Iterator[Findin
             "resources.cpu-limit",
             "warning",
             f"release {release}: {component} is limited to {limits['cpu']} of CPU",
-            "At its limit it is paused, though the node may be idle: requests and leases time out, most likely while "
-            "it starts.",
+            "At its limit it is throttled even on an idle node: requests and leases time out, most likely during "
+            "startup.",
             f"Remove the CPU limit from the values of release {release}; a request is enough.",
         )
     memory = limits.get("memory")
@@ -53,7 +54,7 @@ def _judged(release: str, workload: str, container: Manifest) -> Iterator[Findin
         yield Finding(
             "resources.memory-limit",
             "error",
-            f"release {release}: {component} is limited to {memory} of memory",
-            f"An idle one needs {APISERVER_BYTES / 2**20:,.0f} MiB: the kernel would end it again and again.",
+            f"release {release}: {component} has a memory limit of {memory}",
+            f"An idle one needs {APISERVER_BYTES / 2**20:,.0f} MiB: it would be OOM-killed again and again.",
             f"Remove the limit from the values of release {release}, or raise it.",
         )

@@ -28,8 +28,8 @@ def check_components(context: PreflightContext) -> Iterator[Finding]:
             "components.mixed",
             "warning",
             "instances of kube-apiserver have different versions",
-            _listed(apis) + "\nAn upgrade that was not finished leaves that, and clients see one or the other.",
-            "Let the run finish what was begun: choose the newer version as its target.",
+            _listed(apis) + "\nAn upgrade was not completed; clients are served by either version.",
+            "Complete that upgrade: choose the newer version as the target.",
         )
     others = {name: version for name, version in running.items() if name not in apis}
     newer = {name: version for name, version in others.items() if version.minors_after(server) > 0}
@@ -38,7 +38,7 @@ def check_components(context: PreflightContext) -> Iterator[Finding]:
             "components.newer",
             "warning",
             f"{', '.join(sorted(newer))}: newer than the running API server ({server})",
-            _listed(newer) + "\nKubernetes doesn't support that: it may ask for what isn't served yet.",
+            _listed(newer) + "\nKubernetes doesn't support this: the component may use APIs that aren't served yet.",
             "Upgrade kube-apiserver before them, as a run does.",
         )
     older = {

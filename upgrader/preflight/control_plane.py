@@ -33,7 +33,7 @@ def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "control-plane.static",
             "error",
-            f"{', '.join(sorted(static))}: run by static pods, not by Helm",
+            f"{', '.join(sorted(static))}: managed by static pods, not by Helm",
             "Only a control plane that runs as ordinary pods can be upgraded with Helm.",
             "upgrader adopt",
         )
@@ -74,9 +74,9 @@ def _left_or_new(static: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
         yield Finding(
             "control-plane.not-adopted",
             "error",
-            f"{node}: {', '.join(components)} run by static pods beside the releases",
-            "This cluster was adopted, and kubeadm has written manifests there since, as `kubeadm join "
-            "--control-plane` does; or the adoption has not reached that controller. No upgrade reaches static pods.",
+            f"{node}: {', '.join(components)} run as static pods in addition to the releases",
+            "Either kubeadm wrote these manifests after the adoption (as `kubeadm join --control-plane` does), or the "
+            "adoption was interrupted before this controller. Upgrades don't update static pods.",
             "Adopt it: upgrader adopt --new-controllers. Where the first adoption was interrupted, finish that: "
             "upgrader adopt.",
         )
@@ -90,8 +90,8 @@ def _replicas(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "control-plane.replicas",
             "error",
-            f"kube-apiserver is to have {replicas} instance(s), on {controllers} controller(s)",
-            "Each controller of the inventory runs exactly one.",
+            f"kube-apiserver has {replicas} replica(s), but the inventory has {controllers} controller(s)",
+            "Each controller runs exactly one.",
             f"Set `replicas: {controllers}` in values/kube-apiserver.yaml, or correct the group `controllers` "
             "of the inventory.",
         )
@@ -107,11 +107,11 @@ def _endpoints(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "control-plane.endpoints",
             "warning",
-            f"Service kubernetes always has the endpoint {addresses}, whether kube-apiserver runs there or not",
-            "The instances register themselves by now. Should that controller be down, part of the requests of all "
-            "pods would go there.",
-            "Remove `endpoints.addresses` from values/kube-apiserver.yaml: with several replicas, it is only meant for "
-            "the run that changes from one to several.",
+            f"Service kubernetes has the fixed endpoint {addresses}, even if kube-apiserver doesn't run there",
+            "The instances register themselves, so the fixed endpoint isn't needed. If that controller is down, some "
+            "requests of all pods still go there.",
+            "Remove `endpoints.addresses` from values/kube-apiserver.yaml: it is only needed during the run that goes "
+            "from one replica to several.",
         )
 
 
@@ -145,8 +145,8 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
             "control-plane.unexpected",
             "warning",
             f"{name} runs on {', '.join(unexpected)}",
-            "The inventory has no such controller.",
-            "Complete the group `controllers` of the inventory.",
+            "These nodes aren't in the group `controllers` of the inventory.",
+            "Add them to the group.",
         )
     if len(ready) >= max(1, workload.desired):
         if unready := [pod for pod in pods if not pod.ready]:

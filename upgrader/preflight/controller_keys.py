@@ -50,9 +50,9 @@ def check_keys(context: PreflightContext) -> Iterator[Finding]:
                 f"{path} is not the same on all controllers: "
                 + "; ".join(f"{', '.join(names)}: {digest[:12]}" for digest, names in sorted(groups.items())),
                 next(text for begin, text in _EFFECTS.items() if short.startswith(begin)),
-                "Copy the right one, with its key, to the other controllers, as `kubeadm join` does: "
-                "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/high-availability/"
-                "#manual-certs. Renew there what the wrong CA has issued.",
+                "Copy the right CA, with its key, to the other controllers, then renew the certificates that the wrong "
+                "CA issued there: "
+                "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/high-availability/#manual-certs",
             )
     for name, facts in context.facts.items():
         yield from _issued(name, certificates_of(facts))
@@ -85,9 +85,9 @@ def _issued(name: str, found: Mapping[str, x509.Certificate]) -> Iterator[Findin
                 "keys.other-issuer",
                 "error",
                 f"{name}: {', '.join(wrong)} {'was' if len(wrong) == 1 else 'were'} not issued by {ca}",
-                "The CA was made anew, under the same name, after they were issued. Whoever starts anew with these "
-                "files is refused.",
-                f"Put the CA back that issued them, or renew them on {name}: kubeadm certs renew all",
+                "The CA was replaced by one with the same name after they were issued. A component that restarts with "
+                "these files is rejected.",
+                f"Restore the CA that issued them, or renew them on {name}: kubeadm certs renew all",
             )
 
 

@@ -51,7 +51,7 @@ def check_machines(context: PreflightContext) -> Iterator[Finding]:
             f"the inventory's address of {host.name} ({host.address}) leads to "
             f"{first_few(others) if others else 'a machine that no node reports'}",
             f"That machine's ID is {identity.machine_id}; the kubelet of node {host.name} reports {told}. Playbooks "
-            "and recovery would work on the wrong machine.",
+            "and recovery would change the wrong machine.",
             f"Correct ansible_host of {host.name} in the inventory.",
         )
 
@@ -64,7 +64,7 @@ def check_disks(context: PreflightContext) -> Iterator[Finding]:
             yield from _disk(name, sorted(group, key=lambda s: s.path))
         unknown = [space.why for space in facts.spaces if isinstance(space, Unknown)]
         if unknown:
-            title = f"{name}: how much space is free can't be told"
+            title = f"{name}: free disk space is unknown"
             yield Finding("disks.unread", "unknown", title, "; ".join(unknown), f"Check the disks of {name}: df -h")
 
 
@@ -77,7 +77,7 @@ def _disk(name: str, spaces: list[Space]) -> Iterator[Finding]:
             "disks.read-only",
             "error",
             f"{name}: the disk of {paths} is read-only",
-            "The kernel mounts a file system so after an error of its disk.",
+            "The kernel remounts a file system read-only after a disk error.",
             f"Read the cause in `dmesg` on {name}, and check the disk.",
         )
     elif space.free < min(_FULL_BYTES, space.size / 2):
@@ -93,8 +93,8 @@ def _disk(name: str, spaces: list[Space]) -> Iterator[Finding]:
             "disks.no-inodes",
             "error",
             f"{name}: the disk of {paths} has {space.inodes_free} inodes left",
-            "There is space, but no file can be made.",
-            f"Find the folder with very many files: du --inodes -xd1 {spaces[0].path}",
+            "There is free space, but no more files can be created.",
+            f"Find the folder with too many files: du --inodes -xd1 {spaces[0].path}",
         )
     elif space.free < _SCARCE * space.size:
         yield Finding(
@@ -117,7 +117,7 @@ def check_clocks(context: PreflightContext) -> Iterator[Finding]:
                 "warning",
                 f"the clock of {name} is {abs(clock.offset):,.0f} s {'ahead of' if clock.offset > 0 else 'behind'} "
                 "this machine's",
-                "New certificates and tokens may not be valid yet for one of them, or not any more.",
+                "One of them may see new certificates and tokens as expired or not yet valid.",
                 f"Set the clock of {name} (timedatectl, chronyc makestep), or this machine's if that is the wrong one.",
             )
     if len(clocks) > 1:
@@ -129,8 +129,8 @@ def check_clocks(context: PreflightContext) -> Iterator[Finding]:
                 "clocks.apart",
                 "warning",
                 f"the clocks of {first} and {last} are {apart:,.1f} s apart",
-                "etcd's members and the holders of leases judge each other by their own clocks.",
-                "Let all controllers follow one time server: timedatectl timesync-status, chronyc tracking",
+                "etcd members and lease holders rely on synchronized clocks.",
+                "Synchronize all controllers with the same time server: timedatectl timesync-status, chronyc tracking",
             )
 
 
@@ -144,10 +144,10 @@ def check_ports(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "ports.node-ports",
             "warning",
-            f"a Service may get port {', '.join(caught)} of every node",
-            f"The range of NodePorts is {services}. On a controller, kube-proxy would take that port away from the "
-            "control plane.",
-            "Set --service-node-port-range to one without the ports of the control plane (default: 30000-32767).",
+            f"a NodePort Service might get port {', '.join(caught)} of every node",
+            f"The NodePort range is {services}. On a controller, kube-proxy would take over that port from the control "
+            "plane.",
+            "Set --service-node-port-range to a range that excludes the control plane's ports (default: 30000-32767).",
         )
     for name, facts in _identities(context.facts):
         taken = [f"{low}-{high}" if low != high else str(low) for low, high in _given_away(facts, (first, last))]
@@ -155,9 +155,9 @@ def check_ports(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "ports.ephemeral",
                 "warning",
-                f"{name}: outgoing connections may take ports that must be free: {first_few(taken)}",
-                f"net.ipv4.ip_local_port_range is {'-'.join(map(str, facts.ephemeral))}. Whoever is to listen there "
-                "fails by chance when it starts.",
+                f"{name}: outgoing connections can use ports that the control plane listens on: {first_few(taken)}",
+                f"net.ipv4.ip_local_port_range is {'-'.join(map(str, facts.ephemeral))}. A component that listens "
+                "there fails at random when it starts.",
                 "Set net.ipv4.ip_local_port_range to 32768 60999, or add them to net.ipv4.ip_local_reserved_ports.",
             )
 

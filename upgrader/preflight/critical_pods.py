@@ -37,19 +37,19 @@ def check_critical_pods(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "etcd.unknown",
                 "unknown",
-                "kube-apiserver doesn't tell these credentials whether etcd is healthy",
+                "these credentials aren't allowed to read etcd's health from kube-apiserver",
                 error.message,
-                f"Allow `get` on the nonResourceURLs /readyz and {_ETCD_SEES} in a ClusterRole of theirs.",
+                f"Allow `get` on the nonResourceURLs /readyz and {_ETCD_SEES} to that user in a ClusterRole.",
             )
         elif error.status != 404:
-            yield Finding("etcd.unhealthy", "error", "kube-apiserver finds etcd unhealthy", error.message, _REMEDY)
+            yield Finding("etcd.unhealthy", "error", "kube-apiserver reports etcd as unhealthy", error.message, _REMEDY)
     unready = [name for name in unready_workloads(context.kube, context.cluster) if not _is_checked_elsewhere(name)]
     if unready:
         yield Finding(
             "critical-pods.not-ready",
             "warning",
             f"{', '.join(unready)}: not all critical pods are Ready",
-            "The run doesn't ask for them: what was not Ready before it doesn't fail it.",
+            "The run ignores pods that were not Ready before it.",
             "kubectl get pods --all-namespaces",
         )
 

@@ -42,34 +42,34 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
             "custom-resources.conversion",
             "warning",
             f"{first_few(names)} can't be converted between versions: {problem}",
-            "A new kube-apiserver reads all of their objects when it starts to watch them, and fails for every object "
-            "that is stored in another version.",
+            "A new kube-apiserver lists all their objects at startup, and fails for each one that is stored in another "
+            "version.",
             "Repair the conversion webhook's backend.",
         )
     for why, names in refused.items():
         yield Finding(
             "custom-resources.not-served",
             "warning",
-            f"{first_few(names)}: the API doesn't serve it: {why}",
-            "Whoever works with it fails already, and so does a release that brings such an object.",
-            "Correct the definition, or delete it: kubectl describe customresourcedefinition",
+            f"{first_few(names)}: not served by the API server: {why}",
+            "Clients that use it already fail, and so does a release with such an object.",
+            "Fix or delete the CustomResourceDefinition; see: kubectl describe customresourcedefinition",
         )
     if terminating:
         yield Finding(
             "custom-resources.terminating",
             "warning",
-            f"these definitions can't be deleted: {first_few(terminating)}",
-            "Some of their objects have finalizers that nobody removes. They can be read, but no new one can be made.",
-            "Find those objects, and repair the controller that removes their finalizers.",
+            f"these CustomResourceDefinitions are stuck in deletion: {first_few(terminating)}",
+            "Some of their objects have finalizers that are never removed. Objects can be read, but not created.",
+            "Find those objects, and fix the controller that removes their finalizers.",
         )
     if several:
         yield Finding(
             "custom-resources.stored-versions",
             "info",
-            f"objects may be stored in several versions: {first_few(several)}",
+            f"these CustomResourceDefinitions have several stored versions: {first_few(several)}",
             "Their next definition may not have the old version any more: the API refuses it until the objects are "
             "stored anew.",
-            "Write each object once (kubectl get, then replace), and remove the old version from the definition's "
+            "Rewrite each object (kubectl get, then replace), and remove the old version from the definition's "
             "status.storedVersions, or let StorageVersionMigration do it.",
         )
 

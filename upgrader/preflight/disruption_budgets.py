@@ -102,9 +102,9 @@ def check_disruption_budgets(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "disruption-budgets.overlap",
             "warning",
-            f"several PodDisruptionBudgets select one pod: {first_few(shared)}",
-            "The eviction API answers such a pod's eviction with an error (500), whatever the budgets allow: a drain "
-            "never ends.",
+            f"several PodDisruptionBudgets select the same pod: {first_few(shared)}",
+            "The API server rejects evictions of such a pod (500), whatever the budgets allow: a drain never "
+            "completes.",
             "Narrow their selectors, or delete all but one of them.",
         )
 
@@ -150,11 +150,11 @@ def _unhealthy(budgets: Iterable[_Budget]) -> Iterator[Finding]:
             "disruption-budgets.unhealthy",
             "warning" if stuck else "info",
             f"these PodDisruptionBudgets allow no eviction of Ready pods now: {named}",
-            "Their unhealthyPodEvictionPolicy is IfHealthyBudget, so that pods that aren't Ready may not be evicted "
-            "either: a drain waits until they are."
+            "Their unhealthyPodEvictionPolicy is IfHealthyBudget, so even pods that aren't Ready can't be evicted: a "
+            "drain waits until they are Ready."
             if stuck
             else "A drain of Ready pods waits until the others are Ready, too.",
-            "Repair the pods that aren't Ready. With unhealthyPodEvictionPolicy AlwaysAllow, they may be evicted.",
+            "Fix the pods that aren't Ready. With unhealthyPodEvictionPolicy AlwaysAllow, they can be evicted.",
         )
 
 
@@ -164,20 +164,19 @@ def _unknown(budgets: Iterable[_Budget]) -> Iterator[Finding]:
         yield Finding(
             "disruption-budgets.not-computed",
             "warning",
-            f"it isn't known whether these PodDisruptionBudgets allow an eviction: {first_few(list(reasons))}",
+            f"the status of these PodDisruptionBudgets is unknown: {first_few(list(reasons))}",
             "\n".join(f"{name}: {reason}" for name, reason in list(reasons.items())[:_LISTS]),
-            "Until it is known, no eviction is allowed. Correct the budget, or check that kube-controller-manager "
-            f"works; {_SEE}",
+            f"Until then, no eviction is allowed. Fix the budget, or check kube-controller-manager; {_SEE}",
         )
 
 
 def _why_unknown(budget: _Budget) -> str:
     if not budget.observed:
-        return "kube-controller-manager has not observed its present spec"
+        return "kube-controller-manager has not observed its current spec"
     if budget.failure:
         return budget.failure
     if budget.healthy and not budget.expected and not budget.allowed:
-        return "its pods have no controller that says how many there should be; use a number for minAvailable"
+        return "its pods have no controller with a replica count; use an absolute number for minAvailable"
     return ""
 
 

@@ -41,8 +41,8 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "etcd-image.unlisted",
             "error",
-            f"{first_few(strangers)}: a member of etcd runs there, and the inventory's controllers lack it",
-            "Its manifest can't be changed, and nobody knows whether etcd can do without it.",
+            f"{first_few(strangers)}: runs a member of etcd, but is not in the group `controllers` of the inventory",
+            "upgrader can't change its manifest, or tell whether etcd tolerates its restart.",
             "Add it to the group `controllers` of the inventory, by the name of its node.",
         )
     # Why a controller can't be examined is another finding; so is a member that doesn't answer.
@@ -59,9 +59,9 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "etcd-image.no-return",
             "info",
-            f"once all members run etcd {step.settings.version}, there is no way back to the minor before",
-            "The older etcd refuses the data then. A rollback leaves etcd as it is, and older kube-apiservers work "
-            "with it; only a backup brings the old one back.",
+            f"once all members run etcd {step.settings.version}, etcd can't be downgraded to the previous minor",
+            "The older etcd rejects the data then. A rollback leaves etcd as it is, and older kube-apiservers work "
+            "with it; only a backup restores the old version.",
             f"See {_DOCS}.",
         )
 
@@ -70,9 +70,8 @@ def _elsewhere() -> Finding:
     return Finding(
         "etcd-image.elsewhere",
         "error",
-        "no controller has /etc/kubernetes/manifests/etcd.yaml, and upgrader.yaml has a section `etcd`",
-        "Only the image of members that kubeadm has made can be changed, in that file: another `staticPodPath` of a "
-        "kubelet isn't followed.",
+        "upgrader.yaml has a section `etcd`, but no controller has /etc/kubernetes/manifests/etcd.yaml",
+        "upgrader only upgrades etcd members made by kubeadm, in that file; another `staticPodPath` isn't supported.",
         "Remove the section, and upgrade etcd with its own tools: https://etcd.io/docs/latest/upgrades/",
     )
 
@@ -84,7 +83,7 @@ def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[
             "etcd-image.too-old",
             "error",
             f"etcd {planned} is older than {OLDEST_ETCD}, the oldest one that Kubernetes' own tools support",
-            "It can return wrong data after some failures.",
+            "That version can return wrong data after some failures.",
             "Name a newer image in upgrader.yaml: etcd.image.",
         )
     found = {name: EtcdVersion.parse(server.version) for name, server in servers.items() if server.version}
@@ -93,7 +92,7 @@ def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[
         yield Finding(
             "etcd-image.older",
             "error",
-            f"etcd {planned} is older than what runs: {_shown(newer)}",
+            f"etcd {planned} is older than the running version: {_shown(newer)}",
             "An older etcd may not be able to read the data.",
             "Name a newer image in upgrader.yaml: etcd.image.",
         )
@@ -102,9 +101,9 @@ def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[
         yield Finding(
             "etcd-image.skips-minor",
             "error",
-            f"etcd {planned} is more than one minor ahead of what runs: {_shown(behind)}",
-            "Members of etcd work together, and read the data, only across one minor.",
-            "Go through each minor in between, with a run of its own.",
+            f"etcd {planned} is more than one minor ahead of the running version: {_shown(behind)}",
+            "etcd members are only compatible across one minor version.",
+            "Upgrade through each minor in between, in a separate run.",
         )
 
 
@@ -143,8 +142,8 @@ def _removed_flags(
                 f"{name}: etcd {step.settings.version} doesn't start with flags of its manifest: "
                 f"{first_few(list(map(str, removed)))}",
                 f"etcd {removed[-1].minor} has removed them. {removed[-1].source}",
-                "Replace or remove them in /etc/kubernetes/manifests/etcd.yaml, on one controller after the other: the "
-                "etcd that runs knows the successors, too. Do the same in kubeadm's ClusterConfiguration "
+                "Replace or remove them in /etc/kubernetes/manifests/etcd.yaml, one controller at a time: the running "
+                "etcd already supports the replacements. Do the same in kubeadm's ClusterConfiguration "
                 "(etcd.local.extraArgs).",
             )
 
@@ -159,17 +158,17 @@ def _spare(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Fin
         yield Finding(
             "etcd-image.not-ready",
             "error",
-            f"etcd can't do without a member: {what}",
-            "Members are restarted one after the other, and only while all of them are well.",
+            f"etcd doesn't tolerate the restart of a member: {what}",
+            "Members are restarted one at a time, and only while all are healthy.",
             "Repair etcd first, or wait until the learner is promoted: upgrader check",
         )
     if 0 < len(members) <= 2:
         yield Finding(
             "etcd-image.no-spare",
             "info",
-            f"etcd has {len(members)} member{'s' * (len(members) > 1)}: the API waits while one restarts",
-            "For some seconds its requests wait, or fail. Pods run on.",
-            "With three members, the API of the other controllers goes on.",
+            f"etcd has {len(members)} member{'s' * (len(members) > 1)}: the API is unavailable while one restarts",
+            "Requests wait or fail for a few seconds. Pods keep running.",
+            "With three members, the API stays available on the other controllers.",
         )
 
 

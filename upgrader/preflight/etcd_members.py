@@ -34,7 +34,7 @@ def check_etcd_members(context: PreflightContext) -> Iterator[Finding]:
             "etcd-members.elsewhere",
             "info",
             "etcd doesn't run on the controllers",
-            "Its members, their alarms, versions and sizes were not looked at.",
+            "Its members, alarms, versions and sizes were not checked.",
         )
     servers: dict[str, EtcdServer] = {}
     for name, facts in here.items():
@@ -81,18 +81,18 @@ def _size(name: str, etcd: Etcd, server: EtcdServer) -> Iterator[Finding]:
             "etcd-members.nearly-full",
             "warning",
             f"the database of etcd on {name} has {_mebibytes(server.db_size)} of {_mebibytes(quota)}",
-            "At its quota, etcd refuses every write until it is repaired by hand.",
-            f"Find what fills it (kubectl get --raw /metrics: apiserver_resource_objects), defragment it, or raise "
+            "At its quota, etcd rejects all writes until you fix it manually.",
+            "Find out what fills it (kubectl get --raw /metrics: apiserver_resource_objects), defragment it, or raise "
             f"--quota-backend-bytes: {_UPKEEP}",
         )
     if server.db_in_use and server.db_size >= _LARGE and 2 * server.db_in_use < server.db_size:
         yield Finding(
             "etcd-members.fragmented",
             "warning",
-            f"the database of etcd on {name} has {_mebibytes(server.db_size)}, of which "
-            f"{_mebibytes(server.db_in_use)} are in use",
-            "The holes count against its quota, and make snapshots larger.",
-            f"Defragment one member after the other, the leader last: {_UPKEEP}#defragmentation",
+            f"the database of etcd on {name} has {_mebibytes(server.db_size)}, but uses only "
+            f"{_mebibytes(server.db_in_use)}",
+            "The free space counts against its quota, and makes snapshots larger.",
+            f"Defragment one member at a time, the leader last: {_UPKEEP}#defragmentation",
         )
 
 
@@ -112,8 +112,8 @@ def _members(
         yield Finding(
             "etcd-members.unexpected",
             "warning",
-            f"etcd has members that are no controllers: {first_few([_named(member) for member in unexpected])}",
-            "A member that was left by a machine that is gone counts for the majority, and never votes.",
+            f"etcd has members that aren't controllers: {first_few([_named(member) for member in unexpected])}",
+            "A member whose machine is gone counts towards the quorum, but never votes.",
             f"If its machine is gone: `etcdctl member remove ID`; else list it among the controllers. {_MEMBERSHIP}",
         )
     named, ids = {member.name for member in members}, {member.id for member in members}
@@ -123,15 +123,15 @@ def _members(
             "etcd-members.missing",
             "warning",
             f"no member of etcd runs on {first_few(without)}",
-            "An upgrade may have stopped after the member was removed, and before it was added again.",
-            f"If one should run there, let it join: {_MEMBERSHIP}",
+            "An upgrade might have stopped after the member was removed and before it was added again.",
+            f"If one should run there, add it: {_MEMBERSHIP}",
         )
     for member in (member for member in members if member.learner):
         yield Finding(
             "etcd-members.learner",
             "warning",
             f"member {_named(member)} of etcd is still a learner",
-            "It has joined, but it doesn't vote: it doesn't help when another one fails.",
+            "It doesn't vote yet, so it doesn't help if another member fails.",
             f"Once it has caught up: `etcdctl member promote {member.id}`",
         )
     yield from _majority([member for member in members if not member.learner], servers)
@@ -144,10 +144,10 @@ def _majority(voters: Sequence[Member], servers: Mapping[str, EtcdServer]) -> It
         yield Finding(
             "etcd-members.no-spare",
             "warning",
-            f"etcd loses its majority with the next member: {len(healthy)} of {len(voters)} are known to be healthy, "
+            f"etcd loses its quorum if one more member fails: {len(healthy)} of {len(voters)} are known to be healthy, "
             f"{needed} are needed",
-            "Whatever takes one controller down, takes the API down.",
-            "Repair the members that aren't healthy, remove those that are gone, or add one: an odd number is best.",
+            "If one controller goes down, the API goes down.",
+            "Fix the unhealthy members, remove those that are gone, or add one: an odd number is best.",
         )
 
 
@@ -166,8 +166,8 @@ def _versions(servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:
         yield Finding(
             "etcd-members.versions-differ",
             "warning",
-            "etcd's members have different versions",
-            f"{shown}. That is how it is in the middle of an upgrade of etcd only.",
+            "etcd members have different versions",
+            f"{shown}. This is only normal during an upgrade of etcd.",
             "Bring all members to one version before the control plane is upgraded.",
         )
     old = sorted(name for name, version in versions.items() if EtcdVersion.parse(version) < OLDEST_ETCD)
@@ -176,8 +176,10 @@ def _versions(servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:
             "etcd-members.old-version",
             "warning",
             f"etcd on {first_few(old)} is older than {OLDEST_ETCD}",
-            f"{shown}. Kubernetes' own tools support no older one, as it can return wrong data after some failures.",
-            f"Upgrade etcd to {OLDEST_ETCD} or newer, one minor version at a time: https://etcd.io/docs/latest/upgrades/",
+            f"{shown}. Kubernetes' own tools don't support older versions: they can return wrong data after some "
+            "failures.",
+            f"Upgrade etcd to {OLDEST_ETCD} or newer, one minor version at a time: "
+            "https://etcd.io/docs/latest/upgrades/",
         )
 
 
@@ -189,8 +191,8 @@ def _behind(servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:
                 "etcd-members.behind",
                 "warning",
                 f"etcd on {name} is {newest - server.revision:,} revisions behind",
-                "kube-apiserver on that controller reads what was long ago, and it is no spare for the others.",
-                "Check the disk and the network of that controller; a member that doesn't catch up has to be replaced.",
+                "kube-apiserver on that controller reads stale data, and the member can't replace a failed one.",
+                "Check the disk and the network of that controller; replace a member that doesn't catch up.",
             )
 
 

@@ -31,7 +31,7 @@ def check_feature_gates(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "feature-gates.no-data",
                 "unknown",
-                f"{command}: which feature gates it has isn't known",
+                f"{command}: its feature gates are unknown",
                 f"{command.place} This version of upgrader doesn't know v{command.version.major}."
                 f"{command.version.minor}.",
                 "Use a newer upgrader; or look the gates up in Kubernetes' documentation, and skip this finding.",
@@ -80,7 +80,7 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
             "warning",
             f"{command} may not know feature gate {first_few(list(unsure))}",
             f"{_listed(unsure)}\n{command.place} {read}, which this version of upgrader knows, lacks {_them(unsure)}; "
-            "a later patch may have brought what it lacks. A component ends at once at a gate that it doesn't know.",
+            "a later patch might have added them. A component exits at a feature gate that it doesn't know.",
             f"Look for {_them(unsure)} in the changelog of {command.version}.",
         )
     if locked:
@@ -89,17 +89,17 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
             "error",
             f"{command} refuses {first_few(list(locked))}",
             f"{_listed(locked)}\n{command.place} It would end at once, as often as it is started.",
-            f"Remove {_them(locked)} from the values of release {command.release.name}, and prepare for the "
-            "feature as it is.",
+            f"Remove {_them(locked)} from the values of release {command.release.name}: the feature can't be switched "
+            "any more.",
         )
     if deprecated:
         yield Finding(
             "feature-gates.deprecated",
             "warning",
-            f"{command} is to lose feature gate {first_few(list(deprecated))}",
-            f"{_listed(deprecated)}\n{command.place} A later version won't know {_them(deprecated)}, and end at once.",
-            f"Remove {_them(deprecated)} from the values of release {command.release.name}, if the feature may "
-            "be as it is by default.",
+            f"{command} uses deprecated feature gate {first_few(list(deprecated))}",
+            f"{_listed(deprecated)}\n{command.place} A later version will reject {_them(deprecated)} and exit.",
+            f"Remove {_them(deprecated)} from the values of release {command.release.name}, if the feature's default "
+            "is acceptable.",
         )
 
 

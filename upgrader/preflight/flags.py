@@ -29,14 +29,14 @@ def check_flags(context: PreflightContext) -> Iterator[Finding]:
                 "flags.unread",
                 "warning",
                 f"{command}: its flags can't be read",
-                f"{command.place} Its command is another program, such as a shell, which starts {command.component}.",
+                f"{command.place} Its command is another program, such as a shell, that starts {command.component}.",
                 "Compare its flags yourself with those that `--help` of the new version shows.",
             )
         elif judged_by(command.version) is None:
             yield Finding(
                 "flags.no-data",
                 "unknown",
-                f"{command}: which flags it has isn't known",
+                f"{command}: its flags are unknown",
                 f"{command.place} This version of upgrader doesn't know v{command.version.major}."
                 f"{command.version.minor}.",
                 "Use a newer upgrader; or compare the flags with those that `--help` of the new version shows, and "
@@ -68,7 +68,7 @@ def _judged(command: PlannedCommand, values: Path | None) -> Iterator[Finding]:
             "error",
             f"{command} doesn't know {first_few(list(unknown))}",
             f"{_listed(_placed(unknown, places))}\n{command.place} It would end at once, as often as it is started.",
-            f"Change the values of release {command.release.name}: without {_them(unknown)}, or with a successor.",
+            f"Change the values of release {command.release.name}: remove or replace {_them(unknown)}.",
         )
     if deprecated:
         yield Finding(
@@ -76,7 +76,7 @@ def _judged(command: PlannedCommand, values: Path | None) -> Iterator[Finding]:
             "warning",
             f"{command} deprecates {first_few(list(deprecated))}",
             f"{_listed(_placed(deprecated, places))}\n{command.place} A later version won't know {_them(deprecated)}.",
-            f"Change the values of release {command.release.name}: without {_them(deprecated)}, or with a successor.",
+            f"Change the values of release {command.release.name}: remove or replace {_them(deprecated)}.",
         )
 
 
@@ -103,8 +103,8 @@ def _runtime_config(command: PlannedCommand, now: KubernetesVersion) -> Iterator
                 "flags.runtime-config",
                 "error" if severe else "warning",
                 f"{command} doesn't serve what is set by {first_few(list(entries))}",
-                f"{_listed(entries)}\n{command.place} It may end at once (`has not been registered`), as often as it "
-                "is started; where its program has a rest of that version, it only doesn't serve it.",
+                f"{_listed(entries)}\n{command.place} It might crash-loop (`has not been registered`), or just not "
+                "serve that version.",
                 f"Change the values of release {command.release.name}: without {_them(entries)}, or with a version "
                 f"that v{command.version.major}.{command.version.minor} serves.",
             )

@@ -41,16 +41,16 @@ def _refused(spec: ReleaseSpec, error: UpgraderError, file: Path | None) -> Find
         return Finding(
             "charts.dependency",
             "unknown",
-            f"release {spec.name}: charts that {shown(spec.chart)} depends on are not in the folder",
-            f"{error.message}\nWhether it renders, and to what, is unknown: nothing is fetched.",
-            "Have them in its charts/ folder: commit them, or run `helm dependency build` before.",
+            f"release {spec.name}: dependencies of chart {shown(spec.chart)} are missing",
+            f"{error.message}\nThe chart can't be rendered: dependencies aren't downloaded.",
+            "Put them into its charts/ folder: commit them, or run `helm dependency build` first.",
         )
     return Finding(
         "charts.refused",
         "error",
         f"release {spec.name}: {shown(spec.chart)} doesn't render with its values",
         error.message,
-        f"Look at it with: helm template {spec.name} {shown(spec.chart)}{_values(file)}",
+        f"See: helm template {spec.name} {shown(spec.chart)}{_values(file)}",
     )
 
 

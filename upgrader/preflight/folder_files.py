@@ -15,7 +15,7 @@ def as_finding(error: ConfigError) -> Finding:
     if isinstance(error, NotOpened):
         return Finding("files.not-opened", "unknown", error.message, "", error.remedy)
     if isinstance(error, RemoteChart):
-        why = "Whether it renders, and to what, is unknown; a run refuses it."
+        why = "It can't be rendered; a run refuses it."
         return Finding("charts.remote", "unknown", error.message, why, error.remedy)
     title, _, more = error.message.partition("\n")
     return Finding("files.invalid", "error", title, more, error.remedy)

@@ -19,7 +19,7 @@ def check_inventory(context: FolderContext) -> Iterator[Finding | NotAsked]:
     """Ansible itself is not asked: it would load plugins, render variables and open vaults."""
     settings = context.reading.settings
     if settings is None or not context.reading.inventory_named:
-        yield NotAsked("inventory", "upgrader.yaml doesn't tell where it is")
+        yield NotAsked("inventory", "upgrader.yaml doesn't give its path")
         return
     path = settings.inventory
     name = shown(path)
@@ -31,7 +31,7 @@ def check_inventory(context: FolderContext) -> Iterator[Finding | NotAsked]:
             return
         check_static(path)
         if path.is_file() and is_vault(path):
-            yield NotAsked("inventory", f"{name}: it is encrypted, and no vault is opened")
+            yield NotAsked("inventory", f"{name}: it is encrypted with Ansible Vault, which isn't opened offline")
         elif path.suffix not in YAML_SUFFIXES:
             yield NotAsked("inventory", f"{name}: only Ansible reads what is no YAML file")
         elif "controllers" not in written_names(path).groups:

@@ -30,7 +30,9 @@ def check_playbooks(context: FolderContext) -> Iterator[Finding | NotAsked]:
     for path, of_a_step in found.items():
         try:
             if is_vault(path):
-                yield NotAsked("playbooks", f"{shown(path)}: it is encrypted, and no vault is opened")
+                yield NotAsked(
+                    "playbooks", f"{shown(path)}: it is encrypted with Ansible Vault, which isn't opened offline"
+                )
             else:
                 plays = _plays(path, read_any(path))
                 if names is not None and of_a_step:

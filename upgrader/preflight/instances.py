@@ -32,7 +32,7 @@ def _instance(context: PreflightContext, pod: Pod, port: int) -> Iterator[Findin
         yield Finding(
             "instances.unreachable",
             "error",
-            f"the kube-apiserver on {pod.node} can't be asked by itself",
+            f"the kube-apiserver on {pod.node} can't be queried directly",
             error.message,
             f"Let this machine reach {instance_address(pod, port)}. {error.remedy}",
         )
@@ -45,5 +45,5 @@ def _instance(context: PreflightContext, pod: Pod, port: int) -> Iterator[Findin
             "instances.proxied",
             "info",
             f"the kube-apiserver on {pod.node} can't be reached from here ({server})",
-            "Its gate asks it through the API instead.",
+            "Its gate queries it through the API instead.",
         )

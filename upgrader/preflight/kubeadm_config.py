@@ -28,10 +28,10 @@ def check_kubeadm_config(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "kubeadm-config.unreadable",
             "warning",
-            f"ConfigMap {SYSTEM}/{KUBEADM_CONFIG_MAP} can't be kept true: {error}",
-            "kubeadm reads there which version runs. The run leaves it as it is, so that a later `kubeadm join` or "
-            "`kubeadm upgrade` may fail, or do the wrong thing.",
-            "Have kubeadm write it again: kubeadm init phase upload-config kubeadm --config FILE",
+            f"ConfigMap {SYSTEM}/{KUBEADM_CONFIG_MAP} can't be updated: {error}",
+            "kubeadm reads the cluster's version from it. The run leaves it unchanged, so a later `kubeadm join` or "
+            "`kubeadm upgrade` might fail or use the wrong version.",
+            "Recreate it with kubeadm: kubeadm init phase upload-config kubeadm --config FILE",
         )
         return
     lost = written.endswith("/v1beta3") and (context.target.major, context.target.minor) > _LAST_V1BETA3
@@ -40,7 +40,8 @@ def check_kubeadm_config(context: PreflightContext) -> Iterator[Finding]:
             "kubeadm-config.format",
             "warning",
             f"kubeadm {context.target} can't read ConfigMap {SYSTEM}/{KUBEADM_CONFIG_MAP}: it is written as {written}",
-            "`kubeadm join`, `kubeadm upgrade` and `kubeadm certs renew` of that version fail. What runs does not.",
+            "`kubeadm join`, `kubeadm upgrade` and `kubeadm certs renew` of that version fail. The running cluster is "
+            "not affected.",
             "On a controller, before its kubeadm is upgraded, have kubeadm write it in its newest format "
             "(docs/kubeadm.md).",
         )

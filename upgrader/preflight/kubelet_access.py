@@ -32,7 +32,7 @@ def check_kubelet_access(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "kubelet-access.unread",
                 "info",
-                f"{name}: there is no {path} to tell with which rights kube-apiserver asks kubelets",
+                f"{name}: no {path}, so kube-apiserver's permissions on kubelets can't be checked",
             )
         else:
             clients.setdefault(_identity(certificate), []).append(name)
@@ -43,8 +43,9 @@ def check_kubelet_access(context: PreflightContext) -> Iterator[Finding]:
                 "kubelet-access.refused",
                 "warning",
                 f"kube-apiserver on {', '.join(names)} may not {' and '.join(missing)} nodes/proxy",
-                f"It asks kubelets as user {user} of groups {', '.join(groups) or 'none'}. Kubelets that authorize by "
-                "the API refuse it: kubectl logs, exec and port-forward fail, and so does the cause of a failed step.",
+                f"It connects to kubelets as user {user} of groups {', '.join(groups) or 'none'}. Kubelets with "
+                "webhook authorization refuse it: kubectl logs, exec and port-forward fail, and a failed step's logs "
+                "can't be read.",
                 "kubectl create clusterrolebinding kubeadm:apiserver-kubelet-client "
                 f"--clusterrole=system:kubelet-api-admin --user={user}",
             )

@@ -25,9 +25,9 @@ def check_metric_gates(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "metrics.unanswered",
                 "error",
-                f"metric gate {gate.name} has no answer now",
+                f"metric gate {gate.name} has no value now",
                 f"Behind a step it would not pass, and the run would roll back. {verdict.reason}",
-                f"{verdict.remedy} If the new version is the first to have the metric: `--skip metrics`.",
+                f"{verdict.remedy} If only the new version has the metric: `--skip metrics`.",
             )
         elif verdict.kind is not VerdictKind.HOLDS:
             yield Finding(

@@ -108,16 +108,16 @@ def check_mounted_files(context: PreflightContext) -> Iterator[Finding]:
         try:
             found = _compared(context.hosts, host, files)
         except HostError as error:  # the other controllers are asked all the same
-            title = f"{host.name}: whether its control plane sees the files that are there now is unknown"
+            title = f"{host.name}: it is unknown whether its control plane uses the current files"
             yield Finding("mounted-files.unknown", "unknown", title, error.message, error.remedy)
             continue
         if found.not_found:
             yield Finding(
                 "mounted-files.unread",
                 "info",
-                f"{host.name}: which files {first_few(_pods(found.not_found))} sees can't be told",
-                "No process was found whose control group is named after its container: it was being restarted, or the "
-                "container runtime names control groups otherwise.",
+                f"{host.name}: which files {first_few(_pods(found.not_found))} uses is unknown",
+                "No process was found in a cgroup named after its container: the container was restarting, or the "
+                "container runtime names cgroups differently.",
             )
         for pod in _pods(found.replaced):
             yield _replaced(host, pod, [each for each in found.replaced if each.pod == pod])
@@ -132,8 +132,8 @@ def _replaced(host: Host, pod: str, files: Sequence[_MountedFile]) -> Finding:
         "Another file was put in its place (by mv, an editor, a tool that renames): a container keeps the file that "
         "was there when it started. What the new one says begins to count with any restart, a power cut's too; and "
         "what is written into it until then has no effect.",
-        f"See that it is right, then roll {component} out: kubectl -n kube-system rollout restart deployment "
-        f"{component}. From then on, write into the file that is there: cat new > file",
+        f"Check the new file, then restart {component}: kubectl -n kube-system rollout restart deployment {component}. "
+        "In future, write into the existing file: cat new > file",
     )
 
 

@@ -28,7 +28,7 @@ _FULL = 0.9
 _MASKS = {4: 24, 6: 64}
 """IP family → the prefix length of nodes' pod CIDRs, where no flag of kube-controller-manager sets it."""
 _CONTROLLER_MANAGER = "kube-controller-manager"
-_POD_ROOM_UNKNOWN = "whether the next node gets a pod CIDR can't be told"
+_POD_ROOM_UNKNOWN = "it is unknown whether the next node gets a pod CIDR"
 _SERVICE_FLAG = "service-cluster-ip-range"
 
 
@@ -64,8 +64,8 @@ def _overlaps(context: PreflightContext, services: Sequence[Network]) -> Iterato
             "networks.overlap",
             "warning",
             f"networks overlap: {first_few(found)}",
-            "Which of the two a packet reaches depends on routes and on kube-proxy's rules. It may go well until a "
-            "Service, a pod or a node gets an address that the other network has, too.",
+            "Routing between them depends on routes and kube-proxy's rules. It fails once a Service, pod or node gets "
+            "an address that is in use in the other network.",
             "A node gets another pod CIDR when it is deleted and joins again. For Services, add a ServiceCIDR that "
             "overlaps nothing; https://kubernetes.io/docs/tasks/network/reconfigure-default-service-ip-ranges/ says "
             "how to leave the old one.",
@@ -95,11 +95,11 @@ def _pod_room(context: PreflightContext) -> Iterator[Finding]:
     taken += networks(flags.get(_SERVICE_FLAG, "").split(","))  # which it leaves out
     clusters = networks(flags.get("cluster-cidr", "").split(","))
     if not clusters:
-        yield _pod_room_unknown(f"{_CONTROLLER_MANAGER} is to allocate them from no --cluster-cidr.")
+        yield _pod_room_unknown(f"{_CONTROLLER_MANAGER} has no --cluster-cidr to allocate them from.")
     for cluster in clusters:
         mask = flags.get(f"node-cidr-mask-size-ipv{cluster.version}") or flags.get("node-cidr-mask-size") or "0"
         if not mask.isdecimal():
-            yield _pod_room_unknown(f"{_CONTROLLER_MANAGER} is to give each node a /{mask}.")
+            yield _pod_room_unknown(f"{_CONTROLLER_MANAGER} allocates a /{mask} to each node.")
             continue
         prefix = int(mask) or _MASKS[cluster.version]
         used, blocks = blocks_taken(cluster, prefix, taken), 1 << max(0, prefix - cluster.prefixlen)
@@ -125,7 +125,7 @@ def _service_room(kube: Kube, services: Sequence[Network]) -> Iterator[Finding]:
         yield Finding(
             "networks.service-room-unknown",
             "warning",
-            "whether new Services get addresses can't be told",
+            "it is unknown whether new Services get addresses",
             f"The API serves no ServiceCIDR, and no pod of kube-apiserver on a controller shows its flag "
             f"--{_SERVICE_FLAG}.",
         )
@@ -140,8 +140,8 @@ def _service_room(kube: Kube, services: Sequence[Network]) -> Iterator[Finding]:
                 "networks.service-room",
                 "warning",
                 f"{used:,} of {room:,} IPv{version} addresses of Services are taken",
-                f"Of {', '.join(map(str, cidrs))}. Without a free one, no Service can be created, neither by a release "
-                "that brings one.",
+                f"Of {', '.join(map(str, cidrs))}. Without a free address, no Service can be created, including those "
+                "of releases.",
                 "Add a ServiceCIDR: https://kubernetes.io/docs/tasks/network/extend-service-ip-ranges/",
             )
 

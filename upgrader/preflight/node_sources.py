@@ -37,7 +37,7 @@ def _source(context: PreflightContext, steps: Sequence[PlannedNodes]) -> Iterato
                 "nodes.source",
                 "error",
                 f"`nodes.source` has no SHA-256 of the kubelet {target}{of_it}",
-                "A program is only installed when its checksum is known.",
+                "Binaries are only installed if their checksum is known.",
                 f"Add `sha256: {{{target}: {{kubelet: …}}}}` to `nodes.source` in upgrader.yaml.",
             )
         elif source.kind == "folder":
@@ -49,7 +49,7 @@ def _source(context: PreflightContext, steps: Sequence[PlannedNodes]) -> Iterato
             "nodes.source",
             "error",
             f"there is no file {first_few(list(missing))}",
-            "The nodes get their programs from there.",
+            "The nodes install from there.",
             "Put the files there, or correct `nodes.source` in upgrader.yaml.",
         )
 
@@ -62,6 +62,6 @@ def _archive(runtime: ContainerRuntime | None) -> Iterator[Finding]:
             "nodes.source",
             "error",
             f"there is no archive {first_few(missing)}",
-            "The nodes get containerd from there.",
+            "The nodes install containerd from there.",
             "Put it there, or correct `nodes.containerRuntime.source.path` in upgrader.yaml.",
         )

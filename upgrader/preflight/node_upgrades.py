@@ -65,8 +65,8 @@ def _kubelet_config(context: PreflightContext, steps: Sequence[PlannedNodes]) ->
             "nodes.kubelet-config",
             "warning",
             f"ConfigMap {SYSTEM}/{KUBELET_CONFIG_MAP} can't get `nodes.kubeletConfiguration`: {error}",
-            "The run leaves it as it is: nodes that join later are configured without these fields.",
-            "Have kubeadm write it again: kubeadm init phase upload-config kubelet --config FILE",
+            "The run leaves it unchanged: nodes that join later don't get these fields.",
+            "Recreate it with kubeadm: kubeadm init phase upload-config kubelet --config FILE",
         )
 
 
@@ -82,8 +82,8 @@ def _inventory(context: PreflightContext, steps: list[PlannedNodes]) -> Iterator
             yield Finding(
                 "nodes.not-in-inventory",
                 "error",
-                f"{first_few(missing)}: a node that is upgraded, and the inventory doesn't list it",
-                "Ansible can't change its programs.",
+                f"{first_few(missing)}: not in the inventory, but the run upgrades this node",
+                "Ansible can't upgrade it.",
                 f"Add it to the group `{group}` of the inventory, by the name of its node.",
             )
 
@@ -149,20 +149,21 @@ def _drains(blocked: _Blocked) -> Iterator[Finding]:
         yield Finding(
             "nodes.drain-lifted",
             "warning",
-            "these PodDisruptionBudgets allow no eviction until their own controller lifts them: "
+            "these PodDisruptionBudgets block evictions until their controller removes them: "
             f"{first_few(list(blocked.handled.values()))}",
             "Longhorn removes the budget of a node's instance manager once its volumes have left, or have a healthy "
             f"replica elsewhere; KubeVirt moves the virtual machine first. Never edit such a budget. {waits}",
-            "See that it can: volumes with a replica on another node (Longhorn's setting node-drain-policy), virtual "
-            "machines that can be migrated live. Give it time: nodes.drain.deadline in upgrader.yaml.",
+            "Make sure the controller can: volumes with a replica on another node (Longhorn's setting "
+            "node-drain-policy), virtual machines that can be migrated live. Give it time: nodes.drain.deadline in "
+            "upgrader.yaml.",
         )
     if blocked.now:
         yield Finding(
             "nodes.drain-waits",
             "warning",
             f"these PodDisruptionBudgets allow no eviction now: {first_few(list(blocked.now.values()))}",
-            f"Too few of their pods are Ready, or kube-controller-manager hasn't counted them. {waits}",
-            "Repair the pods that aren't Ready: kubectl get poddisruptionbudgets -A",
+            f"Too few of their pods are Ready, or kube-controller-manager hasn't updated their status. {waits}",
+            "Fix the pods that aren't Ready: kubectl get poddisruptionbudgets -A",
         )
     if blocked.bare:
         lost = pool.drain.on_blocked == "force"
@@ -170,6 +171,6 @@ def _drains(blocked: _Blocked) -> Iterator[Finding]:
             "nodes.bare-pods",
             "error" if blocked.fails else "warning",
             f"pods without a controller are on nodes that are upgraded: {first_few(blocked.bare)}",
-            f"Evicted, they are gone for good. {'The policy allows that' if lost else _POLICY}.",
-            "Delete them, or have a Deployment, StatefulSet or Job make them.",
+            f"An evicted pod without a controller isn't recreated. {'The policy allows that' if lost else _POLICY}.",
+            "Delete them, or create them with a Deployment, StatefulSet or Job.",
         )

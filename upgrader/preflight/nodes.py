@@ -31,7 +31,7 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
                 "error",
                 f"controller {host.name} is not a node of this cluster",
                 f"The API knows {', '.join(sorted(nodes)) or 'no node'}.",
-                "Name the controllers in the inventory as their nodes are named, or check the kubeconfig.",
+                "Use the node's name for each controller in the inventory, or check the kubeconfig.",
             )
     controllers, asked = _controllers(context), _controllers(context) | _planned(context)
     surging = {name for names in surge_nodes(context).values() for name in names}
@@ -76,8 +76,8 @@ def _labels(context: PreflightContext, controllers: set[str]) -> Iterator[Findin
         yield Finding(
             "nodes.unlisted",
             "error",
-            f"{', '.join(unlisted)}: a control-plane node that the inventory doesn't list",
-            f"Its label is {label}, so that control-plane pods may be placed there, where no gate asks for them.",
+            f"{', '.join(unlisted)}: a control-plane node that is not in the inventory",
+            f"Its label {label} allows control-plane pods there, but no gate checks them.",
             f"Add it to the group `controllers` of the inventory, or: kubectl label node {unlisted[0]} "
             f"{next(iter(wanted), '')}-",
         )
@@ -85,7 +85,7 @@ def _labels(context: PreflightContext, controllers: set[str]) -> Iterator[Findin
         yield Finding(
             "nodes.unlabelled",
             "error",
-            f"controller {', '.join(unlabelled)}: no pod of the control plane can be placed there",
+            f"controller {', '.join(unlabelled)}: no control-plane pod can be scheduled there",
             f"Its node doesn't have the label {label}.",
             f"kubectl label node {unlabelled[0]} {label}; or remove it from the group `controllers` of the inventory.",
         )
@@ -106,7 +106,7 @@ def _labels_of(node: KubeObject) -> Mapping[str, str]:
 def _see(name: str, *, controller: bool) -> str:
     see = f"kubectl describe node {name}. "
     if controller:
-        return see + "No run skips a controller: repair it, or remove it from the cluster (docs/troubleshooting.md)."
+        return see + "A run never skips a controller: fix it, or remove it from the cluster (docs/troubleshooting.md)."
     return see + f"If its machine is gone for good: kubectl delete node {name}, and remove it from the inventory."
 
 
@@ -126,7 +126,7 @@ def _node(name: str, node: KubeObject, family: str, *, controller: bool) -> Iter
             "error",
             f"node {name} is being deleted",
             f"Since {since}; finalizers: {', '.join(node['metadata'].get('finalizers') or ['none'])}.",
-            "Wait until it is deleted, or find out why its finalizers stay: what set them has to remove them.",
+            "Wait until it is deleted, or find out why its finalizers aren't removed by the controller that set them.",
         )
 
 
@@ -137,7 +137,7 @@ def _pressure(name: str, node: KubeObject, *, controller: bool) -> Iterator[Find
             "nodes.pressure",
             "error" if controller else "warning",
             f"{'controller' if controller else 'node'} {name} {problem}",
-            "No step passes its gates while a controller is like that." if controller else "",
+            "No step passes its gates until this is fixed." if controller else "",
             _see(name, controller=controller) if controller else f"kubectl describe node {name}",
         )
 
@@ -153,7 +153,7 @@ def _cordoned(context: PreflightContext, name: str, node: KubeObject, *, control
     lifted = ours and planned and not (controller and changed)
     why = "New pods are not placed there."
     if lifted:
-        why = "The run takes it up where it is, and uncordons it when it is back."
+        why = "The run continues this node's upgrade, and uncordons it when it is Ready."
     elif ours:
         why += (
             f" Its programs may be the old or the new ones (annotation {MARK}), and this run needs the node before it "

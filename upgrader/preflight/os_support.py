@@ -79,9 +79,9 @@ def _ended(context: PreflightContext, known: OsLifecycle, machines: Iterable[_Ma
                 "os-support.ended",
                 "warning",
                 f"{image} gets no security updates since {end}: {first_few(nodes)}",
-                "Vendors may sell updates for longer. Its packages (containerd, runc, the kernel) age meanwhile, and "
-                "new versions of Kubernetes are tested with newer ones.",
-                "Bring these nodes to a release that is supported, one after the other.",
+                "Vendors might sell extended support. Its packages (containerd, runc, the kernel) get old, and "
+                "Kubernetes is tested with newer ones.",
+                "Upgrade these nodes to a supported release, one at a time.",
             )
 
 
@@ -95,8 +95,8 @@ def _kernels(known: OsLifecycle, machines: Iterable[_Machine]) -> Iterator[Findi
         yield Finding(
             "os-support.kernel",
             "warning",
-            f"{kernel} is older than Kubernetes is tested with: {first_few(nodes)}",
-            "kubeadm warns of it, too (SystemVerification). Some vendors put what Kubernetes needs into older kernels.",
+            f"{kernel} is older than the kernels that Kubernetes is tested with: {first_few(nodes)}",
+            "kubeadm also warns about it (SystemVerification). Some vendors backport what Kubernetes needs.",
             "Install a newer kernel on these nodes: 5.4, 5.10, 5.15, or any from 6.0 on.",
         )
 
@@ -112,10 +112,10 @@ def _runtimes(known: OsLifecycle, machines: Iterable[_Machine]) -> Iterator[Find
         yield Finding(
             "os-support.containerd",
             "error" if refused else "warning",
-            f"containerd {version}: kubelets from {since} on are not to support it: "
+            f"containerd {version}: kubelets from {since} on drop support for it: "
             f"{first_few(refused or [node.name for node in nodes])}",
-            "It doesn't tell them its cgroup driver (RuntimeConfig). Until then they fall back to their own "
-            "configuration, and count it in their metric kubelet_cri_losing_support.",
+            "It doesn't report its cgroup driver (RuntimeConfig) to kubelets. Older kubelets fall back to their own "
+            "configuration, and count this in their metric kubelet_cri_losing_support.",
             f"Upgrade containerd to {'.'.join(map(str, known.containerd))} or newer before the kubelets reach {since}.",
         )
 
@@ -146,19 +146,19 @@ def _cgroups(context: PreflightContext, known: OsLifecycle, machines: Iterable[_
             yield Finding(
                 "os-support.cgroup-v1",
                 "error" if fails else "warning",
-                f"cgroups of version 1: {first_few(nodes)}",
-                f"A kubelet of {since} and later doesn't start with them, unless its configuration has "
-                "`failCgroupV1: false`. Kubernetes deprecates them, and will remove what still works with them.",
-                "Boot these nodes with cgroups of version 2 (kernel parameter systemd.unified_cgroup_hierarchy=1); or "
-                "set `failCgroupV1: false` in /var/lib/kubelet/config.yaml before their kubelets are upgraded.",
+                f"nodes with cgroup v1: {first_few(nodes)}",
+                f"Kubelets from {since} on don't start with cgroup v1, unless their configuration has `failCgroupV1: "
+                "false`. Kubernetes has deprecated cgroup v1 and will remove its support.",
+                "Boot these nodes with cgroup v2 (kernel parameter systemd.unified_cgroup_hierarchy=1); or set "
+                "`failCgroupV1: false` in /var/lib/kubelet/config.yaml before their kubelets are upgraded.",
             )
     if unknown:
         yield Finding(
             "os-support.cgroups-unknown",
             "info",
-            f"whether nodes have cgroups of version 2 isn't known: {first_few(unknown)}",
-            f"Their kubelets come to {since} or later, which refuse version 1. Only controllers are asked over SSH.",
-            "Look on one of each kind: stat -fc %T /sys/fs/cgroup prints cgroup2fs for version 2.",
+            f"nodes with an unknown cgroup version: {first_few(unknown)}",
+            f"Their kubelets will be {since} or later, which refuse cgroup v1. Only controllers are checked over SSH.",
+            "Check one node of each kind: stat -fc %T /sys/fs/cgroup prints cgroup2fs for version 2.",
         )
 
 
@@ -175,9 +175,9 @@ def _not_known(known: OsLifecycle, machines: Iterable[_Machine]) -> Iterator[Fin
         yield Finding(
             "os-support.not-known",
             "info",
-            f"until when it gets updates isn't known: {first_few(found)}",
-            f"This version of upgrader has a table of {known.made}. It says nothing of these.",
-            "Look it up where it comes from.",
+            f"end of support is unknown: {first_few(found)}",
+            f"They aren't in this upgrader's table of {known.made}.",
+            "Check the vendor's support dates.",
         )
 
 

@@ -33,7 +33,7 @@ def _asked(
         yield Finding(
             "planned-etcd.unread",
             "info",
-            f"{host.name}: whether etcd answers the planned kube-apiserver was not tried",
+            f"{host.name}: etcd's answer to the planned kube-apiserver was not tested",
             f"Its certificates are not on the controller ({client.certificate}).",
         )
         return

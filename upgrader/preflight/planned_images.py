@@ -35,10 +35,10 @@ def check_planned_images(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "releases.image-pinned",
                 "error",
-                f"{command.component} would stay at {image}, which is not {context.target}",
+                f"{command.component} would stay at {image} instead of {context.target}",
                 f"The values of release {command.release.name} pin its image by "
                 f"{'a digest or a tag that names no version' if named is None else 'its tag'}. The run would succeed, "
-                "and the old program go on.",
+                "but keep the old version.",
                 "Remove `tag` and `digest` of that image from the values, so that it follows `kubernetesVersion`; or "
                 f"write those of {context.target} there.",
             )

@@ -38,8 +38,8 @@ def check_plays(context: PreflightContext) -> Iterator[Finding]:
                 "warning",
                 f"Ansible can't read the playbook {playbook} before it runs: a variable is undefined",
                 found.message,
-                "If a play of it sets the variable (set_fact, register): nothing to do. If not: correct it, as the "
-                "step would fail.",
+                "If one of its plays sets the variable (set_fact, register), ignore this. Otherwise fix the playbook: "
+                "the step would fail.",
             )
         elif isinstance(found, PlaybookRefused):
             command = ["ansible-playbook", "--syntax-check", "-i", str(inventory), str(playbook)]
@@ -48,7 +48,7 @@ def check_plays(context: PreflightContext) -> Iterator[Finding]:
                 "error",
                 f"Ansible refuses the playbook {playbook}",
                 found.message,
-                found.remedy or f"Correct it, until this is silent: {shlex.join(command)}",
+                found.remedy or f"Fix the playbook until this command succeeds: {shlex.join(command)}",
             )
         else:
             yield from idle_plays(playbook, [play.pattern for play in found if not play.hosts], len(found))
@@ -60,17 +60,17 @@ def idle_plays(playbook: Path, idle: Sequence[str], plays: int) -> Iterator[Find
         yield Finding(
             "playbooks.no-machine",
             "error",
-            f"the playbook {playbook} is for no machine of the inventory",
-            f"Ansible would do nothing, and the step would fail. `hosts`: {first_few(idle)}.",
+            f"the playbook {playbook} matches no host of the inventory",
+            f"Ansible would do nothing, so the step would fail. `hosts`: {first_few(idle)}.",
             "Correct `hosts` in the playbook, or the groups of the inventory; or remove the step.",
         )
     elif idle:
         yield Finding(
             "playbooks.idle-play",
             "warning",
-            f"plays of the playbook {playbook} are for no machine of the inventory: {first_few(idle)}",
-            "Unless a play before them adds some (add_host, group_by), Ansible skips them, and the step passes.",
-            "If they are meant to do something: correct their `hosts`, or the groups of the inventory.",
+            f"plays of the playbook {playbook} match no host of the inventory: {first_few(idle)}",
+            "Ansible skips them, and the step passes, unless an earlier play adds hosts (add_host, group_by).",
+            "If they should run, correct their `hosts`, or the groups of the inventory.",
         )
 
 

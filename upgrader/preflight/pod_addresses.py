@@ -40,9 +40,9 @@ def check_pod_addresses(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "pod-addresses.outside",
             "warning",
-            f"pods have addresses that don't belong to their node: {first_few(shown)}",
-            "Their node's pod CIDR has others, and no other node may have a route to these. That is how it looks when "
-            "a kubelet or a container runtime was started without its network plugin.",
+            f"pods have addresses outside their node's pod CIDR: {first_few(shown)}",
+            "Other nodes might have no route to them. This happens when a kubelet or container runtime starts without "
+            "its network plugin.",
             f"Check /etc/cni/net.d and the kubelet's flags on {first_few(sorted(outside))}, then delete these pods.",
         )
 

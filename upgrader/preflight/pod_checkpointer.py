@@ -31,10 +31,10 @@ def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
             "checkpointer.missing",
             "error" if _NAME in context.observed.releases else "warning",
             f"there is no DaemonSet {SYSTEM}/{_NAME}",
-            "The control plane's pods have no checkpoints: after a power cut it would not recover by itself.",
-            "Check that the API serves it: kubectl get --raw /apis/apps/v1. If it does, add release "
-            f"{_NAME} to the pipeline; if Helm lists it as installed, put back what was removed: "
-            f"helm -n {SYSTEM} rollback {_NAME} REVISION (helm -n {SYSTEM} history {_NAME} lists them)",
+            "Control-plane pods have no checkpoints: after a power cut, the control plane would not recover by itself.",
+            f"Check that the API serves it: kubectl get --raw /apis/apps/v1. If it does, add release {_NAME} to the "
+            f"pipeline; if Helm lists it as installed, restore what was removed: helm -n {SYSTEM} rollback {_NAME} "
+            f"REVISION (helm -n {SYSTEM} history {_NAME} lists them)",
         )
         return
     pods = [
@@ -48,7 +48,7 @@ def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
             "checkpointer.down",
             "error",
             f"no pod-checkpointer runs on {', '.join(without)}",
-            "A new kube-apiserver would get no checkpoint there, and the old one might not be started.",
+            "A new kube-apiserver would get no checkpoint there, and the old one could not be restored.",
             f"kubectl -n {SYSTEM} describe daemonset {_NAME}",
         )
         return

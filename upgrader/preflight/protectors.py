@@ -34,17 +34,17 @@ def check_protectors(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "protectors.not-counted",
             "error",
-            f"nobody counts the pods of PodProtectors: {first_few(list(uncounted))}",
-            "\n".join(["What they allow and refuse stands on numbers that may be wrong.", *uncounted.values()]),
-            f"Check guard's aggregators, one for each cell: {_SEE}. For a cell that is gone, take it out of their "
-            "status.",
+            f"the pods of these PodProtectors aren't counted: {first_few(list(uncounted))}",
+            "\n".join(["They allow and deny evictions by numbers that might be wrong.", *uncounted.values()]),
+            f"Check guard's aggregators, one for each cell: {_SEE}. Remove a cell that is gone: upgrader guard "
+            "forget-cell CELL.",
         )
     if below := {item.place: text for item in protectors if (text := item.below)}:
         yield Finding(
             "protectors.below-minimum",
             "error",
             f"PodProtectors are below their minimum: {first_few(list(below))}",
-            "\n".join(["What they protect has no pod to spare, and a drain of its nodes waits.", *below.values()]),
+            "\n".join(["None of their pods can be evicted, so a drain of their nodes waits.", *below.values()]),
             f"Repair the pods, or correct their minAvailable: {_SEE}",
         )
     drained = any(step.nodes for step in planned_of(context.plan, PlannedNodes))
@@ -55,7 +55,7 @@ def check_protectors(context: PreflightContext) -> Iterator[Finding]:
             "protectors.met",
             "info",
             f"the run meets PodProtectors: {first_few(names)}",
-            "Drains wait while they refuse an eviction, and gates that name them until they are whole.",
+            "Drains wait while they deny an eviction, and gates that name them wait until they are at their minimum.",
         )
 
 

@@ -30,11 +30,11 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "releases.never-worked",
                 "error",
-                f"release {name}: no revision of it ever worked",
+                f"release {name}: no revision was ever deployed successfully",
                 f"Revision {newest.number} is '{newest.status}': {newest.description or 'no description'}. What it "
                 "left may be in use all the same, and a rollback could only uninstall it.",
-                f"If it serves, make it the revision to roll back to: helm rollback {name} {newest.number} --wait. "
-                "Don't remove the release: what it left may be what serves.",
+                f"If it works, mark it as the revision to roll back to: helm rollback {name} {newest.number} --wait. "
+                "Don't uninstall the release: its objects might be in use.",
             )
         elif newest.status != "deployed":
             yield Finding(
@@ -62,12 +62,13 @@ def _without_records(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "releases.no-records",
                 "error",
-                f"release {name}: Helm has no record of it in namespace {namespace}, and {ref} says that it is its own",
-                "The records are lost, or kept where this Helm doesn't look (HELM_DRIVER). A run would install the "
-                "release over what serves, and could only go back by uninstalling it.",
+                f"release {name}: Helm has no record of it in namespace {namespace}, but {ref} is labelled as part of "
+                "it",
+                "The records are lost, or stored elsewhere (HELM_DRIVER). A run would install the release over the "
+                "running objects, and a rollback would uninstall it.",
                 "Set HELM_DRIVER as it was when the release was installed. If the records are lost, restore the "
-                f"Secrets sh.helm.release.v1.{name}.v… of {namespace}; or have Helm record what is there, with the "
-                f"version and values that it has: helm install {name} CHART -n {namespace} -f VALUES",
+                f"Secrets sh.helm.release.v1.{name}.v… of {namespace}; or recreate them with the installed version and "
+                f"values: helm install {name} CHART -n {namespace} -f VALUES",
             )
             break
 
@@ -83,7 +84,7 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "releases.busy",
             "error",
             title,
-            f"Since {age:.0f} s: {who} may be working on it.",
+            f"For {age:.0f} s: {who} might be working on it.",
             f"Run again when it is {abandoned_after(limit):.0f} s old.",
         )
     if good is None:
@@ -91,9 +92,9 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "releases.stuck",
             "error",
             title,
-            "No revision of it ever worked, so there is nothing to roll back to.",
-            f"Check what it left (helm get manifest {name}). If it serves, make it the revision to roll back to: helm "
-            f"rollback {name} {newest.number} --wait. Don't remove the release: what it left may be what serves.",
+            "No revision was ever deployed successfully, so there is nothing to roll back to.",
+            f"Check what it left (helm get manifest {name}). If it works, mark it as the revision to roll back to: "
+            f"helm rollback {name} {newest.number} --wait. Don't uninstall the release: its objects might be in use.",
         )
     return Finding(
         "releases.pending",

@@ -74,10 +74,10 @@ def _planned(releases: Mapping[str, list[OutdatedObject]], target: KubernetesVer
             yield Finding(
                 "removed-apis.planned",
                 "error",
-                f"release {name} is to have {_objects(unserved)} that {target} doesn't serve",
-                f"{_listed(unserved)}\nThe API refuses these, and Helm could not change the release again.",
-                "Change its chart or values. A chart that asks for .Capabilities was not rendered for the target: skip "
-                "this finding if it chooses another API there.",
+                f"release {name} would have {_objects(unserved)} that {target} doesn't serve",
+                f"{_listed(unserved)}\nThe API server rejects them, and Helm could no longer change the release.",
+                "Change its chart or values. Charts that use .Capabilities were not rendered for the target: skip this "
+                "finding if the chart uses another API there.",
             )
 
 
@@ -142,9 +142,10 @@ def _installed(context: PreflightContext) -> Iterator[Finding]:
                 "releases.removed-apis",
                 "error",
                 f"release {release.name} has {_objects(unserved)} that {context.served} doesn't serve",
-                f"{_listed(unserved)}\nHelm could neither upgrade nor roll it back once {context.served} serves.",
-                f"Let its chart use the replacement, and run at the present version first: upgrader run --to "
-                f"{context.observed.server}",
+                f"{_listed(unserved)}\nHelm could neither upgrade the release nor roll it back once {context.served} "
+                "runs.",
+                "Change its chart to the replacement API, and apply it at the current version first: upgrader run "
+                f"--to {context.observed.server}",
             )
 
 
@@ -162,7 +163,7 @@ def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject
         yield Finding(
             "removed-apis.unread",
             "warning",
-            f"whether other releases use APIs that {context.target} doesn't serve can't be told",
+            f"it is unknown whether other releases use APIs that {context.target} doesn't serve",
             error.message,
             allow if error.status == _FORBIDDEN else error.remedy,
         )
@@ -174,18 +175,18 @@ def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject
                 "removed-apis.others",
                 "warning",
                 f"release {name} has {_objects(unserved)} that {context.target} doesn't serve",
-                f"{_listed(unserved)}\nWhat runs goes on, but Helm can't upgrade this release, roll it back or "
-                "uninstall it after the run.",
-                "Upgrade it before the run to a chart that uses the replacement. Afterwards only a change of "
-                "Helm's record helps (Helm's plugin mapkubeapis).",
+                f"{_listed(unserved)}\nRunning objects are unaffected, but after the run Helm can't upgrade this "
+                "release, roll it back or uninstall it.",
+                "Before the run, upgrade it to a chart that uses the replacement API. Afterwards, only Helm's plugin "
+                "mapkubeapis can fix its records.",
             )
     if unread:
         yield Finding(
             "removed-apis.damaged",
             "warning",
             f"the records of {_releases(unread)} can't be read",
-            f"They are not as Helm writes them: they may use APIs that {context.target} doesn't serve.",
-            "Look at one: helm get manifest RELEASE --namespace NAMESPACE",
+            f"They aren't in Helm's format, so they might use APIs that {context.target} doesn't serve.",
+            "See one: helm get manifest RELEASE --namespace NAMESPACE",
         )
 
 

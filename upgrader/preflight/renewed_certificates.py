@@ -64,7 +64,7 @@ def _compared(context: PreflightContext, host: Host, used: UsedKubeconfig) -> It
     try:
         changed = changed_at(context.hosts, host, used.path)
     except HostError as error:  # the other controllers are asked all the same
-        title = f"{host.name}: whether {used.pod} uses the certificate in {used.path} is unknown"
+        title = f"{host.name}: it is unknown whether {used.pod} uses the certificate in {used.path}"
         yield Finding("certificates.unknown", "unknown", title, error.message, error.remedy)
         return
     # Both times are this controller's.
@@ -73,11 +73,11 @@ def _compared(context: PreflightContext, host: Host, used: UsedKubeconfig) -> It
             "certificates.not-in-use",
             "warning",
             f"{host.name}: {used.pod} has not read {used.path} since it changed",
-            f"It changed {_shown(changed)}, and the container has run since {_shown(used.started)}. If that was a "
-            "renewal, the component still uses the old certificate, and loses the API when that one ends.",
+            f"It changed {_shown(changed)}, and the container has run since {_shown(used.started)}. If the certificate "
+            "was renewed, the component still uses the old one, and loses the API when it expires.",
             # Not the pod: without its only scheduler, a cluster has nobody who places the next one.
-            "Have it rolled out: upgrader certs renew --within 1s; or restart its container, on "
-            f"{host.name}: crictl stop $(crictl ps --quiet --name '^{used.component}$')",
+            f"Restart it: upgrader certs renew --within 1s; or restart its container, on {host.name}: crictl stop "
+            f"$(crictl ps --quiet --name '^{used.component}$')",
         )
 
 

@@ -24,13 +24,10 @@ from upgrader.steps.release.plan import PlannedRelease
 __all__ = ["check_rollouts"]
 
 _AT_ONCE = 200
-_HALF = (
-    "While a run replaces the control plane, guard begins nothing: these groups would stay as they are, half of one "
-    "revision and half of another."
-)
+_HALF = "guard starts no rollouts while a run replaces the control plane: these groups would stay half-updated."
 _WAITS = (
-    "Their update strategy is OnDelete. The gate of their release's step waits until every pod is new, also where the "
-    "run doesn't change the release; where one is left, the run fails there."
+    "Their update strategy is OnDelete. The gate of their release's step waits until every pod is updated, even if the "
+    "run doesn't change the release; if an old pod remains, the step fails."
 )
 _SEE = f"kubectl get statefulsets -A -l {ROLLOUT_GROUP} -L {ROLLOUT_GROUP}"
 
@@ -63,14 +60,16 @@ def _incomplete(groups: list[_Group]) -> Iterator[Finding]:
             "error",
             f"rollout groups are in the middle of a rollout: {_named(rolling)}",
             "\n".join([_HALF, *(group.under_way for group in rolling)]),
-            f"Let it end, or take their templates back: {_SEE}. `--skip rollouts` starts the run all the same.",
+            f"Wait until it completes, or revert their templates: {_SEE}. To override: `--skip rollouts`.",
         )
     if short := [group for group in groups if group.not_ready and not group.under_way]:
         yield Finding(
             "rollouts.not-ready",
             "warning",
             f"not all pods of rollout groups are Ready: {_named(short)}",
-            "\n".join(["No other zone of these groups is rolled until they are.", *(each.not_ready for each in short)]),
+            "\n".join(
+                ["No other zone of these groups is updated until they are Ready.", *(each.not_ready for each in short)]
+            ),
             f"Repair them: {_SEE}",
         )
     if paused := [group for group in groups if group.paused]:
@@ -78,7 +77,7 @@ def _incomplete(groups: list[_Group]) -> Iterator[Finding]:
             "rollouts.paused",
             "warning",
             f"rollout groups are paused: {_named(paused)}",
-            "A step whose release changes one of them waits for it, until its deadline, and is rolled back: "
+            "A step that changes one of them waits until its deadline, and is then rolled back: "
             f"{first_few([group.paused for group in paused])}.",
             "Remove the annotation grafana.com/rollout-paused from their StatefulSets.",
         )
@@ -90,17 +89,18 @@ def _by_hand(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "rollouts.by-hand",
             "warning",
-            f"nobody is known to replace the pods of {first_few(names)}",
-            "Their update strategy is OnDelete, and their pods' template changes. Behind the step, a gate waits until "
-            "every pod is new; where none is replaced before its deadline, the step is rolled back.",
-            f"Give them the label {ROLLOUT_GROUP}, so that guard replaces their pods, or be there to delete them.",
+            f"no controller is known to replace the pods of {first_few(names)}",
+            "Their update strategy is OnDelete, and their pod template changes. After the step, a gate waits until "
+            "every pod is updated; if they aren't by its deadline, the step is rolled back.",
+            f"Give them the label {ROLLOUT_GROUP} so that guard replaces their pods, or delete the pods yourself "
+            "during the run.",
         )
     left = {item.ref: _stale(context.kube, item.ref) for item in _of_nobody(context) if not item.changes}
     if behind := {ref: pods for ref, pods in left.items() if pods}:
         yield Finding(
             "rollouts.left-behind",
             "error",
-            f"pods of an older revision, which nobody has replaced: {first_few(list(map(str, behind)))}",
+            f"pods of an older revision have not been replaced: {first_few(list(map(str, behind)))}",
             "\n".join(
                 (
                     _WAITS,
@@ -160,7 +160,7 @@ def _awaited(context: PreflightContext) -> Iterator[Finding]:
             "rollouts.awaited",
             "info",
             f"the run waits for rollout groups: {first_few(sorted(names))}",
-            "Behind the steps that change them, or whose gates name them, until every pod is new and Ready.",
+            "After steps that change them or have gates for them, until every pod is updated and Ready.",
         )
 
 

@@ -28,9 +28,9 @@ def check_served_apis(context: PreflightContext) -> Iterator[Finding]:
                 "apis.unavailable",
                 "warning",
                 f"APIService {service['metadata']['name']} is not Available",
-                f"{available.get('reason', 'It has no condition Available')}: {available.get('message', '')}\n"
-                "Clients that discover all APIs fail or slow down, and no namespace can be deleted.",
-                "Repair what serves it, or delete the APIService if nobody needs it.",
+                f"{available.get('reason', 'It has no condition Available')}: {available.get('message', '')}\nAPI "
+                "discovery fails or slows down, and namespaces can't be deleted.",
+                "Fix the Service behind it, or delete the APIService if it isn't needed.",
             )
     yield from _requested(context)
 
@@ -44,7 +44,7 @@ def _requested(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "apis.requests-unknown",
             "warning",
-            "whether clients use APIs that the target removes can't be told",
+            "it is unknown whether clients use APIs that the target removes",
             error.message,
             "Allow `get` on the nonResourceURL /metrics in a ClusterRole of the kubeconfig's user.",
         )
@@ -62,9 +62,9 @@ def _requested(context: PreflightContext) -> Iterator[Finding]:
             "apis.requested-removed",
             "warning",
             f"clients use APIs that {context.target} doesn't serve: {', '.join(sorted(removed))}",
-            "Seen since this kube-apiserver started. These clients fail after the upgrade.",
+            "Requests were seen since this kube-apiserver started. These clients fail after the upgrade.",
             "Find them in the audit log (annotation k8s.io/deprecated), update them, and restart kube-apiserver's pods "
-            "one by one: the count starts anew.",
+            "one at a time to reset the count.",
         )
     if deprecated:
         yield Finding(

@@ -34,14 +34,14 @@ def check_key_files(context: PreflightContext) -> Iterator[Finding]:
                     left.append(host.name)
     for key, hosts in found.items():
         needed = (
-            f"{first_few(hosts)}: no other key is left."
+            f"{first_few(hosts)}: no other key is available."
             if hosts
             else "Each machine may get another one, or the agent's."
         )
         yield Finding(
             "ssh-keys.open",
             "error" if hosts and _runs_ansible(context) else "warning",
-            f"others than its owner may open {key}: ssh ignores such a private key",
+            f"other users can read {key}: ssh ignores such a private key",
             f"Ansible logs in with ssh, which says UNPROTECTED PRIVATE KEY FILE. {needed}",
             f"chmod 600 {shlex.quote(str(key))}",
         )

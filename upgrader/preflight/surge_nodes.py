@@ -33,10 +33,10 @@ def check_surge_nodes(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "nodes.surge-left",
             "info" if taken else "warning",
-            f"{first_few(names)}: a surge node of the pool {pool} that an earlier run has left",
-            "This run uses it for the pool, and removes it in the end."
+            f"{first_few(names)}: a surge node of the pool {pool}, left by an earlier run",
+            "This run uses it for the pool, and removes it at the end."
             if taken
-            else "No run upgrades it, and this one doesn't remove it.",
+            else "Runs don't upgrade it, and this one doesn't remove it.",
             "Leave it as it is."
             if taken
             else f"kubectl drain {names[0]}, and remove it; or have a run do that: `surge` of the pool {pool} in "
@@ -48,7 +48,7 @@ def check_surge_nodes(context: PreflightContext) -> Iterator[Finding]:
             "nodes.surge-listed",
             "warning",
             f"{first_few(labelled)}: labelled as a surge node ({SURGE}), and the inventory lists it",
-            "So it is one of the cluster's own: it is upgraded, and doesn't count as a surge node.",
+            "It is treated as a permanent node: it is upgraded, and doesn't count as a surge node.",
             f"kubectl label node {labelled[0]} {SURGE}-; or remove it from the groups `controllers` and `workers` of "
             "the inventory, if it is a surge node.",
         )

@@ -32,8 +32,9 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "version.emulating",
             "error",
-            f"the control plane is at {server}, and still emulates {minor_text(emulated)}",
-            f"Objects are stored as {minor_text(emulated)} stores them, and Kubernetes supports one minor at a time.",
+            f"the control plane is at {server}, but still emulates {minor_text(emulated)}",
+            f"Objects are stored in the format of {minor_text(emulated)}, and Kubernetes supports upgrades of one "
+            "minor at a time.",
             f"End the emulation first: upgrader finalize. Or choose a version of v{server.major}.{server.minor}.",
         )
     for node, kubelet in sorted(context.observed.kubelets.items()):
@@ -44,15 +45,15 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
                 "components.kubelet-newer",
                 "error",
                 f"the kubelet of {node} ({kubelet}) is newer than {target}",
-                "A kubelet must not be newer than the API server. This run neither makes that nor ends it.",
-                f"Choose a version from v{kubelet.major}.{kubelet.minor} on, or put an older kubelet there.",
+                "A kubelet must not be newer than the API server. This run neither causes nor fixes this.",
+                f"Choose a version from v{kubelet.major}.{kubelet.minor} on, or install an older kubelet there.",
             )
         elif kubelet.minors_after(server) > 0:
             yield Finding(
                 "version.kubelet-ahead",
                 "warning",
                 f"the kubelet of {node} ({kubelet}) is newer than the running API server ({server})",
-                "Kubernetes doesn't support that, though an upgrade to the kubelet's version ends it.",
+                "Kubernetes doesn't support this. An upgrade to the kubelet's version fixes it.",
                 "Upgrade the control plane before the kubelets.",
             )
         elif behind > KUBELET_MINORS:
@@ -81,12 +82,12 @@ def _unknown_kubelets(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "version.kubelet-unknown",
             "unknown" if real else "warning",
-            f"the kubelet of {name} reports '{reported}', which is no version of Kubernetes",
-            "Whether it works with the target can't be told."
+            f"the kubelet of {name} reports '{reported}', which is not a Kubernetes version",
+            "It is unknown whether it works with the target."
             if real
-            else "It has no container runtime, so it is no kubelet of Kubernetes, such as KWOK's or a Virtual Kubelet: "
-            "whether it works with the target, only its own documentation says. No run upgrades it.",
-            f"Give {name} a kubelet of a release." if real else "",
+            else "It has no container runtime, so it isn't a Kubernetes kubelet (it might be KWOK or a Virtual "
+            "Kubelet): check its documentation for the target. Runs don't upgrade it.",
+            f"Install a released kubelet on {name}." if real else "",
         )
 
 
@@ -97,7 +98,7 @@ def check_target(target: KubernetesVersion) -> Iterator[Finding]:
         yield Finding(
             "version.not-known",
             "unknown",
-            f"whether {target} serves the APIs of the releases can't be told",
+            f"it is unknown whether {target} serves the APIs of the releases",
             f"This version of upgrader knows Kubernetes up to v{newest[0]}.{newest[1]}.",
             "Choose an older version, or install a newer upgrader.",
         )
@@ -105,7 +106,7 @@ def check_target(target: KubernetesVersion) -> Iterator[Finding]:
         yield Finding(
             "version.too-old",
             "error",
-            f"{target} is older than upgrader supports",
+            f"{target} is older than the versions that upgrader supports",
             f"Its charts and checks are made for Kubernetes {_minor(OLDEST)} and later, and say so (`kubeVersion`).",
             f"Choose {_minor(OLDEST)} or newer.",
         )
@@ -120,8 +121,8 @@ def check_controller_kubelets(context: PreflightContext) -> Iterator[Finding]:
                 "kubelets.too-old",
                 "error",
                 f"the kubelet of controller {host.name} ({kubelet}) is older than the charts support",
-                f"The control plane's pods are made for kubelets of {_minor(OLDEST)} and later. An older one may drop "
-                "fields of theirs that a hand-over without a failed request needs, such as `preStop.sleep`.",
+                f"The control plane's pods are made for kubelets of {_minor(OLDEST)} and later. An older one might "
+                "drop fields that a restart without failed requests needs, such as `preStop.sleep`.",
                 f"Upgrade the kubelet of {host.name} to {_minor(OLDEST)} or newer first, but not beyond the running "
                 "kube-apiserver.",
             )

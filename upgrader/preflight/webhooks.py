@@ -55,8 +55,8 @@ _EXCLUDE = (
     "failurePolicy: Ignore."
 )
 _NARROW = (
-    "These have no namespace, so that a namespaceSelector doesn't exclude them: narrow its rules (scope: Namespaced, "
-    "or other resources), or set failurePolicy: Ignore."
+    "These objects have no namespace, so a namespaceSelector doesn't exclude them: narrow the webhook's rules (scope: "
+    "Namespaced, or other resources), or set failurePolicy: Ignore."
 )
 
 
@@ -86,17 +86,17 @@ def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str, see
             "webhooks.no-backend",
             "warning" if narrowed else "error",
             f"{title} {'may refuse' if narrowed else 'refuses'} {shown}: {problem}",
-            "Its failurePolicy is Fail, so that the API refuses these writes, also those of a rollback."
-            + (f" Its {narrowed} may leave some of them out." if narrowed else ""),
-            f"Repair its backend, or remove the webhook ({see}). {exclude}",
+            "Its failurePolicy is Fail, so the API server rejects these writes, including those of a rollback."
+            + (f" Its {narrowed} might exclude some of them." if narrowed else ""),
+            f"Fix its backend, or remove the webhook ({see}). {exclude}",
         )
     elif fails:
         yield Finding(
             "webhooks.catches-control-plane",
             "warning",
-            f"{title} has to admit {shown} of the control plane",
-            "Its failurePolicy is Fail: whenever its backend doesn't answer, nothing there can be changed or rolled "
-            "back, and its backend itself may need the control plane to start.",
+            f"{title} must admit {shown} of the control plane",
+            "Its failurePolicy is Fail: while its backend is down, nothing there can be changed or rolled back, and "
+            "the backend itself might need the control plane to start.",
             exclude,
         )
     seconds = webhook.get("timeoutSeconds", _DEFAULT_TIMEOUT)
@@ -104,8 +104,8 @@ def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str, see
         yield Finding(
             "webhooks.slow",
             "warning",
-            f"{title} may delay {shown} by {seconds} s each",
-            "Kubernetes' own controllers give up a write after 10 s or less, a Lease after 5 s.",
+            f"{title} can delay {shown} by {seconds} s each",
+            "Kubernetes' own controllers time out writes after 10 s or less, Lease renewals after 5 s.",
             f"Set its timeoutSeconds to at most {_SLOW_SECONDS}.",
         )
 

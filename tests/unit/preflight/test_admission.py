@@ -53,7 +53,7 @@ def test_pods_that_are_admitted(world: World, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("message", "remedy"),
     [
-        ('failed calling webhook "deny.example.com": connection refused', "Repair the webhook's backend"),
+        ('failed calling webhook "deny.example.com": connection refused', "Fix the webhook's backend"),
         ('pods "web" is forbidden: violates PodSecurity "restricted:latest"', "kubectl label --overwrite namespace"),
         ('pods "web" is forbidden: exceeded quota: few', "describe resourcequotas"),
         ('namespaces "kube-system" not found', "kubectl create namespace kube-system"),
@@ -146,7 +146,7 @@ def test_workload_that_a_policy_refuses(world: World) -> None:
     )
     found = world.find(check_admission)["admission.refused"]
     assert found.title == "Deployment kube-system/kube-apiserver: the API refuses it"
-    assert found.diagnosis == refused.message and "what refuses" in found.remedy
+    assert found.diagnosis == refused.message and "the policy that rejects" in found.remedy
 
 
 def test_only_what_makes_pods_is_tried_of_a_workload(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

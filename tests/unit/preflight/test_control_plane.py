@@ -45,7 +45,7 @@ def test_controller_that_kubeadm_has_joined_since_is_named(world: World) -> None
     finding = found["control-plane.not-adopted"]
     assert (finding.severity, finding.title) == (
         "error",
-        f"controller-2: {', '.join(COMPONENTS)} run by static pods beside the releases",
+        f"controller-2: {', '.join(COMPONENTS)} run as static pods in addition to the releases",
     )
 
 
@@ -55,7 +55,7 @@ def test_manifest_that_kubeadm_has_written_again_is_named(world: World) -> None:
     found = world.find(check_control_plane)
     assert found.keys() == {"control-plane.not-adopted"}
     assert found["control-plane.not-adopted"].title == (
-        "controller-1: kube-scheduler run by static pods beside the releases"
+        "controller-1: kube-scheduler run as static pods in addition to the releases"
     )
     remedy = found["control-plane.not-adopted"].remedy
     assert remedy.startswith("Adopt it: upgrader adopt --new-controllers.")

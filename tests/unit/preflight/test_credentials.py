@@ -122,7 +122,7 @@ def test_certificates_that_nobody_issues(world: World) -> None:
     assert world.find(check_signing_requests) == {}
     request(world, 11, conditions=[{"type": "Approved"}])
     found = world.find(check_signing_requests)["signing-requests.pending"]
-    assert found.severity == "warning" and "to system:node:let" in found.title
+    assert found.severity == "warning" and "pending: system:node:let" in found.title
 
 
 def test_certificates_of_others_that_nobody_issues(world: World) -> None:

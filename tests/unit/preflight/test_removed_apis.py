@@ -56,7 +56,7 @@ def test_what_the_run_would_install_blocks_it(world: World) -> None:
     world.manifests["jobs"] = CURRENT + CRON_JOB
     found = world.find(check_removed_apis)["removed-apis.planned"]
     assert found.severity == "error"
-    assert found.title == "release jobs is to have 1 object (batch/v1beta1 CronJob) that v1.37.1 doesn't serve"
+    assert found.title == "release jobs would have 1 object (batch/v1beta1 CronJob) that v1.37.1 doesn't serve"
     assert found.diagnosis.startswith("CronJob backup: batch/v1beta1 is gone since v1.25; use batch/v1 CronJob\n")
 
 

@@ -35,7 +35,7 @@ def test_left_node_is_named_and_how_to_remove_it(world: World) -> None:
     world.node("surge-1", labels={SURGE: "workers"})
     left = found(world)["nodes.surge-left"]
     assert left.severity == "warning"
-    assert left.title == "surge-1: a surge node of the pool workers that an earlier run has left"
+    assert left.title == "surge-1: a surge node of the pool workers, left by an earlier run"
     assert "kubectl drain surge-1" in left.remedy and f"kubectl label node surge-1 {SURGE}-" in left.remedy
     unneeded = PlannedSurge(POOL, True, NEW, needed=False)
     assert found(world, unneeded)["nodes.surge-left"].severity == "warning"

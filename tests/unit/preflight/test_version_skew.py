@@ -55,7 +55,7 @@ def test_kubelet_of_no_version(world: World, runtime: str, severity: str) -> Non
     found = world.find(check_version)["version.kubelet-unknown"]
     assert (found.severity, found.title) == (
         severity,
-        "the kubelet of virtual reports 'kwok-v0.6.0', which is no version of Kubernetes",
+        "the kubelet of virtual reports 'kwok-v0.6.0', which is not a Kubernetes version",
     )
 
 
