@@ -78,7 +78,7 @@ _GATES = {
     "kubeadm-config": ("kubeadm-config",),
 }
 _SUMMARIES = {
-    "images": "5 images on every node that needs them",
+    "images": "pre-pull 5 images",
     "pod-checkpointer": "nothing to change; its gates are checked",
     "kube-apiserver": "kube-apiserver: v1.36.3 → v1.37.1 (4 objects)",
     "kubernetes": "kube-controller-manager, kube-proxy, kube-scheduler: v1.36.3 → v1.37.1 (3 objects)",

@@ -104,7 +104,7 @@ class NewCheckpointsStep:
     name: str = "checkpoints"
 
     def summary(self) -> str:
-        return "the checkpoints on the controllers go with the adoption, if it is rolled back"
+        return "a rollback also removes the checkpoints from the controllers"
 
     def capture(self) -> RestorePoint | None:
         """None where a pod-checkpointer was in use before: its checkpoints are not this adoption's."""

@@ -38,8 +38,8 @@ def refuse_trust(found: CaTrust) -> None:
     """Raises Blocked where a new CA can't be trusted beside the other one."""
     if found.stage is RotationStage.FINISHING:
         raise Blocked(
-            f"the new CA, {found.new[:16]}, signs, and some trust it alone already; {NOTHING}",
-            remedy=f"Complete it: {found.stage.command}",
+            f"the new CA, {found.new[:16]}, already signs, and some components no longer trust the old one; {NOTHING}",
+            remedy=f"Complete the rotation: {found.stage.command}",
         )
     _refuse_lost_key(found)
 
@@ -47,11 +47,12 @@ def refuse_trust(found: CaTrust) -> None:
 def refuse_cancel(found: CaTrust, *, valued: bool) -> None:
     """`valued`: whether the folder's values are a rotation's. Raises Blocked where there is no way back."""
     if not found.new and not valued:
-        raise Blocked(f"no new CA is trusted, and none was made; {NOTHING}", remedy="Nothing is to be cancelled.")
+        raise Blocked(f"no CA rotation is in progress; {NOTHING}", remedy="There is nothing to cancel.")
     if found.stage in (RotationStage.SIGNING, RotationStage.SIGNED, RotationStage.FINISHING):
         raise Blocked(
-            f"the new CA, {found.new[:16]}, signs already: who has a certificate of it would be locked out; {NOTHING}",
-            remedy=f"Complete it: {found.stage.command}. Another rotation replaces that CA, too.",
+            f"the new CA, {found.new[:16]}, already signs: clients with a certificate from it would be locked out; "
+            f"{NOTHING}",
+            remedy=f"Complete the rotation: {found.stage.command}. To replace the new CA, rotate again afterwards.",
         )
 
 
@@ -68,30 +69,31 @@ def refuse_sign(session: Session, found: CaTrust, served: Serving, on_host: Auth
     wanted = f"{on_host.certificates}/apiserver.crt"
     if served.certificate != wanted:
         raise Blocked(
-            f"kube-apiserver serves {served.certificate}, not {wanted}, which kubeadm renews; {NOTHING}",
-            remedy="A certificate for names of your own is one of --tls-sni-cert-key. The way back: "
+            f"kube-apiserver serves {served.certificate}, but kubeadm renews {wanted}; {NOTHING}",
+            remedy="Serve a certificate for your own names with --tls-sni-cert-key instead. To cancel the rotation: "
             "upgrader certs rotate-ca cancel",
         )
     odd = [f"{node.host.name}: /etc/kubernetes/kubelet.conf" for node in found.nodes if node.kubelet_by is None]
     if odd:
         raise Blocked(
-            "\n".join((f"these kubeconfigs name no file with the kubelet's certificate; {NOTHING}:", *odd)),
-            remedy="Have them name /var/lib/kubelet/pki/kubelet-client-current.pem, as kubeadm does: there the kubelet "
-            "renews its certificate.",
+            "\n".join((f"these kubeconfigs don't refer to the kubelet's certificate file; {NOTHING}:", *odd)),
+            remedy="Set client-certificate and client-key in them to /var/lib/kubelet/pki/kubelet-client-current.pem, "
+            "as kubeadm does: the kubelet renews its certificate in that file.",
         )
     if shared := _shared(found):
         raise Blocked(
             "\n".join(
-                (f"the cluster's CA has issued certificates of etcd or the front proxy, too; {NOTHING}:", *shared)
+                (f"the cluster's CA has also issued certificates of etcd or the front proxy; {NOTHING}:", *shared)
             ),
-            remedy="Who accepts them trusts another file. Have a CA of their own issue them, as kubeadm does.",
+            remedy="Issue these from a separate CA, as kubeadm does: the rotation doesn't update the CA files of etcd "
+            "and the front proxy.",
         )
     trusted, _ = _operators(session, on_host)
     if found.old in trusted and found.new not in trusted:
         raise Blocked(
-            f"your own kubeconfig, {session.cluster.kubeconfig}, doesn't trust the new CA, which is to issue "
+            f"your own kubeconfig, {session.cluster.kubeconfig}, doesn't trust the new CA, which will issue "
             f"kube-apiserver's certificate; {NOTHING}",
-            remedy="Give it `certificate-authority-data` of /etc/kubernetes/admin.conf of a controller.",
+            remedy="Copy `certificate-authority-data` to it from /etc/kubernetes/admin.conf on a controller.",
         )
 
 
@@ -100,16 +102,18 @@ def refuse_finish(session: Session, found: CaTrust, on_host: AuthorityOnHost) ->
     _refuse_stage(found, RotationStage.SIGNED, RotationStage.FINISHING)
     if left := list(found.left()):
         raise Blocked(
-            "\n".join((f"the old CA has issued these certificates, which kubeadm doesn't know; {NOTHING}:", *left)),
-            remedy="Have them issued anew: the new CA signs. A kubelet asks for a new kubelet-server-current.pem when "
-            "that is removed and the kubelet is restarted; see `kubectl get csr`. Remove what nobody uses.",
+            "\n".join(
+                (f"these certificates are still from the old CA, and kubeadm doesn't manage them; {NOTHING}:", *left)
+            ),
+            remedy="Reissue them from the new CA, and delete those that aren't used. For a kubelet's: remove "
+            "kubelet-server-current.pem, restart the kubelet, and approve its request (kubectl get csr).",
         )
     _, by = _operators(session, on_host)
     if by == found.old:
         raise Blocked(
             f"your own kubeconfig, {session.cluster.kubeconfig}, has a certificate of the old CA; {NOTHING}",
-            remedy="Give it `client-certificate-data` and `client-key-data` of the user in /etc/kubernetes/admin.conf "
-            "of a controller.",
+            remedy="Copy `client-certificate-data` and `client-key-data` to it from the user in "
+            "/etc/kubernetes/admin.conf on a controller.",
         )
 
 
@@ -117,10 +121,12 @@ def _refuse_stage(found: CaTrust, *allowed: RotationStage) -> None:
     if found.stage in allowed:
         return
     if not found.new:
-        raise Blocked(f"there is no new CA; {NOTHING}", remedy=f"It begins with: {found.stage.command}")
+        raise Blocked(
+            f"no CA rotation is in progress: there is no new CA; {NOTHING}", remedy=f"Start one: {found.stage.command}"
+        )
     raise Blocked(
         f"the rotation to the CA {found.new[:16]} is at another stage, {found.stage}; {NOTHING}",
-        remedy=f"Next is: {found.stage.command}. See `upgrader certs rotate-ca show`.",
+        remedy=f"Run next: {found.stage.command}. See `upgrader certs rotate-ca show`.",
     )
 
 
@@ -132,7 +138,7 @@ def _refuse_lost_key(found: CaTrust) -> None:
         f"no controller has the key of the new CA, {found.new[:16]}, which nodes trust already; {NOTHING}",
         remedy="Restore the folder /var/lib/upgrader/certificates/new-ca on the controller that had it."
         if signing
-        else "upgrader certs rotate-ca cancel, and then this again",
+        else "upgrader certs rotate-ca cancel, then run this command again",
     )
 
 
@@ -154,7 +160,7 @@ def _operators(session: Session, on_host: AuthorityOnHost) -> tuple[tuple[str, .
     except (ConfigError, OSError, ValueError) as error:
         raise Blocked(
             f"your own kubeconfig, {session.cluster.kubeconfig}, can't be read: {error}; {NOTHING}",
-            remedy="Every step needs it, with the CA that is trusted, and with a certificate that is accepted.",
+            remedy="Fix the kubeconfig: every step needs it, with a trusted CA and a valid client certificate.",
         ) from error
     text = session.tools.hosts.read(session.cluster.controllers[0], on_host.authority) or b""
     return tuple(map(fingerprint, trusted)), issuer(own, [*trusted, *certificates(text.decode("latin-1"))])
@@ -173,13 +179,13 @@ def refuse_strangers(session: Session) -> None:
     nodes = {str(item["metadata"]["name"]) for item in session.tools.kube.list(NODES)}
     if lost := sorted(nodes - listed):
         raise Blocked(
-            f"hosts.yml does not list these nodes, which have to trust the new CA too: {', '.join(lost)}; {NOTHING}",
+            f"hosts.yml does not list these nodes, which must trust the new CA too: {', '.join(lost)}; {NOTHING}",
             remedy="Add them to the group `workers` of hosts.yml: each is reached over SSH.",
         )
     if gone := sorted(host.name for host in session.cluster.workers if host.name not in nodes):
         raise Blocked(
-            f"hosts.yml lists workers that are no nodes of the cluster: {', '.join(gone)}; {NOTHING}",
-            remedy="Remove them from hosts.yml, or give them their node's name.",
+            f"hosts.yml lists workers that are not nodes of the cluster: {', '.join(gone)}; {NOTHING}",
+            remedy="Remove them from hosts.yml, or rename them to their node's name.",
         )
 
 
@@ -211,8 +217,8 @@ def refuse_flags(session: Session, on_host: AuthorityOnHost) -> None:
         wrong += [f"{name}: --{flag}" for flag in flags if flag.startswith("cluster-signing-") and flag.count("-") > 4]
     if wrong:
         raise Blocked(
-            "\n".join((f"these flags are for other files than {on_host.authority} and its key; {NOTHING}:", *wrong)),
-            remedy="upgrader rotates the one CA that kubeadm gives a cluster. Rotate others by hand: "
+            "\n".join((f"these flags don't refer to {on_host.authority} and its key; {NOTHING}:", *wrong)),
+            remedy="upgrader rotates only the cluster CA that kubeadm made. Rotate others manually: "
             "https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
         )
 

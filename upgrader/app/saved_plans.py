@@ -51,7 +51,7 @@ class BoundPlan:
         """Raise StepFailed where an input is no longer what it was: Ansible and Helm read files when a step begins."""
         changed = tuple(self.binding.changed_inputs(self.read_inputs()))
         if changed:
-            lines = ["an input changed during the run, so that the step was not begun:", *changed]
+            lines = ["an input changed during the run, so the step was not started:", *changed]
             raise StepFailed("\n".join(lines), remedy=_REMEDY)
 
 
@@ -76,7 +76,7 @@ class SavedFile:
         """Raise Blocked for a plan that has expired: no cluster needs to be asked for that."""
         if self.saved.expired(now):
             raise Blocked(
-                f"{self.path}, a saved plan, is not run: it expired at {self.saved.expires}; nothing was changed",
+                f"the saved plan {self.path} expired at {self.saved.expires}; nothing was changed",
                 remedy=self._anew,
             )
 
@@ -91,10 +91,10 @@ class SavedFile:
             if hmac.compare_digest(str(self.content["seal"]), _seal(self.content, bound.key)):
                 differences += self.saved.binding.changed_inputs(bound.binding.inputs)
             else:
-                differences.append("the file was changed after it was saved: its seal doesn't fit")
+                differences.append("the file was changed after it was saved: its seal doesn't match")
         if differences or bound is None:
-            what = differences or ["the releases are others"]
-            lines = ["the saved plan is not what would be run now; nothing was changed:", *what]
+            what = differences or ["the pipeline's releases have changed"]
+            lines = ["the saved plan is out of date; nothing was changed:", *what]
             raise Blocked("\n".join(lines), remedy=self._anew)
         return bound
 
@@ -151,7 +151,7 @@ def write_plan(path: Path, bound: BoundPlan, document: PlanDocument, now: dateti
     content = {**to_json(saved, mask=False), "plan": to_json(document)}
     content["seal"] = _seal(content, bound.key)
     if path.exists() and not path.is_file():
-        raise UsageError(f"the plan can't be written to {path}: it is no regular file")
+        raise UsageError(f"the plan can't be written to {path}: it is not a regular file")
     try:
         write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
     except OSError as error:
@@ -168,7 +168,7 @@ def read_plan(path: Path) -> SavedFile:
     """Read what a saved plan is bound to. Raises UsageError for a file that is none, or of another format."""
     try:
         if not path.is_file():
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"it has more than {_MOST_BYTES // 1024**2} MiB")
         content = json.loads(path.read_text())

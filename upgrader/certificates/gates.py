@@ -20,9 +20,9 @@ __all__ = ["API_SERVER", "InUseGate", "ServedGate"]
 
 API_SERVER = WorkloadRef("Deployment", "kube-system", "kube-apiserver")
 _NOT_READ = (
-    "kube-apiserver reads its files again within a minute, etcd at each connection: see their logs. A pod that mounts "
-    "single files doesn't see one that was replaced (by `mv`, say) since the pod began: where that may be, roll it out "
-    "(kubectl -n kube-system rollout restart deployment kube-apiserver), then try again."
+    "Check the logs: kube-apiserver reloads its files within a minute, etcd with each connection. A pod that mounts "
+    "single files doesn't see one that was replaced (by `mv`, for example) after the pod started: restart it (kubectl "
+    "-n kube-system rollout restart deployment kube-apiserver), then try again."
 )
 
 
@@ -58,11 +58,11 @@ class ServedGate:
             return unknown(error.message, remedy=error.remedy)
         if others:
             return pending(
-                f"{self.host.name}: not everything serves the certificate that its file has",
+                f"{self.host.name}: kube-apiserver or etcd still serves an old certificate",
                 *others,
                 remedy=_NOT_READ,
             )
-        return holds(f"{self.host.name}: kube-apiserver and etcd serve the certificates that their files have")
+        return holds(f"{self.host.name}: kube-apiserver and etcd serve the certificates in their files")
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,6 @@ class InUseGate:
         except HostError as error:
             return unknown(error.message, remedy=error.remedy)
         if late:
-            remedy = "Find out why the pod is not replaced: kubectl -n kube-system get pods,events"
+            remedy = "Find out why the pod isn't replaced: kubectl -n kube-system get pods,events"
             return pending("old certificates are still in use", *late, remedy=remedy)
-        return holds("every component uses the certificate that its kubeconfig has now")
+        return holds("every component uses the current certificate of its kubeconfig")

@@ -21,7 +21,7 @@ EXIT_CODES = (
     ExitCode(
         0,
         "done",
-        "at the target (`plan`, `check`: no check blocks a run; `check --offline`: not asked)",
+        "at the target (`plan`, `check`: ready to run; `check --offline`: cluster not asked)",
     ),
     ExitCode(1, "a bug of `upgrader`", "unknown", "report it, with the run's folder"),
     ExitCode(

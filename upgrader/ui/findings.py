@@ -29,7 +29,7 @@ _STYLES: dict[Severity, tuple[str, str]] = {
 def draw_findings(findings: Sequence[Finding]) -> RenderableType:
     """Each finding with its id, why it matters and what to do about it."""
     if not findings:
-        return Text(" ✔ no check blocks the run", style="green")
+        return Text(" ✔ ready to run", style="green")
     order = list(_STYLES)
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -47,7 +47,7 @@ def print_findings(findings: Sequence[Finding], versions: str, stream: TextIO | 
     out.print("\n", Text.assemble((" Checks ", "bold"), versions), "\n", sep="")
     show(out, draw_findings(findings))
     if findings:
-        out.print("\n", draw_verdict(findings, "they block the run", "no check blocks the run"), sep="")
+        out.print("\n", draw_verdict(findings, "they block the run", "ready to run"), sep="")
     out.print()
 
 

@@ -112,7 +112,7 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
             Text.assemble("this folder is locked by ", (status.holder.holder, "bold"), f" for {held}"), soft_wrap=True
         )
     else:
-        out.print("this folder's lock is free")
+        out.print("no run in progress in this folder")
     if status.cluster_problem:
         unread = Text(f"the cluster's lock could not be read: {status.cluster_problem}", style="magenta")
         out.print(filled(printable_text(unread), out), soft_wrap=True)
@@ -195,7 +195,7 @@ def _steps(state: RunState, *, running: bool) -> Table:
     sign, style = MARKS["waiting"]
     for step in state.all_steps:
         if step.phase == "waiting":
-            table.add_row(Text.assemble(" ", (sign, style), f" {step.name}"), "", "", Text("not begun", style=style))
+            table.add_row(Text.assemble(" ", (sign, style), f" {step.name}"), "", "", Text("pending", style=style))
         else:
             table.add_row(*(_active(step) if running and step.active else step_row(step)))
     return table

@@ -777,7 +777,7 @@ def unpublished(place: Place) -> None:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (kubelet_of_its_own, "name no file with the kubelet's certificate.*worker-1"),
+        (kubelet_of_its_own, "refer to the kubelet's certificate file.*worker-1"),
         (shared_ca, "certificates of etcd or the front proxy.*controller-1: etcd-server"),
         (own_certificate, "kube-apiserver serves /etc/kubernetes/pki/mine.crt"),
         (operator_behind, "your own kubeconfig.*doesn't trust the new CA"),
@@ -804,7 +804,7 @@ def test_who_would_be_locked_out(place: Place) -> None:
     assert "admin.conf" in caught.value.remedy
     place.operator(new, OLD, new)
     place.hosts.issued[WORKER][""] = OLD
-    with pytest.raises(Blocked, match="which kubeadm doesn't know"):
+    with pytest.raises(Blocked, match="kubeadm doesn't manage them"):
         place.phase(Phase.FINISH)
     assert set(place.authorities().values()) == {2}
 

@@ -111,7 +111,7 @@ def _revised(place: Place) -> None:
 
 
 CHANGES: dict[str, Callable[[Place], object]] = {
-    "it expired at": lambda place: place.world.clock.sleep(VALID.total_seconds()),
+    "expired at": lambda place: place.world.clock.sleep(VALID.total_seconds()),
     "it was made for another cluster (UID uid-1, this one has uid-2)": lambda place: place.is_cluster("uid-2"),
     "release a was at revision 1 (deployed), last good one 1, and is at revision 2 (deployed)": _revised,
     "upgrader.yaml changed": lambda place: place.write("upgrader.yaml", "a: 2\n"),

@@ -47,7 +47,7 @@ def test_findings_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_that_blocks(monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...]) -> None:
     """Warnings don't block; the exit code is 0."""
     shown, blocked = invoke(monkeypatch, findings)
-    assert "no check blocks the run" in shown and not blocked
+    assert "ready to run" in shown and not blocked
 
 
 def test_skipped_findings_come_last_and_do_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_skipped_findings_come_last_and_do_not_block(monkeypatch: pytest.MonkeyP
     shown, blocked = invoke(monkeypatch, (ERROR, WARNING), *skip)
     assert not blocked
     assert shown.index("APIService y") < shown.index("Skipped, as the operator says: known")
-    assert "1 warning, 1 skipped: no check blocks the run" in shown
+    assert "1 warning, 1 skipped: ready to run" in shown
     found = json.loads(invoke(monkeypatch, (ERROR,), *skip, "-o", "json")[0])
     assert (found["blocked"], found["findings"][0]["skipped"]) == (False, "known")
 

@@ -71,7 +71,7 @@ def test_status_of_a_run_that_was_cut_off(folder: Path) -> None:
     """Each step is shown, where the run was interrupted, which gate it waited for, and that it can be resumed."""
     a_run(folder, *BEGIN)
     output = upgrader(folder, "status").stdout
-    assert "this folder's lock is free" in output
+    assert "no run in progress in this folder" in output
     assert "last: kube-apiserver: waiting for its gates" in output
     assert [line.split()[:2] for line in output.splitlines() if line[:2] in (" ✔", " ?", " ·")] == [
         ["✔", "pod-checkpointer"],

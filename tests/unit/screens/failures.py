@@ -341,7 +341,7 @@ FAILURES: Mapping[str, Failure] = {
         3,
         ("pods.policy.example", "ValidatingWebhookConfiguration policy"),
         ("Service policy/policy doesn't exist",),
-        ("kubectl get validatingwebhookconfiguration",),
+        ("kubectl edit validatingwebhookconfiguration",),
     ),
     "budget": Failure(
         "A PodDisruptionBudget that never allows a drain",
@@ -385,7 +385,7 @@ FAILURES: Mapping[str, Failure] = {
         _yesterday,
         3,
         ("approved.json",),
-        ("it expired at 2026-01-02",),
+        ("expired at 2026-01-02",),
         ("upgrader -C my-cluster plan --out",),
     ),
     "interrupted": Failure(

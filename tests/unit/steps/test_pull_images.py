@@ -566,4 +566,4 @@ def test_progress_is_noted_now_and_then() -> None:
 def test_step_says_what_it_does() -> None:
     """How many images, not which: those are in the plan."""
     made = step(Kubelets(), PROXY, SCHEDULER)
-    assert (made.name, made.summary()) == ("images", "2 images on every node that needs them")
+    assert (made.name, made.summary()) == ("images", "pre-pull 2 images")

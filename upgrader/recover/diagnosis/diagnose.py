@@ -160,7 +160,9 @@ def _refused(api: ApiSeen) -> Finding:
     title = f"the API server refuses what a recovery needs: {api.refuses}"
     if not api.credentials:
         return Finding("api.refuses", "error", title, "", "Fix the errors above first.")
-    why = "It is not known to refuse the cluster's own clients, so that the fault is probably in these credentials."
+    why = (
+        "As far as is known, kube-apiserver accepts the cluster's own clients: these credentials are probably at fault."
+    )
     remedy = "Get a new kubeconfig (on a controller: /etc/kubernetes/admin.conf), or more rights for this one."
     return Finding("api.credentials", "error", title, why, remedy)
 

@@ -101,7 +101,7 @@ def _suite(state: RunState, step: StepState) -> Suite:
 def _change(step: StepState) -> Case:
     name, seconds = "change and gates", step.seconds or step.apply_seconds
     if step.phase == "waiting":
-        return Case(name, "skipped", message="not begun")
+        return Case(name, "skipped", message="pending")
     if step.reason:
         return Case(name, "failure", seconds, first_words(step.reason), _with_remedy(step.reason, step.remedy))
     if step.phase in ("applying", "gating") or (step.phase == "undoing" and not step.seconds):

@@ -10,7 +10,7 @@ from upgrader.reporting.report.headline import Tone
 __all__ = ["gate_status", "span_status", "step_seconds", "step_status"]
 
 _STEPS: dict[str, tuple[Tone, str]] = {
-    "waiting": ("idle", "not begun"),
+    "waiting": ("idle", "pending"),
     "applying": ("open", "interrupted while applying"),
     "gating": ("open", "interrupted while its gates were checked"),
     "undoing": ("open", "interrupted while rolling back"),

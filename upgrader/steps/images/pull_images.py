@@ -54,7 +54,7 @@ class PullImagesStep(OneWay):
 
     def summary(self) -> str:
         images = {image.name for pods in self.planned for image in pods.images}
-        return f"{len(images)} image{'s' * (len(images) != 1)} on every node that needs them"
+        return f"pre-pull {len(images)} image{'s' * (len(images) != 1)}"
 
     def apply(self, note: Callable[[str], None]) -> None:
         remove_pullers(self.kube, note)

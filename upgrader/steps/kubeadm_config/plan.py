@@ -46,7 +46,7 @@ class PlannedKubeadmConfig(PlannedStep):
     @property
     def way_back(self) -> Undo:
         unchanged = self.action == "unchanged"
-        return NOTHING_TO_UNDO if unchanged else Undo(self.kind, text="the version before is written back")
+        return NOTHING_TO_UNDO if unchanged else Undo(self.kind, text="restore the previous version")
 
     def once_done(self, observed: Observed) -> Observed:
         return replace(observed, kubeadm=observed.kubeadm.at(self.after) if observed.kubeadm else None)

@@ -48,7 +48,7 @@ class PlannedKubeletConfig(PlannedStep):
 
     @property
     def way_back(self) -> Undo:
-        return Undo(self.kind, text="the text before is written back") if self.lacking else NOTHING_TO_UNDO
+        return Undo(self.kind, text="restore the previous fields") if self.lacking else NOTHING_TO_UNDO
 
     def inputs(self) -> Mapping[str, str]:
         return {"fields": canonical(self.fields)}

@@ -113,7 +113,7 @@ class NodesInspector:
         for item in self.step.planned.nodes:
             now = self.step.batch.cordons.read(item.node)
             if now is not None and self.step.batch.left(now, item) != "nothing":
-                found.append(f"{item.node} {now.mark.phase if now.mark else 'not begun'}")
+                found.append(f"{item.node} {now.mark.phase if now.mark else 'pending'}")
         total = len(self.step.planned.nodes)
         if not found:
             return Inspection(True, f"all {total} nodes are upgraded")

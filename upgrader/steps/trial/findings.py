@@ -34,8 +34,7 @@ def findings_of(tried: Iterable[Tried]) -> Iterator[Finding]:
                 "trial.refused",
                 "error",
                 f"{name} refuses its flags or files",
-                f"{said} It was started in a pod of its own, where it can do nothing; in the run it would end as often "
-                "as it is started.",
+                f"{said} It was started in a pod that is isolated from the cluster; in the run it would crash-loop.",
                 f"Change the values of release {program.command.release.name}, or the file that it names on the "
                 "controllers.",
             )

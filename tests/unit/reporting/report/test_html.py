@@ -147,7 +147,7 @@ def test_steps_that_failed_are_unfolded() -> None:
 def test_outcomes_are_said_in_words_too() -> None:
     """Nobody needs colours: each step has its outcome as text."""
     text = page(runs.ROLLED_BACK).text
-    assert "images passed" in text and "kube-apiserver failed, rolled back" in text and "kubernetes not begun" in text
+    assert "images passed" in text and "kube-apiserver failed, rolled back" in text and "kubernetes pending" in text
 
 
 def test_running_run_is_called_so() -> None:

@@ -19,7 +19,7 @@ def test_outcome_comes_first() -> None:
     assert "**Next:** Remove `enable-the-impossible` from extraArgs" in text
     assert "upgrader run --to v1.37.1" in text
     assert "| ↶ | `kube-apiserver` | failed, rolled back | 20 s |" in text
-    assert "| · | `kubernetes` | not begun |" in text
+    assert "| · | `kubernetes` | pending |" in text
     assert "API: 0 of 2,160 requests failed, longest gap 96 ms" in text
 
 

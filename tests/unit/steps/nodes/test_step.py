@@ -478,4 +478,4 @@ def test_inspection_says_how_far_it_got() -> None:
     fleet.step().batch.cordons.cordon("worker-2", "swap")
     found = NodesInspector(fleet.step()).inspect(None)
     assert not found.applied
-    assert found.found == "1 of 3 nodes are upgraded; left: worker-2 swap, worker-3 not begun"
+    assert found.found == "1 of 3 nodes are upgraded; left: worker-2 swap, worker-3 pending"
