@@ -1,4 +1,4 @@
-"""The nodes that upgrader leaves alone are those that upgrader.yaml means, and those of Windows are among them."""
+"""`nodes.leftAlone` selects existing nodes that no pool has, and all Windows nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs that the nodes of the plan get are known, and there: asked of each hop before the first one begins."""
+"""The binaries that each hop installs on nodes are known and present, before the first hop starts."""
 
 from __future__ import annotations
 
