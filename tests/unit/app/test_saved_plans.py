@@ -327,7 +327,7 @@ def test_hostile_file_is_no_plan(place: Place, kind: str) -> None:
 def test_plan_is_not_written_over_a_device(place: Place) -> None:
     """`--out /dev/stdout` must not replace it by a file."""
     os.mkfifo(place.file)
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         save_plan(place.folder, TO, place.file)
 
 
