@@ -38,7 +38,7 @@ def test_checkpoints_of_a_rolled_back_adoption_go_with_it() -> None:
     hosts.commands["sh"] = CommandResult(0, "", "")
     step = NewCheckpointsStep(hosts, helm, (HOST, Host("controller-2", "10.0.0.2")))
     point = step.capture()
-    assert point is not None and "rolled back" in step.summary()
+    assert point is not None and "rollback" in step.summary()
     step.apply(notes.append)
     assert hosts.ran == []
     step.undo(point, notes.append)

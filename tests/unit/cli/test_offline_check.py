@@ -109,7 +109,7 @@ def test_remedy_names_only_files_that_are_there(at: Path) -> None:
     (at / "upgrader.yaml").write_text(PIPELINE.replace("    values: web.yaml\n", ""))
     (at / "web/templates/all.yaml").write_text('{{ fail "no size" }}')
     (remedy,) = (item["remedy"] for item in found(at)["findings"])
-    assert remedy.startswith("Look at it with: helm template web ") and "--values" not in remedy
+    assert remedy.startswith("See: helm template web ") and "--values" not in remedy
     (at / "values").mkdir()
     (at / "values/web.yaml").write_text("size: small\n")
     (remedy,) = (item["remedy"] for item in found(at)["findings"])
@@ -411,7 +411,7 @@ def test_pipe_is_not_read(at: Path, name: str) -> None:
     (at / name).unlink()
     os.mkfifo(at / name)
     assert ("files.not-opened", "unknown") in [(id_, severity) for id_, severity, _ in findings(at)]
-    assert "it is no ordinary file" in told(at)
+    assert "it is not a regular file" in told(at)
 
 
 def test_device_is_not_read(at: Path) -> None:

@@ -307,7 +307,7 @@ def test_a_bastion_behind_a_bastion(tmp_path: Path) -> None:
     assert [jump.address for jump in controller(tmp_path, "x: 1", config).jumps] == ["10.0.0.1", "second"]
     for config, message in (
         ("Host *\n ProxyJump bastion\n", "jumphost loop via bastion"),
-        ("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost target\n ProxyJump a\n", "without end"),
+        ("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost target\n ProxyJump a\n", "ProxyJump loops"),
     ):
         with pytest.raises(ConfigError, match=message):
             by_ssh(tmp_path, config)

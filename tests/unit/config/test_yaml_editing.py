@@ -121,4 +121,4 @@ def test_a_number_that_cannot_be_set_is_named(tmp_path: Path) -> None:
     path.write_text("{port: 6443}\n")
     with pytest.raises(ConfigError, match="`replicas` can't be set in place") as caught:
         with_changes(path, {"replicas": 3})
-    assert "Write `replicas: 3` into it by hand" in caught.value.remedy
+    assert "Write `replicas: 3` into it manually" in caught.value.remedy
