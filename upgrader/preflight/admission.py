@@ -26,9 +26,9 @@ _NAMED = {
 }
 """Fields of a pod that name an object which must exist, and its kind."""
 _REMEDIES = {
-    "webhook": "Fix the webhook's backend; or exclude namespace {namespace} with `namespaceSelector` in the webhook "
-    "configuration (kubernetes.io/metadata.name NotIn {namespace}): kubectl edit validatingwebhookconfiguration or "
-    "mutatingwebhookconfiguration NAME",
+    "webhook": "Fix the webhook's backend, or exclude namespace {namespace} with a `namespaceSelector` in the webhook's "
+    "configuration (kubernetes.io/metadata.name NotIn {namespace}). To find it: kubectl get "
+    "validatingwebhookconfigurations,mutatingwebhookconfigurations",
     "PodSecurity": "Lower the namespace's level: kubectl label --overwrite namespace {namespace} "
     "pod-security.kubernetes.io/enforce=privileged",
     'namespaces "': "Create it before the run: kubectl create namespace {namespace}",

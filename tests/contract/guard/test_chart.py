@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import product
@@ -50,6 +50,7 @@ _RBAC = {
     "ClusterRole": Kind("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False),
     "ClusterRoleBinding": Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False),
 }
+_REVIEWS = Kind("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
 FLAGS = ("-server-tls.self-signed-cert.secret-name=guard-certificate",)
 
 
@@ -84,12 +85,39 @@ def rights(pair: Pair, objects: list[KubeObject], *without: Right | None) -> Ite
     try:
         for each in given:
             pair.kube.create(_RBAC[each["kind"]], each, each["metadata"].get("namespace", ""))
+        wait_in_force(pair, given)
         yield
     finally:
         for each in reversed(given):
             pair.kube.delete(_RBAC[each["kind"]], each["metadata"]["name"], each["metadata"].get("namespace", ""))
         pair.kube.delete(Kind("v1", "secrets"), "guard-certificate", "ops")
         pair.kube.delete(Kind("coordination.k8s.io/v1", "leases"), "guard-rollout", "ops")
+
+
+def wait_in_force(pair: Pair, given: Sequence[KubeObject]) -> None:
+    """Until the API server's authorizer, which watches them, goes by each binding: guard would log what it lacks."""
+    roles = {(each["kind"], each["metadata"]["name"]): each["rules"] for each in given if each.get("rules")}
+    for binding in given:
+        rules = roles.get((binding["roleRef"]["kind"], binding["roleRef"]["name"]), []) if "roleRef" in binding else []
+        for rule in [each for each in rules if each.get("resources")][-1:]:
+            (subject,) = binding["subjects"]
+            resource, _, subresource = rule["resources"][0].partition("/")
+            attributes = {
+                "verb": rule["verbs"][0],
+                "group": rule["apiGroups"][0],
+                "resource": resource,
+                "subresource": subresource,
+                "namespace": binding["metadata"].get("namespace", ""),
+                "name": (rule.get("resourceNames") or [""])[0],
+            }
+            user = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+            review = {"metadata": {}, "spec": {"user": user, "resourceAttributes": attributes}}
+            allowed = partial(_allowed, pair, review)
+            until(f"{binding['metadata']['name']} to be in force", allowed, timeout_seconds=60, interval_seconds=0.1)
+
+
+def _allowed(pair: Pair, review: KubeObject) -> bool:
+    return bool(pair.kube.create(_REVIEWS, review)["status"]["allowed"])
 
 
 def configuration(objects: list[KubeObject], guard: GuardProcess) -> dict[str, Any]:

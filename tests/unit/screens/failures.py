@@ -341,7 +341,7 @@ FAILURES: Mapping[str, Failure] = {
         3,
         ("pods.policy.example", "ValidatingWebhookConfiguration policy"),
         ("Service policy/policy doesn't exist",),
-        ("kubectl edit validatingwebhookconfiguration",),
+        ("kubectl get validatingwebhookconfigurations",),
     ),
     "budget": Failure(
         "A PodDisruptionBudget that never allows a drain",
