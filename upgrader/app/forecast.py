@@ -62,13 +62,15 @@ def forecast(
 
 def _ahead(finding: Finding, plan: Plan) -> Finding:
     """A kubelet can't be upgraded before the API server is: only between two hops. A playbook of an earlier hop may do
-    that, and no plan knows it.
+    that, or upgrade what a system lacks, and no plan knows it.
     """
+    unsure = finding.severity == "error" and bool(planned_of(plan, PlannedPlaybook))
+    if finding.id.startswith("os-support."):
+        return replace(finding, severity="warning") if unsure else finding
     if finding.id != "version.kubelet-older":
         return finding
     remedy = (
         f"Upgrade to {plan.current} first (--to {plan.current}), then the kubelet: it must not be newer than the API "
         "server."
     )
-    unsure = finding.severity == "error" and bool(planned_of(plan, PlannedPlaybook))
     return replace(finding, remedy=remedy, severity="warning" if unsure else finding.severity)

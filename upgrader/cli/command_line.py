@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,8 @@ def front_end(*, busy: bool = False) -> FrontEnd:
         _notify(text)
 
     if busy:
+        # However the command ends: an error that it meets before the use case begins stands in a line of its own.
+        click.get_current_context().call_on_close(partial(doing, ""))
         doing(READS_FOLDER)
     return FrontEnd(notify=notify, display=_display, doing=doing)
 

@@ -30,6 +30,7 @@ class Operator:
 
     def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
         """Show the plan; ask before the first hop, and before one that differs from what was shown of it."""
+        from upgrader.cli.events_option import event_stream
         from upgrader.ui.findings import on_screen
         from upgrader.ui.plan import print_plan
 
@@ -37,7 +38,9 @@ class Operator:
             mention_needless(self.skips, checked.all_findings)
         document = checked.document
         print_plan(document, diff=False)
-        checked.refuse_if_blocked(seen=not checked.ahead and on_screen(checked.findings))
+        # A stream of events ends with the error, which is all that its reader has.
+        seen = event_stream() is None and not checked.ahead and on_screen(checked.findings)
+        checked.refuse_if_blocked(seen=seen)
         if not self.started:
             confirm("Start?" if document.to_do else "Nothing would change. Only check all gates?", yes=self.yes)
         elif not foreseen:

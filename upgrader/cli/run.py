@@ -12,7 +12,7 @@ from upgrader.cli.command_line import DURATION, EVENTS, REASON, SKIP, TAKE_OVER,
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
 from upgrader.cli.resuming import resume_now
-from upgrader.errors import UsageError
+from upgrader.errors import UpgraderError, UsageError
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
 
@@ -135,4 +135,7 @@ def run(
     if left := left_behind(folder, operator.reached):
         say(left)
         if operator.reached is not None and not yes and agrees("Write that version into upgrader.yaml?"):
-            write_wanted(folder, operator.reached)
+            try:
+                write_wanted(folder, operator.reached)
+            except (UpgraderError, OSError) as error:  # the upgrade has succeeded all the same
+                say(f"upgrader.yaml was not changed: {error}")

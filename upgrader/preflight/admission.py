@@ -26,8 +26,8 @@ _NAMED = {
 }
 """Fields of a pod that name an object which must exist, and its kind."""
 _REMEDIES = {
-    "webhook": "Fix the webhook's backend, or exclude namespace {namespace} with a `namespaceSelector` in the webhook's "
-    "configuration (kubernetes.io/metadata.name NotIn {namespace}). To find it: kubectl get "
+    "webhook": "Fix the webhook's backend, or exclude namespace {namespace} with a `namespaceSelector` in the "
+    "webhook's configuration (kubernetes.io/metadata.name NotIn {namespace}). To find it: kubectl get "
     "validatingwebhookconfigurations,mutatingwebhookconfigurations",
     "PodSecurity": "Lower the namespace's level: kubectl label --overwrite namespace {namespace} "
     "pod-security.kubernetes.io/enforce=privileged",

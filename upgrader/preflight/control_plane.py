@@ -18,7 +18,8 @@ _API_SERVER = "kube-apiserver"
 _CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _UNREGISTERED = "--endpoint-reconciler-type=none"
 """The flag with which an instance doesn't register itself behind Service `kubernetes`."""
-_STARTING = ("ContainerCreating", "PodInitializing")
+_STOPPED = (0, 143, 255)
+"""The exit codes of what a shutdown has ended, or a power cut."""
 _START_SECONDS = 120.0
 """How long a container of a component may take to be Ready on a slow machine."""
 
@@ -168,12 +169,12 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
 
 
 def _starts(pod: Pod, now: datetime) -> bool:
-    """Whether all that it lacks is some time: nothing of it has failed since it was started."""
+    """Whether all that it lacks is some time: each container has been started, and was not ended by an error before."""
     left = [each for each in pod.containers if not each.ready]
     return bool(left) and all(
-        each.waiting_reason in _STARTING
-        if each.running_since is None
-        else (now - each.running_since).total_seconds() < _START_SECONDS
+        each.running_since is not None
+        and (now - each.running_since).total_seconds() < _START_SECONDS
+        and (each.last is None or each.last.exit_code in _STOPPED)
         for each in left
     )
 

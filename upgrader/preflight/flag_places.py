@@ -7,6 +7,7 @@ from typing import Any
 
 from upgrader.config.yaml_document import Document, KeyPath, read_values, shown
 from upgrader.errors import ConfigError
+from upgrader.model.components import COMPONENTS
 
 __all__ = ["flag_place"]
 
@@ -24,7 +25,8 @@ def flag_place(values: Path | None, component: str, flag: str) -> str:
         return ""
     found = [where for where in document.lines if _sets(document, where, flag)]
     own = [where for where in found if any(_same(str(key), component) for key in where)]
-    (only,) = own if len(own) == 1 else found if len(found) == 1 else [()]
+    others = [where for where in found if any(_same(str(key), each) for key in where for each in COMPONENTS)]
+    (only,) = own if len(own) == 1 else found if len(found) == 1 and not others else [()]
     return f"{shown(values)}:{document.line(only)}" if only else ""
 
 

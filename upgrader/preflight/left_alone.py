@@ -30,16 +30,15 @@ def check_left_alone(context: PreflightContext) -> Iterator[Finding]:
 
 def _selects_nothing(each: LeftAlone, nodes: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     missing = [name for name in each.names if name not in nodes]
-    labels = ",".join(f"{key}={value}" for key, value in each.selector.items())
-    if each.selector and not any(each.has(name, labels_) for name, labels_ in nodes.items()):
-        missing = [f"a node with the labels {labels}"]
+    if each.selector and not any(each.has(name, labels) for name, labels in nodes.items()):
+        missing = [f"nodes with the labels {','.join(f'{key}={value}' for key, value in each.selector.items())}"]
     if missing:
         yield Finding(
             "nodes.left-alone-missing",
-            "error",
-            f"{each.where}: `nodes.leftAlone` means {first_few(missing)}, and the cluster has no such node",
-            "If that is misspelt, the run upgrades the node that is meant.",
-            "Correct it, or remove it where such nodes are gone: kubectl get nodes --show-labels",
+            "warning" if each.selector else "error",  # an autoscaler's pool may have no node now
+            f"{each.where}: `nodes.leftAlone` selects {first_few(missing)}, but the cluster has none",
+            "If this is a typing error, the run upgrades the nodes that it should leave alone.",
+            "Correct it, or remove it if there will be no such node again: kubectl get nodes --show-labels",
         )
 
 

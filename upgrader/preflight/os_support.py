@@ -133,6 +133,13 @@ def _cgroups(context: PreflightContext, known: OsLifecycle, machines: Iterable[_
     refused: list[str] = []
     old: list[str] = []
     unknown: list[str] = []
+    # An upgrade writes the kubelet's configuration before it starts the new one.
+    allowed = {
+        change.node
+        for step in planned_of(context.plan, PlannedNodes)
+        for change in step.nodes
+        if step.configuration.kubelet.get("failCgroupV1") is False
+    }
     for machine in machines:
         facts = context.facts.get(machine.name)
         crosses = machine.before < known.cgroup_v1_refused <= machine.after
@@ -140,7 +147,8 @@ def _cgroups(context: PreflightContext, known: OsLifecycle, machines: Iterable[_
             unknown += [machine.name] if crosses else []
         elif facts.cgroups.version == 1:
             # A kubelet that runs has got that setting, wherever it is.
-            (refused if crosses and facts.cgroups.fail_v1 is not False else old).append(machine.name)
+            starts = facts.cgroups.fail_v1 is False or machine.name in allowed
+            (refused if crosses and not starts else old).append(machine.name)
     for nodes, fails in ((refused, True), (old, False)):
         if nodes:
             yield Finding(

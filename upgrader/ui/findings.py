@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import TextIO
@@ -54,10 +55,12 @@ def print_findings(findings: Sequence[Finding], versions: str, stream: TextIO | 
 def on_screen(findings: Sequence[Finding], stream: TextIO | None = None, *, below: int = 0) -> bool:
     """Whether the list, printed last, stays whole on a terminal of this height; `below`: rows that follow it, too.
 
-    Elsewhere it is not: in a log, the error is what is read first.
+    Elsewhere it is not: in a log, the error is what is read first, and it is not on this screen where standard error is
+    somewhere else. Colours in a log (FORCE_COLOR) don't make it a terminal.
     """
     out = console(stream)
-    return out.is_terminal and len(out.render_lines(draw_findings(findings))) + below + _BELOW <= out.height
+    together = out.file.isatty() and sys.stderr.isatty()
+    return together and len(out.render_lines(draw_findings(findings))) + below + _BELOW <= out.height
 
 
 def _counted(severity: str, number: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from upgrader.app.forecast import Forecast, forecast
+from upgrader.app.forecast import Forecast, _ahead, forecast
 from upgrader.app.upgrade import _once
 from upgrader.app.wiring import Session
 from upgrader.model.finding import Finding, Severity
@@ -19,6 +19,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import CHECKS
 from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.plan import Plan
+from upgrader.steps.playbook.plan import PlannedPlaybook
 from upgrader.steps.step_document import NodeChange
 
 V135, V136, V137 = (KubernetesVersion(1, minor, 1) for minor in (35, 36, 37))
@@ -59,6 +60,14 @@ def test_what_later_kubelets_need_is_known_before_the_first_hop(upgraded: bool) 
     asked = {finding.id for finding in ahead.findings}
     assert ({"os-support.x", "node-sources.x"} <= asked) is upgraded
     assert "nodes.x" not in asked, "who is drained is known only then"
+
+
+@pytest.mark.parametrize(("playbook", "severity"), [(True, "warning"), (False, "error")])
+def test_system_that_a_playbook_may_upgrade_blocks_no_later_hop(playbook: bool, severity: Severity) -> None:
+    """No plan knows what a playbook of an earlier hop upgrades; without one, nothing would."""
+    steps = (PlannedPlaybook(Path("os.yml")),) if playbook else ()
+    ahead = _ahead(Finding("os-support.containerd", "error", "", "", ""), Plan(V136, V137, steps))
+    assert ahead.severity == severity
 
 
 def test_warning_that_a_later_hop_has_as_an_error_is_told_again() -> None:

@@ -45,3 +45,13 @@ def test_what_blocks_is_told_once_where_it_stays_on_the_screen(monkeypatch: pyte
         Operator(yes=True).approve(checked, foreseen=False)
     assert "a.0" in caught.value.message
     assert ("because of this" in caught.value.message) is (number > 1)
+
+
+def test_what_blocks_is_told_to_a_stream_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error that ends it is all that its reader has, whatever is on the terminal beside it."""
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setattr("upgrader.cli.events_option.event_stream", object)
+    found = (Finding("a.b", "error", "object is broken", "because of this"),)
+    checked = CheckedPlan(Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ()), found)
+    with pytest.raises(Blocked, match="because of this"):
+        Operator(yes=True).approve(checked, foreseen=False)

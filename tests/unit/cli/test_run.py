@@ -20,7 +20,7 @@ from upgrader.cli.command_line import agrees
 from upgrader.cli.main import cli
 from upgrader.cli.operator import Operator
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import Blocked
+from upgrader.errors import Blocked, UsageError
 from upgrader.model.version import KubernetesVersion
 
 TO = KubernetesVersion(1, 37, 1)
@@ -79,6 +79,31 @@ def test_the_version_that_was_reached_is_written_if_wanted(
     monkeypatch.setattr("upgrader.cli.run.agrees", lambda _: agreed)
     CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO), *options], catch_exceptions=False)
     assert (tmp_path / "upgrader.yaml").read_text() == f"# ours\nkubernetesVersion: {written} # for now\n"
+
+
+def test_a_version_that_can_not_be_written_fails_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The upgrade has succeeded: why the file stays is said, and the exit code is 0."""
+    (tmp_path / "upgrader.yaml").write_text("{kubernetesVersion: v1.36.3}\n")
+
+    def hops(_propose: object, operator: Operator, _most: object) -> None:
+        operator.ended(FinishedRun(RunState(target=TO, outcome="succeeded"), tmp_path))
+
+    monkeypatch.setattr("upgrader.app.hops.run_hops", hops)
+    monkeypatch.setattr("upgrader.cli.run.agrees", lambda _: True)
+    monkeypatch.setattr("upgrader.app.wanted_version.write_wanted", Mock(side_effect=OSError("Device busy")))
+    ended = CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO)], catch_exceptions=False)
+    assert ended.exit_code == 0
+    assert "upgrader.yaml was not changed: Device busy" in ended.stderr
+
+
+def test_progress_is_erased_before_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the command meets before it begins stands in a line of its own."""
+    said: list[str] = []
+    monkeypatch.setattr("upgrader.ui.progress_line.ProgressLine", lambda _: said.append)
+    (tmp_path / "plan.json").write_text("no JSON")
+    ended = CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--plan", str(tmp_path / "plan.json"), "--yes"])
+    assert isinstance(ended.exception, UsageError), ended
+    assert said and said[-1] == ""
 
 
 def test_an_offer_needs_somebody_who_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:

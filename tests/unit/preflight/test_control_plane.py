@@ -90,20 +90,23 @@ def test_no_ready_pod_is_an_error_with_its_cause(world: World) -> None:
     [
         ({"running": {"startedAt": 5}}, True),
         ({"running": {"startedAt": 600}}, False),
-        ({"waiting": {"reason": "ContainerCreating"}}, True),
+        ({"waiting": {"reason": "ContainerCreating"}}, False),  # for days, perhaps
         ({"waiting": {"reason": "CrashLoopBackOff"}}, False),
+        ({"running": {"startedAt": 5}, "last": {"exitCode": 255}}, True),  # after a power cut
+        ({"running": {"startedAt": 5}, "last": {"exitCode": 1}}, False),  # it crashes again and again
     ],
 )
 def test_pods_that_start_are_waited_for(world: World, state: dict[str, dict[str, Any]], starting: bool) -> None:
     """After a controller's boot nothing is broken: the remedy is to wait. What has failed, or has had its time, needs
     somebody who looks.
     """
+    last = {"terminated": state["last"]} if "last" in state else None
     if "running" in state:
         since = world.clock.now() - timedelta(seconds=state["running"]["startedAt"])
         state = {"running": {"startedAt": f"{since:%Y-%m-%dT%H:%M:%SZ}"}}
     world.pod("kube-apiserver-abc", {"app": "kube-apiserver"}, ready=False)
     pod = dict(world.kube.get(PODS, "kube-apiserver-abc", "kube-system") or {})
-    pod["status"] = {**pod["status"], "containerStatuses": [container("kube-apiserver", state, ready=False)]}
+    pod["status"] = {**pod["status"], "containerStatuses": [container("kube-apiserver", state, ready=False, last=last)]}
     world.kube.put(PODS, pod)
     found = world.find(check_control_plane)["control-plane.not-ready"]
     assert found.remedy.startswith("They are starting") is starting

@@ -41,6 +41,7 @@ def test_flag_that_is_gone_blocks_the_run(world: World) -> None:
         ("replicas: 1\nextraArgs:\n  secure-prot: 1\n", " ({}:3)"),
         ("scheduler: {extraArgs: {v: 1}}\ncontrollerManager: {}\nargs:\n- --secure-prot=1\n", " ({}:4)"),
         ("scheduler:\n  secure-prot: 1\ncontrollerManager:\n  extraArgs:\n    secure-prot: 1\n", " ({}:5)"),
+        ("scheduler:\n  extraArgs: {secure-prot: 1}\n", ""),
         ("a:\n  secure-prot: 1\nb:\n  secure-prot: 1\n", ""),
         ("replicas: 1\n", ""),
         ("replicas: [\n", ""),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,15 +47,18 @@ def found(
     before: KubernetesVersion = OLD,
     after: KubernetesVersion | None = None,
     runtime: ContainerRuntime | None = None,
+    kubelet: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
-    """What the check finds, by the controller's kubelet, before and after the run, which may bring a containerd."""
+    """What the check finds, by the controller's kubelet, before and after the run, which may bring a containerd and
+    fields of the kubelet's configuration.
+    """
     world.kubelet(before)
     context = world.context()
     assert context.plan is not None
     if after is not None:
         change = (NodeChange(CONTROLLER, before, after),)
         step = PlannedNodes(NodePool("x"), change, after, NodeSource("packages"), 300.0, 1, Path("/playbooks"))
-        step = replace(step, configuration=NodeConfiguration(runtime=runtime))
+        step = replace(step, configuration=NodeConfiguration(kubelet or {}, runtime))
         context = replace(context, plan=replace(context.plan, steps=(step,)))
     return list(run_checks(context, [("os-support", check_os_support)]))
 
@@ -160,6 +165,15 @@ def test_cgroups_of_version_1(
     world.controller(cgroups={"version": 1, "fail_v1": fail})
     seen = found(world, before=before, after=after)
     assert [(item.id, item.severity) for item in seen] == [("os-support.cgroup-v1", each) for each in severities]
+
+
+@pytest.mark.parametrize(("fails", "severity"), [(False, "warning"), (True, "error")])
+def test_cgroups_of_version_1_that_the_upgrade_itself_allows(world: World, fails: bool, severity: str) -> None:
+    """`nodes.kubeletConfiguration` is written before the new kubelet starts."""
+    world.node()
+    world.controller(cgroups={"version": 1, "fail_v1": None})
+    (seen,) = found(world, after=NEW, kubelet={"failCgroupV1": fails})
+    assert (seen.id, seen.severity) == ("os-support.cgroup-v1", severity)
 
 
 def test_cgroups_that_nobody_was_asked_for(world: World) -> None:

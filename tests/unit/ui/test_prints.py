@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,15 +154,25 @@ def test_commands_in_a_remedy_name_the_folder(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("number", "below", "seen"), [(3, 0, True), (3, 8, False), (20, 0, False)])
-def test_a_list_is_on_the_screen_where_it_and_the_error_fit(number: int, below: int, seen: bool) -> None:
+def test_a_list_is_on_the_screen_where_it_and_the_error_fit(
+    number: int, below: int, seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a terminal of 24 rows a short list stays, and a long one scrolls out."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
     findings = [Finding(f"a.{each}", "error", "it is wrong", "because", "mend it") for each in range(number)]
     assert on_screen(findings, Terminal(), below=below) is seen  # type: ignore[arg-type]
 
 
-def test_a_log_has_no_screen() -> None:
-    """Its end is what is read first, so that the error there says all."""
-    assert not on_screen([Finding("a.b", "error", "it is wrong")], io.StringIO())
+@pytest.mark.parametrize(
+    ("listed", "error"), [(io.StringIO, io.StringIO), (io.StringIO, Terminal), (Terminal, io.StringIO)]
+)
+def test_a_log_has_no_screen(
+    listed: type[io.StringIO], error: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is what is read first, so the error there says all; also in colours, and where it has the error alone."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys, "stderr", error())
+    assert not on_screen([Finding("a.b", "error", "it is wrong")], listed())
 
 
 def test_findings_come_worst_first() -> None:
