@@ -181,7 +181,7 @@ def test_plan_of_yesterday(folder: Path) -> None:
     file = folder.parent / f"{folder.name}-plan.json"
     file.write_text(json.dumps(content))
     said = refused(folder, "--plan", str(file), code=3).stderr
-    assert str(file) in said and f"it expired at {content['expires']}" in said and "nothing was changed" in said
+    assert str(file) in said and f"expired at {content['expires']}" in said and "nothing was changed" in said
 
 
 def test_bundle_with_a_wrong_checksum(folder: Path) -> None:
