@@ -95,7 +95,7 @@ class SshHosts:
         deadline = time.monotonic() + timeout_seconds
         line, before = _as_root(host, command, b"")
         with self._translated(host, what, timeout_seconds):
-            channel = self._transport(host).open_session(timeout=timeout_seconds)
+            channel = self._channel(host, timeout_seconds)
         with channel, ThreadPoolExecutor(1) as pool:
             try:
                 with self._translated(host, what, timeout_seconds):
@@ -148,7 +148,7 @@ class SshHosts:
         deadline = time.monotonic() + timeout_seconds
         line, chunks = _as_root(host, command, stdin)
         with self._translated(host, what, timeout_seconds):
-            channel = self._transport(host).open_session(timeout=timeout_seconds)
+            channel = self._channel(host, timeout_seconds)
             with channel:
                 status, stdout, stderr = _talk(channel, line, chunks, deadline)
         before, mark, output = stdout.partition(_OUTPUT_BEGINS)
@@ -175,6 +175,21 @@ class SshHosts:
                 f"{host.name}: the connection broke during '{_short(what)}': {error or type(error).__name__}",
                 remedy=f"It is unknown whether the command was executed. {_CHECK}",
             ) from error
+
+    def _channel(self, host: Host, timeout_seconds: float) -> paramiko.Channel:
+        """A channel for one command. A kept connection may end at this very moment: nothing was executed over it then,
+        so that a new one is made, once.
+        """
+        import paramiko
+
+        transport = self._transport(host)
+        try:
+            return transport.open_session(timeout=timeout_seconds)
+        except (paramiko.SSHException, EOFError, OSError):
+            if transport.is_active():  # it lives, and refuses or delays one more session
+                raise
+        self._forget(host)
+        return self._transport(host).open_session(timeout=timeout_seconds)
 
     def _transport(self, host: Host) -> paramiko.Transport:
         connection = self._connections.get(host)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import paramiko
 import pytest
@@ -57,6 +58,37 @@ def test_a_greeting_is_no_output(servers: Servers, greeting: bytes) -> None:
         assert hosts.read(host, "/etc/hostname") == b"controller-1:"
         assert b"".join(hosts.stream(host, ["cat"], timeout_seconds=30.0)) == b"controller-1:"
     assert machine.lines[0] == "echo upgrader-output-begins; exec cat"
+
+
+def test_a_connection_that_has_ended_is_made_anew(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may end a kept one just when the next command begins: that is executed, and once."""
+    machine, opened = servers("controller-1"), paramiko.Transport.open_session
+
+    def ends(transport: paramiko.Transport, **named: Any) -> paramiko.Channel:
+        monkeypatch.setattr(paramiko.Transport, "open_session", opened)
+        transport.close()
+        return opened(transport, **named)
+
+    with SshHosts() as hosts:
+        hosts.run(machine.host(), ["echo"])
+        monkeypatch.setattr(paramiko.Transport, "open_session", ends)
+        assert hosts.run(machine.host(), ["cat"], stdin=b"hello").stdout == "controller-1:hello"
+    assert len(machine.lines) == 2
+
+
+def test_a_session_that_is_refused_is_not_tried_over_a_new_connection(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other commands may be running over the one that there is."""
+    machine = servers("controller-1")
+
+    def refuses(*_: object, **__: object) -> paramiko.Channel:
+        raise paramiko.ChannelException(1, "Administratively prohibited")
+
+    monkeypatch.setattr(paramiko.Transport, "open_session", refuses)
+    with SshHosts() as hosts, pytest.raises(HostError, match="the connection broke"):
+        hosts.run(machine.host(), ["echo"])
+    assert machine.lines == []
 
 
 def test_a_login_that_runs_no_commands_is_told(servers: Servers) -> None:
