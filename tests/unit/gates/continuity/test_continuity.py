@@ -478,6 +478,21 @@ def test_few_objects_may_go() -> None:
     assert not fell(20, 10) and fell(20, 9)
 
 
+def test_helms_records_go_with_their_release(kube: LivingKube, clock: FakeClock) -> None:
+    """An uninstalled release takes ten Secrets along, which may be most that there are; others that go are a loss."""
+    for number in range(30):
+        labels = {"owner": "helm"} if number < 18 else {}
+        kube.put(SECRETS, {"metadata": {"name": f"s{number}", "namespace": "kube-system", "labels": labels}})
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
+    continuity.compare_with(continuity.take(lambda _: None, begun=False), clock.now())
+    for number in range(18):
+        kube.delete(SECRETS, f"s{number}", "kube-system")
+    assert check(continuity, clock)[0].kind is VerdictKind.HOLDS
+    for number in range(18, 28):
+        kube.delete(SECRETS, f"s{number}", "kube-system")
+    assert "secrets (without Helm's records)" in first_problem(continuity, clock).reason
+
+
 @pytest.mark.parametrize("kind", ["nodes", "namespaces"])
 def test_nodes_and_namespaces_come_and_go(
     continuity: Continuity, kube: LivingKube, clock: FakeClock, kind: str
