@@ -188,7 +188,6 @@ class SshHosts:
         except (paramiko.SSHException, EOFError, OSError):
             if transport.is_active():  # it lives, and refuses or delays one more session
                 raise
-        self._forget(host)
         return self._transport(host).open_session(timeout=timeout_seconds)
 
     def _transport(self, host: Host) -> paramiko.Transport:
