@@ -13,7 +13,7 @@ from testkit.waiting import stretched
 from upgrader.lab import Lab
 from upgrader.lab.registry import find
 
-__all__ = ["free_name", "interrupted_up", "lab_command"]
+__all__ = ["free_name", "interrupted_up", "lab_command", "made_lab"]
 
 _UPGRADER = REPOSITORY / ".venv" / "bin" / "upgrader"
 
@@ -25,6 +25,19 @@ def free_name() -> Iterator[str]:
     yield name
     if find(name):
         Lab.find(name).down()
+
+
+@contextmanager
+def made_lab(home: Path, kind: str, *options: str) -> Iterator[Lab]:
+    """A lab by `lab up OPTIONS`, which is removed at the end, also if it was made in part."""
+    name = f"e2e-{kind}-{os.getpid()}"
+    made = lab_command(home, "up", *options, "--name", name)
+    try:
+        assert made.returncode == 0, made.stderr
+        yield Lab.find(name)
+    finally:
+        if find(name):
+            Lab.find(name).down()
 
 
 def lab_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

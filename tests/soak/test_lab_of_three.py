@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from testkit.lab_commands import lab_command
+from testkit.lab_commands import lab_command, made_lab
 from testkit.waiting import until
 from upgrader.lab import Lab
-from upgrader.lab.registry import find
 
 
 @pytest.fixture
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """It, by the command line."""
-    home = tmp_path_factory.mktemp("large")
-    name = f"e2e-large-{os.getpid()}"
-    made = lab_command(home, "up", "--controllers", "3", "--workers", "2", "--name", name)
-    try:
-        assert made.returncode == 0, made.stderr
-        yield Lab.find(name)
-    finally:
-        if find(name):
-            Lab.find(name).down()
+    with made_lab(tmp_path_factory.mktemp("large"), "large", "--controllers", "3", "--workers", "2") as lab:
+        yield lab
 
 
 def test_the_api_stays_when_a_controller_loses_power_and_it_comes_back_with_its_state(large: Lab) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from functools import partial
@@ -10,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from testkit.lab_commands import free_name, lab_command
+from testkit.lab_commands import free_name, lab_command, made_lab
 from testkit.lab_traces import traces
 from testkit.waiting import stretched, until
 from upgrader.lab import Lab, LabSpec
-from upgrader.lab.registry import find
 
 _WORKLOAD = """
 apiVersion: v1
@@ -59,15 +57,8 @@ def name() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A controller and two workers."""
-    home = tmp_path_factory.mktemp("workers")
-    name = f"e2e-workers-{os.getpid()}"
-    made = lab_command(home, "up", "--workers", "2", "--name", name)
-    try:
-        assert made.returncode == 0, made.stderr
-        yield Lab.find(name)
-    finally:
-        if find(name):
-            Lab.find(name).down()
+    with made_lab(tmp_path_factory.mktemp("workers"), "workers", "--workers", "2") as lab:
+        yield lab
 
 
 def test_a_pod_resolves_and_reaches_a_service_on_another_node(large: Lab) -> None:
