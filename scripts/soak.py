@@ -46,7 +46,10 @@ PARTS: Mapping[str, Part] = {
     "upgrades": Part(
         "Upgrades and rollbacks under load, repeated; over several minors, of older versions, with emulation",
         ("several_minors", "older_versions", "checks_of_older_versions", "emulation", "storage_migration", "unkind"),
-        ("bench.soak --rounds {rounds} --controllers {controllers}",),
+        (
+            "pytest -m soak tests/e2e/test_zero_outage.py",
+            "bench.soak --rounds {rounds} --controllers {controllers}",
+        ),
     ),
     "kills": Part(
         "Runs, Helm and labs that are killed or stopped at every moment, power cuts, rivals, a wrong clock",
@@ -54,8 +57,10 @@ PARTS: Mapping[str, Part] = {
             "killed_at_every_moment",
             "killed_helm",
             "killed_renewal",
+            "lock",
             "orphaned_helm",
             "playbook_elsewhere",
+            "power_cut",
             "stopped",
             "abandoned_release",
             "rivals",
@@ -78,10 +83,14 @@ PARTS: Mapping[str, Part] = {
             "edited_by_hand",
             "etcd_that_ends",
             "failed_adoption",
+            "faults",
             "given_back",
             "manifests_deleted",
             "memory_limit",
             "old_style_daemonset",
+            "planted_secrets",
+            "recover_wrong_api",
+            "rollback",
         ),
     ),
     "certificates": Part(
@@ -116,6 +125,7 @@ PARTS: Mapping[str, Part] = {
         (
             "ci_jobs_of_a_merge",
             "docs_site",
+            "images",
             "install_to_recovery",
             "mirror",
             "private_registry",

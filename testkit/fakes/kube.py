@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import marshal
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -60,7 +61,7 @@ class FakeKube:
     def put(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> None:
         """Set an object as it is, status and all, as no client could."""
         key = self._key(kind, manifest["metadata"]["name"], namespace or manifest["metadata"].get("namespace", ""))
-        found = _copied(dict(manifest))
+        found = _plain(dict(manifest))
         found["metadata"].setdefault("uid", self._objects[key]["metadata"]["uid"] if key in self._objects else _uid())
         found["metadata"]["resourceVersion"] = self._next_version()
         self._record("MODIFIED" if key in self._objects else "ADDED", key, found)
@@ -119,7 +120,7 @@ class FakeKube:
         if dry_run:
             if self.refuses_dry_run is not None:
                 raise self.refuses_dry_run
-            return _copied(dict(manifest))
+            return _plain(dict(manifest))
         return self._store(kind, dict(manifest), namespace)
 
     def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
@@ -189,7 +190,7 @@ class FakeKube:
             raise _error(404, f"{kind.plural} {name} not found")
         if name in self.refuses_dry_patch:
             raise self.refuses_dry_patch[name]
-        return _copied(_patched(old, changes))
+        return _plain(_patched(old, changes))
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         self._check(f"delete {kind.plural} {name}")
@@ -288,7 +289,7 @@ class FakeKube:
     def _store(self, kind: Kind, manifest: dict[str, Any], namespace: str) -> KubeObject:
         key = self._key(kind, manifest["metadata"]["name"], namespace)
         old = self._objects.get(key)
-        found = _copied(manifest)
+        found = _plain(manifest)
         meta = found["metadata"]
         if namespace:
             meta["namespace"] = namespace
@@ -316,14 +317,20 @@ class FakeKube:
         return kind.api_version, kind.plural, namespace if kind.namespaced else "", name
 
 
-def _copied(value: _T) -> _T:
-    """What JSON can hold, apart from the original, in a sixth of the time that `copy.deepcopy` takes."""
+def _plain(value: _T) -> _T:
+    """What JSON can hold, apart from the original, as dictionaries and lists alone."""
     found: Any = value
     if isinstance(value, Mapping):
-        found = {key: _copied(each) for key, each in value.items()}
+        found = {key: _plain(each) for key, each in value.items()}
     elif isinstance(value, list | tuple):
-        found = [_copied(each) for each in value]
-    copied: _T = found
+        found = [_plain(each) for each in value]
+    plain: _T = found
+    return plain
+
+
+def _copied(value: _T) -> _T:
+    """What is plain already, in a fraction of the time: gates read thousands of objects in a test."""
+    copied: _T = marshal.loads(marshal.dumps(value))
     return copied
 
 

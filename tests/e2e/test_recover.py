@@ -12,10 +12,9 @@ def test_healthy_cluster_needs_no_recovery(cluster: LabCluster) -> None:
     """On a healthy cluster `recover` reports that, changes nothing, and creates no run."""
     cluster.wait_until_settled(OLD)
     before = cluster.releases(), cluster.runs()
-    for flags in (["--dry-run"], ["--host", "controller-1"]):
-        ended = cluster.upgrader("recover", "--yes", *flags)
-        assert ended.exit_code == 0, ended
-        assert "Nothing to recover" in ended.stderr, ended
+    ended = cluster.upgrader("recover", "--yes")
+    assert ended.exit_code == 0, ended
+    assert "Nothing to recover" in ended.stderr, ended
     assert (cluster.releases(), cluster.runs()) == before
 
 

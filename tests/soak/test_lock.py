@@ -1,4 +1,4 @@
-"""One run at a time on a real cluster: from another folder, and after a kill. `make soak` has one in a playbook."""
+"""One run at a time on a real cluster: from another folder, and after a kill."""
 
 from __future__ import annotations
 

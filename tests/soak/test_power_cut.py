@@ -1,6 +1,4 @@
-"""A power cut during a rollout of kube-apiserver. `make soak` has more: in the pod-checkpointer's rollout, and ten at
-random moments of an upgrade.
-"""
+"""A power cut during a rollout of kube-apiserver. More: `bench.recovery`, at random moments of an upgrade."""
 
 from __future__ import annotations
 

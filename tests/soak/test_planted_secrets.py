@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testkit.command import Ended, upgrader
+from testkit.command import REPOSITORY, Ended, upgrader
 from testkit.lab_cluster import OLD, LabCluster
 from upgrader.ports import Kind
 
-_CHART = Path(__file__).parent / "charts" / "leaky"
+_CHART = REPOSITORY / "testkit" / "leaky_chart"
 _SECRETS = Kind("v1", "secrets")
 _LOOKS = 10
 """How often a process is looked at: it may execute another program soon, but hardly later."""
