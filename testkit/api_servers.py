@@ -71,11 +71,11 @@ class ApiServers:
             "--disable-admission-plugins=ServiceAccount",
             *flags,
         ]
-        with (place / "log").open("w") as log, _process(command, log.fileno()):
+        with (place / "log").open("w") as log, _process(command, log.fileno()) as server:
             self._place, self._address = str(place), address
             kube = KubeAdapter(self.kubeconfig())
             try:
-                until(f"kube-apiserver {version}", lambda: kube.raw("/readyz") == "ok", timeout_seconds=90)
+                until(f"kube-apiserver {version}", lambda: _ready(kube, server, place / "log"), timeout_seconds=90)
                 yield kube
             finally:
                 kube.close()
@@ -102,6 +102,12 @@ class ApiServers:
 
 def _token(user: str) -> str:
     return f"test-{user.replace(':', '-')}"
+
+
+def _ready(kube: KubeAdapter, server: subprocess.Popen[bytes], log: Path) -> bool:
+    """Raises AssertionError with its last words once it has ended: it will not be ready."""
+    assert server.poll() is None, f"kube-apiserver ended with {server.returncode}: {log.read_text()[-2000:]}"
+    return kube.raw("/readyz") == "ok"
 
 
 @contextmanager

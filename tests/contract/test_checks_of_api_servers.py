@@ -9,17 +9,21 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testkit.api_servers import ApiServers, api_servers
 from testkit.lab_cluster import OLD, until
-from tests.contract.checking import Make, Status, checked, fake_node, findings, ids
+from tests.contract.checking import TARGET, Make, Status, checked, fake_node, findings, ids
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, SERVICES
+from upgrader.model.finding import Finding
 from upgrader.ports import Kind
+from upgrader.preflight.audit_log import check_clients
+from upgrader.preflight.audit_log_files import read_audit_log
 from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, MIRROR, PODS
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.critical_pods import check_critical_pods
@@ -47,18 +51,39 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServers]:
 
 
 @pytest.fixture(scope="module")
-def kube(servers: ApiServers) -> Iterator[KubeAdapter]:
-    """An API that serves what the next minor removes, and has few addresses for Services."""
-    flags = ("--runtime-config=networking.k8s.io/v1beta1=true", "--service-cluster-ip-range=10.96.0.0/28")
+def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that the API server writes."""
+    return tmp_path_factory.mktemp("audit") / "audit.log"
+
+
+@pytest.fixture(scope="module")
+def kube(servers: ApiServers, audit_log: Path) -> Iterator[KubeAdapter]:
+    """An API that serves what the next minor removes, audits every request, and has few addresses for Services."""
+    policy = audit_log.with_name("policy.yaml")
+    policy.write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+    flags = (
+        "--runtime-config=networking.k8s.io/v1beta1=true",
+        "--service-cluster-ip-range=10.96.0.0/28",
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={audit_log}",
+    )
     with servers.serving(OLD, *flags, address=own_address()) as found:
         yield found
 
 
-def test_client_of_an_api_that_the_target_removes(kube: KubeAdapter) -> None:
-    """v1.37 serves no ServiceCIDR of v1beta1: the server itself counts who reads it."""
+def test_client_of_an_api_that_the_target_removes(kube: KubeAdapter, audit_log: Path) -> None:
+    """v1.37 serves no ServiceCIDR of v1beta1: the server itself counts its readers, and its audit log names them."""
+
+    def in_the_log() -> dict[str, Finding]:
+        return {each.id: each for each in check_clients(read_audit_log([audit_log]), TARGET)}
+
     assert "apis.requested-removed" not in ids(kube, check_served_apis)
+    assert "audit-log.removed" not in in_the_log()
     kube.list(OLD_CIDRS)
     assert "apis.requested-removed" in ids(kube, check_served_apis)
+    until("the request to be in the log", lambda: "audit-log.removed" in in_the_log(), timeout_seconds=60)
+    removed = in_the_log()["audit-log.removed"]
+    assert "ServiceCIDR" in removed.title and "upgrader" in removed.diagnosis, removed
 
 
 def test_services_have_taken_nearly_all_addresses(kube: KubeAdapter, made: Make) -> None:

@@ -22,7 +22,7 @@ from upgrader.steps.playbook.plan import PlannedPlaybook
 
 __all__ = ["Forecast", "forecast"]
 
-_ABOUT_THE_TARGET = ("version", "apis", "removed-apis", "flags", "feature-gates", "kubeadm-config")
+_ABOUT_THE_TARGET = ("version", "apis", "audit-log", "removed-apis", "flags", "feature-gates", "kubeadm-config")
 """The families of checks whose question is about the version: their answer doesn't wait for the hop."""
 
 _ABOUT_NEW_KUBELETS = ("os-support", "node-sources")

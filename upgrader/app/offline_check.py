@@ -6,6 +6,7 @@ nothing outside the folder, and doesn't start Ansible at all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import blocking
+from upgrader.preflight.audit_log_files import read_audit_log
 from upgrader.preflight.folder_checks import check_folder
 from upgrader.preflight.folder_context import FolderContext, NotAsked
 from upgrader.preflight.refusal import refusal
@@ -44,12 +46,18 @@ class CheckedFolder:
             raise refusal(what, self.findings, seen=seen)
 
 
-def check_offline(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedFolder:
-    """Check a folder. Its environment variables are not read: they name credentials. `target` None: the file's."""
+def check_offline(
+    folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS, audit_logs: Sequence[Path] = ()
+) -> CheckedFolder:
+    """Check a folder, and the clients in audit logs. Its environment variables are not read: they name credentials.
+
+    `target` None: the file's.
+    """
+    log = read_audit_log(audit_logs) if audit_logs else None
     guard = UntrustedFolder(folder.absolute())
     reading = read_folder(folder, {}, Overrides(target=target), guard)
     releases = wanted_releases(reading.settings) if reading.settings else ()
     with open_renderer() as helm:
-        report = check_folder(FolderContext(reading, guard, releases, helm))
+        report = check_folder(FolderContext(reading, guard, releases, helm, log))
     wanted = reading.settings.target if reading.settings else target
     return CheckedFolder(wanted, skips.apply(report.findings), report.not_asked)

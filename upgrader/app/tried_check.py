@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,11 @@ __all__ = ["check_and_try"]
 
 
 def check_and_try(
-    folder: Path, target: KubernetesVersion | None, front_end: FrontEnd, skips: Skips = NO_SKIPS
+    folder: Path,
+    target: KubernetesVersion | None,
+    front_end: FrontEnd,
+    skips: Skips = NO_SKIPS,
+    audit_logs: Sequence[Path] = (),
 ) -> CheckedPlan:
     """As `check_upgrade`, and what the components of the first hop make of their flags and files.
 
@@ -33,7 +38,8 @@ def check_and_try(
         locked_folder(folder),
         cluster_lock(opened, front_end, take_over=False),
     ):
-        planned = PlannedUpgrade.of(opened.telling(front_end.doing), None)
+        session = opened.telling(front_end.doing).with_audit_logs(audit_logs)
+        planned = PlannedUpgrade.of(session, None)
         checked = planned.checked(skips)
         step = TrialKind(planned.session.builder.context).step(planned.plan, skips)
         found: tuple[Finding, ...] = ()

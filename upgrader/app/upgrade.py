@@ -131,11 +131,16 @@ class ProposedUpgrade:
 
 
 def check_upgrade(
-    folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS, front_end: FrontEnd = SILENT
+    folder: Path,
+    target: KubernetesVersion | None,
+    skips: Skips = NO_SKIPS,
+    front_end: FrontEnd = SILENT,
+    audit_logs: Sequence[Path] = (),
 ) -> CheckedPlan:
-    """What the checks find. Changes nothing. `target` None means the file's."""
+    """What the checks find, also of the clients in audit logs. Changes nothing. `target` None means the file's."""
     with front_end.busy(), open_session(folder, target) as session:
-        return PlannedUpgrade.of(session.telling(front_end.doing), None).checked(skips)
+        told = session.telling(front_end.doing).with_audit_logs(audit_logs)
+        return PlannedUpgrade.of(told, None).checked(skips)
 
 
 def plan_upgrade(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd = SILENT) -> CheckedPlan:

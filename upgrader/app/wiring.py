@@ -42,6 +42,7 @@ from upgrader.errors import ApiError, ChartRefused
 from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.model.api_lifecycle import Minor
+from upgrader.model.audit_log import AuditLog
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
@@ -53,6 +54,7 @@ from upgrader.onhost.sending.collect import examine_all
 from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.ports import Age, Clock, Helm, HostKeys, HttpService, Kube, OwnMachine, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
+from upgrader.preflight.audit_log_files import read_audit_log
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
@@ -105,6 +107,8 @@ class Session:
     """What its tools switch off of guard's webhooks, while a run needs what these refuse; None: nothing."""
     doing: Callable[[str], None] = lambda _: None
     """As the front end's."""
+    audit_log: AuditLog | None = None
+    """What checks find clients in; None: they don't ask."""
 
     @property
     def webhooks(self) -> UnreachableWebhooks:
@@ -136,6 +140,10 @@ class Session:
             return self
         images = replace(self.settings.images, bundle=path.absolute())
         return replace(self, settings=replace(self.settings, images=images))
+
+    def with_audit_logs(self, paths: Sequence[Path]) -> Session:
+        """The same, whose checks find clients in these files. Raises UsageError for one that is no audit log."""
+        return replace(self, audit_log=read_audit_log(paths, self.doing)) if paths else self
 
     def without_probe(self) -> Session:
         """The same, without requests to the API that only measure it."""
@@ -223,6 +231,7 @@ class Session:
             prometheus=self.tools.prometheus,
             metric_gates=self.settings.all_metric_gates,
             workload_gates=self.settings.workload_gates,
+            audit_log=self.audit_log,
             run_at_work=self._run_at_work,
         )
 

@@ -40,6 +40,15 @@ __all__ = ["check"]
     help="Have the planned components read their flags and files, too, in short-lived pods on the controllers.",
 )
 @click.option(
+    "--audit-log",
+    "audit_logs",
+    type=click.Path(exists=True, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Find clients of APIs that the target removes in this audit log of kube-apiserver, or in all files of a "
+    "folder; may be repeated.",
+)
+@click.option(
     "--metrics",
     is_flag=True,
     help="Write how much was found to where upgrader.yaml has metrics of runs go (`observability`).",
@@ -53,6 +62,7 @@ def check(
     output: Output,
     offline: bool,
     trial: bool,
+    audit_logs: tuple[Path, ...],
     metrics: bool,
     skipped: tuple[str, ...],
     reason: str | None,
@@ -65,6 +75,9 @@ def check(
     With --trial, it does what a run's step "trial" does, too: it creates pods, which pull an image
     that their controller lacks, and deletes them. It holds the cluster's lock meanwhile.
 
+    With --audit-log, it names each client (user agent and user) that calls an API which the target
+    no longer serves. The log is read on this machine, and nothing of it is kept.
+
     With --offline, nothing is asked of a cluster, and the report ends with what was not asked. Exits with 3 when the
     folder is wrong, or something in it can't be judged.
     """
@@ -73,7 +86,7 @@ def check(
     if offline and metrics:
         raise UsageError("--metrics are of a cluster, and --offline asks none", remedy="Leave one of them out.")
     skips = Skips.of(skipped, reason)
-    shown = front_end(busy=not offline)  # before the imports, which take seconds
+    shown = front_end(busy=not offline or bool(audit_logs))  # before the imports, which take seconds
 
     from upgrader.app.check_metrics import publish_check
     from upgrader.app.offline_check import CheckedFolder, check_offline
@@ -84,11 +97,11 @@ def check(
 
     checked: CheckedFolder | CheckedPlan
     if offline:
-        checked = check_offline(folder, target, skips)
+        checked = check_offline(folder, target, skips, audit_logs)
     elif trial:
-        checked = check_and_try(folder, target, shown, skips)
+        checked = check_and_try(folder, target, shown, skips, audit_logs)
     else:
-        checked = check_upgrade(folder, target, skips, shown)
+        checked = check_upgrade(folder, target, skips, shown, audit_logs)
     mention_needless(skips, checked.findings if isinstance(checked, CheckedFolder) else checked.all_findings)
     if metrics and isinstance(checked, CheckedPlan):
         publish_check(folder, checked, say)

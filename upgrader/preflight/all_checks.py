@@ -10,6 +10,7 @@ from upgrader.model.severities import with_policy
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
 from upgrader.preflight.approvals import check_approvals
+from upgrader.preflight.audit_log import check_audit_log
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.backups import check_backups
 from upgrader.preflight.certificates import check_certificates
@@ -88,6 +89,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("planned-etcd", check_planned_etcd),
     ("webhooks", check_webhooks),
     ("apis", check_served_apis),
+    ("audit-log", check_audit_log),
     ("components", check_components),
     ("removed-apis", check_removed_apis),
     ("flags", check_flags),

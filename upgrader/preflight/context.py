@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from upgrader.model.audit_log import AuditLog
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Severity
@@ -79,6 +80,8 @@ class PreflightContext:
     """How nodes are upgraded; None: a run leaves all of them as they are."""
     pulls_images: bool = True
     """Whether a run begins with the step `images`."""
+    audit_log: AuditLog | None = None
+    """The one that `check` was given; None: none."""
     run_at_work: Callable[[], str] = str
     """The run of upgrader that holds the cluster's lock, with its holder and what it does; "": none is known."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from upgrader.model.finding import Finding
 from upgrader.model.severities import with_policy
 from upgrader.preflight.all_checks import CHECKS
+from upgrader.preflight.audit_log import check_clients
 from upgrader.preflight.folder_charts import check_charts
 from upgrader.preflight.folder_context import FolderContext, NotAsked
 from upgrader.preflight.folder_files import as_finding
@@ -20,7 +21,7 @@ from upgrader.preflight.version_skew import check_target
 __all__ = ["FolderReport", "check_folder"]
 
 _NEEDS_CLUSTER = "needs the cluster"
-_ANSWERED = ("helm", "playbooks", "removed-apis")
+_ANSWERED = ("audit-log", "helm", "playbooks", "removed-apis")
 """The families whose question the folder answers, if only in part."""
 _IN_PART = (
     NotAsked(
@@ -59,6 +60,8 @@ def _answers(context: FolderContext) -> Iterator[Finding | NotAsked]:
         yield NotAsked("charts", "upgrader.yaml has no valid version to render them for")
         return
     yield from check_target(settings.target)
+    if context.audit_log is not None:
+        yield from check_clients(context.audit_log, settings.target)
     rendered: dict[str, str] = {}
     yield from check_charts(context, rendered)
     yield from check_manifests(rendered, settings.target)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from upgrader.config.load import Reading
 from upgrader.config.untrusted_folder import UntrustedFolder
+from upgrader.model.audit_log import AuditLog
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import ReleaseSettings
 from upgrader.ports import Helm
@@ -22,6 +23,7 @@ class FolderContext:
     guard: UntrustedFolder
     releases: tuple[ReleaseSpec, ...]
     helm: Helm
+    audit_log: AuditLog | None = None
 
     def values_file(self, release: str) -> Path | None:
         """The file of a release's values; None where it has none."""

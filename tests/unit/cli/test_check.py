@@ -25,7 +25,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], *argu
     plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ())
     monkeypatch.setattr(
         "upgrader.app.upgrade.check_upgrade",
-        lambda _folder, _target, skips, _: CheckedPlan(plan, skips.apply(findings)),
+        lambda _folder, _target, skips, *_: CheckedPlan(plan, skips.apply(findings)),
     )
     result = CliRunner().invoke(cli, ["-C", str(Path()), "check", *arguments])
     assert result.exception is None or isinstance(result.exception, Blocked), result

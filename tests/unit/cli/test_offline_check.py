@@ -239,6 +239,25 @@ def test_apis_that_the_target_does_not_serve(at: Path) -> None:
     assert result.exit_code == 0 and "the chart chooses" in result.stdout
 
 
+def test_clients_in_an_audit_log(at: Path, tmp_path: Path) -> None:
+    """A client of an API that the target removes blocks; a file that is no audit log is refused with its name."""
+    log = tmp_path / "audit.log"
+    target = {"apiGroup": "flowcontrol.apiserver.k8s.io", "apiVersion": "v1beta3", "resource": "flowschemas"}
+    uri = "/apis/flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"
+    event = {"kind": "Event", "auditID": "1", "stage": "ResponseComplete", "requestURI": uri, "objectRef": target}
+    log.write_text(json.dumps({**event, "user": {"username": "jane"}, "userAgent": "old-tool/1.0"}) + "\n")
+    found = findings(at, "--audit-log", str(log))
+    assert [(id_, severity) for id_, severity, _ in found] == [
+        ("audit-log.removed", "error"),
+        ("audit-log.read", "info"),
+    ]
+    refused = check(at, "--audit-log", str(log))
+    assert isinstance(refused.exception, Blocked) and "old-tool/1.0 (user jane)" in refused.stdout
+    log.write_text("no events\n")
+    wrong = CliRunner().invoke(cli, ["-C", str(at), "check", "--offline", "--audit-log", str(log)])
+    assert isinstance(wrong.exception, UsageError) and str(log) in str(wrong.exception)
+
+
 def test_remote_chart_is_not_fetched(at: Path) -> None:
     """Neither a chart with a URL nor one that another depends on: what they render to is unknown, with a reason."""
     (at / "upgrader.yaml").write_text(PIPELINE + "  - {release: far, chart: oci://127.0.0.1:1/x}\n")

@@ -17,6 +17,7 @@ from tests.unit.gates.builders import add_daemonset, add_pod
 from tests.unit.preflight.pki import client_certificate
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
+from upgrader.model.audit_log import AuditLog
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.components import COMPONENTS
 from upgrader.model.etcd_client import EtcdClient
@@ -67,6 +68,7 @@ class World:
     """The minor that the planned components emulate."""
     observed: Observed = field(default_factory=lambda: Observed(V(1, 36, 3), {CONTROLLER: V(1, 36, 3)}, {}))
 
+    audit_log: AuditLog | None = None
     facts: dict[str, HostFacts] = field(default_factory=dict)
     """Controller → what it reports of itself; one that isn't here can't be examined."""
 
@@ -121,6 +123,7 @@ class World:
             ask_etcd=self.ask_etcd,
             takes_backups=True,
             values_files=self.values_files,
+            audit_log=self.audit_log,
         )
 
     def _planned(self, name: str) -> PlannedRelease:

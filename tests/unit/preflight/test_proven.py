@@ -58,7 +58,10 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks.py::test_two_budgets_over_one_pod": ("disruption-budgets.overlap",),
     "test_checks.py::test_webhook_over_the_control_plane": ("webhooks.catches-control-plane",),
     "test_checks.py::test_webhook_without_a_backend": ("webhooks.no-backend", "webhooks.slow"),
-    "test_checks_of_api_servers.py::test_client_of_an_api_that_the_target_removes": ("apis.requested-removed",),
+    "test_checks_of_api_servers.py::test_client_of_an_api_that_the_target_removes": (
+        "apis.requested-removed",
+        "audit-log.removed",
+    ),
     "test_checks_of_api_servers.py::test_components_of_the_control_plane": (
         "control-plane.unexpected",
         "control-plane.leftover",
@@ -236,6 +239,10 @@ PROVEN: dict[str, tuple[str, ...]] = {
 
 _OF_FILES = "`check --offline` finds it: it reads the folder, and asks no cluster."
 UNIT_TESTS_ONLY: dict[str, str] = {
+    **dict.fromkeys(
+        ("audit-log.damaged", "audit-log.deprecated", "audit-log.other-cluster", "audit-log.read"),
+        "It reads a file, and a table.",
+    ),
     "approvals.needed": "It reads upgrader.yaml and the plan.",
     "mounted-files.unread": "It needs a container that ends between two questions.",
     "trial.unknown": "It needs a kubelet that can't start a pod which the API admits.",

@@ -1,0 +1,124 @@
+"""The clients in an audit log that `--audit-log` names use no API that the target removes.
+
+Kubernetes' own components are left out: each uses the APIs of its own version, and a run replaces them. Custom APIs
+aren't judged. A client that sent nothing while the log was written isn't in it, nor is what the audit policy leaves
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+
+from upgrader.model.api_lifecycle import ApiLifecycle, replacement_at
+from upgrader.model.audit_log import AuditLog, Requests, ending_apis
+from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
+from upgrader.model.redaction.printable import mask_secrets
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_audit_log", "check_clients"]
+
+_OWN = ("kube-apiserver/", "kube-controller-manager/", "kube-scheduler/", "kube-proxy/", "kubelet/")
+"""The agents of Kubernetes' own components; their users' names begin with `system:`."""
+_SHOWN = 10
+"""Clients that a finding names."""
+_LONGEST_AGENT = 80
+
+
+def check_audit_log(context: PreflightContext) -> Iterator[Finding]:
+    """What its clients use; nothing where no log was given."""
+    if context.audit_log is not None:
+        yield from check_clients(context.audit_log, context.served, context.nodes, context.observed.server)
+
+
+def check_clients(
+    log: AuditLog,
+    target: KubernetesVersion,
+    nodes: Collection[str] = (),
+    current: KubernetesVersion | None = None,
+) -> Iterator[Finding]:
+    """The same without a cluster, whose nodes and present version aren't known then.
+
+    Of an API that `current` doesn't serve, nothing is reported: its clients fail already.
+    """
+    if nodes and log.nodes and log.nodes.isdisjoint(nodes):
+        yield Finding(
+            "audit-log.other-cluster",
+            "error",
+            "the audit log is of another cluster",
+            f"The kubelets in it are those of {first_few(sorted(log.nodes))}; none is a node of this cluster.",
+            "Give the audit log of this cluster's kube-apiserver.",
+        )
+    if log.damaged:
+        yield Finding(
+            "audit-log.damaged",
+            "unknown",
+            f"{len(log.damaged)} lines of the audit log are no events",
+            f"{first_few(log.damaged)}. Which clients sent these requests is unknown.",
+            "Copy the files again; a file that several processes write has such lines, too.",
+        )
+    clients = [each for each in log.requests if not _own(each)]
+    deprecated: list[str] = []
+    for (version, resource), group in groupby(sorted(clients, key=_api), key=_api):
+        api, users = ending_apis()[version, resource], [*group]
+        if current is not None and not api.served_by(current):
+            continue
+        if not api.served_by(target):
+            yield _removed(api, users, target)
+        elif api.deprecated_by(target):
+            deprecated.append(f"{api}: {first_few([_named(each) for each in users])}")
+    if deprecated:
+        yield Finding(
+            "audit-log.deprecated",
+            "info",
+            f"clients use APIs that {target} deprecates, and still serves",
+            "\n".join(deprecated),
+        )
+    yield Finding(
+        "audit-log.read",
+        "info",
+        f"the audit log has {log.events} events, from {_second(log.first)} to {_second(log.last)}",
+        "Clients that sent no request in that time, and requests that the audit policy doesn't log, are not in it.",
+    )
+
+
+def _removed(api: ApiLifecycle, users: Sequence[Requests], target: KubernetesVersion) -> Finding:
+    lines = [f"{_named(each)}: {', '.join(each.verbs)} ({_counted(each)})" for each in users[:_SHOWN]]
+    more = [f"and {len(users) - _SHOWN} more"] if len(users) > _SHOWN else []
+    replacement = replacement_at(api, target)
+    return Finding(
+        "audit-log.removed",
+        "error",
+        f"{len(users)} client{'s' if len(users) > 1 else ''} of {api}, which {target} doesn't serve",
+        "\n".join([*lines, *more, "Their requests fail once kube-apiserver is upgraded."]),
+        f"Update them first, to versions that use {replacement}."
+        if replacement
+        else "Update or remove them first: nothing replaces this API.",
+    )
+
+
+def _counted(requests: Requests) -> str:
+    if requests.count == 1:
+        return f"1 request, at {_second(requests.last)}"
+    return f"{requests.count} requests, the last at {_second(requests.last)}"
+
+
+def _second(time: str) -> str:
+    """Without fractions, which tell nobody more."""
+    return f"{time.partition('.')[0]}Z" if "." in time else time or "?"
+
+
+def _own(requests: Requests) -> bool:
+    return requests.user.startswith("system:") and requests.agent.startswith(_OWN)
+
+
+def _api(requests: Requests) -> tuple[str, str]:
+    return requests.api_version, requests.resource
+
+
+def _named(requests: Requests) -> str:
+    """`helm-operator/1.2 (user system:serviceaccount:apps:operator)`"""
+    agent = mask_secrets(requests.agent)[:_LONGEST_AGENT] or "no user agent"
+    return f"{agent} (user {mask_secrets(requests.user)})"
