@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from upgrader.gates.node_health import NodeMemory
 from upgrader.gates.protector_gate import ProtectorMemory
 from upgrader.gates.shared_reads import ReadMemory
+from upgrader.gates.started_version import VersionMemory
 
 __all__ = ["GateMemory"]
 
@@ -20,3 +21,5 @@ class GateMemory:
     protectors: ProtectorMemory = field(default_factory=ProtectorMemory)
     unreachable: set[str] = field(default_factory=set)
     """Instances of kube-apiserver that can't be reached from here, and are asked through the API."""
+    versions: VersionMemory = field(default_factory=VersionMemory)
+    """What components have said of their versions, once for each start."""

@@ -21,9 +21,11 @@ from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.protector_gate import ProtectorGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.gates.rollout_group_gate import RolloutGroupGate
+from upgrader.gates.started_version import AskedVersions
 from upgrader.model.cluster import Cluster
 from upgrader.model.emulation import compatible_with, emulated_by
 from upgrader.model.health_before import NONE, HealthBefore, IntOrPercent
+from upgrader.model.images import images_of
 from upgrader.model.settings import BUILT_IN_CHARTS, GatePolicy, MetricGateSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadKind, WorkloadRef
@@ -91,8 +93,7 @@ class GateCatalog:
         for ref in workloads_in(manifest, namespace):
             if ref in sets:
                 continue
-            # Ours must run somewhere; a chart of the user's may be for nodes that this cluster doesn't have.
-            gates.append(RolloutGate(self.kube, ref, allow_none=release not in BUILT_IN_CHARTS, absent=self._absent))
+            gates.append(self._rollout(release, manifest, ref))
             if ref.name == release == "kube-apiserver":
                 spec = pod_spec(manifest, ref.name)
                 port, flags = secure_port(spec), instance_flags(spec)
@@ -103,6 +104,13 @@ class GateCatalog:
             elif ref.name == release == "pod-checkpointer":
                 gates.append(CheckpointGate(self.kube, self.cluster, ref))
         return (*map(self.run, gates), *self._of_stateful_sets(sets.values()))
+
+    def _rollout(self, release: str, manifest: str, ref: WorkloadRef) -> RolloutGate:
+        if release not in BUILT_IN_CHARTS:  # it may be for nodes that this cluster doesn't have
+            return RolloutGate(self.kube, ref, allow_none=True, absent=self._absent)
+        asked = AskedVersions([host.name for host in self.cluster.controllers], self.memory.versions)
+        planned = images_of(pod_spec(manifest, ref.name))
+        return RolloutGate(self.kube, ref, absent=self._absent, images=planned, asked=asked)
 
     def _of_stateful_sets(self, sets: Collection[StatefulSetIn]) -> Iterator[GateRun]:
         """One for each, or for its group. Where Helm waits for no pod, the gate does, for as long as that may take."""

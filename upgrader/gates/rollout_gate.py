@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
+from upgrader.errors import ApiError
+from upgrader.gates.api_absence import unanswered
+from upgrader.gates.running_images import judge_images
+from upgrader.gates.started_version import AskedVersions
 from upgrader.gates.workload_diagnosis import diagnose_workload
-from upgrader.model.outcome import Verdict
+from upgrader.gates.workload_reading import read_workload
+from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Kube
 
@@ -18,7 +23,8 @@ class RolloutGate:
     """Every pod of the DaemonSet, Deployment or StatefulSet is of its newest generation, Ready and available.
 
     Of a StatefulSet none is missing, and pods below its partition may be of any generation; with OnDelete, somebody has
-    to have deleted those of older ones. `allow_none`: a DaemonSet that matches no node holds too.
+    to have deleted those of older ones. `allow_none`: a DaemonSet that matches no node holds too. Where `images` are
+    given, its pods run these, of one content, and are of the version that `asked` says.
     """
 
     kube: Kube
@@ -26,10 +32,28 @@ class RolloutGate:
     allow_none: bool = False
     absent: Callable[[Collection[str]], Collection[str]] = lambda _: ()
     """Those of some nodes on which its pods don't count. Raises ApiError."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """The planned images, by containers' names."""
+    asked: AskedVersions | None = None
+    """Asks its pods for their versions; None: they aren't asked."""
 
     @property
     def name(self) -> str:
         return f"{self.ref.kind.lower()}/{self.ref.name}"
 
     def check(self) -> Verdict:
-        return diagnose_workload(self.kube, self.ref, allow_none=self.allow_none, absent=self.absent)
+        verdict = diagnose_workload(self.kube, self.ref, allow_none=self.allow_none, absent=self.absent)
+        if verdict.kind is not VerdictKind.HOLDS or not self.images:
+            return verdict
+        try:
+            return self._contradicted() or verdict
+        except ApiError as error:
+            return unanswered(str(self.ref), error)
+
+    def _contradicted(self) -> Verdict | None:
+        """What runs instead of what was planned."""
+        reading = read_workload(self.kube, self.ref)
+        if reading is None:
+            return None  # the next check says so
+        found = judge_images(self.kube, reading, self.images)
+        return found or (self.asked.judge(self.kube, reading, self.images) if self.asked else None)

@@ -9,7 +9,7 @@ from typing import Any
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["ImageChange", "image_changes", "other_versions", "images_in", "pod_spec_of"]
+__all__ = ["ImageChange", "image_changes", "images_in", "images_of", "other_versions", "pod_spec_of"]
 
 
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
@@ -57,10 +57,14 @@ def images_in(manifest: str) -> dict[tuple[str, str], str]:
     """The image of each container, by its object (`Deployment kube-system/web`) and its name."""
     images = {}
     for key, item in objects_in(manifest).items():
-        pod = pod_spec_of(item)
-        for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
-            images[key, str(container.get("name"))] = str(container.get("image") or "")
+        images.update({(key, name): image for name, image in images_of(pod_spec_of(item)).items()})
     return images
+
+
+def images_of(pod: Mapping[str, Any]) -> dict[str, str]:
+    """The image of each container of a pod's spec, by its name."""
+    containers = (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
+    return {str(container.get("name")): str(container.get("image") or "") for container in containers}
 
 
 def pod_spec_of(item: Manifest) -> Mapping[str, Any]:

@@ -95,9 +95,13 @@ class Container:
     """How the current instance ended, until a new one starts."""
     last: Termination | None = None
     """How the previous instance ended."""
+    spec_image: str = ""
+    """The image of the pod's spec; `image` is whichever of that image's names the runtime reports."""
+    image_id: str = ""
+    """As the runtime names what runs: `REPOSITORY@sha256:…`, or the image's own ID; "" where it isn't reported."""
 
     @classmethod
-    def parse(cls, status: Mapping[str, Any], *, init: bool) -> Container:
+    def parse(cls, status: Mapping[str, Any], *, init: bool, spec_image: str = "") -> Container:
         """From an entry of `containerStatuses` or `initContainerStatuses`."""
         state = status.get("state") or {}
         waiting = state.get("waiting") or {}
@@ -112,6 +116,8 @@ class Container:
             waiting_message=waiting.get("message", ""),
             terminated=Termination.parse(state.get("terminated")),
             last=Termination.parse((status.get("lastState") or {}).get("terminated")),
+            spec_image=spec_image,
+            image_id=status.get("imageID", ""),
         )
 
 
@@ -300,8 +306,12 @@ def _containers(
     specs: list[Mapping[str, Any]] | None, statuses: list[Mapping[str, Any]] | None, *, init: bool
 ) -> tuple[Container, ...]:
     """In the spec's order: the API sorts statuses by name."""
-    found = {status["name"]: Container.parse(status, init=init) for status in statuses or ()}
-    order = [spec["name"] for spec in specs or ()]
+    images = {spec["name"]: str(spec.get("image") or "") for spec in specs or ()}
+    found = {
+        status["name"]: Container.parse(status, init=init, spec_image=images.get(status["name"], ""))
+        for status in statuses or ()
+    }
+    order = list(images)
     return tuple(sorted(found.values(), key=lambda c: order.index(c.name) if c.name in order else len(order)))
 
 

@@ -49,11 +49,13 @@ def container(
     restarts: int = 0,
     last: dict[str, Any] | None = None,
     image: str = "registry.k8s.io/main:v1",
+    image_id: str | None = None,
 ) -> dict[str, Any]:
-    """One entry of `containerStatuses`."""
+    """One entry of `containerStatuses`, and of the spec, whose image is the same."""
     return {
         "name": name,
         "image": image,
+        "imageID": f"{image.rpartition(':')[0]}@sha256:1" if image_id is None else image_id,
         "ready": ready,
         "restartCount": restarts,
         "state": state,
@@ -199,7 +201,7 @@ def add_pod(
                 "nodeName": "" if unschedulable else node,
                 "priorityClassName": priority_class,
                 "initContainers": [{"name": item["name"]} for item in init],
-                "containers": [{"name": item["name"]} for item in statuses],
+                "containers": [{"name": item["name"], "image": item["image"]} for item in statuses],
             },
             "status": {
                 "phase": phase,

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.first_few import first_few
+from upgrader.model.found_images import FoundImages
 from upgrader.model.own_steps import IMAGES
 from upgrader.model.settings import ImageSettings
 from upgrader.ports import Clock, Kind, Kube
 from upgrader.steps.images.image_pulls import ImagePulls, remove_pullers
-from upgrader.steps.images.node_images import FoundImages, NodeNeeds, needs_of, not_ready
+from upgrader.steps.images.node_images import NodeNeeds, needs_of, not_ready
 from upgrader.steps.images.planned_images import PlannedPods, planned_pods
 from upgrader.steps.images.puller_pod import PullerPod
 from upgrader.steps.one_way import OneWay
