@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import REASON, SKIP, TARGET, front_end, mention_needless
+from upgrader.cli.command_line import REASON, SKIP, TARGET, TIMEOUT, WAIT, front_end, mention_needless, wait_seconds
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.errors import UsageError
@@ -53,6 +53,8 @@ __all__ = ["check"]
     is_flag=True,
     help="Write how much was found to where upgrader.yaml has metrics of runs go (`observability`).",
 )
+@WAIT
+@TIMEOUT
 @SKIP
 @REASON
 @click.pass_obj
@@ -64,6 +66,8 @@ def check(
     trial: bool,
     audit_logs: tuple[Path, ...],
     metrics: bool,
+    wait: bool,
+    timeout: float | None,
     skipped: tuple[str, ...],
     reason: str | None,
 ) -> None:
@@ -85,17 +89,23 @@ def check(
         raise UsageError("--trial needs a cluster, and --offline asks none", remedy="Leave one of them out.")
     if offline and metrics:
         raise UsageError("--metrics are of a cluster, and --offline asks none", remedy="Leave one of them out.")
+    if offline and wait:
+        raise UsageError("--wait needs a cluster, and --offline asks none", remedy="Leave one of them out.")
+    patience = wait_seconds(wait=wait, timeout=timeout)
     skips = Skips.of(skipped, reason)
     shown = front_end(busy=not offline or bool(audit_logs))  # before the imports, which take seconds
 
     from upgrader.app.check_metrics import publish_check
     from upgrader.app.offline_check import CheckedFolder, check_offline
+    from upgrader.app.startup import wait_for_start
     from upgrader.app.tried_check import check_and_try
     from upgrader.app.upgrade import CheckedPlan, check_upgrade
     from upgrader.ui.findings import on_screen, print_findings
     from upgrader.ui.offline_check import print_folder
 
     checked: CheckedFolder | CheckedPlan
+    if patience is not None:
+        wait_for_start(folder, target, patience, shown)
     if offline:
         checked = check_offline(folder, target, skips, audit_logs)
     elif trial:

@@ -33,7 +33,9 @@ __all__ = [
     "SKIP",
     "TAKE_OVER",
     "TARGET",
+    "TIMEOUT",
     "VERSION",
+    "WAIT",
     "YES",
     "agrees",
     "conclude",
@@ -41,6 +43,7 @@ __all__ = [
     "front_end",
     "mention_needless",
     "one_run",
+    "wait_seconds",
 ]
 
 
@@ -101,6 +104,9 @@ class _Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
+_WAIT_SECONDS = 300.0
+"""As of Helm's --timeout."""
+
 DURATION = _Duration()
 VERSION = _Version()
 YES = click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
@@ -145,6 +151,27 @@ IDENTITY = click.option(
     help="The private key for the backup, as `upgrader backup keygen` writes it. Only its owner may be able to read "
     "the file.",
 )
+
+
+WAIT = click.option(
+    "--wait",
+    "wait",
+    is_flag=True,
+    help="First wait for critical pods on the controllers that are starting, as after a boot.",
+)
+TIMEOUT = click.option(
+    "--timeout",
+    metavar="DURATION",
+    type=DURATION,
+    help=f"How long --wait may take, such as 10m (default: {_WAIT_SECONDS / 60:.0f}m).",
+)
+
+
+def wait_seconds(*, wait: bool, timeout: float | None) -> float | None:
+    """How long --wait may take; None where it isn't given. Raises UsageError for --timeout without it."""
+    if timeout is not None and not wait:
+        raise UsageError("--timeout has no meaning without --wait", remedy="Add --wait, or leave it out.")
+    return (_WAIT_SECONDS if timeout is None else timeout) if wait else None
 
 
 def one_run(name: str | None, named: str | None) -> str | None:

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import DURATION, EVENTS, REASON, SKIP, TAKE_OVER, TARGET, YES, agrees, front_end
+from upgrader.cli.command_line import (
+    DURATION,
+    EVENTS,
+    REASON,
+    SKIP,
+    TAKE_OVER,
+    TARGET,
+    TIMEOUT,
+    WAIT,
+    YES,
+    agrees,
+    front_end,
+    wait_seconds,
+)
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
 from upgrader.cli.resuming import resume_now
@@ -65,6 +78,8 @@ __all__ = ["run"]
 )
 @YES
 @TAKE_OVER
+@WAIT
+@TIMEOUT
 @SKIP
 @REASON
 @EVENTS
@@ -80,6 +95,8 @@ def run(
     anew: bool,
     yes: bool,
     take_over: bool,
+    wait: bool,
+    timeout: float | None,
     skipped: tuple[str, ...],
     reason: str | None,
 ) -> None:
@@ -101,14 +118,18 @@ def run(
         raise UsageError("--plan is of one minor version: --max-hops and --pause-between have no meaning with it")
     if resume_first and anew:
         raise UsageError("--resume continues an interrupted run, and --new leaves it", remedy="Leave one of them out.")
+    patience = wait_seconds(wait=wait, timeout=timeout)
     skips = Skips.of(skipped, reason)
     shown = front_end(busy=not resume_first)  # before the imports, which take seconds
 
     from upgrader.app.hops import run_hops
     from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
+    from upgrader.app.startup import wait_for_start
     from upgrader.app.upgrade import propose_upgrade
     from upgrader.app.wanted_version import left_behind, write_wanted
 
+    if patience is not None:
+        wait_for_start(folder, target, patience, shown)
     if resume_first and (name := interrupted_upgrade(folder, shown.notify)):
         say(f"Run {name} was interrupted: it is resumed (--resume)")
         reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over)

@@ -157,7 +157,7 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
         return
     unready = [pod for pod in pods if not pod.ready]
     if unready and all(_starts(pod, context.clock.now()) for pod in unready):
-        see = f"They are starting, as after a boot: wait until they are Ready, then try again. See: {see}"
+        see = f"They are starting, as after a boot: upgrader check --wait (run has it, too) waits for them. See: {see}"
     # The controller-manager does every rollout and the scheduler places every pod: no upgrade works without them.
     yield Finding(
         "control-plane.not-ready",
