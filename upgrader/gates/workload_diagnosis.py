@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import datetime
 
 from upgrader.errors import ApiError
@@ -139,7 +140,8 @@ def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault) ->
     )
     # A container that ended may succeed after a restart, but not with the same wrong arguments.
     certain = fault.broken or bool(lost) or (fault.severity is Severity.FAILING and refuses_its_arguments(cause))
-    return (broken if certain else pending)(reason, *details, remedy=inspect_pod(ref, pod, item))
+    verdict = (broken if certain else pending)(reason, *details, remedy=inspect_pod(ref, pod, item))
+    return replace(verdict, failing=certain or fault.severity >= Severity.FAILING)
 
 
 def _lost_backend(kube: Kube, pod: Pod) -> str:

@@ -41,6 +41,8 @@ class Verdict:
     """Evidence: events, container states, the last log lines."""
     remedy: str = ""
     """What to do about it; only a verdict that holds has none."""
+    failing: bool = False
+    """Whether something has failed already, though waiting may still help."""
 
     def lines(self) -> tuple[str, ...]:
         """The reason, then the details, indented."""

@@ -62,6 +62,9 @@ def test_first_crashes_are_not_yet_broken(kube: FakeKube) -> None:
     verdict = look(kube)
     assert verdict.kind is VerdictKind.PENDING
     assert verdict.reason.endswith("exits with 1: Error: no etcd")
+    assert verdict.failing
+    rolling(kube, running(ready=False))
+    assert not look(kube).failing
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testkit.fakes.helm import FakeHelm
 from upgrader.errors import HelmError, StepFailed, WorkloadFailed
-from upgrader.model.outcome import Verdict, broken, holds
-from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.outcome import Verdict, broken, holds, pending
+from upgrader.model.release import ReleaseSpec, RestorePoint, Revision
 from upgrader.steps.release.helm_release import ChartStep
 
 OLD, NEW = "tag: v1\n", "tag: v2\n"
@@ -101,3 +104,22 @@ def test_certain_failure_ends_helms_wait(helm: FakeHelm) -> None:
     watch = Watch(error=WorkloadFailed("ImagePullBackOff"))
     with pytest.raises(WorkloadFailed, match="ImagePullBackOff"):
         step(helm, watch).apply(quiet)
+
+
+def test_what_fails_is_told_while_helm_waits(helm: FakeHelm) -> None:
+    """A container that has crashed may come up yet: until that is certain, the cause isn't kept back. Each is told
+    once, and not without end.
+    """
+    script, notes = Watch(), list[str]()
+    upgrade = helm.upgrade
+
+    def waits(*arguments: Any, watch: Callable[[], None], **named: Any) -> Revision:
+        for number in range(9):
+            script.last = (pending("not Ready yet"), replace(pending(f"web exits with {number}"), failing=True))
+            watch()
+            watch()
+        return upgrade(*arguments, watch=watch, **named)
+
+    helm.upgrade = waits  # type: ignore[method-assign]
+    step(helm, script).apply(notes.append)
+    assert notes[1:] == [f"while Helm waits: web exits with {number}" for number in range(5)]

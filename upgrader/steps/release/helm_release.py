@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from upgrader.errors import ApiUnavailable, HelmError, StepFailed, WorkloadFailed
@@ -12,6 +12,10 @@ from upgrader.model.release import ReleaseSpec, RestorePoint, last_good, without
 from upgrader.ports import Helm
 
 __all__ = ["ChartStep", "Watcher"]
+
+
+_MOST_TOLD = 5
+"""Of one step: each is an event in the journal."""
 
 
 class Watcher(Protocol):
@@ -69,7 +73,7 @@ class ChartStep:
             done = self.helm.upgrade(
                 self.spec,
                 timeout_seconds=self.timeout_seconds,
-                watch=watcher,
+                watch=_Told(watcher, note),
                 take_ownership=self.take_ownership,
                 description=f"upgrader: {self.change}",
             )
@@ -103,6 +107,22 @@ class ChartStep:
             return True
         first, second = (self.helm.manifest(self.name, self.spec.namespace, number) for number in (one, other))
         return without_revision(first) == without_revision(second)
+
+
+@dataclass
+class _Told:
+    """Calls a watcher, and tells what fails while Helm only waits: until it is certain, that may take half a minute."""
+
+    watcher: Watcher
+    note: Callable[[str], None]
+    said: set[str] = field(default_factory=set)
+
+    def __call__(self) -> None:
+        self.watcher()
+        for verdict in self.watcher.last:
+            if verdict.failing and verdict.reason not in self.said and len(self.said) < _MOST_TOLD:
+                self.said.add(verdict.reason)
+                self.note(f"while Helm waits: {verdict.reason}")
 
 
 @dataclass
