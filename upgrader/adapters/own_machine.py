@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from upgrader.adapters.ssh_identities import is_public
 from upgrader.ports import CommandResult
 
 __all__ = ["ThisMachine"]
@@ -58,4 +59,4 @@ class ThisMachine:
         except OSError:
             return False
         # A key of somebody else, such as root's for a group of users, is theirs to guard (sshkey_perm_ok of OpenSSH).
-        return found.st_uid == os.getuid() and bool(found.st_mode & 0o077)
+        return found.st_uid == os.getuid() and bool(found.st_mode & 0o077) and not is_public(key)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from upgrader.adapters.known_hosts import load_known_hosts
+from upgrader.adapters.ssh_identities import DEFAULT_FILES, ChosenKeys, is_public
 from upgrader.adapters.sshroute import ProxyProcess, login_command
 from upgrader.config.yaml_document import shown
 from upgrader.errors import HostUnreachable
@@ -27,6 +28,8 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 15
+_NO_KEYS = "No authentication methods available"
+"""paramiko's words."""
 _REVOKED = "its host key is revoked in known_hosts (@revoked)"
 
 
@@ -134,24 +137,27 @@ def _direct(machine: Host) -> _Way:
 def _login(machine: Host, channel: paramiko.Channel | socket.socket | None, goal: Host) -> paramiko.SSHClient:
     import paramiko
 
-    keys = [str(key) for key in (machine.key_file, *machine.more_keys) if key is not None]
+    files = [key for key in (machine.key_file, *machine.more_keys) if key is not None]
+    keys = [str(file) for file in files if not is_public(file)]
     client = paramiko.SSHClient()
     revoked: frozenset[str] = frozenset()
     try:
         default = Path("~/.ssh/known_hosts").expanduser()
         first = machine.known_hosts or (default if default.exists() else None)
-        files = [file for file in (first, *machine.more_known_hosts) if file is not None]
+        known = [file for file in (first, *machine.more_known_hosts) if file is not None]
         # OpenSSH goes on with the next one where a file is missing; where all are, the first is named.
-        revoked = load_known_hosts(client, [file for file in files if file.exists()] or files)
+        revoked = load_known_hosts(client, [file for file in known if file.exists()] or known)
         client.set_missing_host_key_policy(_policy(revoked))
+        chosen = files or [Path(name).expanduser() for name in DEFAULT_FILES]
+        # In place of the agent that it would ask for all keys, as it has no way to choose among them.
+        client._agent = ChosenKeys(chosen, only=machine.identities_only)  # type: ignore[attr-defined]
         # With a channel the address is only the name that known_hosts is searched for.
         client.connect(
             machine.host_key_alias or machine.address,
             port=22 if machine.host_key_alias else machine.port,
             username=machine.user,
             key_filename=keys or None,  # type: ignore[arg-type]  # a list is documented
-            allow_agent=not machine.identities_only,
-            look_for_keys=not keys,
+            look_for_keys=not files,
             timeout=_CONNECT_SECONDS,
             banner_timeout=_CONNECT_SECONDS,
             auth_timeout=_CONNECT_SECONDS,
@@ -215,7 +221,12 @@ def _unreachable(host: Host, error: BaseException, goal: Host | None = None) -> 
     if isinstance(error, paramiko.PasswordRequiredException):
         return HostUnreachable(
             f"{where}: its key is protected by a passphrase",
-            remedy="Add the key to an agent (ssh-add), and don't set IdentitiesOnly for this host.",
+            remedy="Add the key to an agent: ssh-add FILE. If it is in one, check SSH_AUTH_SOCK.",
+        )
+    if host.key_file and is_public(host.key_file) and str(error) == _NO_KEYS:
+        return HostUnreachable(
+            f"{where}: {host.key_file} is a public key, and no agent has its private half",
+            remedy="Check what the agent has: ssh-add -L. If it isn't running, or SSH_AUTH_SOCK isn't set, start it.",
         )
     if isinstance(error, paramiko.AuthenticationException):
         with_key = f"with {host.key_file}" if host.key_file else "with the agent's and the default keys"

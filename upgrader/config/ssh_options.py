@@ -73,8 +73,8 @@ def with_options(where: str, host: Host, found: Mapping[str, Sequence[str]], jum
         return _expanded(_without_tokens(where, option, name, tokens))
 
     keys = [key for key in found.get("identityfile", ()) if key not in _DEFAULT_KEYS and key != "none"]
-    key_paths = [path_of("IdentityFile", key) for key in keys]
-    key_paths = [path for path in key_paths if path != host.key_file and path.exists()]
+    key_paths = [file for key in keys if (file := _identity(path_of("IdentityFile", key))) is not None]
+    key_paths = [path for path in key_paths if path != host.key_file]
     first, more = (host.key_file, key_paths) if host.key_file else (None, key_paths)
     if first is None and more:
         first, more = more[0], more[1:]
@@ -227,6 +227,11 @@ def _without_tokens(where: str, option: str, name: str, tokens: Mapping[str, str
         return tokens[match[1]]
 
     return re.sub(r"%(.?)", replaced, name)
+
+
+def _identity(path: Path) -> Path | None:
+    """The file of a key; its public half where that is all that is there, and an agent has the other; None for none."""
+    return next((file for file in (path, path.with_name(f"{path.name}.pub")) if file.exists()), None)
 
 
 def _expanded(name: str) -> Path:

@@ -280,6 +280,14 @@ def test_token_that_is_not_known_is_refused(tmp_path: Path) -> None:
         by_ssh(tmp_path, "IdentityFile /keys/%C\n")
 
 
+def test_without_ssh_nothing_is_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible couldn't connect either, and `Include` or `Match` read in another way would lead elsewhere."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="the program `ssh` was not found, with which Ansible connects") as caught:
+        by_ssh(tmp_path, "")
+    assert caught.value.remedy == "Install the OpenSSH client."
+
+
 def test_defaults_stay_defaults(tmp_path: Path) -> None:
     """Without any configuration the usual keys and the usual known_hosts are used, which needn't exist."""
     assert by_ssh(tmp_path, "") == Host("a", "target", getpass.getuser())
