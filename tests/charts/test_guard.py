@@ -331,6 +331,22 @@ def test_each_role_of_protectors_has_an_account_and_a_deployment(render: Render)
     assert (dict(own.cells), own.prefix) == ({"default": None}, "/protector")
 
 
+def test_uninstalling_releases_what_guard_keeps(render: Render) -> None:
+    """By a hook before anything is deleted, with the generator's account; only where there is a generator."""
+    rendered = chart(render, protector={"enabled": True, "namespaces": ["shop"]})
+    job = rendered.get("Job", "guard-release")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    pod = job["spec"]["template"]
+    assert pod["spec"]["serviceAccountName"] == "guard-generator"
+    assert pod["spec"]["containers"][0]["args"] == ["release", "-kubernetes.namespace=ops", "-protector.namespace=shop"]
+    labels = pod["metadata"]["labels"]
+    for kind, name in (("Deployment", "guard"), ("Deployment", "guard-generator"), ("PodDisruptionBudget", "guard")):
+        assert not selects(rendered.get(kind, name)["spec"]["selector"], labels)
+    assert not selects({"matchLabels": rendered.get("Service", "guard")["spec"]["selector"]}, labels)
+    for values in ({"enabled": False}, {"enabled": True, "releaseOnUninstall": False}):
+        assert chart(render, protector=values).names("Job") == set()
+
+
 def test_pods_are_asked_about_but_not_the_control_planes(render: Render) -> None:
     """Nor guard's own, nor those that terminate; on a dry run nothing is written; evictions have no labels."""
     values = {**PROTECTOR, "namespaces": ["shop"], "webhook": {"objectSelector": {"matchLabels": {"a": "b"}}}}

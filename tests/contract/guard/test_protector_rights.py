@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -47,6 +50,33 @@ def test_the_generators_rights_are_enough(pair: Pair, objects: list[KubeObject],
         pair.kube.delete(DEPLOYMENTS, name, "shop")
         becomes("both to go", lambda: pair.kube.get(DEPLOYMENTS, name, "shop") is None)
         assert least(pair, name) is None and complaints(guard) == []
+    pair.kube.delete(LEASES, "guard-generator", "ops")
+
+
+@pytest.mark.parametrize("vanished", [False, True])
+def test_uninstalling_releases_everything(
+    pair: Pair, objects: list[KubeObject], tmp_path: Path, vanished: bool
+) -> None:
+    """As the chart's hook does it, beside a generator that leads, with its rights: nothing keeps the finalizer, also
+    the protector of a Deployment that has vanished; and both can be deleted without guard.
+    """
+    command = [sys.executable, "-m", "upgrader.in_cluster.guard", "release", "-protector.namespace=shop"]
+    command += ["-kubernetes.namespace=ops", f"-kubernetes.config-file={pair.roles['generator']}"]
+    with rights(pair, objects), guard_process(tmp_path, pair.roles["generator"], "-roles=generator") as guard:
+        guard.wait_ready()
+        name = lives(pair)
+        becomes("7 to be kept", lambda: least(pair, name) == 7)
+        if vanished:
+            unfinished(pair, DEPLOYMENTS, name)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "POD_NAMESPACE": "ops"}
+        )
+        assert done.returncode == 0, done.stderr
+        assert least(pair, name) is None
+        found = pair.kube.get(DEPLOYMENTS, name, "shop")
+        assert vanished or (found is not None and not found["metadata"].get("finalizers"))
+        pair.kube.delete(DEPLOYMENTS, name, "shop")
+        assert pair.kube.get(DEPLOYMENTS, name, "shop") is None
     pair.kube.delete(LEASES, "guard-generator", "ops")
 
 

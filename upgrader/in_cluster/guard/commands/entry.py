@@ -11,13 +11,14 @@ from upgrader.in_cluster.guard.commands.haproxy_agent import haproxy_agent
 from upgrader.in_cluster.guard.commands.ingress_health import ingress_health
 from upgrader.in_cluster.guard.commands.process import serve
 from upgrader.in_cluster.guard.commands.program import connected, until_signal, usage_error
+from upgrader.in_cluster.guard.commands.release import release
 from upgrader.in_cluster.guard.guard_errors import GuardError
 from upgrader.in_cluster.guard.logs import set_up
 
 __all__ = ["main"]
 
-_OTHERS = {"haproxy-agent": haproxy_agent, "ingress-health": ingress_health}
-"""What isn't a role of the one in the cluster: it runs on a load balancer, or on each node."""
+_OTHERS = {"haproxy-agent": haproxy_agent, "ingress-health": ingress_health, "release": release}
+"""What isn't a role of the one in the cluster: it runs on a load balancer, on each node, or once."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,13 +17,15 @@ from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
-__all__ = ["Leadership"]
+__all__ = ["STANDS_DOWN_SECONDS", "Leadership"]
 
 _LEASES = Resource("coordination.k8s.io/v1", "leases")
 _VALID_SECONDS = 15
 _STOP_SECONDS = 10.0
 _EVERY_SECONDS = 2.0
 _ANSWER_SECONDS = 5.0
+STANDS_DOWN_SECONDS = _STOP_SECONDS + _EVERY_SECONDS
+"""After which one that led before no longer does, once another one has seized the Lease."""
 
 
 class Leadership:
@@ -49,6 +51,20 @@ class Leadership:
     def sure(self) -> bool:
         """Whether nobody else can lead now."""
         return self._renewed is not None and self._clock() - self._renewed < _STOP_SECONDS
+
+    async def seize(self) -> None:
+        """Take it, or renew it, whoever has it: that one stops leading when it tries to renew it, or can't.
+
+        Where there is no such Lease, nobody leads. Raises ApiAway, ApiRefused.
+        """
+        while (found := await self._api.get(_LEASES, self._name, self._namespace)) is not None:
+            try:
+                await self._api.replace(
+                    _LEASES, {**found, "spec": self._spec(found.get("spec") or {})}, self._namespace
+                )
+                return
+            except Conflict:
+                continue  # it was renewed just now
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` whenever this one leads, until cancelled; it is cancelled when leading ends."""

@@ -1,0 +1,95 @@
+"""Before guard is uninstalled: every Deployment and PodProtector that has its finalizer loses it.
+
+Only guard takes it off. Without it a deleted Deployment, or its namespace, would stay for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from upgrader.in_cluster.guard.core.generator import FINALIZER
+from upgrader.in_cluster.guard.guard_errors import Conflict, NotFound
+from upgrader.in_cluster.guard.logs import LOG
+from upgrader.in_cluster.guard.roles.generator import DEPLOYMENTS
+from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS
+from upgrader.in_cluster.guard.runtime.api_client import JSON_PATCH, Api
+from upgrader.in_cluster.guard.runtime.leadership import STANDS_DOWN_SECONDS, Leadership
+from upgrader.in_cluster.guard.runtime.resource import Resource
+
+__all__ = ["Release"]
+
+_EVERY_SECONDS = 2.0
+_AT_ONCE = 500
+
+
+class Release:
+    """Of some namespaces, or of all of them. The generator is kept from leading meanwhile: it would add them again."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespaces: Sequence[str],
+        leadership: Leadership,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._api, self._namespaces, self._leadership = api, namespaces or [""], leadership
+        self._clock, self._sleep = clock, sleep
+        self._released = 0
+
+    async def run(self) -> int:
+        """Until nothing has the finalizer, and no generator that led before can add it; how many had it.
+
+        Its Lease stays taken for some seconds, in which Helm deletes the generator. Raises ApiAway, ApiRefused.
+        """
+        begun = self._clock()
+        await self._leadership.seize()
+        while True:
+            alone = self._clock() - begun > STANDS_DOWN_SECONDS
+            if not await self._once() and alone:
+                return self._released
+            await self._sleep(_EVERY_SECONDS)
+            await self._leadership.seize()
+
+    async def _once(self) -> bool:
+        """Whether anything had the finalizer."""
+        found = False
+        # The protectors first: a Deployment that has lost its finalizer may go, and leave its protector behind.
+        for resource in (POD_PROTECTORS, DEPLOYMENTS):
+            for namespace in self._namespaces:
+                async for item in self._marked(resource, namespace):
+                    found = True
+                    await self._release(resource, item["metadata"])
+        return found
+
+    async def _marked(self, resource: Resource, namespace: str) -> AsyncIterator[dict[str, Any]]:
+        token = ""
+        while True:
+            items, _, token = await self._api.page(resource, namespace, {}, limit=_AT_ONCE, token=token)
+            for item in items:
+                if FINALIZER in (item["metadata"].get("finalizers") or ()):
+                    yield item
+            if not token:
+                return
+
+    async def _release(self, resource: Resource, meta: dict[str, Any]) -> None:
+        """What has changed meanwhile is looked at again in the next round."""
+        name, namespace = meta["name"], meta["namespace"]
+        left = [each for each in meta["finalizers"] if each != FINALIZER]
+        try:
+            if resource is DEPLOYMENTS:
+                at = {"op": "replace", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]}
+                change = {"op": "add", "path": "/metadata/finalizers", "value": left}
+                await self._api.patch(resource, name, [at, change], namespace, content_type=JSON_PATCH)
+            elif item := await self._api.get(resource, name, namespace):
+                await self._api.replace(resource, {**item, "metadata": {**meta, "finalizers": left}}, namespace)
+                if not meta.get("deletionTimestamp"):
+                    await self._api.delete(resource, name, namespace, uid=meta["uid"])
+        except (Conflict, NotFound):
+            return
+        self._released += 1
+        LOG.info("released", extra={"kind": resource.plural, "object": f"{namespace}/{name}"})
