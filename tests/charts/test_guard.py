@@ -331,6 +331,26 @@ def test_each_role_of_protectors_has_an_account_and_a_deployment(render: Render)
     assert (dict(own.cells), own.prefix) == ({"default": None}, "/protector")
 
 
+def test_network_policy_lets_api_servers_alone_in(render: Render) -> None:
+    """Off by default, as the chart can't know their addresses; it holds for every pod of the chart."""
+    assert chart(render).names("NetworkPolicy") == set()
+    policy = {"enabled": True, "apiServers": ["10.0.0.11/32", "fd00::1/128"], "metricsFrom": [{"podSelector": {}}]}
+    everything = {"protector": {"enabled": True}, "ingress": {"enabled": True, "namespaces": ["edge"]}}
+    rendered = chart(render, networkPolicy=policy, **everything)
+    spec = rendered.get("NetworkPolicy", "guard")["spec"]
+    https, http = spec["ingress"]
+    assert [each["ipBlock"]["cidr"] for each in https["from"]] == ["10.0.0.11/32", "fd00::1/128"]
+    assert (https["ports"], http["ports"]) == ([{"port": "https"}], [{"port": "http"}])
+    for kind in ("Deployment", "Job"):
+        for name in rendered.names(kind):
+            assert selects(spec["podSelector"], rendered.pod(kind, name)["metadata"]["labels"])
+    assert rendered.names("Deployment") == {"guard", "guard-aggregator", "guard-generator", "guard-ingress"}
+    closed = chart(render, networkPolicy={**policy, "metricsFrom": []}).get("NetworkPolicy", "guard")["spec"]
+    assert len(closed["ingress"]) == 1
+    with pytest.raises(Refused, match="apiServers"):
+        chart(render, networkPolicy={"enabled": True})
+
+
 def test_uninstalling_releases_what_guard_keeps(render: Render) -> None:
     """By a hook before anything is deleted, with the generator's account; only where there is a generator."""
     rendered = chart(render, protector={"enabled": True, "namespaces": ["shop"]})

@@ -48,6 +48,7 @@ EVERYTHING: Mapping[str, Any] = {
     "zoneBudget": SHOP,
     "protector": {"enabled": True},
     "ingress": SHOP,
+    "networkPolicy": {"enabled": True, "apiServers": ["10.0.0.11/32"]},
 }
 CASES: Mapping[str, tuple[Mapping[str, Any], tuple[tuple[Right, ...], ...]]] = {
     "nothing": (NOTHING, ()),
