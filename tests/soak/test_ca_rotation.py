@@ -79,7 +79,7 @@ def test_to_its_end_under_load(cluster: LabCluster) -> None:
     assert refused.exit_code == 3 and "doesn't trust the new CA" in refused.stderr, refused
     operator_renewed(cluster, kubeconfig, "cluster")
     told = _disturbs_nobody(cluster, "sign")
-    assert "give it client-certificate-data" in told
+    assert "copy client-certificate-data" in told
 
     now = trust_shown(cluster)
     new = now["new"]

@@ -88,7 +88,7 @@ def test_change_that_is_merged(cluster: LabCluster, project: Project) -> None:
     fresh = project.gitlab("retry", commit, plan)
     ended = project.run(fresh, "run")
     assert ended.exit_code == 0, ended.output
-    assert "was interrupted: it is resumed" in ended.output
+    assert "was interrupted: resuming it" in ended.output
     ends = [
         each["data"]["outcome"] for each in records(fresh.workspace / "clusters" / "prod") if each["type"] == "RunEnded"
     ]

@@ -22,20 +22,20 @@ __all__ = ["adopt"]
 @click.command()
 @click.option("--undo", is_flag=True, help="Restore kubeadm's own static pods and remove the releases.")
 @click.option(
-    "--new-controllers", is_flag=True, help="Adopt controllers that kubeadm has added to a cluster that is adopted."
+    "--new-controllers", is_flag=True, help="Adopt controllers that `kubeadm join` added to an adopted cluster."
 )
 @YES
 @TAKE_OVER
 @EVENTS
 @click.pass_obj
 def adopt(folder: Path, undo: bool, new_controllers: bool, yes: bool, take_over: bool) -> None:
-    """Move a control plane that kubeadm made into the charts, at the version that runs now.
+    """Move a kubeadm control plane into Helm charts, at its current version.
 
-    Shows first what it will do, and whether and for how long the API will be unreachable. If it is interrupted, run it
-    again. Values that the cluster folder doesn't have yet are derived from kubeadm's own files.
+    First shows what it will do, and whether and for how long the API will be unreachable. If it is interrupted, run it
+    again. Values that the cluster folder lacks are derived from kubeadm's files.
     """
     if undo and new_controllers:
-        raise UsageError("--undo and --new-controllers exclude each other", remedy="--undo restores all controllers.")
+        raise UsageError("--undo and --new-controllers can't be combined", remedy="--undo restores all controllers.")
     if new_controllers:
         _adopt_new(folder, yes=yes, take_over=take_over)
     elif undo:
@@ -60,7 +60,7 @@ def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
                 say(line)
         changed = found.changed_files()
         for file in changed:
-            kept = f"; what is there now is kept as {kept_as(file).name}" if file.exists() else ""
+            kept = f"; the current file is kept as {kept_as(file).name}" if file.exists() else ""
             say(f"Will write {file.relative_to(folder)}{kept}")
         if changed:
             confirm("Write these files?", yes=yes)
@@ -102,11 +102,11 @@ def _adopt_new(folder: Path, *, yes: bool, take_over: bool) -> None:
 def _about_new(found: FoundControllers) -> Iterator[str]:
     if found.new:
         yield f"To adopt: {', '.join(each.host.name for each in found.new)}"
-        yield "If clients come through a load balancer of yours, see that it has the new controllers too."
+        yield "If clients use a load balancer of your own, add the new controllers to it."
     for component, parts in found.parts_that_go.items():
-        yield f"{component} gets what the release has, and loses kubeadm's {', '.join(parts)}"
+        yield f"{component} will run as in the release, without kubeadm's {', '.join(parts)}"
     for file in found.files:
-        yield f"Will write the number of controllers into {file.relative_to(found.folder)}"
+        yield f"Will write the number of controllers to {file.relative_to(found.folder)}"
 
 
 def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:
@@ -129,7 +129,7 @@ def _about_flags(found: Adoption) -> Iterator[str]:
     for change in found.derived.changes:
         by_component.setdefault(change.component, []).append(str(change))
     for component, changes in by_component.items():
-        yield f"{component} keeps all its flags but gets: {', '.join(changes)}"
+        yield f"{component} keeps its flags, except: {', '.join(changes)}"
 
 
 def _about_the_api(found: Adoption) -> str:

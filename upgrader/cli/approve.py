@@ -17,16 +17,16 @@ __all__ = ["approve"]
 
 @click.command()
 @click.argument("step", shell_complete=complete_planned_step)
-@click.option("--reason", metavar="TEXT", help="Why, for the run's journal (at a terminal: asked for).")
+@click.option("--reason", metavar="TEXT", help="Reason, for the run's journal (prompted for at a terminal).")
 @EVENTS
 @click.pass_obj
 def approve(folder: Path, step: str, reason: str | None) -> None:
-    """Approve of the step that a run of this cluster waits for (`approval` in upgrader.yaml).
+    """Approve the step that a run of this cluster waits for (`approval` in upgrader.yaml).
 
     The run may be on any machine: the approval is written to the ConfigMap kube-system/upgrader-approval, with this
-    user's name and the reason. Whoever may change that may approve.
+    user's name and the reason. Anyone who may change that ConfigMap may approve.
 
-    Exit codes: 0 approved, 2 no run waits for this step, 5 the API refused it or did not answer.
+    Exit codes: 0 approved, 2 no run waits for this step, 5 the API rejected it or did not answer.
     """
     from upgrader.app.approval import approve_step
 
@@ -41,10 +41,10 @@ def _asked_for(step: str) -> str:
     """The reason, as it is typed. A job's open standard input would never answer."""
     if not _at_a_terminal():
         raise UsageError(
-            f"the approval of {step} lacks a reason, which the run's journal keeps beside who gave it",
-            remedy=f"Say why: `upgrader approve {step} --reason TEXT`",
+            f"the approval of step {step} needs a reason, for the run's journal",
+            remedy=f"Run `upgrader approve {step} --reason TEXT`.",
         )
-    return str(click.prompt(f"Why may {step} begin? (for the journal)", err=True))
+    return str(click.prompt(f"Why do you approve {step}? (for the journal)", err=True))
 
 
 def _at_a_terminal() -> bool:

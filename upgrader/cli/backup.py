@@ -20,9 +20,9 @@ __all__ = ["backup"]
 def backup(context: click.Context) -> None:
     """Take an encrypted backup of the cluster's data; `backup verify` verifies one, and `backup keygen` makes a key.
 
-    etcd's snapshot is taken on a controller by etcd's own tools, restored there into a scratch etcd, and read. With
-    each controller's /etc/kubernetes it is streamed into one file, which only the owner of a key in backup.recipients
-    can read. Nothing is ever in plain text on this machine. Works without an API.
+    etcd's own tools take a snapshot on a controller; a scratch etcd there restores and reads it. The snapshot and each
+    controller's /etc/kubernetes are streamed into one file, encrypted for the keys in backup.recipients. Nothing is
+    ever in plain text on this machine. Works while the API is down.
 
     Exit codes: 0 taken, 2 wrong usage or files, 3 or 5 a controller could not be reached or failed, 6 another run
     holds the lock.
@@ -35,7 +35,7 @@ def backup(context: click.Context) -> None:
     taken = take_backup(context.obj, front_end())
     print_text(describe_backup(taken.manifest))
     for path in taken.removed:
-        say(f"removed {path.name}: backup.keep and backup.maxAge in upgrader.yaml")
+        say(f"removed {path.name} (backup.keep and backup.maxAge in upgrader.yaml)")
     click.echo(f"written     {taken.path} ({taken.bytes:,} bytes)")
 
 
@@ -45,13 +45,13 @@ def backup(context: click.Context) -> None:
 def keygen(folder: Path, file: Path) -> None:
     """Make a key pair for backups: write the private key to FILE, and print the public one for backup.recipients.
 
-    The file is for its owner alone, and an age identity, as `age-keygen` makes it. One that is there is never replaced.
-    Keep it where the cluster's other secrets are: without it, nothing reads the backups.
+    The file is an age identity, as from `age-keygen`, with mode 0600. An existing file is never replaced. Keep it where
+    the cluster's other secrets are: without it, the backups can't be read.
     """
     from upgrader.app.backup import make_key
 
     public = make_key(folder, file)
-    say(f"{file} has the private key: keep it away from this machine and from the cluster's folder.")
+    say(f"{file} has the private key: don't keep it on this machine or in the cluster folder.")
     say("In upgrader.yaml:")
     click.echo(f"backup: {{recipients: [{public}]}}")
 
@@ -59,10 +59,10 @@ def keygen(folder: Path, file: Path) -> None:
 @backup.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @IDENTITY
-@click.option("--on-controller", is_flag=True, help="Also restore it into a scratch etcd on a controller, and read it.")
+@click.option("--on-controller", is_flag=True, help="Also restore it into a scratch etcd on a controller and read it.")
 @click.pass_obj
 def verify(folder: Path, file: Path, identity: Path, on_controller: bool) -> None:
-    """Decrypt a backup, and compare every hash in it. Changes nothing, and needs no cluster.
+    """Decrypt a backup, and verify every hash in it. Changes nothing, and needs no cluster.
 
     Exit codes: 0 intact, 2 damaged, or the identity does not fit.
     """
@@ -72,4 +72,7 @@ def verify(folder: Path, file: Path, identity: Path, on_controller: bool) -> Non
     opened = open_backup(file, identity)
     manifest = prove_backup(folder, opened, front_end()) if on_controller else opened.read()
     print_text(describe_backup(manifest))
-    click.echo("intact      every hash is right" + (", and a scratch etcd has every key" if on_controller else ""))
+    click.echo(
+        "intact      every hash matches"
+        + (", and the snapshot restores to a scratch etcd with every key" if on_controller else "")
+    )

@@ -44,10 +44,10 @@ def bundle() -> None:
 def create(folder: Path, path: Path, target: KubernetesVersion | None, archives: Path | None) -> None:
     """Write a bundle for an upgrade of the cluster folder.
 
-    Images come from --archives; those that are in none of them are copied from their registries with `skopeo`, for
-    this machine's architecture. No cluster is asked.
+    Images come from --archives; the others are copied from their registries with `skopeo`, for this machine's
+    architecture. Needs no cluster.
 
-    Exit codes: 0 done, 2 wrong usage or files, or an image can't be had.
+    Exit codes: 0 done, 2 wrong usage or files, or an image isn't available.
     """
     from upgrader.app.bundles import create_bundle
 
@@ -57,11 +57,11 @@ def create(folder: Path, path: Path, target: KubernetesVersion | None, archives:
 @bundle.command()
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 def verify(path: Path) -> None:
-    """Compare a bundle's checksums, and show what it has.
+    """Verify a bundle's checksums, and show its content.
 
-    The checksums find what was damaged. Who made the bundle is told by the SHA-256 of the file itself: compare it.
+    The checksums detect damage, not tampering: also compare the SHA-256 of the file with the one from its author.
 
-    Exit codes: 0 intact, 2 not intact, or no bundle.
+    Exit codes: 0 intact, 2 damaged, or not a bundle.
     """
     from upgrader.app.bundles import verify_bundle
 
@@ -72,4 +72,4 @@ def _show(index: BundleIndex) -> None:
     print_text(f"Kubernetes {index.kubernetes_version}, made by upgrader {index.upgrader}")
     for item in index.images:
         print_text(f"{', '.join(item.names)}  ({item.size / 1e6:.1f} MB)")
-    click.echo(f"{len(index.charts)} files of charts; all checksums are right")
+    click.echo(f"{len(index.charts)} chart files; all checksums match")

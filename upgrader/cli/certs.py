@@ -34,13 +34,13 @@ certs.add_command(rotate_ca)
 @OUTPUT
 @click.pass_obj
 def show(folder: Path, output: Output) -> None:
-    """Show when each certificate of each controller ends, those that end first before the others.
+    """Show when each certificate of each controller expires, earliest first.
 
     Reads /etc/kubernetes over SSH, kubeconfigs included, and the kubelet's own certificate; keys never leave the
-    controllers. Changes nothing, and works without an API.
+    controllers. Changes nothing, and works while the API is down.
 
-    Exit codes: 0 all are shown, also those that have ended; 2 wrong usage or files; 3 or 5 a controller could not be
-    reached, or a file could not be read: what could be is shown.
+    Exit codes: 0 all are shown, expired ones too; 2 wrong usage or files; 3 or 5 a controller could not be reached or a
+    file could not be read (the other certificates are shown).
     """
     from upgrader.app.certificates import show_certificates
     from upgrader.ui.certificates import print_certificates
@@ -58,7 +58,7 @@ def show(folder: Path, output: Output) -> None:
     "--within",
     metavar="DURATION",
     type=DURATION,
-    help="Only those that end within this time, such as 60d (default: all, as kubeadm does).",
+    help="Only those that expire within this time, such as 60d (default: all, as kubeadm does).",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be renewed, and change nothing.")
 @YES
@@ -68,10 +68,10 @@ def show(folder: Path, output: Output) -> None:
 def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_over: bool) -> None:
     """Renew what `kubeadm certs renew` renews, on each controller in turn, without an outage.
 
-    With the kubeadm that is on the controller, and the CA's key there. A controller's files are kept before they
-    change: a step that fails puts them back. kube-controller-manager and kube-scheduler, which read their certificate
-    only at their start, are rolled out then; so they are where an earlier renewal has left that undone. If it is
-    interrupted, run it again. CAs are not renewed.
+    Uses the controller's kubeadm and CA key. A controller's files are saved before they change, and restored if a step
+    fails. Then kube-controller-manager and kube-scheduler, which read their certificate only at startup, are restarted
+    by a rollout, also if an earlier renewal did not get that far. If it is interrupted, run it again. CAs are not
+    renewed.
 
     Exit codes: 0 done (or nothing to renew), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
@@ -83,7 +83,7 @@ def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_ove
     limit = None if within is None else timedelta(seconds=within)
     with propose_renewal(folder, front_end(), limit, take_over=take_over, dry_run=dry_run) as proposed:
         if not proposed.needed:
-            say("Nothing to renew: no certificate ends within that time, and all are in use.")
+            say("Nothing to renew: no certificate expires within that time, and the components use the current ones.")
             return
         print_renewable(proposed.wanted, proposed.now, sys.stdout)
         print_steps(proposed.pipeline, proposed.findings)
@@ -99,8 +99,8 @@ def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_ove
 def _mention_copies(proposed: ProposedRenewal) -> None:
     if proposed.of_administrators:
         say(
-            f"Your own kubeconfig, {proposed.session.cluster.kubeconfig}, is another file, and was not renewed: where "
-            "it is a copy of /etc/kubernetes/admin.conf, copy that again from a controller before its certificate ends."
+            f"Your own kubeconfig, {proposed.session.cluster.kubeconfig}, was not renewed. If it is a copy of "
+            "/etc/kubernetes/admin.conf, copy that file again from a controller before its certificate expires."
         )
 
 

@@ -32,12 +32,12 @@ __all__ = ["check"]
 @click.option(
     "--offline",
     is_flag=True,
-    help="Check only the folder, and run nothing of it: no credentials are needed, so it is safe for merge requests.",
+    help="Check only the folder, and execute nothing in it: needs no credentials, so it is safe for merge requests.",
 )
 @click.option(
     "--trial",
     is_flag=True,
-    help="Have the planned components read their flags and files, too, in short-lived pods on the controllers.",
+    help="Also start the planned components in short-lived pods on the controllers, to check their flags and files.",
 )
 @click.option(
     "--audit-log",
@@ -51,7 +51,7 @@ __all__ = ["check"]
 @click.option(
     "--metrics",
     is_flag=True,
-    help="Write how much was found to where upgrader.yaml has metrics of runs go (`observability`).",
+    help="Export the number of findings as metrics, as `observability` in upgrader.yaml says.",
 )
 @WAIT
 @TIMEOUT
@@ -73,24 +73,24 @@ def check(
 ) -> None:
     """Check everything that could stop an upgrade. Changes nothing.
 
-    These are the checks that `upgrader run` begins with, and every one is made, whatever the others find. Each finding
-    has an id, which `upgrader explain ID` explains. Exits with 3 when a check blocks the run.
+    These are the checks that `upgrader run` begins with. All of them run, even if one fails. Each finding has an id,
+    which `upgrader explain ID` explains. Exits with 3 when a check blocks the run.
 
-    With --trial, it does what a run's step "trial" does, too: it creates pods, which pull an image
-    that their controller lacks, and deletes them. It holds the cluster's lock meanwhile.
+    With --trial, it also does what a run's step "trial" does: it creates pods, which pull images that their controller
+    lacks, and deletes them. It holds the cluster's lock meanwhile.
 
-    With --audit-log, it names each client (user agent and user) that calls an API which the target
-    no longer serves. The log is read on this machine, and nothing of it is kept.
+    With --audit-log, it names each client (user agent and user) that calls an API which the target no longer serves.
+    The log is read on this machine, and nothing of it is kept.
 
-    With --offline, nothing is asked of a cluster, and the report ends with what was not asked. Exits with 3 when the
-    folder is wrong, or something in it can't be judged.
+    With --offline, no cluster is contacted, and the report ends with what was not checked. Exits with 3 when the folder
+    is wrong, or something in it can't be checked.
     """
     if offline and trial:
-        raise UsageError("--trial needs a cluster, and --offline asks none", remedy="Leave one of them out.")
+        raise UsageError("--trial needs a cluster, and --offline doesn't use one", remedy="Leave one of them out.")
     if offline and metrics:
-        raise UsageError("--metrics are of a cluster, and --offline asks none", remedy="Leave one of them out.")
+        raise UsageError("--metrics needs a cluster, and --offline doesn't use one", remedy="Leave one of them out.")
     if offline and wait:
-        raise UsageError("--wait needs a cluster, and --offline asks none", remedy="Leave one of them out.")
+        raise UsageError("--wait needs a cluster, and --offline doesn't use one", remedy="Leave one of them out.")
     patience = wait_seconds(wait=wait, timeout=timeout)
     skips = Skips.of(skipped, reason)
     shown = front_end(busy=not offline or bool(audit_logs))  # before the imports, which take seconds

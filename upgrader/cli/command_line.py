@@ -123,13 +123,13 @@ RUN = click.option(
     "name",
     metavar="RUN",
     shell_complete=complete_run,
-    help="Which run, as `upgrader history` names it (default: the newest upgrade).",
+    help="Name of the run, from `upgrader history` (default: the newest upgrade).",
 )
 NAMED = click.argument("named", metavar="[RUN]", required=False, shell_complete=complete_run)
 TAKE_OVER = click.option(
     "--take-over",
     is_flag=True,
-    help="Take the cluster's lock from a run that is known to be dead, without waiting for it to expire.",
+    help="Take over the cluster's lock from a run that is known to be dead, without waiting for the lock to expire.",
 )
 
 
@@ -140,7 +140,7 @@ SKIP = click.option(
     multiple=True,
     help="Don't let the check with this id block the run (repeatable); some can't be skipped.",
 )
-REASON = click.option("--reason", metavar="TEXT", help="Why checks are skipped, for the run's journal.")
+REASON = click.option("--reason", metavar="TEXT", help="Reason for the skipped checks, for the run's journal.")
 
 
 IDENTITY = click.option(
@@ -148,8 +148,8 @@ IDENTITY = click.option(
     metavar="FILE",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The private key for the backup, as `upgrader backup keygen` writes it. Only its owner may be able to read "
-    "the file.",
+    help="Private key for the backup, as `upgrader backup keygen` writes it. The file must be readable by its owner "
+    "only.",
 )
 
 
@@ -177,7 +177,7 @@ def wait_seconds(*, wait: bool, timeout: float | None) -> float | None:
 def one_run(name: str | None, named: str | None) -> str | None:
     """The run of `--run RUN` or of RUN alone; None for neither. Raises UsageError for two."""
     if name and named and name != named:
-        raise UsageError(f"--run {name}, and run {named}: which of them is meant?", remedy="Leave one of them out.")
+        raise UsageError(f"both --run {name} and run {named} were given", remedy="Leave one of them out.")
     return name or named
 
 
@@ -198,8 +198,8 @@ def confirm(question: str, *, yes: bool) -> None:
             raise
         click.echo(err=True)  # the error isn't a part of the question
         raise UsageError(
-            f"nobody has answered {question!r}: standard input has ended",
-            remedy="Where nobody can answer, as in a job, say so before: --yes.",
+            f"{question!r} needs an answer, but standard input is closed",
+            remedy="Pass --yes to skip the question, as in a job.",
         ) from None
 
 

@@ -24,7 +24,7 @@ def config() -> None:
 @OUTPUT
 @click.pass_obj
 def show(folder: Path, output: Output) -> None:
-    """Show every setting as it applies, and where it comes from: a line of upgrader.yaml, the environment, a default.
+    """Show the effective settings, and where each comes from: a line of upgrader.yaml, the environment, a default.
 
     The content of values files isn't shown, and what looks like a secret is masked. Needs no cluster.
     """

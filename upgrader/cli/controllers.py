@@ -21,22 +21,22 @@ __all__ = ["controllers"]
 
 @click.group(cls=GroupOfWholeLines)
 def controllers() -> None:
-    """Change which machines are controllers. Adding one: `upgrader adopt --new-controllers`."""
+    """Remove controllers. To add one: `upgrader adopt --new-controllers`."""
 
 
 @controllers.command()
 @click.argument("node")
-@click.option("--dead", is_flag=True, help="The machine is gone, and will not come back as it was.")
+@click.option("--dead", is_flag=True, help="The machine is permanently gone, with its disk.")
 @YES
 @TAKE_OVER
 @EVENTS
 @click.pass_obj
 def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> None:
-    """Take the controller NODE out of the control plane of an adopted cluster.
+    """Remove the controller NODE from the control plane of an adopted cluster.
 
-    Its pods leave, its checkpoints are removed, and its member leaves etcd, in an order in which no client loses a
-    request. Its node stays, without the role of a controller; that of a dead machine is deleted. Refused where etcd
-    would lose its majority. If it is interrupted, run it again.
+    Removes its control-plane pods, its checkpoints and its etcd member, in an order in which no client loses a request.
+    The node stays, without the control-plane label; the node of a dead machine is deleted. Refused if etcd would lose
+    its quorum. If it is interrupted, run it again.
     """
     from upgrader.app.controller_removal import leaving_controller
     from upgrader.app.values_edit import write_edited
@@ -66,28 +66,25 @@ def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> N
 def _ask_whether_dead(node: str, *, yes: bool) -> None:
     if yes:
         raise Blocked(
-            f"{node} doesn't answer, and --yes doesn't say that its machine is gone; nothing was changed",
-            remedy="If it is, and won't come back as it was: --dead",
+            f"{node} doesn't answer, and --yes doesn't confirm that its machine is gone; nothing was changed",
+            remedy="If it is permanently gone, add --dead.",
         )
-    confirm(f"Is the machine of {node} gone, and won't it come back as it was?", yes=False)
+    confirm(f"Is the machine of {node} permanently gone, with its disk?", yes=False)
 
 
 def _about(leaving: LeavingController) -> Iterator[str]:
     name = leaving.host.name
     if leaving.dead:
         yield f"{name} is dead: {leaving.dead}"
-    yield f"If clients come through a load balancer of yours that checks no health, take {name} out of it first."
+    yield f"If clients use a load balancer of your own without health checks, remove {name} from it first."
     if leaving.member.member and leaving.member.left % 2 == 0:
-        yield (
-            f"etcd will have {leaving.member.left} members, which lose their majority with the first that fails: "
-            "add a controller soon."
-        )
+        yield (f"etcd will have {leaving.member.left} members, and lose quorum when one fails: add a controller soon.")
     for file in leaving.files:
-        yield f"Will write the number of controllers into {file.relative_to(leaving.folder)}"
+        yield f"Will write the number of controllers to {file.relative_to(leaving.folder)}"
 
 
 def _left_to_do(leaving: LeavingController) -> Iterator[str]:
     name, inventory = leaving.host.name, leaving.staying.inventory.name
     yield f"Now remove {name} from the group `controllers` of {inventory}: runs are blocked until then."
     if not leaving.dead:
-        yield f"Its machine: kubeadm reset on it, then kubectl delete node {name}; or keep it as a worker."
+        yield f"Then run `kubeadm reset` on {name} and `kubectl delete node {name}`; or keep it as a worker."

@@ -16,11 +16,11 @@ __all__ = ["doctor"]
 @click.command()
 @click.pass_obj
 def doctor(folder: Path) -> None:
-    """Look at the machine that upgrader runs on, and at the folder's files: programs, keys and their permissions,
-    known_hosts, free disk, and the clock against the API server's. Changes nothing; a remedy is below each line that
-    needs one.
+    """Check the machine that upgrader runs on, and the folder's files: programs, keys and their permissions,
+    known_hosts, free disk space, and the clock against the API server's. Changes nothing; each problem is followed by
+    its remedy.
 
-    `upgrader check` looks at the cluster. Exit codes: 0 no error, warnings at most; 2 something has to be put right.
+    `upgrader check` checks the cluster. Exit codes: 0 no error, warnings at most; 2 there is an error to fix.
     """
     from upgrader.app.doctor import this_doctor
     from upgrader.ui.symptoms import print_symptoms
@@ -30,5 +30,5 @@ def doctor(folder: Path) -> None:
     wrong = [each.name for each in found if each.state == "error"]
     if wrong:
         raise UsageError(
-            f"not fit for a run yet: {', '.join(wrong)}", remedy="Do what is said above, then run it again."
+            f"not ready for a run: {', '.join(wrong)}", remedy="Fix the problems above, then run it again."
         )

@@ -86,5 +86,5 @@ EVENTS = click.option(
     is_eager=True,
     expose_value=False,
     callback=_begin,
-    help="json: events, one a line, on standard output, and everything for people on standard error.",
+    help="json: events on standard output, one per line, and everything else on standard error.",
 )

@@ -29,10 +29,10 @@ def _complete(_context: click.Context, _parameter: click.Parameter, begun: str) 
 @click.command()
 @click.argument("codes", metavar="[CODE]...", nargs=-1, shell_complete=_complete)
 def explain(codes: tuple[str, ...]) -> None:
-    """Explain each CODE: the id of a check or of what `recover` finds, a gate, an exit code or an error, as messages
-    name them. Without one, list all.
+    """Explain each CODE as messages name it: the id of a check or of a finding of `recover`, a gate, an exit code or an
+    error. Without CODE, list all.
 
-    Needs no cluster and no folder. `…` stands for what is only known when it happens.
+    Needs no cluster and no folder. `…` stands for details of the actual case.
     """
     from upgrader.app.explanations import all_codes
     from upgrader.app.explanations import explain as explained

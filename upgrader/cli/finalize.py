@@ -22,7 +22,7 @@ def finalize(folder: Path, yes: bool, take_over: bool) -> None:
 
     kube-apiserver, kube-controller-manager and kube-scheduler restart without it, each followed by its gates; a step
     that fails is rolled back, then the earlier ones. If it is interrupted, run it again. Afterwards the run that began
-    the emulation can't be rolled back: objects may be stored as only the new minor reads them.
+    the emulation can't be rolled back: objects may be stored in versions that the old minor can't read.
 
     Exit codes: 0 done (or nothing to finalize), 2 wrong usage or files, 3 blocked by a check, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
@@ -38,7 +38,10 @@ def finalize(folder: Path, yes: bool, take_over: bool) -> None:
         print_plan(proposed.checked.document, diff=False)
         proposed.checked.refuse_if_blocked()
         old, new = minor_text(proposed.emulated), proposed.checked.plan.target
-        say(f"This is the point of no return: after it, nothing leads from {new} back to {old}.")
+        say(f"This is the point of no return: afterwards, {new} can't be rolled back to {old}.")
         confirm(f"End the emulation of {old}?", yes=yes)
         conclude(proposed.execute())
-        say("Objects that nobody changes stay stored as before. Once all is well: upgrader migrate-storage")
+        say(
+            "Existing objects stay stored in their old version until they change. Once the upgrade is known to be "
+            "good, run `upgrader migrate-storage`."
+        )

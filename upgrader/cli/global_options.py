@@ -34,19 +34,19 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         "--output",
         "form",
         metavar="FORM",
-        help="The command's own -o: what it prints. All of these options are taken after the command, too.",
+        help="The command's own -o: what it prints. All these options can also follow the command.",
     ),
     click.option(
         "--kubeconfig",
         metavar="FILE",
         type=_FILE_TYPE,
-        help=f"The cluster's kubeconfig, whatever upgrader.yaml says. [env: {_KUBECONFIG}]",
+        help=f"The cluster's kubeconfig; overrides upgrader.yaml. [env: {_KUBECONFIG}]",
     ),
     click.option(
         "--context",
         "chosen",
         metavar="NAME",
-        help=f"The kubeconfig's context to use, whether it is the current one or not. [env: {_CONTEXT}]",
+        help=f"The kubeconfig's context (default: the current one). [env: {_CONTEXT}]",
     ),
 )
 
@@ -84,7 +84,7 @@ def with_output(command: click.Command | None, words: list[str], form: str | Non
         command, depth = command.commands[words[depth]], depth + 1
     forms = [each for each in command.params if "-o" in each.opts and isinstance(each.type, click.Choice)]
     if not forms and not isinstance(command, click.Group):
-        raise UsageError(f"`upgrader {command.name}` prints in one form alone", remedy="Leave -o out.")
+        raise UsageError(f"`upgrader {command.name}` has only one output format", remedy="Leave -o out.")
     return [*words[:depth], "-o", form, *words[depth:]] if forms else words
 
 

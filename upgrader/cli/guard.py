@@ -18,7 +18,7 @@ __all__ = ["guard"]
 
 @click.group(cls=GroupOfWholeLines)
 def guard() -> None:
-    """Switch the webhooks of guard off where they stand in the way, and on again; forget a cell that is gone.
+    """Switch guard's webhooks off and on; forget a cell that is gone.
 
     guard is the chart that limits what happens to workloads: evictions, deletions, downscales (docs/guard.md). Where it
     isn't installed, there is nothing to switch.
@@ -29,12 +29,13 @@ def guard() -> None:
 @click.argument("webhooks", metavar="[WEBHOOK]...", nargs=-1)
 @click.pass_obj
 def off(folder: Path, webhooks: tuple[str, ...]) -> None:
-    """Have guard's webhooks match nothing: all of them, or those that are named.
+    """Make guard's webhooks match nothing: all of them, or only WEBHOOKs.
 
-    WEBHOOK is the name of a webhook, or of a configuration with several. guard itself goes on. What each selected is
-    kept in an annotation of its configuration, for `upgrader guard on`. A webhook that is off already stays as it is.
+    WEBHOOK is the name of a webhook, or of a configuration with several. guard's other functions keep running. Each
+    webhook's selector is saved in an annotation of its configuration, for `upgrader guard on`. A webhook that is
+    already off is left unchanged.
 
-    Exit codes: 0 they are off, 2 there is no such webhook, 5 the API refused it or did not answer.
+    Exit codes: 0 they are off, 2 there is no such webhook, 5 the API rejected it or did not answer.
     """
     from upgrader.app.guard_switch import switch_guard_off
 
@@ -48,13 +49,13 @@ def off(folder: Path, webhooks: tuple[str, ...]) -> None:
 @click.argument("webhooks", metavar="[WEBHOOK]...", nargs=-1)
 @click.pass_obj
 def on(folder: Path, webhooks: tuple[str, ...]) -> None:
-    """Switch on what `upgrader guard off` switched off: all of it, or what is named.
+    """Switch on the webhooks that `upgrader guard off` switched off: all of them, or only WEBHOOKs.
 
-    The one that was switched off last comes first. Before each, the API server calls it in a dry run, by a
-    configuration that exists only for that: one that doesn't answer stays off, and so do those that were switched off
-    before it.
+    In reverse order. Each is tested first: the API server calls it in a dry run, through a temporary configuration. A
+    webhook that doesn't answer stays off, and so do those that were switched off before it.
 
-    Exit codes: 0 they are on, 2 there is no such webhook, 3 one doesn't answer, 5 the API refused it or did not answer.
+    Exit codes: 0 they are on, 2 there is no such webhook, 3 one doesn't answer, 5 the API rejected it or did not
+    answer.
     """
     from upgrader.app.guard_switch import switch_guard_on
 
@@ -68,14 +69,14 @@ def on(folder: Path, webhooks: tuple[str, ...]) -> None:
 @click.argument("cell")
 @click.pass_obj
 def forget(folder: Path, cell: str) -> None:
-    """Have all PodProtectors forget what the cluster CELL has counted and allowed.
+    """Remove cell CELL, with its counts and allowed deletions, from all PodProtectors.
 
-    For a cluster that is gone, or whose pods are out of reach while it still counts them as available: deletions in
-    other cells would be allowed because of them. If its aggregator runs and reaches the PodProtectors, it counts them
-    again: stop it first (`kubectl -n NAMESPACE scale deployment guard-aggregator --replicas=0`).
+    For a cluster that is gone, or whose pods can't be reached but still count as available, so that deletions in other
+    cells would be allowed. If the cell's aggregator still runs and reaches the PodProtectors, it counts the pods again:
+    stop it first (`kubectl -n NAMESPACE scale deployment guard-aggregator --replicas=0`).
 
-    Exit codes: 0 it is forgotten, 2 no PodProtector has such a cell, 3 guard's generator hasn't done it within a
-    minute, 5 the API refused it or did not answer.
+    Exit codes: 0 removed, 2 no PodProtector has such a cell, 3 guard's generator hasn't removed it within a minute, 5
+    the API rejected it or did not answer.
     """
     from upgrader.app.guard_cells import forget_cell
 

@@ -19,9 +19,9 @@ __all__ = ["history"]
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of runs, each as in its report.json.")
 @click.pass_obj
 def history(folder: Path, output: str, as_json: bool) -> None:
-    """List the runs of this cluster, oldest first: when, what for, how they ended, how long they took.
+    """List the runs of this cluster, oldest first: start, purpose, outcome and duration.
 
-    Those of other machines are read from the cluster, if it answers. `policy.keepRuns` sets how many runs are kept.
+    Runs of other machines are read from the cluster, if it answers. `policy.keepRuns` sets how many runs are kept.
     """
     from upgrader.app.status import known_runs
     from upgrader.ui.runs import print_history

@@ -16,7 +16,7 @@ _REGISTRY = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]+)?(/[a-z0-9]+([._-]
 
 @click.group(cls=GroupOfWholeLines)
 def images() -> None:
-    """Bring upgrader's own images and charts into a registry of yours."""
+    """Push upgrader's own images and charts to your registry."""
 
 
 @images.command()
@@ -28,19 +28,19 @@ def images() -> None:
     default=Path("dist"),
     show_default=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder that `make dist` made.",
+    help="The output folder of `make dist`.",
 )
 @click.pass_obj
 def push(folder: Path, registry: str, release: Path) -> None:
     """Push upgrader's own images and charts, and write the pod-checkpointer's digest into the cluster folder's values.
 
     REGISTRY is HOST[:PORT][/PATH], as in registry.example.com/upgrader; charts go to REGISTRY/charts. It needs skopeo,
-    and a login (`skopeo login`) where the registry wants one. Whoever can push to the pod-checkpointer's repository has
-    root's rights on every controller.
+    and a login (`skopeo login`) if the registry requires one. Anyone who can push to the pod-checkpointer's repository
+    has root access to every controller.
 
-    Prints REPOSITORY@DIGEST of each. What is in DIR is pushed; only the pod-checkpointer's image has to be there.
+    Prints REPOSITORY@DIGEST of each. Pushes what DIR has; only the pod-checkpointer's image is required.
 
-    Exit codes: 0 done, 2 wrong usage or files, or the registry refuses it.
+    Exit codes: 0 done, 2 wrong usage or files, or the registry rejects it.
     """
     from upgrader.app.image_push import push_images
     from upgrader.config.yaml_document import shown

@@ -31,21 +31,25 @@ _SYSTEM = {"github": "GitHub", "gitlab": "GitLab"}
 
 
 @click.command()
-@click.option("--ssh-user", metavar="USER", default="root", show_default=True, help="Who logs in to the controllers.")
+@click.option("--ssh-user", metavar="USER", default="root", show_default=True, help="User for SSH to the controllers.")
 @click.option(
     "--ssh-key",
     metavar="FILE",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The private key to log in with (default: the agent's, or those that ssh uses).",
+    help="Private key for SSH (default: the agent's keys, or those that ssh uses).",
 )
 @click.option(
     "--ci",
     "system",
     type=click.Choice(["github", "gitlab"]),
-    help="Write the jobs of this CI system as well; for a folder that is there already, only these.",
+    help="Also write jobs for this CI system; in an existing folder, only these.",
 )
-@click.option("--sudoers", is_flag=True, help="Write only the rule of sudo that --ssh-user needs on the controllers.")
-@click.option("--systemd", is_flag=True, help="Write only a service and a timer that make the checks every day here.")
+@click.option("--sudoers", is_flag=True, help="Write only the sudoers file that --ssh-user needs on the controllers.")
+@click.option(
+    "--systemd",
+    is_flag=True,
+    help="Write only a systemd service and timer that run the checks on this machine every day.",
+)
 @YES
 @click.pass_obj
 def init(
@@ -57,18 +61,18 @@ def init(
     systemd: bool,
     yes: bool,
 ) -> None:
-    """Look at the cluster of your kubeconfig, and write the folder that all other commands need.
+    """Inspect the cluster of your kubeconfig, and write the cluster folder that all other commands need.
 
-    The kubeconfig is the one that kubectl would use, or that of --kubeconfig and --context. Writes upgrader.yaml, its
-    JSON Schema for editors, hosts.yml, .gitignore, and ssh/known_hosts once you have compared the fingerprints; links
-    the kubeconfig. What is there already stays as it is. Changes nothing in the cluster.
+    Uses kubectl's kubeconfig, or --kubeconfig and --context. Writes upgrader.yaml, its JSON Schema for editors,
+    hosts.yml, .gitignore, and ssh/known_hosts once you have compared the fingerprints; links the kubeconfig. Existing
+    files are kept. Changes nothing in the cluster.
 
-    With --ci, a merge request has its folder checked without credentials, and one that was merged is planned, approved
-    and run: docs/ci.md says what to set up for that. The folder has to be in a git repository.
+    With --ci, merge requests are checked without credentials, and merged changes are planned, approved and run;
+    docs/ci.md says what to set up. The folder must be in a git repository.
 
-    --sudoers and --systemd write files for machines: the next line that is printed puts them in place.
+    --sudoers and --systemd write files to install, and print the command that installs them.
 
-    Exit codes: 0 written, or all is there already; 2 wrong usage or files; 3 no control plane that upgrader can
+    Exit codes: 0 written, or all files exist already; 2 wrong usage or files; 3 no control plane that upgrader can
     upgrade; 5 the API did not answer.
     """
     from upgrader.app.ci_jobs import propose_jobs
@@ -103,7 +107,9 @@ def _look_and_write(folder: Path, login: Login, *, yes: bool) -> str:
         say(f"{name}: {why}")
     trust = bool(found.keys) and not yes and click.confirm("Are these the controllers' own fingerprints?", err=True)
     if found.keys and not trust:
-        say("Their host keys are not written: log in to each controller once, or write ssh/known_hosts yourself.")
+        say(
+            "The host keys are not written: log in to each controller once with ssh, or write ssh/known_hosts yourself."
+        )
     new = [*found.files(trust=trust), *([found.folder / "kubeconfig"] if found.links_kubeconfig else [])]
     _write(new, found.kept, lambda: found.write(trust=trust), yes=yes)
     return found.cluster.kind
@@ -111,10 +117,10 @@ def _look_and_write(folder: Path, login: Login, *, yes: bool) -> str:
 
 def _write(new: Collection[Path], kept: Collection[Path], write: Callable[[], None], *, yes: bool) -> None:
     for path in kept:
-        say(f"stays as it is: {path}")
+        say(f"kept: {path}")
     if not new:
         return
-    say("\n".join(f"to be written: {path}" for path in new))
+    say("\n".join(f"will write: {path}" for path in new))
     confirm("Write these files?", yes=yes)
     try:
         write()
@@ -126,6 +132,6 @@ def _say_what_is_left(jobs: ProposedJobs) -> None:
     if jobs.include:
         say(f"Add to .gitlab-ci.yml, below `include:`  - local: {jobs.include}")
     say(
-        f"Next: in {_SYSTEM[jobs.system]}, make the environments {jobs.name}-plan and {jobs.name}, for protected "
-        "branches alone, and give the credentials to these two (docs/ci.md); then commit."
+        f"Next: in {_SYSTEM[jobs.system]}, create the environments {jobs.name}-plan and {jobs.name}, limited to "
+        "protected branches, and add the credentials to both (docs/ci.md); then commit."
     )

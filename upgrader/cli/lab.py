@@ -31,7 +31,7 @@ _name = click.option("--name", help="The lab (default: the one of -C DIR, or the
 
 @click.group(cls=GroupOfWholeLines)
 def lab() -> None:
-    """Real clusters on this machine: systemd-nspawn nodes with kubeadm's Kubernetes on them."""
+    """Real clusters on this machine: Kubernetes by kubeadm, on systemd-nspawn nodes."""
 
 
 @lab.command()
@@ -41,21 +41,25 @@ def lab() -> None:
     "--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Kubernetes version."
 )
 @click.option("--name", default="demo", show_default=True, help="Name of the lab and of its folder in .lab/.")
-@click.option("--registry", is_flag=True, help="Images from a registry with a login, instead of on the nodes.")
-@click.option("--token", is_flag=True, help="A ServiceAccount's token in the kubeconfig, no client certificate.")
+@click.option(
+    "--registry", is_flag=True, help="Pull images from a private registry instead of preloading them on the nodes."
+)
+@click.option("--token", is_flag=True, help="Kubeconfig with a ServiceAccount token instead of a client certificate.")
 @click.option("--port", type=int, default=6443, show_default=True, help="Port of the API.")
-@click.option("--ssh-address", is_flag=True, help="SSH at addresses that Kubernetes doesn't know.")
-@click.option("--vip", is_flag=True, help="Clients use a second address of a controller; keepalived moves it.")
-@click.option("--dual-stack", is_flag=True, help="IPv6 as well, for nodes, pods and Services.")
-@click.option("--ipv6", is_flag=True, help="IPv6 alone, for nodes, pods and Services; SSH has IPv4.")
-@click.option("--hardened", is_flag=True, help="Audit log, encryption at rest and flags as benchmarks ask for.")
-@click.option("--external-etcd", is_flag=True, help="etcd as a service on a node of its own.")
-@click.option("--host-names", is_flag=True, help="Host names that aren't the nodes' names.")
-@click.option("--bastion", is_flag=True, help="SSH to all machines leads through one more, and no other way.")
+@click.option("--ssh-address", is_flag=True, help="SSH addresses that differ from the nodes' addresses in Kubernetes.")
+@click.option("--vip", is_flag=True, help="API at a virtual IP that keepalived moves between controllers.")
+@click.option("--dual-stack", is_flag=True, help="Dual-stack: IPv4 and IPv6 for nodes, pods and Services.")
+@click.option("--ipv6", is_flag=True, help="IPv6 only, for nodes, pods and Services; SSH uses IPv4.")
+@click.option("--hardened", is_flag=True, help="Audit log, encryption at rest, and flags of hardening benchmarks.")
+@click.option("--external-etcd", is_flag=True, help="External etcd, as a service on its own node.")
+@click.option("--host-names", is_flag=True, help="Host names that differ from the node names.")
+@click.option("--bastion", is_flag=True, help="SSH to all machines only through a bastion.")
 @click.option("--ingress", is_flag=True, help="A load balancer before the workers, with guard's agent on it.")
-@click.option("--debian", type=int, metavar="N", default=12, show_default=True, help="The machines' system: 12 or 13.")
-@click.option("--containerd", metavar="vX", default="", help="containerd of 2.x, built here, in place of Debian's.")
-@click.option("--flannel", is_flag=True, help="flannel connects the pods, in place of the lab's own routes.")
+@click.option(
+    "--debian", type=int, metavar="N", default=12, show_default=True, help="Debian release of the machines: 12 or 13."
+)
+@click.option("--containerd", metavar="vX", default="", help="containerd 2.x, built here, instead of Debian's.")
+@click.option("--flannel", is_flag=True, help="flannel as pod network, instead of the lab's own routes.")
 @mirror_options
 @click.pass_obj
 def up(
@@ -70,7 +74,7 @@ def up(
 ) -> None:
     """Create a lab, or start a stopped one; its cluster folder is .lab/NAME.
 
-    By default all is as simple as can be. The other options make the lab like clusters elsewhere.
+    The default is the simplest cluster. The options make it resemble other clusters.
     """
     from upgrader.cli.lab_progress import progress
     from upgrader.lab import Lab, LabSpec
@@ -107,7 +111,8 @@ def status(folder: Path, name: str | None) -> None:
 @_name
 @click.pass_obj
 def shell(folder: Path, node: str, command: tuple[str, ...], name: str | None) -> None:
-    """Log in to NODE as root, or run COMMAND there: one word is a script, several are a program and its arguments."""
+    """Log in to NODE as root, or run COMMAND there: one argument is a shell script, several are a program and its
+    arguments."""
     remote = command if len(command) < 2 else [shlex.join(command)]
     arguments = [*_find(folder, name).ssh(node), *remote]
     os.execvp(arguments[0], arguments)  # noqa: S606 - the terminal becomes ssh's
@@ -118,10 +123,10 @@ def shell(folder: Path, node: str, command: tuple[str, ...], name: str | None) -
 @_name
 @click.pass_obj
 def crash(folder: Path, node: str, name: str | None) -> None:
-    """Cut the power of NODE, without a shutdown."""
+    """Power NODE off without a shutdown."""
     found = _find(folder, name)
     found.crash(node)
-    click.echo(f"{node} has no power. Switch it on: upgrader lab boot {node} --name {found.placement.spec.name}")
+    click.echo(f"{node} is powered off. Power it on: upgrader lab boot {node} --name {found.placement.spec.name}")
 
 
 @lab.command()
@@ -129,9 +134,9 @@ def crash(folder: Path, node: str, name: str | None) -> None:
 @_name
 @click.pass_obj
 def boot(folder: Path, node: str, name: str | None) -> None:
-    """Switch NODE on, with its disk as it was."""
+    """Power NODE on; its disk is unchanged."""
     _find(folder, name).boot(node)
-    click.echo(f"{node} is up; its pods start by themselves.")
+    click.echo(f"{node} is up; its kubelet starts its pods.")
 
 
 @lab.command()
@@ -139,7 +144,7 @@ def boot(folder: Path, node: str, name: str | None) -> None:
 @_name
 @click.pass_obj
 def join(folder: Path, node: str, name: str | None) -> None:
-    """Make NODE like a new machine (kubeadm reset), and let it join the cluster again by kubeadm."""
+    """Reset NODE to a new machine (kubeadm reset), and join it to the cluster again with kubeadm."""
     from upgrader.cli.lab_progress import progress
 
     with progress() as display:
@@ -152,24 +157,24 @@ def join(folder: Path, node: str, name: str | None) -> None:
 @_name
 @click.pass_obj
 def leave(folder: Path, node: str, name: str | None) -> None:
-    """Have NODE, a worker, leave the cluster (kubeadm reset): it is a spare machine then. Drain it before."""
+    """Remove the worker NODE from the cluster (kubeadm reset), and keep it as a spare machine. Drain it first."""
     from upgrader.cli.lab_progress import progress
 
     with progress() as display:
         _find(folder, name, display).leave(node)
-    click.echo(f"{node} has left, and is a spare machine. Take it out of `workers` in hosts.yml.")
+    click.echo(f"{node} has left, and is a spare machine. Remove it from `workers` in hosts.yml.")
 
 
 @lab.command()
 @_name
 @click.pass_obj
 def connect(folder: Path, name: str | None) -> None:
-    """Connect the pods of nodes that a playbook of yours has let join: labs have no CNI plugin that does."""
+    """Set up pod routes to nodes that your own playbook joined: a lab has no CNI plugin that does it."""
     from upgrader.cli.lab_progress import progress
 
     with progress() as display:
         _find(folder, name, display).connect()
-    click.echo("All nodes of the cluster reach each other's pods.")
+    click.echo("Pods of all nodes can reach each other.")
 
 
 @lab.command()
@@ -191,13 +196,13 @@ def save(folder: Path, snapshot: str, name: str | None) -> None:
 @_name
 @click.pass_obj
 def restore(folder: Path, snapshot: str, name: str | None) -> None:
-    """Restore SNAPSHOT, whatever changed since; runs/ in the cluster folder stays."""
+    """Restore SNAPSHOT, discarding later changes; runs/ in the cluster folder is kept."""
     from upgrader.cli.lab_progress import progress
 
     with progress() as display:
         found = _find(folder, name, display)
         found.restore(snapshot)
-    click.echo("All nodes are up; their pods start by themselves.")
+    click.echo("All nodes are up; their kubelets start the pods.")
 
 
 @lab.command()
@@ -212,9 +217,9 @@ def down(folder: Path, name: str | None, force: bool) -> None:
     holder = None if force else folder_holder(found.placement.folder)
     if holder is not None:
         raise Locked(
-            f"{holder.holder} works on lab {found.placement.spec.name} since {holder.since:%Y-%m-%d %H:%M:%SZ}; "
-            "nothing was removed",
-            remedy="Wait for it to end, or stop it first. To remove the lab all the same: --force.",
+            f"{holder.holder} has been working on lab {found.placement.spec.name} since "
+            f"{holder.since:%Y-%m-%d %H:%M:%SZ}; nothing was removed",
+            remedy="Wait for it to end, or stop it first. To remove the lab anyway, add --force.",
         )
     found.down()
     click.echo(f"Lab {found.placement.spec.name} was removed.")
@@ -224,7 +229,7 @@ def down(folder: Path, name: str | None, force: bool) -> None:
 @click.option("--kubernetes", "versions", metavar="vX", multiple=True, help="Kubernetes version; may be repeated.")
 @mirror_options
 def build(versions: tuple[str, ...], mirror: MirrorOptions) -> None:
-    """Build, or get from a mirror, and cache what labs need, once for each machine and version."""
+    """Build or download what labs need, and cache it: once per machine and version."""
     from upgrader.cli.lab_progress import progress
     from upgrader.lab import LabSpec
     from upgrader.lab.build_parts import prepare, probably_prepared
@@ -244,7 +249,7 @@ def build(versions: tuple[str, ...], mirror: MirrorOptions) -> None:
 @click.option("--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Their version.")
 @mirror_options
 def node_source_command(version: str, mirror: MirrorOptions) -> None:
-    """Print where kubelet, kubeadm and kubectl of a version are: the variables of playbooks/upgrade-node.yml."""
+    """Print the paths of a version's kubelet, kubeadm and kubectl, as variables for playbooks/upgrade-node.yml."""
     import yaml
 
     from upgrader.cli.lab_progress import progress
@@ -323,8 +328,8 @@ def _stoppable(what: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted(
-            f"{what} was stopped; what was unfinished is removed",
-            remedy="Run it again: what was built stays in the cache.",
+            f"{what} was stopped; incomplete files were removed",
+            remedy="Run it again: completed builds are cached.",
         ) from None
     finally:
         for number, handler in before.items():

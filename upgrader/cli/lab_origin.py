@@ -34,7 +34,7 @@ class MirrorOptions:
 
         if not self.url:
             if self.registry or self.roots:
-                raise UsageError("--mirror-registry and --mirror-roots are of no use without --mirror")
+                raise UsageError("--mirror-registry and --mirror-roots need --mirror")
             return BuiltHere
         address = read_address("--mirror", self.url)
         registry = read_address("--mirror-registry", self.registry) if self.registry else address
@@ -48,13 +48,17 @@ class MirrorOptions:
 def mirror_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the three options; it gets them as one, `mirror`."""
 
-    @click.option("--mirror", metavar="URL", help="Kubernetes' own release from there, verified, and no build.")
-    @click.option("--mirror-registry", metavar="URL", help="Where its images are, if not at --mirror.")
+    @click.option(
+        "--mirror",
+        metavar="URL",
+        help="Download verified Kubernetes releases from this mirror instead of building them.",
+    )
+    @click.option("--mirror-registry", metavar="URL", help="Registry of the images (default: --mirror).")
     @click.option(
         "--mirror-roots",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="CAs of those who signed it (default: Sigstore's).",
+        help="CA certificates to verify signatures with (default: Sigstore's).",
     )
     @functools.wraps(command)
     def with_mirror(

@@ -32,9 +32,9 @@ __all__ = ["cli", "main"]
 
 _GROUPS = {
     "Get started": {
-        "init": "Write the folder of a cluster that runs already.",
-        "doctor": "Look at this machine: programs, keys, clock, disk.",
-        "images": "Bring upgrader's own images into a registry of yours.",
+        "init": "Write the cluster folder for an existing cluster.",
+        "doctor": "Check this machine: programs, keys, clock, disk.",
+        "images": "Push upgrader's own images to your registry.",
         "adopt": "Move a kubeadm control plane into Helm charts, or back.",
     },
     "Upgrade": {
@@ -42,35 +42,35 @@ _GROUPS = {
         "check": "Check everything that could stop an upgrade; changes nothing.",
         "plan": "Show what a run would change; changes nothing.",
         "run": "Upgrade the cluster, step by step; rolls back if a step fails.",
-        "approve": "Let a run begin a step that waits for a person.",
+        "approve": "Approve a step that a run waits for.",
         "status": "Show what the newest run is doing, or how it ended.",
         "finalize": "End the emulation of the old minor; the point of no return.",
-        "migrate-storage": "Store every object as the version that runs now does.",
+        "migrate-storage": "Rewrite every object in the current storage version.",
     },
     "When it fails": {
         "resume": "Resume an interrupted run, from this machine or another.",
         "rollback": "Undo what a run did, newest step first.",
         "recover": "Restore an unreachable API server from the checkpoints on the controllers.",
-        "restore": "Replace the cluster's data by that of a backup.",
+        "restore": "Replace the cluster's data with a backup.",
         "explain": "Explain what a message names: a check, a gate, an exit code, an error.",
     },
     "Cluster care": {
         "backup": "Take an encrypted backup of the cluster's data, or verify one.",
         "certs": "Show the controllers' certificates, and renew them.",
         "controllers": "Remove a controller from the control plane.",
-        "probe": "Count what clients of the API see, until Ctrl-C.",
+        "probe": "Send requests to the API as clients do, and count failures.",
     },
     "Workload protection": {
-        "guard": "Switch off the webhooks of guard, which protects workloads, and on again.",
+        "guard": "Switch off the webhooks of guard, which protects workloads, or on again.",
     },
     "Tools": {
         "history": "List the runs of this cluster.",
-        "report": "Make the report of a run again, or compare two runs.",
-        "replay": "Show a recorded run as it looked when it happened.",
+        "report": "Recreate the report of a run, or compare two runs.",
+        "replay": "Play back a recorded run.",
         "bundle": "Images and charts in one file, for sites without a registry.",
         "config": "Show every setting, and where it comes from.",
         "completion": "Print the completion script of bash, zsh or fish.",
-        "lab": "Real local clusters to rehearse on.",
+        "lab": "Real local clusters for rehearsals.",
     },
 }
 _COMMANDS = tuple(name for group in _GROUPS.values() for name in group)
@@ -90,8 +90,8 @@ _WITHOUT_FOLDER = ("completion", "explain", "lab")
 
 _DECLINED = "Aborted: nothing was started."
 _INTERRUPTED = (
-    "If a run was in progress: `upgrader status` shows how far it got, and `upgrader resume` continues it. A Helm that "
-    "was at work goes on by itself, until it is done or has rolled back."
+    "If a run was in progress: `upgrader status` shows how far it got, and `upgrader resume` continues it. An active "
+    "Helm process continues until it is done or has rolled back."
 )
 
 

@@ -18,20 +18,20 @@ __all__ = ["migrate_storage"]
 @EVENTS
 @click.pass_obj
 def migrate_storage(folder: Path, yes: bool, take_over: bool) -> None:
-    """Store every object as the version that runs now stores it, once a minor upgrade is known to be good.
+    """Rewrite every object in the current storage version, once a minor upgrade is known to be good.
 
-    Objects stay in etcd as they were written. A later minor may not read the oldest forms any more. This writes each
-    object again, one after the other and without a change; conflicts are fine. Of custom resources only the storage
-    version remains in the definition's status.storedVersions. If it is interrupted, run it again. Afterwards, an
-    earlier upgrade from another minor can't be rolled back.
+    Objects stay in etcd in the version that they were written in, which a later minor may no longer read. This updates
+    each object without a change, one after the other; conflicts are fine. In each CustomResourceDefinition, only the
+    storage version remains in status.storedVersions. If it is interrupted, run it again. Afterwards, an earlier upgrade
+    from another minor can't be rolled back.
 
-    Exit codes: 0 done, 2 wrong usage or files, 3 blocked, 5 manual action required (what was not migrated is named),
-    6 another run holds the lock, 130 interrupted.
+    Exit codes: 0 done, 2 wrong usage or files, 3 blocked, 5 manual action required (objects that were not migrated are
+    listed), 6 another run holds the lock, 130 interrupted.
     """
     from upgrader.app.storage_migration import propose_migration
 
     with propose_migration(folder, front_end(), take_over=take_over) as proposed:
         version = proposed.plan.target
-        say(f"This stores every object as {version} does: nothing leads back to an older minor afterwards.")
+        say(f"This stores every object as {version} does: afterwards, a rollback to an older minor is impossible.")
         confirm(f"Migrate the cluster's objects to {version}?", yes=yes)
         conclude(proposed.execute())

@@ -45,7 +45,7 @@ class Operator:
             confirm("Start?" if document.to_do else "Nothing would change. Only check all gates?", yes=self.yes)
         elif not foreseen:
             target = checked.plan.target
-            say(f"The plan to {target} is not what was shown at the start: the cluster or its folder has changed.")
+            say(f"The plan to {target} differs from the one shown at the start: the cluster or its folder has changed.")
             confirm("Go on?", yes=self.yes)
         self.started = True
 
@@ -64,7 +64,7 @@ class Operator:
             say(f"{checked.plan.target} is done; {upcoming}")
             return
         say(
-            f"{checked.plan.target} is done; {upcoming}, in {duration(self.pause_seconds)} (--pause-between). "
-            f"Ctrl-C stops here; the same command goes on later."
+            f"{checked.plan.target} is done; {upcoming}, in {duration(self.pause_seconds)} (--pause-between). Ctrl-C "
+            "stops here; run the same command to continue later."
         )
         system_clock().sleep(self.pause_seconds)

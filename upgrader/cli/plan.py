@@ -36,22 +36,22 @@ Output = Literal["text", "json", "markdown"]
 @click.option(
     "--offline",
     is_flag=True,
-    help="Read only the folder, and run nothing of it: no credentials are needed, so it is safe for merge requests.",
+    help="Read only the folder, and execute nothing in it: needs no credentials, so it is safe for merge requests.",
 )
 @click.option(
     "--against",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="With --offline: show what changes of another cluster folder, such as a checkout of the target branch's.",
+    help="With --offline: show the difference from another cluster folder, such as a checkout of the target branch.",
 )
 @click.option(
     "--out",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Save the plan, for `upgrader run --plan FILE` within 24 hours; it has no secret values.",
+    help="Save the plan for `upgrader run --plan FILE`, valid for 24 hours; it has no secret values.",
 )
 @click.option(
-    "--detailed-exitcode", "detailed", is_flag=True, help=f"Exit with {CHANGES} where a run would change something."
+    "--detailed-exitcode", "detailed", is_flag=True, help=f"Exit with {CHANGES} if a run would change something."
 )
 @click.pass_context
 def plan(
@@ -75,7 +75,7 @@ def plan(
         if out is not None:
             raise UsageError("--out needs the cluster: a saved plan is bound to it", remedy="Leave --offline out.")
         if detailed:
-            raise UsageError("--detailed-exitcode needs the cluster: what a run would change isn't in the folder")
+            raise UsageError("--detailed-exitcode needs the cluster: the folder doesn't tell what a run would change")
         _print(plan_offline(folder, target, against), output, diff=diff)
         return
     if against is not None:

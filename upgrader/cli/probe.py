@@ -31,7 +31,7 @@ __all__ = ["probe"]
     type=click.FloatRange(0.1, 1000),
     default=10.0,
     show_default=True,
-    help="Requests per second, for all addresses and kinds of client together.",
+    help="Requests per second, in total for all addresses and kinds of client.",
 )
 @click.option("--for", "seconds", type=DURATION, default=math.inf, help="Stop after this long (default: Ctrl-C).")
 @click.option(
@@ -39,7 +39,7 @@ __all__ = ["probe"]
     "addresses",
     metavar="URL",
     multiple=True,
-    help="Also probe this address (https://HOST:PORT), such as a controller's. May be repeated.",
+    help="Also probe this address (https://HOST:PORT), such as a controller's (repeatable).",
 )
 @TEXT_OR_JSON
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
@@ -52,12 +52,12 @@ def probe(
     output: str,
     as_json: bool,
 ) -> None:
-    """Send requests to the API as its clients do, until Ctrl-C or for a time, and count what fails.
+    """Send requests to the API as its clients do, until Ctrl-C or for a time, and count failures.
 
-    Reads, writes, lists and watches, on new and kept connections, by HTTP/1.1 and HTTP/2. It writes only to its own
+    Reads, writes, lists and watches, on new and reused connections, over HTTP/1.1 and HTTP/2. It writes only to its own
     ConfigMap, kube-system/upgrader-availability, and deletes it at the end.
 
-    Exits with 0 whatever it saw.
+    Exits with 0 even if requests failed.
     """
     from upgrader.config.kubeconfig_context import find_context
     from upgrader.config.load import load_settings

@@ -14,17 +14,17 @@ __all__ = ["recover"]
 
 
 @click.command()
-@click.option("--host", "hosts", metavar="NAME", multiple=True, help="Only this controller (may be repeated).")
+@click.option("--host", "hosts", metavar="NAME", multiple=True, help="Only this controller (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Show what is wrong and what would be done; change nothing.")
 @YES
 @EVENTS
 @click.pass_context
 def recover(context: click.Context, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> None:
-    """Restore an unreachable API server from the checkpoints on the controllers, and fix what took it down.
+    """Restore an unreachable API server from the checkpoints on the controllers, and fix the cause.
 
-    Shows first what is wrong. Then it starts stopped units, starts the last-known-good kube-apiserver where none
-    serves, rolls its Helm release back to the revision that this one was made of, and waits until the standby pod is no
-    longer needed. If it is interrupted, run it again. It never changes etcd's data.
+    First shows what is wrong. Then it starts stopped units, starts the last-known-good kube-apiserver where none
+    serves, rolls its Helm release back to the revision of that checkpoint, and waits until the standby pod is no longer
+    needed. If it is interrupted, run it again. It never changes etcd's data.
 
     Exit codes: 0 healthy, 2 wrong usage or files, 5 manual action required, 6 another run holds the lock, 7 --dry-run
     found something to recover, 130 interrupted.

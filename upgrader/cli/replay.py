@@ -22,15 +22,15 @@ __all__ = ["replay"]
     type=click.FloatRange(min=0.1, max=1000.0),
     default=10.0,
     show_default=True,
-    help="How many times as fast as it was.",
+    help="Playback speed: 10 is ten times as fast.",
 )
 @click.pass_obj
 def replay(folder: Path, run: str, speed: float) -> None:
-    """Show a recorded run as it looked when it happened: the run RUN of this folder, or a FILE.
+    """Play back a recorded run: RUN of this folder, or a FILE.
 
-    FILE is a journal (runs/RUN/journal.jsonl), or what a command with -o json wrote. The display says all the time that
-    it is a recording. No pause is longer than 2 s. Ctrl-C ends it. Without a terminal, its lines are printed at once.
-    Nothing is done, and no cluster is asked.
+    FILE is a journal (runs/RUN/journal.jsonl), or the output of a command with -o json. The display always says that it
+    is a recording. No pause is longer than 2 s. Ctrl-C ends it. Without a terminal, all lines are printed at once.
+    Changes nothing, and needs no cluster.
 
     Exit codes: 0 shown, 2 no such run, or a file that can't be replayed.
     """

@@ -27,20 +27,20 @@ __all__ = ["report"]
     "-o",
     "--output",
     type=click.Choice(["html", "json", "junit", "markdown"]),
-    help="Print the report in this form on standard output, and write no file.",
+    help="Print the report in this format on standard output, and write no file.",
 )
 @click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
 @click.option(
     "--redacted",
     is_flag=True,
-    help="With -o: replace names of hosts and people, and addresses, each by the same word everywhere.",
+    help="With -o: replace names of hosts and people, and addresses, each with the same placeholder throughout.",
 )
 @click.option(
     "--compare",
     nargs=2,
     metavar="RUN RUN",
     shell_complete=complete_run,
-    help="Show the times of two runs' steps side by side instead; -o json or markdown.",
+    help="Compare the step durations of two runs instead; with -o json or markdown.",
 )
 @click.pass_obj
 def report(
@@ -51,23 +51,27 @@ def report(
     redacted: bool,
     compare: tuple[str, str] | None,
 ) -> None:
-    """Make the report of RUN again from its journal (default: the newest run), and print where it is.
+    """Recreate the report of RUN from its journal (default: the newest run), and print its path.
 
-    Every run leaves report.html, report.json, report.md and junit.xml in runs/RUN. A run that was killed has none, or
-    older ones: this makes them, as far as the journal goes. Needs no cluster, except for runs of other machines.
+    Every run leaves report.html, report.json, report.md and junit.xml in runs/RUN. A killed run has none, or outdated
+    ones: this creates them from the journal. Needs no cluster, except for runs of other machines.
     """
     from upgrader.app.report import run_to_report
 
     if compare is not None:
         if name or opened or redacted or output in ("html", "junit"):
-            raise UsageError("--compare takes two runs, and -o json or markdown", remedy="Leave the rest out.")
+            raise UsageError(
+                "--compare can only be combined with two runs and -o json or markdown",
+                remedy="Leave the other options out.",
+            )
         _compare(folder, compare, output)
         return
     if opened and output is not None:
-        raise UsageError("--open shows the page, and -o prints it", remedy="Leave one of them out.")
+        raise UsageError("--open and -o can't be combined", remedy="Leave one of them out.")
     if redacted and output is None:
         raise UsageError(
-            "--redacted prints: the files in the run's folder keep their names", remedy="Add `-o html` or another form."
+            "--redacted needs -o: the files in the run's folder are never redacted",
+            remedy="Add `-o html` or another format.",
         )
     found = run_to_report(folder, name)
     if output is not None:

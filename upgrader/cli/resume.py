@@ -18,14 +18,14 @@ __all__ = ["resume"]
 @click.option(
     "--accept-changes",
     is_flag=True,
-    help="Continue although charts, values or playbooks have changed since the run began; use them as they are now.",
+    help="Continue even if charts, values or playbooks have changed since the run began; use the current ones.",
 )
 @click.option(
     "--done",
     metavar="STEP",
     default="",
-    help="You have taken back by hand what this playbook changed, which could not be rolled back: nothing is run for "
-    "it, its gates are checked, and the rollback goes on with the steps before it.",
+    help="You have reverted this playbook's changes by hand after its rollback failed: only its gates are checked, "
+    "and the rollback continues with the steps before it.",
 )
 @YES
 @TAKE_OVER
@@ -34,14 +34,14 @@ __all__ = ["resume"]
 def resume(
     folder: Path, named: str | None, name: str | None, accept_changes: bool, done: str, yes: bool, take_over: bool
 ) -> None:
-    """Resume a run that was interrupted, or failed, in the direction that it was going: upgrade or rollback.
+    """Resume an interrupted or failed run in the same direction: upgrade or rollback.
 
     The journal is found in this folder, in the cluster, or on its controllers. An interrupted step is inspected first:
     upgrader waits for what is still in progress, and does not repeat what is done. Then the run continues with all
-    gates, and the upgrade with the minor versions that are left. In a failed run, an incomplete rollback is tried
-    again; with `policy.onFailure: stop`, the failed step is.
+    gates, and the upgrade with the remaining minor versions. In a failed run, an incomplete rollback is retried; with
+    `policy.onFailure: stop`, the failed step.
 
-    Exit codes: as for `upgrader run`; 2 also when there is nothing to resume, or the run's inputs have changed, 5 also
-    when the release that the run was changing was changed outside of it.
+    Exit codes: as for `upgrader run`; 2 also if there is nothing to resume or the run's inputs have changed, 5 also if
+    something else changed the interrupted step's release.
     """
     resume_now(folder, one_run(name, named), accept_changes=accept_changes, yes=yes, take_over=take_over, done=done)

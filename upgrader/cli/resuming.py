@@ -39,8 +39,8 @@ def resume_now(
         say(f"Next: {_describe(resumed.next, done)}")
         if asked is not None and wanted < asked:
             say(
-                f"Then on to {asked}, as the run was started, though the folder asks for {wanted}. Stop it with Ctrl-C "
-                "if that is no longer meant."
+                f"Then on to {asked}, the run's original target, although upgrader.yaml now has {wanted}. Press Ctrl-C "
+                "if you no longer want that."
             )
         confirm("Resume?", yes=yes)
         finished = resumed.execute()
@@ -69,7 +69,7 @@ def _describe(action: Action, done: str) -> str:
         case CheckGates():
             return f"check the gates of {action.step}"
         case Undo() if action.step == done:
-            return f"nothing is run for {done}, as you say that its changes were taken back; its gates are checked"
+            return f"only check the gates of {done}, whose changes were reverted by hand (--done)"
         case Undo():
             return f"roll back: undo {action.step}"
         case End():

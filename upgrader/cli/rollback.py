@@ -16,18 +16,18 @@ __all__ = ["rollback"]
 @NAMED
 @RUN
 @click.option(
-    "--to", metavar="STEP", default="", shell_complete=complete_step, help="Keep this step, and those before it."
+    "--to", metavar="STEP", default="", shell_complete=complete_step, help="Keep this step and those before it."
 )
 @YES
 @TAKE_OVER
 @EVENTS
 @click.pass_obj
 def rollback(folder: Path, named: str | None, name: str | None, to: str, yes: bool, take_over: bool) -> None:
-    """Roll a run back, whether it succeeded, failed or was interrupted: its steps in reverse order, each
-    followed by its health gates.
+    """Roll back a run that succeeded, failed or was interrupted: its steps in reverse order, each followed by its
+    health gates.
 
-    The restore point of each step was recorded before it began, so values that were edited since don't matter; but
-    upgrader.yaml must still name the step. What the run's own rollback could not undo is tried again.
+    The restore point of each step was recorded before it began, so later edits to values don't matter; but
+    upgrader.yaml must still have the step. Steps that the run's own rollback could not undo are tried again.
 
     Exit codes: 0 rolled back (or nothing to roll back), 2 wrong usage or files, 3 kubelets are too new, 5 manual
     action required, 6 another run holds the lock, 130 interrupted (`upgrader resume` continues).
@@ -39,7 +39,7 @@ def rollback(folder: Path, named: str | None, name: str | None, to: str, yes: bo
         print_run(found.run.state)
         proposed = found.propose(to)
         if not proposed.steps:
-            click.echo("Nothing to roll back: no change of this run that can be undone is still in place.", err=True)
+            click.echo("Nothing to roll back: this run has no changes left that can be undone.", err=True)
             return
         print_rollback_order(proposed.steps)
         confirm("Start?", yes=yes)

@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 __all__ = ["rotate_ca"]
 
 _DONE = {
-    "trust": "every node trusts the new CA beside the old one",
-    "sign": "the new CA signs, and has issued everything",
-    "finish": "the new CA alone is trusted",
-    "cancel": "the old CA alone is trusted",
+    "trust": "every node trusts both the new CA and the old one",
+    "sign": "the new CA signs, and has reissued all certificates",
+    "finish": "only the new CA is trusted",
+    "cancel": "only the old CA is trusted",
 }
 _THEN = {
-    "trust": "The new CA signs nothing yet. Kubeconfigs elsewhere trust the old one alone: give them the "
-    "certificate-authority-data of /etc/kubernetes/admin.conf. Pods of yours that began before read what they trust "
-    "when they are started again. Then: upgrader certs rotate-ca sign",
-    "sign": "The new CA signs; both are trusted. Your own kubeconfig is another file, and still has a certificate "
-    "of the old one: give it client-certificate-data and client-key-data of the user in /etc/kubernetes/admin.conf, "
-    "which is new on each controller. Every other client with a certificate of the old CA needs a new one, too: "
-    "`finish` locks them out. Then: upgrader certs rotate-ca finish",
-    "finish": "The old CA is trusted no longer, and its key is removed from the controllers. Remove it from "
-    "backups, and its certificate from kubeconfigs elsewhere.",
+    "trust": "The new CA doesn't sign yet. Kubeconfigs elsewhere still trust only the old CA: copy "
+    "certificate-authority-data to them from /etc/kubernetes/admin.conf. Restart your own pods, so that they "
+    "read the new CA. Then run `upgrader certs rotate-ca sign`.",
+    "sign": "The new CA signs; both are trusted. Your own kubeconfig still has a certificate of the old CA: copy "
+    "client-certificate-data and client-key-data to it from /etc/kubernetes/admin.conf on a controller. Every "
+    "other client with a certificate of the old CA needs a new one too: `finish` locks them out. Then run "
+    "`upgrader certs rotate-ca finish`.",
+    "finish": "The old CA is no longer trusted, and its key is removed from the controllers. Also remove the key from "
+    "backups, and the certificate from kubeconfigs elsewhere.",
 }
 
 
 @click.group("rotate-ca", cls=GroupOfWholeLines)
 def rotate_ca() -> None:
-    """Replace the cluster's CA: a new one is trusted, then it signs, then the old one goes.
+    """Replace the cluster's CA: trust the new one, sign with it, then remove the old one.
 
-    That of /etc/kubernetes/pki/ca.crt. CAs of etcd and of the front proxy are others, and stay as they are.
+    This is /etc/kubernetes/pki/ca.crt. The CAs of etcd and of the front proxy are separate, and are not replaced.
     """
 
 
@@ -50,9 +50,10 @@ def rotate_ca() -> None:
 @OUTPUT
 @click.pass_obj
 def show(folder: Path, output: Output) -> None:
-    """Show how far a rotation is, which CAs each node trusts, file by file, and which one signs. Changes nothing.
+    """Show the stage of a rotation, which CAs each node trusts, file by file, and which one signs. Changes nothing.
 
-    Exit codes: 0 shown, 2 wrong usage or files, 3 CAs that no rotation leaves so, 3 or 5 a node could not be asked.
+    Exit codes: 0 shown, 2 wrong usage or files, 3 the CAs match no stage of a rotation, 3 or 5 a node could not be
+    inspected.
     """
     from upgrader.app.ca_rotation import show_cas
     from upgrader.ui.ca_trust import print_cas
@@ -70,12 +71,11 @@ def show(folder: Path, output: Output) -> None:
 @EVENTS
 @click.pass_obj
 def trust(folder: Path, yes: bool, take_over: bool) -> None:
-    """Make a new CA, and have everything on the nodes trust both; the old one still signs.
+    """Create a new CA, and make the nodes trust both; the old one still signs.
 
-    The kubeadm of the first controller makes it, and keeps its key there. Then both are trusted by kube-apiserver, by
-    the kubelets, in kubeconfigs, by pods and by `kubeadm join`. Kubelets are restarted, one after the other, and the
-    pods of kube-controller-manager, kube-scheduler, kube-proxy and CoreDNS are rolled out. If it is interrupted, run it
-    again.
+    kubeadm on the first controller creates it, and its key stays there. Then kube-apiserver, the kubelets, kubeconfigs,
+    pods and `kubeadm join` trust both. Kubelets are restarted, one after the other, and the pods of
+    kube-controller-manager, kube-scheduler, kube-proxy and CoreDNS are rolled out. If it is interrupted, run it again.
 
     Exit codes: 0 done (or nothing to do), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
@@ -89,11 +89,11 @@ def trust(folder: Path, yes: bool, take_over: bool) -> None:
 @EVENTS
 @click.pass_obj
 def sign(folder: Path, yes: bool, take_over: bool) -> None:
-    """Have the new CA sign, and issue anew what the old one has issued; both are still trusted.
+    """Sign with the new CA, and reissue the certificates of the old one; both are still trusted.
 
-    On each controller in turn, its kubeadm issues kube-apiserver's certificates and those in the kubeconfigs, also in
-    admin.conf, and kube-controller-manager signs with the new CA. Then each kubelet gets a certificate of it, and is
-    restarted. Every client has to trust the new CA before: see `trust`. If it is interrupted, run it again.
+    On each controller in turn, kubeadm issues kube-apiserver's certificates and those in the kubeconfigs, admin.conf
+    included, and kube-controller-manager signs with the new CA. Then each kubelet gets a certificate from it, and is
+    restarted. Every client must trust the new CA first: see `trust`. If it is interrupted, run it again.
 
     Exit codes: 0 done (or nothing to do), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
@@ -107,9 +107,9 @@ def sign(folder: Path, yes: bool, take_over: bool) -> None:
 @EVENTS
 @click.pass_obj
 def finish(folder: Path, yes: bool, take_over: bool) -> None:
-    """Have nothing trust the old CA any more, and remove its key. There is no way back.
+    """Stop trusting the old CA, and remove its key. This can't be undone.
 
-    Clients with a certificate of the old CA are locked out, so renew your own kubeconfig before: see `sign`. If it is
+    Clients with a certificate of the old CA are locked out, so update your own kubeconfig first: see `sign`. If it is
     interrupted, run it again.
 
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another
@@ -124,9 +124,9 @@ def finish(folder: Path, yes: bool, take_over: bool) -> None:
 @EVENTS
 @click.pass_obj
 def cancel(folder: Path, yes: bool, take_over: bool) -> None:
-    """Have everything on the nodes trust the old CA alone again, and remove the new one.
+    """Make the nodes trust only the old CA again, and remove the new one.
 
-    Only before `sign`. If it is interrupted, run it again.
+    Possible only before `sign`. If it is interrupted, run it again.
 
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked before anything changed, 5 manual action required, 6 another
     run holds the lock, 130 interrupted.
@@ -151,7 +151,7 @@ def _run(folder: Path, phase: Literal["trust", "sign", "finish", "cancel"], *, y
             conclude(proposed.execute())
         if phase == "sign":
             for line in show_cas(folder).left():
-                say(f"Of the old CA, and not known to kubeadm: {line}")
+                say(f"From the old CA, and not managed by kubeadm: {line}")
     if phase in _THEN:
         say(_THEN[phase])
 
@@ -161,7 +161,7 @@ def _write(found: FoundCas, *, yes: bool) -> None:
 
     if found.files:
         for file in found.files:
-            say(f"Will write `pki.signingCertificate` into {file.relative_to(found.folder)}")
+            say(f"Will write `pki.signingCertificate` to {file.relative_to(found.folder)}")
         confirm("Write this file?", yes=yes)
     for file, text in found.files.items():
         write_edited(file, text)

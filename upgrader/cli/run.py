@@ -42,39 +42,39 @@ __all__ = ["run"]
     "plan_file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run exactly what `upgrader plan --out FILE` saved, to its target, or refuse.",
+    help="Run the plan that `upgrader plan --out FILE` saved, or refuse if anything has changed.",
 )
 @click.option(
     "--bundle",
     "bundle_file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Import images from this file of `upgrader bundle create` first.",
+    help="First import images from this bundle (`upgrader bundle create`).",
 )
 @click.option(
     "--max-hops",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Go through at most so many minor versions, where the target is several ahead.",
+    help="Upgrade through at most N minor versions, if the target is several ahead.",
 )
 @click.option(
     "--pause-between",
     metavar="DURATION",
     type=DURATION,
     default=0.0,
-    help="Wait so long between two minor versions, such as 30m.",
+    help="Wait this long between two minor versions, such as 30m.",
 )
 @click.option(
     "--resume",
     "resume_first",
     is_flag=True,
-    help="Where the newest upgrade was interrupted, resume it instead of a new one: for jobs that are retried.",
+    help="If the newest upgrade was interrupted, resume it instead of starting a new one: for jobs that are retried.",
 )
 @click.option(
     "--new",
     "anew",
     is_flag=True,
-    help="Where the newest upgrade was interrupted, leave what it changed, and begin a new run from there.",
+    help="If the newest upgrade was interrupted, keep its changes, and start a new run from there.",
 )
 @YES
 @TAKE_OVER
@@ -104,20 +104,22 @@ def run(
 
     A step that fails is rolled back, then the earlier steps of this run, unless `policy.onFailure` is set differently.
 
-    A target that is several minor versions ahead is reached through each of them, in a run of its own. One that fails
-    leaves the cluster at the last version that was reached; the same command goes on from there.
+    If the target is several minor versions ahead, each one gets its own run. If one fails, the cluster stays at the
+    last version that was reached; run the same command to continue from there.
 
-    Where the newest upgrade was interrupted, on this machine or another, and its changes are in place, say which is
-    meant. With --resume, it is continued as `upgrader resume` does; one that failed is not: somebody has to look first.
-    With --new, a new run begins, whose rollback leads back to what the interrupted one left.
+    If the newest upgrade was interrupted, on this machine or another, and its changes are still in place, choose:
+    --resume continues it as `upgrader resume` does, unless it failed: then a person must look first. --new starts a new
+    run, whose rollback returns to what the interrupted one left.
 
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     if plan_file is not None and (max_hops or pause_between):
-        raise UsageError("--plan is of one minor version: --max-hops and --pause-between have no meaning with it")
+        raise UsageError(
+            "a saved plan has one minor version: --max-hops and --pause-between can't be combined with --plan"
+        )
     if resume_first and anew:
-        raise UsageError("--resume continues an interrupted run, and --new leaves it", remedy="Leave one of them out.")
+        raise UsageError("--resume and --new can't be combined", remedy="Leave one of them out.")
     patience = wait_seconds(wait=wait, timeout=timeout)
     skips = Skips.of(skipped, reason)
     shown = front_end(busy=not resume_first)  # before the imports, which take seconds
@@ -131,7 +133,7 @@ def run(
     if patience is not None:
         wait_for_start(folder, target, patience, shown)
     if resume_first and (name := interrupted_upgrade(folder, shown.notify)):
-        say(f"Run {name} was interrupted: it is resumed (--resume)")
+        say(f"Run {name} was interrupted: resuming it (--resume)")
         reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over)
         refuse_other_target(folder, reached, target, plan_file)
         return
@@ -155,7 +157,7 @@ def run(
     run_hops(propose, operator, max_hops)
     if left := left_behind(folder, operator.reached):
         say(left)
-        if operator.reached is not None and not yes and agrees("Write that version into upgrader.yaml?"):
+        if operator.reached is not None and not yes and agrees("Write that version to upgrader.yaml?"):
             try:
                 write_wanted(folder, operator.reached)
             except (UpgraderError, OSError) as error:  # the upgrade has succeeded all the same

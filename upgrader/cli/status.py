@@ -21,10 +21,10 @@ __all__ = ["status"]
 def status(folder: Path, output: str, as_json: bool) -> None:
     """Show what the newest run of this cluster is doing, or how it ended, step by step.
 
-    The folder has all of that, so the cluster is not needed. Runs of other machines are read from the cluster, or,
-    where the folder has no run and the API is unreachable, from the controllers' disks. Also shows whether the run can
-    be resumed, and who holds the cluster's lock, which may be another machine. For programs, `-o json` has what a run
-    that is at work is doing (`now`), and `running` for its outcome.
+    Reads the folder, so it needs no cluster. Runs of other machines are read from the cluster, or, if the folder has no
+    run and the API is unreachable, from the controllers' disks. Also shows whether the run can be resumed, and which
+    machine holds the cluster's lock. For programs, `-o json` has what an active run is doing (`now`), and `running` as
+    its outcome.
     """
     from upgrader.app.status import known_runs
     from upgrader.ui.runs import print_status

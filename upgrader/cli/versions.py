@@ -20,22 +20,22 @@ __all__ = ["versions"]
 
 
 @click.command()
-@click.option("--from", "chosen", metavar="VERSION", type=VERSION, help="From this version; no cluster is asked.")
+@click.option("--from", "chosen", metavar="VERSION", type=VERSION, help="Start from this version; needs no cluster.")
 @click.option(
     "--file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Offer the versions in this file, one on each line: the tags in a registry of yours, say.",
+    help="Use the versions in this file, one per line, such as the tags of your registry.",
 )
 @OUTPUT
 @click.pass_obj
 def versions(folder: Path, chosen: KubernetesVersion | None, file: Path | None, output: Output) -> None:
-    """Show what this cluster can be upgraded to: the newest patch of each minor, in how many runs, and until when it
-    gets patches.
+    """Show what this cluster can be upgraded to: the newest patch of each minor, in how many runs, and its end of
+    support.
 
-    Without --file, these are the versions that this upgrader knows; any later patch of theirs can be upgraded to, too.
-    A kubelet may be three minors behind: those that would be older are named. Where the cluster doesn't answer, the
-    version is that of upgrader.yaml. Changes nothing.
+    Without --file, these are the versions that this upgrader knows; later patches of them work too. A kubelet may be
+    three minors behind: older ones are listed. If the cluster doesn't answer, the version in upgrader.yaml is used.
+    Changes nothing.
     """
     from upgrader.app.versions_on_offer import offered_versions, read_versions, where_we_are
     from upgrader.app.wiring import system_clock

@@ -58,7 +58,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_what_is_replaced_is_announced(found: Any, tmp_path: Path) -> None:
     """A file that is there is named with the one in which it is kept; after a no, nothing was written."""
     ended = upgrader(tmp_path, answer="n\n")
-    assert "values/kubernetes.yaml; what is there now is kept as kubernetes.yaml.before-adopt" in ended.stderr
+    assert "values/kubernetes.yaml; the current file is kept as kubernetes.yaml.before-adopt" in ended.stderr
     assert "Will write values/kube-apiserver.yaml\n" in ended.stderr
     assert (tmp_path / "values/kubernetes.yaml").read_text() == "a: 1\n"
 
@@ -76,7 +76,7 @@ def test_nobody_to_ask(found: Any, tmp_path: Path) -> None:
     error = ended.exception
     assert isinstance(error, UsageError) and error.exit_code == 2
     assert ended.stderr.endswith("[y/N]: \n")  # the error is a line of its own
-    assert "standard input has ended" in error.message and "--yes" in error.remedy
+    assert "standard input is closed" in error.message and "--yes" in error.remedy
 
 
 def test_adopted_already(found: Any, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_reason_is_asked_for_at_a_terminal(kube: FakeKube, monkeypatch: pytest.M
     """Whoever leaves it out is asked why, until they have said it."""
     monkeypatch.setattr(approve, "_at_a_terminal", lambda: True)
     result = upgrader("b", answer="\ndashboards are green\n")
-    assert result.exit_code == 0 and "Why may b begin?" in result.stderr
+    assert result.exit_code == 0 and "Why do you approve b?" in result.stderr
     item = kube.get(CONFIG_MAPS, NAME, NAMESPACE)
     assert item is not None
     assert item["metadata"]["annotations"]["upgrader.io/approved-because"] == "dashboards are green"
@@ -67,7 +67,7 @@ def test_reason_is_asked_for_at_a_terminal(kube: FakeKube, monkeypatch: pytest.M
 
 def test_job_without_a_reason(kube: FakeKube) -> None:
     """Where nobody can be asked, the error has the command; whatever stands on standard input is no reason."""
-    with pytest.raises(UsageError, match="the approval of b lacks a reason") as caught:
+    with pytest.raises(UsageError, match="the approval of step b needs a reason") as caught:
         upgrader("b", answer="y\n")
     assert "upgrader approve b --reason" in caught.value.remedy
     assert "annotations" not in (kube.get(CONFIG_MAPS, NAME, NAMESPACE) or {})["metadata"]

@@ -128,7 +128,7 @@ def test_form_before_and_after_the_command(folder: Path) -> None:
 @pytest.mark.parametrize("words", [("completion", "bash"), ("doctor",), ("bundle", "create", "-o", "file")])
 def test_form_of_a_command_that_has_one(words: tuple[str, ...]) -> None:
     """It is refused instead of being forgotten; `-o FILE` of `bundle create` is no form."""
-    with pytest.raises(UsageError, match="prints in one form alone"):
+    with pytest.raises(UsageError, match=" has only one output format"):
         answered("-o", "json", *words)
 
 

@@ -50,7 +50,7 @@ def test_first_hour(home: Path) -> None:
     assert ended.exit_code == 0, ended.output
     assert KEY.fingerprint in ended.output and "kubeadm's static pods" in ended.output
     for name in ("upgrader.yaml", "hosts.yml", ".gitignore", "ssh/known_hosts", "kubeconfig"):
-        assert (home / "prod" / name).exists() and f"to be written: {home / 'prod' / name}" in ended.output
+        assert (home / "prod" / name).exists() and f"will write: {home / 'prod' / name}" in ended.output
     upgrader = f"upgrader -C {home / 'prod'}"
     assert f"Next: {upgrader} images push REGISTRY, then {upgrader} adopt" in ended.output
 
@@ -84,8 +84,8 @@ def test_again(home: Path) -> None:
     init(home, "y\ny\n")
     before = {path: path.read_bytes() for path in (home / "prod").rglob("*") if path.is_file()}
     ended = init(home, "y\n")
-    assert ended.exit_code == 0 and "to be written" not in ended.output
-    assert f"stays as it is: {home / 'prod' / 'upgrader.yaml'}" in ended.output
+    assert ended.exit_code == 0 and "will write" not in ended.output
+    assert f"kept: {home / 'prod' / 'upgrader.yaml'}" in ended.output
     assert before == {path: path.read_bytes() for path in (home / "prod").rglob("*") if path.is_file()}
 
 

@@ -23,7 +23,7 @@ def test_a_lab_with_a_run_at_work_stays(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(lab, "_find", lambda *_: found)
     with folder_lock(tmp_path, "anna@build-7 (process 4711)", FakeClock()):
         error = CliRunner().invoke(cli, ["lab", "down"]).exception
-        assert isinstance(error, Locked) and "anna@build-7 (process 4711) works on lab demo" in error.message
+        assert isinstance(error, Locked) and "anna@build-7 (process 4711) has been working on lab demo" in error.message
         assert removed == []
         assert CliRunner().invoke(cli, ["lab", "down", "--force"]).exit_code == 0
     assert CliRunner().invoke(cli, ["lab", "down"]).exit_code == 0

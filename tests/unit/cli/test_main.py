@@ -48,7 +48,7 @@ def test_interrupted_work_is_not_said_to_have_started_nothing(
     assert ended_with.value.code == 130
     output = capsys.readouterr().err
     assert f"`upgrader -C {tmp_path} resume` continues it" in output and "Traceback" not in output
-    assert "Helm that was at work goes on by itself" in output and "nothing was started" not in output
+    assert "active Helm process continues" in output and "nothing was started" not in output
     monkeypatch.setattr(click.termui, "visible_prompt_func", lambda *_: "n")
     assert ended(declined, monkeypatch) == 130
     assert "nothing was started" in capsys.readouterr().err

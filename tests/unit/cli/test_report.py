@@ -145,10 +145,10 @@ def test_opened_in_a_browser(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--open", "-o", "html"], "--open shows the page"),
-        (["--redacted"], "keep their names"),
-        (["--compare", RUN, RUN, "-o", "html"], "--compare takes two runs"),
-        (["--compare", RUN, RUN, "--redacted"], "--compare takes two runs"),
+        (["--open", "-o", "html"], "--open and -o can't be combined"),
+        (["--redacted"], "--redacted needs -o"),
+        (["--compare", RUN, RUN, "-o", "html"], "--compare can only be combined with two runs"),
+        (["--compare", RUN, RUN, "--redacted"], "--compare can only be combined with two runs"),
         (["20200101T000000-v1.0.0"], "there is no run 20200101T000000-v1.0.0"),
     ],
 )

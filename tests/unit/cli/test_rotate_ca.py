@@ -22,7 +22,7 @@ def rotate(place: Place, *arguments: str, answer: str = "") -> Result:
 def test_declined(place: Place) -> None:
     """It says which file it would write, and asks first; then it shows the steps, and asks again. No is no."""
     ended = rotate(place, "trust", answer="n\n")
-    assert ended.exit_code == 1 and "Will write `pki.signingCertificate` into kubernetes.yaml" in ended.output
+    assert ended.exit_code == 1 and "Will write `pki.signingCertificate` to kubernetes.yaml" in ended.output
     assert (place.folder / "kubernetes.yaml").read_text() == "a: b\n"
     ended = rotate(place, "trust", answer="y\nn\n")
     assert ended.exit_code == 1 and "trust worker-1" in ended.output and "Start?" in ended.output
@@ -31,15 +31,15 @@ def test_declined(place: Place) -> None:
 
 def test_to_its_end(place: Place) -> None:
     """Each phase says what the operator has to do before the next; `show` says how far it is, and what comes next."""
-    assert rotate(place, "trust", "--yes").output.endswith("Then: upgrader certs rotate-ca sign\n")
+    assert rotate(place, "trust", "--yes").output.endswith("Then run `upgrader certs rotate-ca sign`.\n")
     new = place.hosts.made["controller-1"]
     place.operator(OLD, OLD, new)
     place.world.clock.sleep(60)
     place.hosts.issued["worker-1"][""] = OLD
     ended = rotate(place, "sign", "--yes")
     assert ended.exit_code == 0, ended.output
-    assert "give it client-certificate-data and client-key-data" in ended.output
-    assert "Of the old CA, and not known to kubeadm: worker-1" in ended.output
+    assert "copy client-certificate-data and client-key-data" in ended.output
+    assert "From the old CA, and not managed by kubeadm: worker-1" in ended.output
     assert "Nothing to do: the new CA signs" in rotate(place, "sign", "--yes").output
     shown = rotate(place, "show").output
     assert "both CAs are trusted, the new one signs" in shown and "next      upgrader certs rotate-ca finish" in shown
@@ -51,7 +51,7 @@ def test_to_its_end(place: Place) -> None:
     assert isinstance(rotate(place, "finish", "--yes").exception, Blocked), "the operator would be locked out"
     place.operator(new, new)
     ended = rotate(place, "finish", "--yes")
-    assert ended.exit_code == 0 and "The old CA is trusted no longer" in ended.output, ended.output
+    assert ended.exit_code == 0 and "The old CA is no longer trusted" in ended.output, ended.output
     assert place.all_is_new(new)
 
 
@@ -59,7 +59,7 @@ def test_trusted_shown_and_cancelled(place: Place) -> None:
     """Clients elsewhere are thought of; file by file is shown which CAs are trusted; a second time nothing is to do."""
     ended = rotate(place, "trust", "--yes")
     assert ended.exit_code == 0, ended.output
-    assert "Kubeconfigs elsewhere trust the old one alone" in ended.output
+    assert "Kubeconfigs elsewhere still trust only the old CA" in ended.output
     new = fingerprint(place.hosts.made["controller-1"])
     shown = rotate(place, "show")
     assert f"new       {new[:16]}, its key is on controller-1" in shown.output
