@@ -74,7 +74,8 @@ class ApiAbsence:
         if now - self._since >= self._limit_seconds:
             raise ApiLost(
                 f"the API server has not been ready for {now - self._since:.0f} s: {problem}",
-                remedy="Find out why kube-apiserver stopped: its container's log is on the controllers (crictl ps -a).",
+                remedy="Find out why kube-apiserver stopped: on the controllers, crictl ps -a, then crictl logs "
+                "CONTAINER.",
             )
 
     def _check_refusal(self, kinds: Collection[VerdictKind]) -> None:
@@ -91,6 +92,7 @@ class ApiAbsence:
         self._refused.append(found is not None)
         if found and sum(self._refused) >= REFUSALS:
             raise ApiLost(
-                f"the API server answers, but refuses what a rollback needs: {found.text}",
-                remedy="Find out what changed in its configuration: helm get values kube-apiserver -n kube-system.",
+                f"the API server answers, but rejects requests that a rollback needs: {found.text}",
+                remedy="Compare its configuration with the previous revision: helm get values kube-apiserver -n "
+                "kube-system.",
             )

@@ -33,7 +33,7 @@ def round_trip(kube: Kube) -> str:
             continue
         found = kube.get(CONFIG_MAPS, name, PROBE_NAMESPACE)
         if found is None or found["data"]["token"] != token:
-            return f"ConfigMap {name} can't be read back after it was written"
+            return f"ConfigMap {name} can't be read after it was written"
         # Only a live watch delivers the deletion: the first event may come from the list before it.
         kube.delete(CONFIG_MAPS, name, PROBE_NAMESPACE)
         deleted = True

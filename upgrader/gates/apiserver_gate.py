@@ -84,8 +84,8 @@ class ApiServerGate:
         if not leaving:
             return None
         return pending(
-            f"{self.ref}: old pods still terminate, and may answer: {', '.join(leaving)}",
-            remedy=f"Find out why they don't end: kubectl -n {self.ref.namespace} describe pod {leaving[0]}",
+            f"{self.ref}: old pods are still terminating, and may answer requests: {', '.join(leaving)}",
+            remedy=f"Find out why they don't terminate: kubectl -n {self.ref.namespace} describe pod {leaving[0]}",
         )
 
     def _instances(self, pods: Mapping[str, Pod]) -> Verdict | None:
@@ -105,7 +105,7 @@ class ApiServerGate:
             return pending(
                 f"kube-apiserver on {host.name} is not ready",
                 *error.message.splitlines(),
-                remedy=f"Check what its readiness waits for: kubectl get --raw '/readyz?verbose' --server {server}",
+                remedy=f"Check which readiness check fails: kubectl get --raw '/readyz?verbose' --server {server}",
             )
         if self.target is None:
             return None
@@ -150,4 +150,4 @@ class ApiServerGate:
 
 
 def _minor(minor: Minor | None) -> str:
-    return minor_text(minor) if minor else "a minor that it does not report"
+    return minor_text(minor) if minor else "an unknown minor"

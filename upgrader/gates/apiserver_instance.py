@@ -62,7 +62,7 @@ def ask_instance(kube: Kube, pod: Pod, port: int, path: str, *, unreachable: Mut
             answer = _through_the_api(kube, pod, port, path)
         except ApiUnavailable as proxied:
             raise ApiUnavailable(
-                f"neither from here nor through the API: {direct.message}; {proxied.message}", remedy=direct.remedy
+                f"unreachable directly ({direct.message}) and through the API ({proxied.message})", remedy=direct.remedy
             ) from proxied
         unreachable.add(server)
         return answer
@@ -77,6 +77,6 @@ def _through_the_api(kube: Kube, pod: Pod, port: int, path: str) -> str:
         # The request has no credentials on its second half.
         raise ApiUnavailable(
             f"anonymously, through the API: {error.message}",
-            remedy="Let this machine reach the controllers' own addresses, or allow anonymous requests for /readyz and "
-            "/version.",
+            remedy="Give this machine access to the controllers' own addresses, or allow anonymous requests for "
+            "/readyz and /version.",
         ) from error

@@ -29,14 +29,14 @@ class AvailabilityGate:
         seen = self.counts()
         if seen is None:
             return unknown(
-                "the availability prober does not report: what the API's clients see is unknown",
-                remedy="Find out what keeps it from running, such as a busy machine, or stop it: "
+                "the availability prober sends no results: the API's availability is unknown",
+                remedy="Find out what blocks it, such as a busy machine; or turn it off: "
                 "`availability.requestsPerSecond: 0`.",
             )
         phase = seen.phase(self.step)
         if phase is None or not phase.requests:
             return pending(
-                "no request has been answered yet since the step began",
+                "no request has been answered since the step began",
                 remedy="Check that this machine reaches the addresses in `availability.addresses`.",
             )
         gap = phase.longest_gap_ms / 1000
@@ -44,10 +44,10 @@ class AvailabilityGate:
         if phase.failed <= self.limits.max_failed and gap <= self.limits.max_gap_seconds:
             return holds(counted)
         failures = [str(failure) for failure in seen.failures if failure.phase == self.step]
-        allowed = f"{self.limits.max_failed} and {self.limits.max_gap_seconds:g} s are allowed"
+        allowed = f"allowed: {self.limits.max_failed}, and {self.limits.max_gap_seconds:g} s"
         return broken(
-            f"the API's clients were disturbed: {counted} ({allowed})",
+            f"the API's availability is outside its limits: {counted} ({allowed})",
             *failures[:_SHOWN],
-            remedy="Find out what the failures have in common. If the step may cost this much, raise "
-            "`availability.maxFailed` or `availability.maxGap` of the step in upgrader.yaml.",
+            remedy="Find out what the failures have in common. If they are acceptable, raise `availability.maxFailed` "
+            "or `availability.maxGap` of the step in upgrader.yaml.",
         )

@@ -45,10 +45,10 @@ class BakeGate:
         spent = self._clock.monotonic() - self._began
         if spent < self._seconds:
             return pending(
-                f"all {len(self._watched)} gates hold; {spent:.0f} of {self._seconds:.0f} s",
+                f"all {len(self._watched)} gates pass; {spent:.0f} of {self._seconds:.0f} s",
                 remedy="Wait; or set a shorter `policy.bake` in upgrader.yaml.",
             )
-        return holds(f"all {len(self._watched)} gates held for {self._seconds:.0f} s")
+        return holds(f"all {len(self._watched)} gates passed for {self._seconds:.0f} s")
 
     def _check(self, watched: _Watched) -> Verdict | None:
         verdict, now = watched.gate.check(), self._clock.monotonic()
@@ -57,7 +57,7 @@ class BakeGate:
             return None
         watched.since = now if watched.since is None else watched.since
         if now - watched.since >= watched.patience_seconds:
-            what = f"{watched.gate.name} has not held for {now - watched.since:.0f} s: {verdict.reason}"
+            what = f"{watched.gate.name} has not passed for {now - watched.since:.0f} s: {verdict.reason}"
             return broken(what, *verdict.details, remedy=verdict.remedy)
         return replace(verdict, reason=f"{watched.gate.name}: {verdict.reason}")
 

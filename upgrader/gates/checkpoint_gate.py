@@ -54,7 +54,7 @@ class CheckpointGate:
         first, more = without[0], len(without) - 1
         reason = f"no checkpoint yet of pod {first.name} on {first.node}: {first.no_checkpoint}"
         if more:
-            reason += f"; nor of {more} more pod{'s' if more > 1 else ''}"
+            reason += f"; the same for {more} more pod{'s' if more > 1 else ''}"
         return replace(verdict, reason=reason, details=(verdict.reason, *verdict.details))
 
     def _missing(self) -> Verdict | None:
@@ -74,4 +74,4 @@ class CheckpointGate:
         standby = [Pod.parse(item) for item in self.kube.list(PODS, labels=CHECKPOINT_OF)]
         active = [pod for pod in standby if not pod.finished and pod.labels[CHECKPOINT_OF] != self.ref.name]
         named = ", ".join(f"{pod.labels[CHECKPOINT_OF]} on {pod.node}" for pod in active)
-        return f"; standby pods run for {named}" if active else ""
+        return f"; standby pods are active for {named}" if active else ""

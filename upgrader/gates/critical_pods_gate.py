@@ -49,12 +49,12 @@ class CriticalPodsGate:
             return verdict
         if not any(pod.namespace == SYSTEM for pod in pods):
             return unknown(
-                f"no controller has a critical pod in {SYSTEM}, where at least the control plane's should be",
+                f"no controller has a critical pod in {SYSTEM}; at least the control plane's pods should be there",
                 remedy="Give the control plane's pods the priority class system-node-critical, and check the group "
                 "`controllers` of the inventory.",
             )
-        without = f"; not Ready before the run, and not asked for: {', '.join(known)}" if known else ""
-        return holds(f"the critical pods are Ready ({len(pods)} of them on controllers){without}")
+        without = f"; ignored, as they were not Ready before the run: {', '.join(known)}" if known else ""
+        return holds(f"all critical pods on controllers are Ready ({len(pods)}){without}")
 
     def _elsewhere(self, known: tuple[str, ...]) -> Verdict | None:
         for workload in short_workloads(self.kube):

@@ -40,7 +40,7 @@ class KubeadmConfigGate:
 
     def _broken(self, what: str) -> Verdict:
         return broken(
-            f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} {what}, and not {self.version}",
-            remedy="Find out who changed it meanwhile (a `kubeadm upgrade`?): "
-            f"kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml --show-managed-fields",
+            f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} {what}, not {self.version}",
+            remedy=f"Find out what changed it (`kubeadm upgrade`?): kubectl -n {_SYSTEM} get configmap "
+            f"{KUBEADM_CONFIG_MAP} -o yaml --show-managed-fields",
         )

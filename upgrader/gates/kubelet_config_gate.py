@@ -42,6 +42,6 @@ class KubeletConfigGate:
     def _broken(self, what: str) -> Verdict:
         return broken(
             f"ConfigMap {_SYSTEM}/{KUBELET_CONFIG_MAP} {what}",
-            remedy="Find out who changed it meanwhile (a `kubeadm upgrade`?): "
-            f"kubectl -n {_SYSTEM} get configmap {KUBELET_CONFIG_MAP} -o yaml --show-managed-fields",
+            remedy=f"Find out what changed it (`kubeadm upgrade`?): kubectl -n {_SYSTEM} get configmap "
+            f"{KUBELET_CONFIG_MAP} -o yaml --show-managed-fields",
         )

@@ -50,7 +50,7 @@ class MetricGate:
         try:
             found = self._prometheus.values(settings.query, points=points, step_seconds=step)
         except ServiceError as error:
-            return _unknown(settings, error.message, "Check that it is up, and that this machine reaches it.")
+            return _unknown(settings, error.message, "Check that Prometheus is up, and that this machine can reach it.")
         verdict = judge(settings, found, points)
         if elapsed >= window or verdict.kind is not VerdictKind.HOLDS:
             return verdict
@@ -65,13 +65,18 @@ def judge(settings: MetricGateSettings, found: tuple[Series, ...], points: int) 
     if not found:
         return _unknown(
             settings,
-            "no series, so no value",
-            "Run the query in Prometheus. Is its target scraped? For a series that is there only after errors, write "
-            "`… or vector(0)`.",
+            "the query returned no series",
+            "Run the query in Prometheus, and check that its target is scraped. For a series that exists only after "
+            "errors, write `… or vector(0)`.",
         )
     if len(found) > 1:
         several = [_labels(each) for each in found[:_SHOWN]]
-        return _unknown(settings, f"{len(found)} series instead of one", "Aggregate them: sum(…), max(…).", *several)
+        return _unknown(
+            settings,
+            f"the query returned {len(found)} series instead of one",
+            "Aggregate them: sum(…), max(…).",
+            *several,
+        )
     values = found[0].values
     odd = next((value for value in values if not isfinite(value)), None)
     if odd is not None:
@@ -80,7 +85,7 @@ def judge(settings: MetricGateSettings, found: tuple[Series, ...], points: int) 
         return _unknown(
             settings,
             f"only {len(values)} of {points} values since the step's change",
-            "Prometheus was restarted, lost data or did not scrape. It passes once the window is complete.",
+            "Prometheus was restarted, lost data or did not scrape. The gate can pass once the window is complete.",
         )
     low, high = min(values), max(values)
     minimum, maximum = settings.minimum, settings.maximum
@@ -100,7 +105,7 @@ def resolution_seconds(settings: MetricGateSettings) -> int:
 def _outside(settings: MetricGateSettings, value: float) -> Verdict:
     return pending(
         f"{_asked(settings)} was {value:g} in the last {settings.window_seconds:.0f} s, {_limits(settings)}",
-        remedy="Find out what the change has made worse. If this is normal, change the gate's `min`, `max` or "
+        remedy="Find out what the change made worse. If this value is normal, change the gate's `min`, `max` or "
         "`deadline` in upgrader.yaml.",
     )
 

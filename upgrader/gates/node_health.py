@@ -19,7 +19,7 @@ __all__ = ["HEARTBEATS", "LEASES_AT_ONCE", "NOT_SEEN", "NodeHealth", "NodeMemory
 HEARTBEATS = "kube-node-lease"
 """The namespace of the kubelets' Leases."""
 
-NOT_SEEN = "has shown no heartbeat yet: its kubelet renews its Lease every 10 s"
+NOT_SEEN = "has shown no heartbeat yet (its kubelet renews its Lease every 10 s)"
 """The problem of a node whose Lease was not watched for long enough to know."""
 
 _STALE_SECONDS = 40.0

@@ -53,7 +53,7 @@ class NodeReturn:
             if KubernetesVersion.known(reported) not in versions:
                 return f"its kubelet reports {reported}"
             if len(seen) <= _BEATS:
-                return f"its kubelet has renewed its Lease {max(0, len(seen) - 1)} of {_BEATS} times"
+                return f"its kubelet has renewed its Lease {max(0, len(seen) - 1)} times ({_BEATS} needed)"
             if not with_pods:
                 return ""
             unready = [pod for pod in critical_pods_on(self.kube, name) if not pod.ready]

@@ -97,7 +97,7 @@ def container_fault(pod: Pod, container: Container) -> Fault | None:
     if container.running_since is not None:
         before = f" (before, it {_ending(container.last)[0].replace('exits', 'exited')})" if container.last else ""
         if container.init:
-            return fault(Severity.WAITS, f"is still running, and the pod waits for it{before}")
+            return fault(Severity.WAITS, f"is an init container that is still running{before}")
         return fault(Severity.NOT_READY, f"is running but not ready{before}")
     return fault(Severity.NOT_READY, "is being created") if reason == "ContainerCreating" else None
 
@@ -117,7 +117,7 @@ def _loops(container: Container, end: Termination) -> bool:
 def _ending(end: Termination) -> tuple[str, str]:
     """What happened, and the runtime's own explanation where the runtime failed."""
     if end.reason in _LOST:
-        return "was lost", "its node went down, or lost track of it"
+        return "was lost", "its node went down, or the runtime lost the container"
     if end.reason == "OOMKilled":
         return "was killed for using more memory than its limit (OOMKilled)", ""
     if end.reason in ("StartError", "ContainerCannotRun"):
@@ -133,4 +133,4 @@ def _no_start(container: Container) -> tuple[str, str]:
         return f"can't be started ({reason})", message
     # Older kubelets only report 'Back-off pulling image "x"' here; an event has the cause.
     words = "" if message.startswith("Back-off") and ": " not in message else message
-    return f"can't get its image {container.image} ({reason})", words
+    return f"can't pull its image {container.image} ({reason})", words

@@ -53,7 +53,7 @@ class ProtectorGate:
         if problem:
             see = f"kubectl -n {self.namespace} get podprotector {self.protector} -o yaml"
             return pending(problem, remedy=f"Check its status, and guard's aggregators in each cell: {see}")
-        return holds(f"{protector}: {protector.estimate} pods are available for certain, {protector.minimum} must be")
+        return holds(f"{protector}: at least {protector.estimate} pods are available, {protector.minimum} are required")
 
     def _silent(self, protector: PodProtector) -> str:
         """Which cell isn't counted any more, as a sentence; "" for none."""
@@ -66,7 +66,7 @@ class ProtectorGate:
             quiet = now - seen[key][1]
             if quiet >= SILENT_SECONDS:
                 silent.append(f"cell {cell.name} for {quiet:.0f} s (lastEventTime {cell.counted})")
-        return f"{protector}: nobody has counted {', '.join(silent)}" if silent else ""
+        return f"{protector}: no aggregator has counted {', '.join(silent)}" if silent else ""
 
     def _missing(self, subject: str) -> Verdict:
         """Raises ApiError."""
@@ -76,11 +76,11 @@ class ProtectorGate:
             if error.status != 404:
                 raise
             return unknown(
-                f"{subject}: the API server knows no PodProtectors ({POD_PROTECTORS.api_version}): their "
-                "CustomResourceDefinition is missing",
+                f"{subject}: the CustomResourceDefinition of PodProtectors ({POD_PROTECTORS.api_version}) is not "
+                "installed",
                 remedy="Install guard's chart with protectors, or remove the gate from upgrader.yaml.",
             )
         return pending(
             f"{subject} does not exist",
-            remedy=f"Check what is there: kubectl -n {self.namespace} get podprotectors",
+            remedy=f"List the existing ones: kubectl -n {self.namespace} get podprotectors",
         )

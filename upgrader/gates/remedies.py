@@ -17,8 +17,8 @@ def describe_workload(ref: WorkloadRef) -> str:
 def delete_pods(ref: WorkloadRef, names: Sequence[str]) -> str:
     """How to have pods replaced that no controller replaces by itself."""
     return (
-        f"Find out why nobody replaces them: kubectl -n {ref.namespace} describe {ref.kind.lower()} {ref.name}. "
-        f"To do it by hand: kubectl -n {ref.namespace} delete pod {names[0]}{' …' if names[1:] else ''}"
+        f"Find out why they aren't replaced: kubectl -n {ref.namespace} describe {ref.kind.lower()} {ref.name}. To "
+        f"replace them by hand: kubectl -n {ref.namespace} delete pod {names[0]}{' …' if names[1:] else ''}"
     )
 
 
@@ -34,8 +34,8 @@ def inspect_pod(ref: WorkloadRef | None, pod: Pod, container: Container | None) 
         see = f"logs {pod.name} -c {container.name}"
     workload = f", and kubectl -n {ref.namespace} describe {ref.kind.lower()} {ref.name} shows more" if ref else ""
     return (
-        f"Fix the cause above. `upgrader report` keeps what was seen of the pod{workload}. "
-        f"While the pod exists: kubectl -n {pod.namespace} {see}"
+        f"Fix the cause above. `upgrader report` has the recorded state of the pod{workload}. While the pod exists: "
+        f"kubectl -n {pod.namespace} {see}"
     )
 
 

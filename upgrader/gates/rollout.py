@@ -83,13 +83,13 @@ def _missing(reading: Reading, heard: Mapping[str, datetime], allow_none: bool) 
     if workload.trouble:
         return f"its pods can't be created: {workload.trouble}"
     if desired == 0:
-        return "" if workload.ref.kind == "Deployment" or allow_none else "no node wants its pods"
+        return "" if workload.ref.kind == "Deployment" or allow_none else "no node matches it"
     counts = {"updated": workload.updated, "Ready": workload.ready, "available": workload.available}
     short = [f"{count} {name}" for name, count in counts.items() if count != desired]
     if short:
         return f"of {desired} pods, {', '.join(short)}"
     if len(reading.newest) != desired:
-        return f"{len(reading.newest)} pods of the newest revision, {desired} wanted"
+        return f"{len(reading.newest)} of {desired} pods have the newest revision"
     for pod in reading.newest:
         if not pod.ready:
             return f"pod {pod.name} is not Ready"
@@ -98,7 +98,7 @@ def _missing(reading: Reading, heard: Mapping[str, datetime], allow_none: bool) 
             return restarted
     if reading.others:
         names = ", ".join(pod.name for pod in reading.others)
-        return f"{len(reading.others)} old pods still terminate: {names}"
+        return f"{len(reading.others)} old pods are still terminating: {names}"
     return ""
 
 
@@ -107,7 +107,7 @@ def _just_restarted(pod: Pod, heard: datetime | None) -> str:
     for item in filter(_runs_again, pod.containers):
         assert item.last is not None and item.running_since is not None
         if heard is None or heard - item.running_since < _SETTLED:
-            return f"container {item.name} of pod {pod.name} was restarted just now (exit {item.last.exit_code})"
+            return f"container {item.name} of pod {pod.name} has just restarted (exit code {item.last.exit_code})"
     return ""
 
 

@@ -53,7 +53,7 @@ class RolloutGroupGate:
         if paused:
             return self._paused(paused, missing[0][1].reason if missing else "")
         if not missing:
-            return holds(f"{self}: all pods of {len(sets)} StatefulSets are new and Ready")
+            return holds(f"{self}: all pods of {len(sets)} StatefulSets are updated and Ready")
         # The first of those closest to the cause: while one has a fault, the others only wait for it.
         worst = max(missing, key=lambda item: item[0])[1]
         say = broken if worst.kind is VerdictKind.BROKEN else pending
@@ -63,13 +63,13 @@ class RolloutGroupGate:
     def _paused(self, names: list[str], missing: str) -> Verdict:
         return pending(
             f"{self}: the rollout of {first_few(names)} is paused{f'; {missing}' if missing else ''}",
-            remedy=f"Go on with it: kubectl -n {self.namespace} annotate statefulset {names[0]} {_PAUSED}-",
+            remedy=f"Resume it: kubectl -n {self.namespace} annotate statefulset {names[0]} {_PAUSED}-",
         )
 
     def _empty(self) -> Verdict:
         return unknown(
             f"{self}: no StatefulSet in {self.namespace} has the label {ROLLOUT_GROUP}={self.group}",
-            remedy=f"Check what is there: kubectl -n {self.namespace} get statefulsets -L {ROLLOUT_GROUP}",
+            remedy=f"List the existing ones: kubectl -n {self.namespace} get statefulsets -L {ROLLOUT_GROUP}",
         )
 
     def __str__(self) -> str:

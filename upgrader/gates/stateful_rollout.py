@@ -32,13 +32,13 @@ def judge_stateful_set(reading: Reading, just_restarted: Callable[[Pod], str]) -
         return pending(f"{new_and_ready(reading)}; {missing}", remedy=_remedy(workload, stale))
     kept = min(workload.ordered.kept, workload.desired) if workload.ordered else 0
     partition = f"; {kept} of them may keep an older revision (partition)" if kept else ""
-    return holds(f"{new_and_ready(reading)}{partition}" if workload.desired else f"{ref}: no pods wanted")
+    return holds(f"{new_and_ready(reading)}{partition}" if workload.desired else f"{ref}: 0 replicas desired")
 
 
 def new_and_ready(reading: Reading) -> str:
     """How far it is: `2/3 pods of StatefulSet shop/db are new and Ready`."""
     ready = sum(pod.ready for pod in reading.newest)
-    return f"{ready}/{reading.workload.desired} pods of {reading.workload.ref} are new and Ready"
+    return f"{ready}/{reading.workload.desired} pods of {reading.workload.ref} are updated and Ready"
 
 
 def stale_pods(reading: Reading) -> tuple[Pod, ...]:
@@ -59,10 +59,10 @@ def _old_pods(workload: Workload, stale: Sequence[Pod]) -> str:
     if not stale:
         return ""
     assert workload.ordered is not None
-    by_whom = ", whose strategy OnDelete leaves it to others to delete them" if workload.ordered.on_delete else ""
+    by_whom = ", which another client must delete (strategy OnDelete)" if workload.ordered.on_delete else ""
     stuck = [] if workload.ordered.on_delete else [pod.name for pod in stale if not pod.ready]
-    waits = f": its controller may wait for {first_few(stuck)} to become Ready before it replaces it" if stuck else ""
-    return f"to be replaced: {first_few([pod.name for pod in stale])}{by_whom}{waits}"
+    waits = f": the controller may be waiting for {first_few(stuck)} to become Ready first" if stuck else ""
+    return f"not yet replaced: {first_few([pod.name for pod in stale])}{by_whom}{waits}"
 
 
 def _others(reading: Reading, just_restarted: Callable[[Pod], str]) -> str:
@@ -70,7 +70,7 @@ def _others(reading: Reading, just_restarted: Callable[[Pod], str]) -> str:
     if reading.others:
         return f"{first_few([pod.name for pod in reading.others])} still terminates"
     if len(reading.newest) != workload.desired:
-        return f"{len(reading.newest)} pods are there, {workload.desired} wanted"
+        return f"{len(reading.newest)} of {workload.desired} pods exist"
     for pod in reading.newest:
         if not pod.ready:
             return f"pod {pod.name} is not Ready"

@@ -51,7 +51,7 @@ def diagnose_workload(
         reading = read_workload(kube, ref)
         if reading is None:
             see = f"kubectl -n {ref.namespace} get {ref.kind.lower()}s"
-            return pending(f"{ref} does not exist", remedy=f"Check what is there: {see}")
+            return pending(f"{ref} does not exist", remedy=f"List the existing ones: {see}")
         return diagnose_reading(kube, reading, allow_none=allow_none, absent=absent)
     except ApiError as error:
         return unanswered(str(ref), error)
@@ -104,7 +104,7 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
         return _explain(kube, ref, new_and_ready(reading) if reading.workload.ordered else str(ref), fault)
     if reading.workload.desired > 0 and len(reading.newest) < reading.workload.desired:
         # The controller can't create the pods, or the nodes refuse them.
-        refused = [f"pod {pod.name} was refused by {pod.node}: {pod.message}" for pod in reading.failed[-1:]]
+        refused = [f"pod {pod.name} was rejected by {pod.node}: {pod.message}" for pod in reading.failed[-1:]]
         events = warnings_of(kube, ref.namespace, reading.owner) if reading.owner else ()
         details = [*refused, *lines_of(events)]
         if details:

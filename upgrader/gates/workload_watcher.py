@@ -143,7 +143,7 @@ class WorkloadWatcher:
             return None
         if now.generation == _ABSENT != before:
             # Helm deletes nothing that it installs: more likely, the API server no longer serves its group.
-            return unknown(f"{ref} was there before this step, and the API server doesn't know it now")
+            return unknown(f"{ref} existed before this step, and the API server no longer finds it")
         if now.generation == before:
             return None
         if now.workload is not None:

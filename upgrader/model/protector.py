@@ -47,9 +47,9 @@ class PodProtector:
     def never_counted(self) -> str:
         """What nobody has ever counted, as a sentence; "" where all of it is."""
         if self.estimate is None or not self.cells:
-            return f"{self}: nobody has counted its pods yet"
+            return f"{self}: no aggregator has counted its pods yet"
         cells = [cell.name for cell in self.cells if not cell.counted]
-        return f"{self}: nobody has counted the pods of cell {', '.join(cells)} yet" if cells else ""
+        return f"{self}: no aggregator has counted the pods of cell {', '.join(cells)} yet" if cells else ""
 
     @property
     def below(self) -> str:
@@ -58,8 +58,8 @@ class PodProtector:
             return ""
         each = ", ".join(f"{cell.available} in {cell.name}" for cell in self.cells)
         waits = sum(cell.available for cell in self.cells) - self.estimate
-        less = f", less {waits} whose deletion is allowed" if waits > 0 else ""
-        return f"{self}: {self.estimate} pods are available for certain ({each}{less}), {self.minimum} must be"
+        less = f", minus {waits} with an allowed deletion" if waits > 0 else ""
+        return f"{self}: at least {self.estimate} pods are available ({each}{less}), {self.minimum} are required"
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> PodProtector:

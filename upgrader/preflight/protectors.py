@@ -84,7 +84,7 @@ def _silent(protector: PodProtector, now: datetime) -> str:
     """
     cells = [cell for cell in protector.cells if _age(cell, now) > SILENT_SECONDS]
     named = ", ".join(f"cell {cell.name} since {cell.counted}" for cell in cells)
-    return f"{protector}: nobody has counted {named}; it is {now:%Y-%m-%dT%H:%M:%SZ} now" if cells else ""
+    return f"{protector}: no aggregator has counted {named}; it is now {now:%Y-%m-%dT%H:%M:%SZ}" if cells else ""
 
 
 def _age(cell: Cell, now: datetime) -> float:

@@ -79,14 +79,14 @@ class ApprovalQuestion:
         if self._yes:
             return StepApproved(step, self.by, reason)
         raise Interrupted(
-            f"{self.by} did not approve of the step {step}: {reason}",
-            remedy="Steps before it are healthy, and it has not begun. `upgrader resume` asks again; `upgrader "
-            "rollback` undoes what was done.",
+            f"{self.by} did not approve step {step}: {reason}",
+            remedy="The step was not started; earlier steps are healthy. Run `upgrader resume` to ask again, or "
+            "`upgrader rollback` to undo them.",
         )
 
     def _prompt(self) -> None:
         if self._yes is None:
-            self.prompt(f"Approve of {printable(self._step)}? [y/n]: ")
+            self.prompt(f"Approve {printable(self._step)}? [y/n]: ")
         else:
             self.prompt("Why? (for the journal): " if self._yes else "Why not? (for the journal): ")
 

@@ -164,7 +164,7 @@ def test_kind_that_is_not_served(pair: Pair, monkeypatch: pytest.MonkeyPatch) ->
     assert ids(pair.kube, check_protectors) == []
     verdict = ProtectorGate(pair.kube, FakeClock(), "shop", "web").check()
     assert verdict.kind is VerdictKind.UNKNOWN
-    assert "knows no PodProtectors" in verdict.reason
+    assert "is not installed" in verdict.reason
 
 
 def test_protector(protectors: KubeAdapter) -> None:
@@ -179,7 +179,7 @@ def test_protector(protectors: KubeAdapter) -> None:
         "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}},
     }
     kube.create(POD_PROTECTORS, found, "shop")
-    assert "nobody has counted" in gate.check().reason
+    assert "no aggregator has counted" in gate.check().reason
     assert ids(kube, check_protectors) == ["protectors.not-counted"]
 
     def counted(estimate: int, at: datetime) -> None:

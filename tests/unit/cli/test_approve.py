@@ -75,5 +75,5 @@ def test_job_without_a_reason(kube: FakeKube) -> None:
 
 def test_another_step(kube: FakeKube) -> None:
     """A step that isn't the one that waits is an error that names the one that does."""
-    with pytest.raises(UsageError, match="waits for an approval of the step b, not of a"):
+    with pytest.raises(UsageError, match="waits for the approval of step b, not of a"):
         upgrader("a", "--reason", "ok")

@@ -142,7 +142,7 @@ def test_released_lock_is_free_at_once() -> None:
     anna = take(kube, clock, ANNA)
     held = purpose(kube)
     assert anna.release() and holder(kube) == ""
-    assert "lock of upgrader" in held and purpose(kube) == held
+    assert "upgrader's lock" in held and purpose(kube) == held
     ben = take(kube, clock, BEN)
     assert (clock.monotonic(), ben.taken_over) == (0, None)
 

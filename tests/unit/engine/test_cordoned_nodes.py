@@ -12,6 +12,6 @@ def test_cordoned_nodes_are_named() -> None:
     kube = FakeKube()
     add_node(kube, "worker-1")
     add_node(kube, "worker-2", cordoned=True)
-    assert cordoned(kube) == ("node worker-2 is cordoned, and takes no new pods: kubectl uncordon worker-2",)
+    assert cordoned(kube) == ("node worker-2 is still cordoned; run `kubectl uncordon worker-2`",)
     kube.unavailable = True
     assert cordoned(kube) == ()

@@ -60,7 +60,7 @@ def test_lock_that_can_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(UsageError, match=r"runs/\.lock can't be read: Permission denied.*not known") as caught:
+    with pytest.raises(UsageError, match=r"runs/\.lock can't be read: Permission denied.*unknown") as caught:
         folder_holder(tmp_path)
     assert "as the user who runs upgrader" in caught.value.remedy
 

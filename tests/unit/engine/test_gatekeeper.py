@@ -158,6 +158,6 @@ def test_metric_that_never_gets_well(bench: Bench, prometheus: FakePrometheus, s
             absence=absence,
         )
     message = caught.value.message
-    assert "gate metric/errors did not hold 1 times in a row within 180 s" in message
+    assert "gate metric/errors did not pass 1 times in a row within 180 s" in message
     assert "`sum(e)`" in message and "at most 1" in message and said in message and caught.value.remedy
     assert 180 <= bench.clock.monotonic() < 190

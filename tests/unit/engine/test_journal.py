@@ -315,7 +315,7 @@ def test_journal_is_bounded(tmp_path: Path) -> None:
     journal.emit(STORY[-1])
     journal.close()
     records = read_journal(tmp_path / "journal.jsonl")
-    assert isinstance(records[-2].event, Note) and "no more notes" in records[-2].event.text
+    assert isinstance(records[-2].event, Note) and "further notes" in records[-2].event.text
     assert records[-1].event == STORY[-1]
     assert (tmp_path / "journal.jsonl").stat().st_size < DETAIL_BYTES + 2 * TEXT_CHARACTERS
 

@@ -72,7 +72,7 @@ def test_secret_says_what_it_is_for(places: Places, tmp_path: Path) -> None:
     ClusterReplicas(places.kube).write(RUN, journal_of(tmp_path, RUN, STARTED))
     found = places.kube.get(SECRETS, secret_name(RUN), "kube-system")
     assert found is not None
-    assert "journal of a run of upgrader" in found["metadata"]["annotations"]["kubernetes.io/description"]
+    assert "journal of an upgrader run" in found["metadata"]["annotations"]["kubernetes.io/description"]
 
 
 def test_two_writers_of_one_secret(places: Places, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_the_longest_journal_fits(places: Places, tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(places: Places, tmp_path: Path) -> None:
     """What the API would refuse, with a message about bytes of base64, is refused here with one about the journal."""
     noise = random.Random(1).randbytes(SECRET_BYTES + 1)
-    with pytest.raises(JournalError, match="more than a Secret may hold"):
+    with pytest.raises(JournalError, match="more than fits into a Secret"):
         places.cluster.write(RUN, noise)
 
 

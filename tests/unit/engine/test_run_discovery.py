@@ -145,7 +145,7 @@ def test_two_that_went_on_are_for_a_person(world: World) -> None:
     world.places.cluster.write(RUN, world.middle)
     world.on_controller(world.journal(STARTED, StepApplied("other", 1.0)))
     run = world.run()
-    assert "its journals differ in the cluster and in controller-1" in run.problem
+    assert "its journals in the cluster and controller-1 differ" in run.problem
     with pytest.raises(JournalError, match="two machines have resumed it"):
         bring_home(run, world.runs)
     assert not (world.runs / RUN).exists()

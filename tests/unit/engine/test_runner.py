@@ -99,7 +99,7 @@ def test_no_step_is_undone_under_a_later_one_that_is_still_in(bench: Bench) -> N
     result = run(bench.runner(), bench.step("kube-apiserver"), stuck, bad)
     assert (result.outcome, result.remedy) == ("failed", "check")
     assert "bad flag" in result.reason and "no such revision" in result.reason
-    assert "as kubernetes, which came after, is still in place: kube-apiserver" in result.reason
+    assert "because the later step kubernetes is still in place: kube-apiserver" in result.reason
     assert bench.diary[-2:] == ["undo app to 1", "undo kubernetes to 1"]
 
 

@@ -34,7 +34,7 @@ def test_another_object_in_the_watch_is_not_the_probe(kube: FakeKube, monkeypatc
 def test_what_is_read_must_be_what_was_written(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that a watch shows, but a read doesn't, is no write to rely on."""
     monkeypatch.setattr(kube, "get", lambda *_: None)
-    assert "can't be read back" in round_trip(kube)
+    assert "can't be read after" in round_trip(kube)
 
 
 def test_watch_must_show_the_deletion(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:

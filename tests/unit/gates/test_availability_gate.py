@@ -37,7 +37,7 @@ def test_a_breach_is_broken(failed: int, gap_ms: float) -> None:
     verdict = look(counted(failed, gap_ms))
     assert verdict.kind is VerdictKind.BROKEN
     assert f"{failed} of 100 requests failed" in verdict.reason
-    assert "2 and 1.5 s are allowed" in verdict.reason
+    assert "allowed: 2, and 1.5 s" in verdict.reason
     assert len(verdict.details) == 1
     assert "reset" in verdict.details[0]
 

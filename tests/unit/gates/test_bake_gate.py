@@ -43,7 +43,7 @@ def test_it_holds_once_all_have_held_for_the_time(bake: BakeGate, clock: FakeClo
     """Before that it says how much of it is over."""
     assert bake.check().kind is VerdictKind.PENDING
     clock.sleep(180)
-    assert bake.check().reason == "all 2 gates hold; 180 of 600 s"
+    assert bake.check().reason == "all 2 gates pass; 180 of 600 s"
     clock.sleep(420)
     assert bake.check().kind is VerdictKind.HOLDS
 
@@ -66,7 +66,7 @@ def test_a_gate_may_recover_within_its_deadline(
     clock.sleep(120)
     verdict = bake.check()
     assert verdict.kind is VerdictKind.BROKEN
-    assert verdict.reason == f"two has not held for 120 s: {problem.reason}"
+    assert verdict.reason == f"two has not passed for 120 s: {problem.reason}"
 
 
 def test_what_is_broken_is_not_hidden(bake: BakeGate, gates: tuple[Scripted, Scripted]) -> None:

@@ -45,7 +45,7 @@ def test_active_checkpoint_is_said_but_stops_nobody(checkpoint: CheckpointGate, 
     add_pod(kube, "x", name="copy", labels={CHECKPOINT_OF: "kube-apiserver"})
     verdict = checkpoint.check()
     assert verdict.kind is VerdictKind.HOLDS
-    assert verdict.reason.endswith("standby pods run for kube-apiserver on controller-1")
+    assert verdict.reason.endswith("standby pods are active for kube-apiserver on controller-1")
 
 
 def test_checkpointer_is_needed_on_every_controller(checkpoint: CheckpointGate, kube: FakeKube) -> None:

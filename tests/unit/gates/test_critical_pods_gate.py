@@ -55,7 +55,7 @@ def test_critical_pods_hold(gate: CriticalPodsGate, kube: FakeKube) -> None:
     add_pod(kube, "c", crashed(), priority_class=CRITICAL, phase="Succeeded")
     add_pod(kube, "d", crashed(), priority_class=CRITICAL, deleting=True)
     add_pod(kube, "e", crashed())
-    assert gate.check().reason == "the critical pods are Ready (1 of them on controllers)"
+    assert gate.check().reason == "all critical pods on controllers are Ready (1)"
 
 
 def test_critical_pod_that_fails_is_explained(gate: CriticalPodsGate, kube: FakeKube) -> None:
@@ -86,7 +86,7 @@ def test_others_cluster_critical_pods_are_their_owners_affair(gate: CriticalPods
     to the cluster.
     """
     add_pod(kube, "shop", crashed(), namespace="shop", priority_class=CRITICAL)
-    assert gate.check().reason == "the critical pods are Ready (1 of them on controllers)"
+    assert gate.check().reason == "all critical pods on controllers are Ready (1)"
 
 
 def test_no_critical_pod_at_all_is_unknown(gate: CriticalPodsGate, kube: FakeKube) -> None:
@@ -132,7 +132,7 @@ def test_what_was_not_ready_before_is_not_asked_for(gate: CriticalPodsGate, kube
     assert health_before == HealthBefore(("worker-1", "worker-2"), ("DaemonSet agent", "Deployment dns"))
     verdict = replace(gate, health_before=health_before).check()
     assert verdict.kind is VerdictKind.HOLDS
-    assert verdict.reason.endswith("not Ready before the run, and not asked for: DaemonSet agent, Deployment dns")
+    assert verdict.reason.endswith("ignored, as they were not Ready before the run: DaemonSet agent, Deployment dns")
     # Another revision of the same workload has other names.
     add_pod(kube, "dns", crashed(), name=pod, revision=2, priority_class=CRITICAL)
     assert replace(gate, health_before=health_before).check().kind is VerdictKind.HOLDS

@@ -80,7 +80,7 @@ def test_both_limits() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((), "no series, so no value"),
+        ((), "the query returned no series"),
         ((nan,), "the value nan"),
         ((inf,), "the value inf"),
         ((-inf,), "the value -inf"),
@@ -119,7 +119,11 @@ def test_no_answer_is_unknown(why: str) -> None:
     world.after(0)
     world.prometheus.refused = why
     verdict = world.after(60)
-    assert verdict.kind is VerdictKind.UNKNOWN and why in verdict.reason and "Check that it is up" in verdict.remedy
+    assert (
+        verdict.kind is VerdictKind.UNKNOWN
+        and why in verdict.reason
+        and "Check that Prometheus is up" in verdict.remedy
+    )
 
 
 def test_is_asked_once_an_interval() -> None:

@@ -44,7 +44,7 @@ def test_enough_pods_that_are_counted(kube: FakeKube, clock: FakeClock) -> None:
     protect(kube, cell())
     verdict = gate(kube, clock).check()
     assert verdict.kind is VerdictKind.HOLDS
-    assert verdict.reason == "PodProtector shop/web: 5 pods are available for certain, 4 must be"
+    assert verdict.reason == "PodProtector shop/web: at least 5 pods are available, 4 are required"
     assert gate(kube, clock).name == "protector/shop/web"
 
 
@@ -60,8 +60,8 @@ def test_below_its_minimum(kube: FakeKube, clock: FakeClock) -> None:
     verdict = gate(kube, clock).check()
     assert verdict.kind is VerdictKind.PENDING
     assert verdict.reason == (
-        "PodProtector shop/web: 3 pods are available for certain (3 in core, 1 in worker, less 1 whose deletion is "
-        "allowed), 4 must be"
+        "PodProtector shop/web: at least 3 pods are available (3 in core, 1 in worker, minus 1 with an "
+        "allowed deletion), 4 are required"
     )
     assert "kubectl -n shop get podprotector web -o yaml" in verdict.remedy
 
@@ -72,13 +72,13 @@ def test_cell_that_was_never_counted(kube: FakeKube, clock: FakeClock, cells: tu
     protect(kube, *cells)
     verdict = gate(kube, clock).check()
     assert verdict.kind is VerdictKind.PENDING
-    assert "nobody has counted" in verdict.reason
+    assert "no aggregator has counted" in verdict.reason
 
 
 def test_status_without_a_summary(kube: FakeKube, clock: FakeClock) -> None:
     """A new protector, or one whose status was lost."""
     protect(kube, cell(), estimate=None)
-    assert "nobody has counted its pods yet" in gate(kube, clock).check().reason
+    assert "no aggregator has counted its pods yet" in gate(kube, clock).check().reason
 
 
 def test_cell_that_is_not_counted_any_more(kube: FakeKube, clock: FakeClock) -> None:
@@ -91,7 +91,10 @@ def test_cell_that_is_not_counted_any_more(kube: FakeKube, clock: FakeClock) -> 
         clock.sleep(30)
     verdict = ProtectorGate(kube, clock, "shop", "web", memory).check()
     assert verdict.kind is VerdictKind.PENDING
-    assert verdict.reason == f"PodProtector shop/web: nobody has counted cell core for 120 s (lastEventTime {EARLIER})"
+    assert (
+        verdict.reason
+        == f"PodProtector shop/web: no aggregator has counted cell core for 120 s (lastEventTime {EARLIER})"
+    )
     protect(kube, cell(event="2020-05-05T05:09:00.000000Z"), cell("worker"))
     assert ProtectorGate(kube, clock, "shop", "web", memory).check().kind is VerdictKind.HOLDS
 
@@ -111,7 +114,7 @@ def test_kind_that_is_not_known(kube: FakeKube, clock: FakeClock) -> None:
     kube.raw_answers["/apis/podseidon.kubewharf.io/v1alpha1"] = error
     verdict = gate(kube, clock).check()
     assert verdict.kind is VerdictKind.UNKNOWN
-    assert "knows no PodProtectors" in verdict.reason
+    assert "is not installed" in verdict.reason
     assert "Install guard's chart" in verdict.remedy
 
 

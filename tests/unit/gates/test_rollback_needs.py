@@ -100,7 +100,7 @@ def test_waiting_ends_when_the_api_refuses_what_a_rollback_needs(clock: FakeCloc
     for _ in range(4):
         absence.check(starting)
         clock.sleep(1.0)
-    with pytest.raises(ApiLost, match="answers, but refuses what a rollback needs: HTTP 404"):
+    with pytest.raises(ApiLost, match="answers, but rejects requests that a rollback needs: HTTP 404"):
         absence.check(starting)
 
 

@@ -67,7 +67,7 @@ def test_ready_pods_of_an_old_revision_do_not_count(kube: FakeKube) -> None:
     add_pod(kube, "agent", daemon=True, revision=1)
     verdict = look(kube, DAEMONSET)
     assert verdict.kind is VerdictKind.PENDING
-    assert "0 pods of the newest revision" in verdict.reason
+    assert "0 of 1 pods have the newest revision" in verdict.reason
 
 
 @pytest.mark.parametrize(("pods_template", "kind"), [(4, VerdictKind.HOLDS), (3, VerdictKind.PENDING)])
@@ -97,7 +97,7 @@ def test_old_pods_must_be_gone(kube: FakeKube) -> None:
     add_pod(kube, "web", revision=1, deleting=True)
     verdict = look(kube, DEPLOYMENT)
     assert verdict.kind is VerdictKind.PENDING
-    assert "old pods still terminate: web-1-controller-1" in verdict.reason
+    assert "old pods are still terminating: web-1-controller-1" in verdict.reason
 
 
 def test_finished_pods_are_left_out(kube: FakeKube) -> None:
@@ -117,7 +117,7 @@ def test_container_between_two_crashes_is_not_settled(kube: FakeKube) -> None:
         add_node(kube, "controller-1", renewed=heard)
         verdict = look(kube, DEPLOYMENT)
         assert verdict.kind is VerdictKind.PENDING
-        assert "restarted just now (exit 3)" in verdict.reason
+        assert "has just restarted (exit code 3)" in verdict.reason
     add_node(kube, "controller-1", renewed="2026-01-01T00:00:08Z")
     assert look(kube, DEPLOYMENT).kind is VerdictKind.HOLDS
 

@@ -26,7 +26,7 @@ def test_whole_group(kube: FakeKube) -> None:
     zones(kube, "new", "new", "new")
     verdict = look(kube)
     assert verdict.kind is VerdictKind.HOLDS
-    assert verdict.reason == "rollout group shop/db: all pods of 3 StatefulSets are new and Ready"
+    assert verdict.reason == "rollout group shop/db: all pods of 3 StatefulSets are updated and Ready"
     assert RolloutGroupGate(kube, "shop", "db").name == "rollout-group/shop/db"
 
 
@@ -36,8 +36,8 @@ def test_one_zone_after_the_other(kube: FakeKube) -> None:
     verdict = look(kube)
     assert verdict.kind is VerdictKind.PENDING
     assert verdict.reason.startswith(
-        "rollout group shop/db: 1 of 3 StatefulSets are complete; 0/2 pods of StatefulSet shop/db-b are new and Ready; "
-        "to be replaced: db-b-0, db-b-1"
+        "rollout group shop/db: 1 of 3 StatefulSets are complete; 0/2 pods of StatefulSet shop/db-b are updated and "
+        "Ready; not yet replaced: db-b-0, db-b-1"
     )
 
 
@@ -54,14 +54,14 @@ def test_bad_image_in_the_first_zone_is_broken(kube: FakeKube) -> None:
     add_stateful_pod(kube, 1, crashed(2, restarts=5), owner="db-a")
     verdict = look(kube)
     assert verdict.kind is VerdictKind.BROKEN
-    assert "0 of 3 StatefulSets are complete; 1/2 pods of StatefulSet shop/db-a are new and Ready" in verdict.reason
+    assert "0 of 3 StatefulSets are complete; 1/2 pods of StatefulSet shop/db-a are updated and Ready" in verdict.reason
 
 
 def test_pod_that_is_missing(kube: FakeKube) -> None:
     """By spec.replicas, whatever the status says."""
     zones(kube, "new", "new")
     add_stateful_set(kube, "db-c", replicas=1, group="db", updatedReplicas=0)
-    assert "0 pods are there, 1 wanted" in look(kube).reason
+    assert "0 of 1 pods exist" in look(kube).reason
 
 
 def test_paused_set_is_named(kube: FakeKube) -> None:

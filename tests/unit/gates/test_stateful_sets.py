@@ -32,7 +32,7 @@ def test_all_pods_new_and_ready(kube: FakeKube, strategy: dict[str, object] | No
         add_stateful_pod(kube, ordinal)
     verdict = look(kube)
     assert verdict.kind is VerdictKind.HOLDS
-    assert verdict.reason == "3/3 pods of StatefulSet shop/db are new and Ready"
+    assert verdict.reason == "3/3 pods of StatefulSet shop/db are updated and Ready"
 
 
 def test_what_helm_calls_complete_is_not(kube: FakeKube) -> None:
@@ -43,8 +43,8 @@ def test_what_helm_calls_complete_is_not(kube: FakeKube) -> None:
     verdict = look(kube)
     assert verdict.kind is VerdictKind.PENDING
     assert verdict.reason == (
-        "0/3 pods of StatefulSet shop/db are new and Ready; to be replaced: db-0, db-1, db-2, whose strategy OnDelete "
-        "leaves it to others to delete them"
+        "0/3 pods of StatefulSet shop/db are updated and Ready; not yet replaced: db-0, db-1, db-2, "
+        "which another client must delete (strategy OnDelete)"
     )
     assert "kubectl -n shop delete pod db-0 …" in verdict.remedy
 
@@ -58,7 +58,7 @@ def test_events_of_guard_are_details(kube: FakeKube) -> None:
     found["metadata"] = {**found["metadata"], "namespace": "shop"}
     kube.put(EVENTS, found)
     verdict = look(kube)
-    assert verdict.reason.endswith("to delete them")
+    assert verdict.reason.endswith("must delete (strategy OnDelete)")
     assert verdict.details == ("RolloutSkipped: db has the update strategy RollingUpdate",)
 
 
@@ -89,7 +89,7 @@ def test_pods_that_keep_their_revision_are_ready_all_the_same(kube: FakeKube) ->
         add_stateful_pod(kube, ordinal, running(ready=ordinal > 0), revision="old")
     verdict = look(kube)
     assert verdict.kind is VerdictKind.PENDING
-    assert "2/3 pods of StatefulSet shop/db are new and Ready: container main of pod db-0" in verdict.reason
+    assert "2/3 pods of StatefulSet shop/db are updated and Ready: container main of pod db-0" in verdict.reason
 
 
 def test_partition_of_another_strategy_means_nothing(kube: FakeKube) -> None:
@@ -107,7 +107,7 @@ def test_missing_pods_are_counted_by_the_spec(kube: FakeKube) -> None:
     add_event(kube, "other-uid", "FailedCreate", "no matter")
     verdict = look(kube)
     assert verdict.kind is VerdictKind.PENDING
-    assert verdict.reason == "2/3 pods of StatefulSet shop/db are new and Ready; 2 pods are there, 3 wanted"
+    assert verdict.reason == "2/3 pods of StatefulSet shop/db are updated and Ready; 2 of 3 pods exist"
 
 
 def test_revision_of_the_spec_before_does_not_count(kube: FakeKube) -> None:
@@ -145,7 +145,7 @@ def test_crash_loop_is_broken_and_named(kube: FakeKube) -> None:
     verdict = look(kube)
     assert verdict.kind is VerdictKind.BROKEN
     assert verdict.reason == (
-        "1/3 pods of StatefulSet shop/db are new and Ready: container main of pod db-2 on worker-1 exits with 3 "
+        "1/3 pods of StatefulSet shop/db are updated and Ready: container main of pod db-2 on worker-1 exits with 3 "
         "(restarted 4 times): FATAL: data is of a newer version"
     )
 
@@ -158,8 +158,8 @@ def test_controller_that_waits_for_a_bad_pod_for_ever(kube: FakeKube) -> None:
     add_stateful_pod(kube, 2, crashed(3), revision="bad")
     verdict = look(kube)
     assert verdict.kind is VerdictKind.PENDING
-    assert "its controller may wait for db-2 to become Ready before it replaces it" in verdict.reason
-    assert verdict.remedy.endswith("To do it by hand: kubectl -n shop delete pod db-2")
+    assert "the controller may be waiting for db-2 to become Ready first" in verdict.reason
+    assert verdict.remedy.endswith("To replace them by hand: kubectl -n shop delete pod db-2")
 
 
 def test_pod_that_still_terminates(kube: FakeKube) -> None:
@@ -192,13 +192,13 @@ def test_container_that_has_just_crashed(kube: FakeKube) -> None:
     add_stateful_pod(kube, 0, running(since="2026-01-01T00:00:00Z", restarts=1, last=last))
     verdict = look(kube)
     assert verdict.kind is VerdictKind.PENDING
-    assert "was restarted just now" in verdict.reason
+    assert "has just restarted" in verdict.reason
 
 
 def test_set_without_pods(kube: FakeKube) -> None:
     """Zero replicas hold, unless a pod is left."""
     add_stateful_set(kube, replicas=0)
-    assert look(kube).reason == "StatefulSet shop/db: no pods wanted"
+    assert look(kube).reason == "StatefulSet shop/db: 0 replicas desired"
     add_stateful_pod(kube, 0)
     assert look(kube).kind is VerdictKind.PENDING
 

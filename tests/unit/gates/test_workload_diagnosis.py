@@ -177,7 +177,7 @@ def test_lost_container_is_not_blamed_on_its_log(kube: FakeKube) -> None:
     """After a power cut the last lines of the log have nothing to do with the container's end."""
     pod = rolling(kube, ended(255, seconds=3, reason="Unknown"))
     kube.log_texts[pod, "main", False] = "Error: something of last week\n"
-    assert look(kube).reason.endswith("was lost: its node went down, or lost track of it")
+    assert look(kube).reason.endswith("was lost: its node went down, or the runtime lost the container")
 
 
 def test_program_that_is_not_there_is_broken(kube: FakeKube) -> None:
@@ -367,7 +367,7 @@ def test_init_container_that_runs_is_what_the_pod_waits_for(kube: FakeKube) -> N
     verdict = look(kube)
     assert verdict.kind is VerdictKind.PENDING
     assert "container migrate" in verdict.reason
-    assert "is still running, and the pod waits for it (before, it exited with 1)" in verdict.reason
+    assert "is an init container that is still running (before, it exited with 1)" in verdict.reason
 
 
 def test_ready_container_is_not_blamed(kube: FakeKube) -> None:

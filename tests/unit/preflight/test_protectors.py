@@ -88,7 +88,7 @@ def test_protector_below_its_minimum(world: World) -> None:
     below = found["protectors.below-minimum"]
     assert below.blocking
     assert below.title == "PodProtectors are below their minimum: shop/api"
-    assert "2 pods are available for certain" in below.diagnosis
+    assert "at least 2 pods are available" in below.diagnosis
 
 
 @pytest.mark.parametrize(

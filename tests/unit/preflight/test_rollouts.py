@@ -44,7 +44,7 @@ def test_group_in_the_middle_of_a_rollout(world: World) -> None:
     found = world.find(check_rollouts)["rollouts.under-way"]
     assert found.blocking
     assert found.title == "rollout groups are in the middle of a rollout: shop/db"
-    assert "0/1 pods of StatefulSet shop/db-b are new and Ready; to be replaced: db-b-0" in found.diagnosis
+    assert "0/1 pods of StatefulSet shop/db-b are updated and Ready; not yet replaced: db-b-0" in found.diagnosis
     assert "db-c" not in found.diagnosis, "one set shows it"
 
 

@@ -68,7 +68,7 @@ class ApiLifeline:
             refused = self._refused(release)
         if refused is None:
             return
-        problem = f"the API server answers, but refuses what a rollback needs: {refused.text}"
+        problem = f"the API server answers, but rejects requests that a rollback needs: {refused.text}"
         if not isfinite(self._patience_seconds):
             raise RollbackFailed(problem, remedy=_REMEDY)
         self._recover(problem)
@@ -82,7 +82,7 @@ class ApiLifeline:
         if not isfinite(self._patience_seconds):
             return False
         try:
-            self._recover(f"an API server refused the rollback: {refused}")
+            self._recover(f"an API server rejected the rollback: {refused}")
         except RollbackFailed:
             return False
         return True

@@ -63,10 +63,10 @@ def await_approval(
             told = problem
             if clock.monotonic() >= deadline:
                 raise Interrupted(
-                    f"nobody has approved of the step {step} within {seconds:.0f} s"
+                    f"no one approved step {step} within {seconds:.0f} s"
                     + (f"; the last answer: {problem}" if problem else ""),
-                    remedy="Steps before it are healthy, and it has not begun. `upgrader resume` asks again; `upgrader "
-                    "rollback` undoes what was done.",
+                    remedy="The step was not started; earlier steps are healthy. Run `upgrader resume` to ask again, "
+                    "or `upgrader rollback` to undo them.",
                 )
             approval = _pause(clock, stop, typed)
             if approval is not None:
@@ -96,13 +96,13 @@ def approve(kube: Kube, step: str, by: str, reason: str) -> str:
     asked = (found.get("data") or {}) if found else {}
     if found is None or not asked.get("step"):
         raise UsageError(
-            "no run of this cluster waits for an approval now",
+            "no run of this cluster is waiting for an approval",
             remedy="`upgrader status` shows what the newest run does.",
         )
     if asked["step"] != step:
         raise UsageError(
-            f"run {asked.get('run')} waits for an approval of the step {asked['step']}, not of {step}",
-            remedy="Look at what you approve of, and name that step.",
+            f"run {asked.get('run')} waits for the approval of step {asked['step']}, not of {step}",
+            remedy="Review that step, then approve it by its name.",
         )
     notes = {_APPROVED: _subject(asked.get("run", ""), step), _BY: by, _REASON: reason}
     version = found["metadata"]["resourceVersion"]
@@ -119,15 +119,15 @@ def _answer(kube: Kube, run: str, step: str) -> tuple[StepApproved | None, str]:
             kube.create(CONFIG_MAPS, _manifest(run, step), NAMESPACE)
             return None, ""
     except ApiError as error:
-        return None, f"whether it is approved of is not known: {error.message}"
+        return None, f"can't read whether it is approved: {error.message}"
     notes = found["metadata"].get("annotations") or {}
     approved, by, reason = (str(notes.get(key, "")).strip()[:_MOST_CHARACTERS] for key in (_APPROVED, _BY, _REASON))
     if not approved:
         return None, ""
     if approved != _subject(run, step):
-        return None, f"the approval is of {approved}, and this is {_subject(run, step)}"
+        return None, f"the approval is for {approved}, not for {_subject(run, step)}"
     if not by or not reason:
-        return None, f"the approval lacks who gave it and why: annotations {_BY} and {_REASON}"
+        return None, f"the approval lacks the approver or the reason: annotations {_BY} and {_REASON}"
     return StepApproved(step, by, reason), ""
 
 
@@ -142,7 +142,7 @@ def _in_file(file: Path, step: str) -> tuple[StepApproved | None, str]:
         return None, f"{file} can't be read: {error.strerror}"
     by, _, reason = (" ".join(part.split())[:_MOST_CHARACTERS] for part in text.partition(":"))
     if not by or not reason:
-        return None, f"{file} lacks who approves and why: it has one line, `NAME: WHY`"
+        return None, f"{file} must have one line with the approver and the reason: `NAME: WHY`"
     return StepApproved(step, by, reason), ""
 
 
@@ -158,7 +158,7 @@ def _subject(run: str, step: str) -> str:
 def _manifest(run: str, step: str) -> dict[str, object]:
     subject = _subject(run, step)
     command = (
-        f"kubectl -n {NAMESPACE} annotate configmap {NAME} '{_APPROVED}={subject}' '{_BY}=YOUR NAME' '{_REASON}=WHY'"
+        f"kubectl -n {NAMESPACE} annotate configmap {NAME} '{_APPROVED}={subject}' '{_BY}=YOUR NAME' '{_REASON}=REASON'"
     )
     return {
         "apiVersion": "v1",

@@ -18,4 +18,4 @@ def cordoned(kube: Kube) -> tuple[str, ...]:
         names = [item["metadata"]["name"] for item in nodes if (item.get("spec") or {}).get("unschedulable")]
     except ApiError:
         return ()
-    return tuple(f"node {name} is cordoned, and takes no new pods: kubectl uncordon {name}" for name in names)
+    return tuple(f"node {name} is still cordoned; run `kubectl uncordon {name}`" for name in names)

@@ -19,7 +19,7 @@ FAIL_AFTER_BROKEN = 3
 _PAUSE_SECONDS = 1.0
 """Between two rounds, however long one takes."""
 
-_UNSTABLE = "The last check succeeded: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
+_UNSTABLE = "The last check passed: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
 
 
 @dataclass(eq=False)
@@ -103,7 +103,7 @@ def _check(step: str, count: _Count, started: float, clock: Clock, reporter: Rep
     if count.broken >= FAIL_AFTER_BROKEN:
         raise _failed(run, verdict, f"broken after {spent:.0f} s")
     if not held and spent >= policy.deadline_seconds:
-        missed = f"did not hold {policy.consecutive} times in a row within {policy.deadline_seconds:.0f} s"
+        missed = f"did not pass {policy.consecutive} times in a row within {policy.deadline_seconds:.0f} s"
         raise _failed(run, verdict, missed)
     return verdict
 

@@ -82,7 +82,7 @@ def file_digests(
         else:
             kind_of_file = next((text for is_kind, text in _KINDS if is_kind(mode)), "no file")
             raise UsageError(
-                f"{path} is {kind_of_file}, which no input of a run can be", remedy="Remove it from the folder."
+                f"{path} is {kind_of_file}, which can't be an input of a run", remedy="Remove it from the folder."
             )
 
     try:

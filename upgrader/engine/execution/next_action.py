@@ -93,7 +93,7 @@ def _back(state: RunState) -> Action:
     remedy = failure.remedy if failure and not requested else ""
     if stuck:
         kept = [step.name for step in order if step.to_undo]
-        because = f"Not rolled back, as {stuck.name}, which came after, is still in place: {', '.join(kept)}"
+        because = f"Not rolled back, because the later step {stuck.name} is still in place: {', '.join(kept)}"
         lines = [*filter(None, [reason]), "…and the rollback failed:", stuck.undo_reason, *([because] if kept else [])]
         return End("failed", "\n".join(lines), stuck.undo_remedy or remedy)
     undone = any(step.phase == "undone" for step in order)

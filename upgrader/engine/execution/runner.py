@@ -157,7 +157,9 @@ class Runner:
             try:
                 self._continuity.end(keep_sentinel=not self._state.over)
             except ApiError as error:
-                self._note(f"what the continuity gates left is removed by the next run: {error.message}")
+                self._note(
+                    f"objects of the continuity gates could not be deleted; the next run deletes them: {error.message}"
+                )
 
     def _execute(self, action: Begin | Complete | CheckGates | Undo, item: PipelineStep) -> None:
         match action:
@@ -167,7 +169,7 @@ class Runner:
             case Complete():
                 self._forward(item, lambda began: self._complete(item, began))
             case CheckGates():
-                found = "its change is in place; its gates are checked again"
+                found = "its change is in place; checking its gates again"
                 self._forward(item, lambda _: self._emit(StepInspected(item.step.name, True, found)))
             case Undo():
                 self._undo(item, interrupted=action.interrupted)
@@ -275,7 +277,7 @@ class Runner:
                 lost = isinstance(error, ApiLost | ApiUnavailable)
                 if not lost and not refused and self._lifeline.holds:
                     return failure
-                self._note(f"the API server was lost, or refused the rollback: {error.message}")
+                self._note(f"the API server was lost, or rejected the rollback: {error.message}")
         return failure
 
     def _restore_point(self, item: PipelineStep) -> RestorePoint | None:

@@ -21,8 +21,8 @@ _NAMESPACE = "kube-system"
 _LABEL = "upgrader.io/run"
 _KEY = "journal.jsonl.gz"
 _PURPOSE = (
-    "The journal of a run of upgrader, for `upgrader status`, `resume` and `rollback` on any machine. "
-    "`policy.keepRuns` in upgrader.yaml sets how many are kept."
+    "The journal of an upgrader run, for `upgrader status`, `resume` and `rollback` on any machine. `policy.keepRuns` "
+    "in upgrader.yaml sets how many are kept."
 )
 _UNPACKED_BYTES = 64 * 2**20
 
@@ -51,8 +51,8 @@ class ClusterReplicas:
         packed = gzip.compress(content, mtime=0)
         if len(packed) > SECRET_BYTES:
             raise JournalError(
-                f"it has {len(packed)} bytes when packed, more than a Secret may hold",
-                remedy="The journal in the run's folder is complete: keep it.",
+                f"it has {len(packed)} bytes when packed, more than fits into a Secret",
+                remedy="Keep the run's folder: the journal there is complete.",
             )
         if run not in self._versions:
             self._refresh(run, content)
@@ -108,7 +108,7 @@ def _unpacked(found: KubeObject) -> bytes:
     except (KeyError, ValueError, zlib.error) as error:
         name = found["metadata"]["name"]
         raise JournalError(
-            f"Secret {_NAMESPACE}/{name} holds no journal that can be unpacked: {error}",
+            f"Secret {_NAMESPACE}/{name} has no readable journal: {error}",
             remedy=f"kubectl -n {_NAMESPACE} delete secret {name} (other replicas of the journal are not affected).",
         ) from error
     return content

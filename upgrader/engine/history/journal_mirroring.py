@@ -127,7 +127,7 @@ class JournalMirror:
         if problem:
             if place not in self._failing:
                 self._note(
-                    f"this run's journal can't be replicated to {place}, and is in the run's folder only: {problem}"
+                    f"this run's journal can't be replicated to {place}; it is only in the run's folder: {problem}"
                 )
             self._failing[place] = self._clock.monotonic()
         elif self._failing.pop(place, None) is not None:

@@ -105,6 +105,6 @@ def check_grown(before: bytes, content: bytes, place: str) -> None:
     )
     if theirs >= ours:
         raise JournalError(
-            f"{place} has another journal of this run: another machine has resumed it",
-            remedy="Check what it did: upgrader status. Only one machine may continue a run.",
+            f"{place} has a different journal of this run: another machine has resumed it",
+            remedy="Check what it did with `upgrader status` there. Only one machine may continue a run.",
         )

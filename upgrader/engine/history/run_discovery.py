@@ -157,5 +157,5 @@ def _merged(name: str, copies: list[_Copy]) -> DiscoveredRun:
     best = max(copies, key=lambda copy: progress(copy.records))
     rivals = (copy for copy in copies if progress(copy.records)[0] == progress(best.records)[0])
     other = next((copy for copy in rivals if not best.content.startswith(copy.content)), None)
-    problem = f"its journals differ in {best.place} and in {other.place}: two machines have resumed it" if other else ""
+    problem = f"its journals in {best.place} and {other.place} differ: two machines have resumed it" if other else ""
     return DiscoveredRun(name, best.place, best.content, best.records, problem)

@@ -28,7 +28,7 @@ JOURNAL = "journal.jsonl"
 DETAIL_BYTES = 4 * 2**20
 """The size from which a journal takes only steps and how they ended: no gate checks, no notes."""
 
-_FULL = f"The journal has reached {DETAIL_BYTES // 2**20} MiB: it takes no more notes and gate checks."
+_FULL = f"The journal has reached {DETAIL_BYTES // 2**20} MiB: further notes and gate checks are not recorded."
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Journal:
         except OSError as error:
             self._truncate()
             self._failure = JournalError(
-                f"{self._path} can't be written: {error.strerror}; the run stopped where it was",
+                f"{self._path} can't be written: {error.strerror}; the run was stopped",
                 remedy="Free disk space or fix the disk, then run `upgrader resume`.",
             )
             raise self._failure from error

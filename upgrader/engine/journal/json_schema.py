@@ -27,7 +27,7 @@ def _schema() -> dict[str, Any]:
         "properties": {
             "schema": {"const": SCHEMA},
             "seq": {"type": "integer", "minimum": 0, "description": "Counts the lines from 0, without gaps."},
-            "time": {"type": "string", "format": "date-time", "description": "When it was written, in UTC."},
+            "time": {"type": "string", "format": "date-time", "description": "Time of writing, in UTC."},
             "type": {"enum": list(EVENTS)},
             "data": {"type": "object"},
             "checksum": {

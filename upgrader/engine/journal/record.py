@@ -101,7 +101,7 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     schema = fields.get("schema")
     if schema not in (read_schema_2.SCHEMA, SCHEMA):
         raise ValueError(
-            f"it is of schema {schema}, and this version of upgrader reads {read_schema_2.SCHEMA} and {SCHEMA}"
+            f"it has schema {schema}, but this version of upgrader reads {read_schema_2.SCHEMA} and {SCHEMA}"
         )
     if fields.get("seq") != seq:
         raise ValueError(f"it is record {fields.get('seq')} where record {seq} should be: lines were lost or moved")

@@ -126,7 +126,7 @@ class ClusterLock:
             elif found.holder is not None and found.holder.identity == self._holder.identity:
                 self._lease = found
             else:
-                self.lost_to = str(found.holder or "another process, which released it")
+                self.lost_to = str(found.holder or "another process that has already released it")
         except ApiError:
             # The next renewal tries again.
             return
@@ -171,7 +171,7 @@ def acquire(
                 return _take(kube, clock, holder, lease, "its process has ended")
             now = clock.monotonic()
             if watched is None:
-                note(f"The cluster's lock is held by {lease.holder}: checking whether it is alive")
+                note(f"The cluster's lock is held by {lease.holder}: checking whether that process is alive")
             elif watched.sign_of_life != lease.sign_of_life:
                 raise _locked(lease.holder, lease)
             elif now - since >= lease.seconds:
@@ -197,9 +197,9 @@ def _check_read(dead: Holder, unread: Callable[[Holder], str]) -> None:
     problem = unread(dead)
     if problem:
         raise Locked(
-            f"the cluster's lock is still held by {dead}, which shows no sign of life, but {problem}",
-            remedy="Find its journal, on the machine that it ran on or on an unreachable controller; or take the lock "
-            "without knowing what it did: --take-over.",
+            f"the cluster's lock is held by {dead}, which no longer renews it, but {problem}",
+            remedy="Find its journal, on the machine where it ran or on an unreachable controller. To take over the "
+            "lock without knowing what it did, add --take-over.",
         )
 
 
@@ -228,7 +228,7 @@ def _hold(kube: Kube, clock: Clock, holder: Holder, lease: Lease, *, acquired: s
 
 def _locked(holder: Holder, lease: Lease) -> Locked:
     return Locked(
-        f"another run works on this cluster: {holder}\nsince {lease.acquired[:19]}Z, by that machine's clock",
-        remedy="Wait for it to end, or stop it there; `upgrader status` shows what it is doing. "
-        "If it is known to be dead: --take-over.",
+        f"another run is active on this cluster: {holder}\nsince {lease.acquired[:19]}Z, by the clock of its machine",
+        remedy="Wait for it to end, or stop it there; `upgrader status` shows what it is doing. If you know that it "
+        "is dead, add --take-over.",
     )

@@ -64,8 +64,8 @@ class Fence:
         running = [token for token in found if token.playbook and token.owner != lock.owner]
         if running and _may_live(lock.taken_over):
             note(
-                f"{running[0].owner} may still run the playbook {running[0].playbook}: "
-                f"giving it {NOTICE_SECONDS:.0f} s to notice that its lock was taken"
+                f"{running[0].owner} may still run the playbook {running[0].playbook}: waiting {NOTICE_SECONDS:.0f} s, "
+                "so that it notices the loss of its lock"
             )
             self._clock.sleep(NOTICE_SECONDS)
 
@@ -81,9 +81,9 @@ class Fence:
             raise taken(playbook, lock.lost_to)
         if lock.unconfirmed_seconds > UNCONFIRMED_SECONDS:
             raise PlaybookError(
-                f"playbook {playbook} was not begun: the cluster's lock has not been confirmed for "
-                f"{lock.unconfirmed_seconds:.0f} s, as the API doesn't answer",
-                remedy="Restore the API (upgrader recover), then: upgrader resume",
+                f"playbook {playbook} was not started: the API doesn't answer, and the cluster's lock has not been "
+                f"confirmed for {lock.unconfirmed_seconds:.0f} s",
+                remedy="Restore the API (upgrader recover), then run `upgrader resume`.",
             )
         found = self._each(self._read)
         for token in found:
@@ -156,7 +156,7 @@ def taken(playbook: str, other: str) -> Interrupted:
     """The error of a playbook that must not begin or go on."""
     return Interrupted(
         f"playbook {playbook} was not completed: the cluster's lock was taken over by {other}",
-        remedy="See what the other one does: upgrader status. Only it may continue this run.",
+        remedy="Check what the other process does with `upgrader status`. Only it may continue this run.",
     )
 
 

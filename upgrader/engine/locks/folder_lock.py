@@ -61,8 +61,8 @@ def _opened(folder: Path) -> int:
     except OSError as error:
         raise UsageError(
             f"{path.parent} can't be written: {error.strerror}",
-            remedy="Each run keeps its lock and its journal there. Use a copy of the cluster folder that this user can "
-            f"write, for `recover` as well: cp -a {folder} COPY; then the same command with -C COPY",
+            remedy="Runs keep their lock and journal there. Use a copy of the cluster folder that this user can "
+            f"write, for `recover` too: `cp -a {folder} COPY`, then the same command with -C COPY.",
         ) from error
 
 
@@ -75,8 +75,8 @@ def folder_holder(folder: Path) -> FolderHolder | None:
         return None
     except OSError as error:
         raise UsageError(
-            f"{path} can't be read: {error.strerror}; what runs here, and what has run, is not known",
-            remedy=f"Ask as the user who runs upgrader in this folder: {path.parent} is for its owner alone.",
+            f"{path} can't be read: {error.strerror}; active and past runs of this folder are unknown",
+            remedy=f"Run it as the user who runs upgrader in this folder: only the owner can read {path.parent}.",
         ) from error
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

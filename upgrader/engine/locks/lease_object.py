@@ -23,7 +23,9 @@ GROUPS = "guard.upgrader.io/groups"
 """Annotation for guard: the groups of StatefulSets (`NAMESPACE/GROUP`, with commas between) that may roll now."""
 
 _DOING, _FOLDER = "upgrader.io/doing", "upgrader.io/folder-lock"
-_PURPOSE = "The lock of upgrader: who changes this cluster's control plane, in which run. Free while it has no holder."
+_PURPOSE = (
+    "upgrader's lock: which process changes this cluster's control plane, in which run. Free while it has no holder."
+)
 
 
 @dataclass(frozen=True)

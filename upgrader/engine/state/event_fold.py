@@ -89,7 +89,7 @@ def _told(event: Event | UnknownEvent) -> str:
 def switched(event: WebhookSwitched) -> str:
     """What became of a webhook, in one sentence."""
     if event.succeeded:
-        how = "switched off, as it can't be reached and refused what the run needs" if event.off else "on again"
+        how = "switched off: it can't be reached, and blocked a request of the run" if event.off else "on again"
         return f"webhook {event.which} is {how}"
     how = "can't be switched off" if event.off else "stays off"
     return f"webhook {event.which} {how}: {event.reason}" + (f". {event.remedy}" if event.remedy else "")

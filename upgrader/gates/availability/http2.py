@@ -150,7 +150,7 @@ class Http2Connection:
     async def begin(self, request: Request) -> _Exchange:
         """Send a request and wait for the head of its answer. Raises Closed, Unprocessed, BadAnswer or OSError."""
         if not self.usable:
-            raise Unprocessed("not sent: the server is leaving this connection")
+            raise Unprocessed("not sent: the server is closing this connection")
         identity, exchange = self._next, _Exchange()
         self._next += 2
         self._exchanges[identity] = exchange
@@ -168,7 +168,7 @@ class Http2Connection:
     def _request(self, identity: int, request: Request) -> bytes:
         body = request.body or b""
         if len(body) > min(self._send_window, self._initial_window, _MAX_FRAME):
-            raise Unprocessed("not sent: the server takes no more on this connection")
+            raise Unprocessed("not sent: the server accepts no more requests on this connection")
         self._send_window -= len(body)
         flags = _END_HEADERS if body else _END_HEADERS | _END_STREAM
         head = _frame(_Kind.HEADERS, flags, identity, self._encoder.http2(request))
@@ -233,7 +233,7 @@ class Http2Connection:
                     self._on_setting(*struct.unpack_from(">HI", payload, offset))
                 return _frame(_Kind.SETTINGS, _ACK, 0, b"")
             case _Kind.PUSH_PROMISE:
-                raise BadAnswer("a push, which the settings forbid")
+                raise BadAnswer("a server push, which the settings forbid")
             case _Kind.PING if not flags & _ACK:
                 return _frame(_Kind.PING, _ACK, 0, payload)
             case _Kind.GOAWAY:
@@ -293,7 +293,11 @@ class Http2Connection:
     def _on_goaway(self, last: int, code: int) -> None:
         """The server accepts no new requests here; it still answers those up to `last`."""
         self._leaving = True
-        why = "the server is leaving" if code == _NO_ERROR else f"the server gave up the connection (error {code})"
+        why = (
+            "the server is closing the connection"
+            if code == _NO_ERROR
+            else f"the server aborted the connection (error {code})"
+        )
         for identity in [identity for identity in self._exchanges if identity > (last & 0x7FFFFFFF)]:
             self._finish(identity, Unprocessed(f"not processed: {why}"))
 

@@ -141,7 +141,7 @@ class LongWatch:
                     if not second.expired():
                         raise
                 if self.continuity.overdue(loop.time()):
-                    raise BadAnswer("the watch is open, but delivers no events for changes")
+                    raise BadAnswer("the watch is open, but delivers no events")
             if rest:
                 raise BadAnswer("the watch ended in the middle of an event")
         except BROKEN as error:

@@ -116,7 +116,7 @@ class AvailabilityProbe:
             if not self._final:
                 now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
                 lines = complaint.splitlines()
-                what = f"ended by itself (exit code {code}): {lines[-1] if lines else 'without output'}"
+                what = f"ended unexpectedly (exit code {code}): {lines[-1] if lines else 'without output'}"
                 gap = Failure(now, "", "prober", "process", what)
                 self._seen = replace(self._seen, failures=(gap, *self._seen.failures))
         return self._seen

@@ -45,7 +45,7 @@ async def ask(
     """
     first = ""
     repeated, unprocessed, renewed = False, 0, False
-    error = "not sent: the tries before it took too long"
+    error = "not sent: earlier attempts took too long"
     while deadline - monotonic() > 0:
         version = client.credentials.version
         attempt = await client.send(request, deadline)

@@ -59,7 +59,7 @@ class SeriesWriter:
         self._waiting.put_nowait(None)
         self._thread.join(_CLOSE_SECONDS)
         if self._thread.is_alive():
-            self.problem = "the disk does not answer"
+            self.problem = "the disk does not respond"
 
     def append(self, samples: Sequence[Mapping[str, Any]]) -> None:
         """Write samples (`Sample.as_json`) soon. Neither waits nor raises; called from one thread only."""
@@ -111,7 +111,7 @@ def read_series(path: Path) -> AvailabilitySeries:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return AvailabilitySeries(problem=f"{path.name} in the run's folder is no file")
+                return AvailabilitySeries(problem=f"{path.name} in the run's folder is not a file")
             content = file.read(2 * MAX_BYTES)
     except FileNotFoundError:
         return AvailabilitySeries(problem=f"the run's folder has no {path.name}")

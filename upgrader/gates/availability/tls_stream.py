@@ -139,7 +139,7 @@ class TlsStream:
         """Wait until the handshake, or a write, can continue."""
         descriptor = self._socket.fileno()
         if descriptor < 0:
-            raise OSError("the connection was closed meanwhile")
+            raise OSError("the connection was closed in the meantime")
         ready = self._loop.create_future()
         (self._loop.add_writer if write else self._loop.add_reader)(descriptor, _done, ready)
         try:

@@ -47,9 +47,8 @@ def admitted_templates(kube: Kube) -> tuple[dict[str, str], dict[str, str]]:
 def check_admission(kube: Kube, baseline: Baseline) -> Verdict | None:
     """A pod of each workload that was admitted before would be admitted now: a dry run, nothing is created."""
     remedy = (
-        "Check the admission plugins and webhooks: enable-admission-plugins and admission-control-config-file among "
-        f"kube-apiserver's flags, kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations. "
-        f"{KEEP_THE_RELEASES}"
+        "Check kube-apiserver's flags enable-admission-plugins and admission-control-config-file, and the webhooks "
+        f"(kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations). {KEEP_THE_RELEASES}"
     )
     what = "reading the control plane's workloads"
     try:

@@ -26,7 +26,7 @@ def check_api_services(kube: Kube, baseline: Baseline, removed: Collection[str])
     Kubernetes' own go with a version of it, as `check_groups` knows. One that was lost may return by itself: what
     serves it may be restarting.
     """
-    remedy = f"Check it, and what serves it: kubectl get apiservices. {KEEP_THE_RELEASES}"
+    remedy = f"Check the APIService and its backend: kubectl get apiservices. {KEEP_THE_RELEASES}"
     try:
         found = {item["metadata"]["name"]: item for item in kube.list(API_SERVICES)}
     except ApiError as error:
@@ -38,7 +38,9 @@ def check_api_services(kube: Kube, baseline: Baseline, removed: Collection[str])
             if group_version(name) not in removed:
                 return pending(f"APIService {name} was Available before this run, and no longer exists", remedy=remedy)
         elif problem := _problem(found[name]):
-            return pending(f"APIService {name} was Available before this run, and is not now: {problem}", remedy=remedy)
+            return pending(
+                f"APIService {name} was Available before this run, and no longer is: {problem}", remedy=remedy
+            )
     return None
 
 
@@ -63,4 +65,4 @@ def _problem(item: KubeObject) -> str:
         if condition["type"] == "Available":
             said = f"{condition.get('reason', '')}: {condition.get('message', '')}"
             return "" if condition["status"] == "True" else said
-    return "it has no condition Available"
+    return "it has no Available condition"

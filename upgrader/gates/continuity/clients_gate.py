@@ -29,12 +29,12 @@ _ONE_CLIENT = 3.0
 """Requests a second of one client that is refused, and tries again: clients wait longer and longer between tries."""
 
 _REMEDY = (
-    "See which clients: the audit log, or kubectl get --raw /metrics | grep apiserver_request_total. For 401, check "
-    "service-account-issuer, service-account-key-file and client-ca-file among kube-apiserver's flags; for 403, "
-    f"authorization-mode; for the rest, its log. {KEEP_THE_RELEASES}"
+    "Find the clients in the audit log, or with `kubectl get --raw /metrics | grep apiserver_request_total`. For 401, "
+    "check kube-apiserver's flags service-account-issuer, service-account-key-file and client-ca-file; for 403, "
+    f"authorization-mode; otherwise, its log. {KEEP_THE_RELEASES}"
 )
 
-_UNREAD_REMEDY = "Check that they can be read: kubectl get --raw /metrics"
+_UNREAD_REMEDY = "Check that the metrics can be read: kubectl get --raw /metrics"
 
 
 @dataclass
@@ -106,16 +106,16 @@ class ClientsGate:
         if problem is not None:
             return problem
         if not all(server in self._seen and self._seen[server].window for server in servers):
-            what = "kube-apiserver's clients: nothing is known yet, as it takes two readings of its metrics"
+            what = "kube-apiserver's clients: waiting for the second reading of its metrics"
             return pending(what, remedy=_UNREAD_REMEDY)
         excused = next((seen.excused for seen in self._seen.values() if seen.excused), "")
         if excused:
             return holds(
-                "kube-apiserver is not slower, and refuses no more requests than before this run but for as many as "
-                f"one client's whose own credentials have become invalid ({excused}): this step changed no login, and "
-                "restarted no kube-apiserver"
+                "kube-apiserver is not slower, and rejects no more requests than before this run, except those of one "
+                f"client with invalid credentials ({excused}): this step changed no authentication, and restarted no "
+                "kube-apiserver"
             )
-        return holds("kube-apiserver refuses no more requests than before this run, and is not slower")
+        return holds("kube-apiserver rejects no more requests than before this run, and is not slower")
 
     def _read_at(self, server: str) -> float:
         return self._seen[server].read_at if server in self._seen else -inf
@@ -157,7 +157,7 @@ class ClientsGate:
 def _problem(server: str, refusals: tuple[str, ...], slow: tuple[str, ...], *, certain: bool) -> Verdict | None:
     if not refusals and not slow:
         return None
-    kind = "refuses more of its clients' requests" if refusals else "is slower for its clients"
+    kind = "rejects more of its clients' requests" if refusals else "is slower for its clients"
     what = f"kube-apiserver{_at(server)} {kind} than before this run: {(refusals or slow)[0]}"
     return (broken if certain else pending)(what, *(refusals + slow)[1:], remedy=_REMEDY)
 

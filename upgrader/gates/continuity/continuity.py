@@ -102,9 +102,9 @@ class Continuity:
                 if not missing:
                     return
                 for group_version in restore_services(self.kube, missing):
-                    note(f"{group_version} is served, and was no longer listed: its APIService is restored")
+                    note(f"{group_version} was served but not listed: its APIService is restored")
         except (ApiError, UsageError, ValueError, KeyError, TypeError) as error:
-            note(f"which API groups are listed can't be restored: {error}")
+            note(f"the list of API groups can't be restored: {error}")
 
     def compare_with(self, baseline: Baseline, taken: datetime) -> None:
         """Compare with this baseline from now on."""

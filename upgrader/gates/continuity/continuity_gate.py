@@ -65,7 +65,9 @@ class ContinuityGate:
         try:
             servers = self._followed.now(baseline.servers)
         except ApiError as error:
-            return contradicted("the list of kube-apiserver's pods", error, "Check it: kubectl -n kube-system get pods")
+            return contradicted(
+                "the list of kube-apiserver's pods", error, "Check the pods: kubectl -n kube-system get pods"
+            )
         verdict = self._of_next_instance(baseline, servers)
         if verdict is None or verdict.kind is VerdictKind.PENDING:
             slower = self._in_turn(baseline)
@@ -76,7 +78,7 @@ class ContinuityGate:
             return verdict
         missing = "".join(f"; not compared: {item.what} ({item.why})" for item in baseline.not_compared)
         deleted = f"; deleted during the run: {', '.join(sorted(self._deleted))}" if self._deleted else ""
-        return holds(f"what worked before this run works{missing}{deleted}")
+        return holds(f"everything that worked before this run still works{missing}{deleted}")
 
     def _prepare_next(self, baseline: Baseline, verdict: Verdict) -> None:
         """Read again what may explain a problem that isn't definite."""

@@ -8,7 +8,7 @@ from upgrader.model.outcome import Verdict, broken, pending
 
 __all__ = ["KEEP_THE_RELEASES", "contradicted"]
 
-KEEP_THE_RELEASES = "Don't remove any release by hand: they are what a rollback needs."
+KEEP_THE_RELEASES = "Don't remove any release: a rollback needs them."
 """Ends a remedy that could be read as advice to clear the way."""
 
 _REFUSALS = frozenset({400, 401, 403, 404, 405, 409, 410, 422})
@@ -24,5 +24,5 @@ def contradicted(what: str, error: ApiError, remedy: str) -> Verdict:
     if isinstance(error, ApiUnavailable):
         return unanswered(what, error)
     if error.status in _REFUSALS or any(sign in error.message for sign in _UNREADABLE):
-        return broken(f"{what} worked before this run and is refused now: {error.message}", remedy=remedy)
-    return pending(f"{what} worked before this run and fails now: {error.message}", remedy=remedy)
+        return broken(f"{what} worked before this run, and is now rejected: {error.message}", remedy=remedy)
+    return pending(f"{what} worked before this run, and now fails: {error.message}", remedy=remedy)

@@ -31,12 +31,12 @@ def check(environment: dict[str, str], account: str) -> str:
     except OSError as error:
         return f"the cluster's DNS does not resolve {NAME}: {error}"
     if host not in found:
-        return f"{NAME} is {', '.join(sorted(map(str, found)))} by the cluster's DNS, and not {host}"
+        return f"the cluster's DNS resolves {NAME} to {', '.join(sorted(map(str, found)))} instead of {host}"
     try:
         status = get(host, port, account)
     except OSError as error:
-        return f"the API is not reached at its ClusterIP {host}:{port}: {error}"
-    return "" if status == 200 else f"the API at {host}:{port} answers this pod's own token with HTTP {status}"
+        return f"the API is unreachable at its ClusterIP {host}:{port}: {error}"
+    return "" if status == 200 else f"the API at {host}:{port} rejects this pod's token with HTTP {status}"
 
 
 def get(host: str, port: int, account: str) -> int:

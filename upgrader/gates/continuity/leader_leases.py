@@ -28,7 +28,7 @@ def held_leases(kube: Kube) -> tuple[dict[str, str], dict[str, str]]:
     for name in _NAMES:
         found = kube.get(LEASES, name, _NAMESPACE)
         if found is None:
-            others[name] = "there is no such Lease: its instances elect no leader, or by another name"
+            others[name] = "the Lease doesn't exist: leader election is off, or uses another Lease"
         elif problem := _holder_problem(kube, name, found):
             others[name] = problem
         else:
@@ -56,7 +56,7 @@ class LeaseWatch:
             return None
         return pending(
             f"Lease {_NAMESPACE}/{missing[0]} has not been renewed since this gate was first checked",
-            remedy=f"Check the log of {missing[0]}: without it, nothing reacts to changes in the cluster.",
+            remedy=f"Check the log of {missing[0]}: without a leader, it reconciles nothing.",
         )
 
     def _read(self, kube: Kube, baseline: Baseline) -> Verdict | None:
@@ -80,7 +80,7 @@ def _holder_problem(kube: Kube, name: str, lease: KubeObject) -> str:
     """
     holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
     if not holder:
-        return "nobody holds it"
+        return "it has no holder"
     host = holder.rpartition("_")[0] or holder
     # Listed by its name, too: the checks have asked for the right to list pods, not to get them.
     for field in ("spec.nodeName", "metadata.name"):

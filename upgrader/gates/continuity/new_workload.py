@@ -61,7 +61,9 @@ class NewWorkload:
                 case _Stage.ENDING:
                     return self._ended()
                 case _Stage.DONE:
-                    return holds("a new Deployment was rolled out, its pod reached the API, and its endpoints followed")
+                    return holds(
+                        "a new Deployment was rolled out, its pod reached the API, and its endpoints were updated"
+                    )
         except ApiError as error:
             return contradicted(f"a new {self._ref}", error, _REMEDY)
 
@@ -74,26 +76,28 @@ class NewWorkload:
         checkpointer = self._kube.get(WORKLOADS["DaemonSet"], _CHECKPOINTER, NAMESPACE)
         if checkpointer is None:
             # Its image is on every controller and has a Python.
-            self.impossible = f"DaemonSet {NAMESPACE}/{_CHECKPOINTER} does not exist, whose image a new pod would use"
-            return broken(self.impossible, remedy="Run upgrader with the release pod-checkpointer in its pipeline.")
+            self.impossible = f"DaemonSet {NAMESPACE}/{_CHECKPOINTER}, whose image the test pod uses, does not exist"
+            return broken(self.impossible, remedy="Add the release pod-checkpointer to `pipeline` in upgrader.yaml.")
         self._kube.apply(SERVICES, service(self._ref.name), NAMESPACE)
         self._kube.apply(_DEPLOYMENTS, deployment(self._ref.name, checkpointer), NAMESPACE)
         self._stage = _Stage.STARTING
-        return pending(f"a new {self._ref} was just created", remedy=_REMEDY)
+        return pending(f"{self._ref} was just created", remedy=_REMEDY)
 
     def _started(self) -> Verdict:
         verdict = diagnose_workload(self._kube, self._ref)
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict
         if not self._has_endpoint():
-            return pending(f"{self._ref} is ready, but its Service's endpoints don't have its pod", remedy=_REMEDY)
+            return pending(f"{self._ref} is ready, but its pod is not among its Service's endpoints", remedy=_REMEDY)
         self._kube.delete(_DEPLOYMENTS, self._ref.name, NAMESPACE)
         self._stage = _Stage.ENDING
         return self._ended()
 
     def _ended(self) -> Verdict:
         if self._has_endpoint():
-            return pending(f"{self._ref} is deleted, but its Service's endpoints still have its pod", remedy=_REMEDY)
+            return pending(
+                f"{self._ref} is deleted, but its pod is still among its Service's endpoints", remedy=_REMEDY
+            )
         self._kube.delete(SERVICES, self._ref.name, NAMESPACE)
         self._stage = _Stage.DONE
         return self.check()

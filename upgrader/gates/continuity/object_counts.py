@@ -41,8 +41,8 @@ def count_objects(kube: Kube) -> tuple[Count, ...]:
 def check_counts(kube: Kube, baseline: Baseline) -> Verdict | None:
     """No kind has lost all its objects, or, where they don't come and go, more than half of many."""
     remedy = (
-        "Don't write to the cluster before you know: another etcd may answer, or another part of it. Check "
-        f"etcd-servers and etcd-prefix among kube-apiserver's flags. {KEEP_THE_RELEASES}"
+        "Don't write to the cluster until you know the cause: kube-apiserver may use another etcd or another prefix. "
+        f"Check its flags etcd-servers and etcd-prefix. {KEEP_THE_RELEASES}"
     )
     for before in baseline.counts:
         try:
@@ -50,7 +50,7 @@ def check_counts(kube: Kube, baseline: Baseline) -> Verdict | None:
         except ApiError as error:
             return contradicted(f"counting {before.kind}", error, remedy)
         if now == 0 < before.number or (before.kind not in _COME_AND_GO and fell(before.number, now)):
-            return broken(f"of {before.number} {before.kind} before this run, {now} are left", remedy=remedy)
+            return broken(f"{before.kind}: {before.number} objects before this run, only {now} now", remedy=remedy)
     return None
 
 

@@ -36,12 +36,12 @@ _LAST_USE = 0.9
 """Up to which part of a token's life it is compared: the clocks of this machine and the cluster's may differ."""
 
 _SECRET_REMEDY = (
-    "Check what changed in kube-apiserver's flags: encryption-provider-config without the key that wrote it, another "
-    f"etcd-prefix or etcd-servers, client-ca-file, authorization-mode. {KEEP_THE_RELEASES}"
+    "Check what changed in kube-apiserver's flags: encryption-provider-config (the earlier key must stay in it), "
+    f"etcd-prefix, etcd-servers, client-ca-file, authorization-mode. {KEEP_THE_RELEASES}"
 )
 _TOKEN_REMEDY = (
-    "Every pod uses such tokens. Check what changed in kube-apiserver's flags: service-account-issuer (the old one "
-    f"must stay as a second one), service-account-key-file, api-audiences, authorization-mode. {KEEP_THE_RELEASES}"
+    "All pods use such tokens. Check what changed in kube-apiserver's flags: service-account-issuer (keep the old one "
+    f"as a second value), service-account-key-file, api-audiences, authorization-mode. {KEEP_THE_RELEASES}"
 )
 
 
@@ -79,7 +79,7 @@ def check_secret(kube: Kube, baseline: Baseline, server: str) -> Verdict | None:
     except ApiError as error:
         return contradicted(where, error, _SECRET_REMEDY)
     if _digest(found.get("value", "")) != baseline.secret_digest:
-        return broken(f"{where} gives another value than the one that was written", remedy=_SECRET_REMEDY)
+        return broken(f"{where} returns another value than the one written", remedy=_SECRET_REMEDY)
     return None
 
 
@@ -91,14 +91,14 @@ def check_token(kube: Kube, baseline: Baseline, server: str, age_seconds: float)
     try:
         token = _read(kube, server).get("token", "")
         if not token:
-            return broken(f"Secret {NAMESPACE}/{NAME} no longer has its token", remedy=_SECRET_REMEDY)
+            return broken(f"Secret {NAMESPACE}/{NAME} no longer contains its token", remedy=_SECRET_REMEDY)
         kube.raw("/api", server=server, token=token)
     except ApiError as error:
         if error.status == 401:
             says = f"kube-apiserver no longer accepts tokens that it issued before this run{_at(server)}: HTTP 401"
             return broken(says, remedy=_TOKEN_REMEDY)
         if error.status == 403:
-            says = f"a ServiceAccount may no longer read what every authenticated client may{_at(server)}: HTTP 403"
+            says = f"a ServiceAccount is denied what every authenticated client may read{_at(server)}: HTTP 403"
             return broken(says, remedy=_TOKEN_REMEDY)
         return contradicted(what, error, _TOKEN_REMEDY)
     return None
@@ -111,7 +111,7 @@ def _read(kube: Kube, server: str) -> Mapping[str, str]:
         found = json.loads(text)
         return {key: base64.b64decode(value).decode() for key, value in (found.get("data") or {}).items()}
     except (ValueError, TypeError, AttributeError) as error:  # a proxy's page, or the beginning of an answer
-        raise ApiError(f"the answer is no Secret: {error}") from error
+        raise ApiError(f"the response is not a Secret: {error}") from error
 
 
 def _secret(content: Mapping[str, str]) -> dict[str, object]:

@@ -42,7 +42,7 @@ def check_groups(kube: Kube, baseline: Baseline, server: str, expected: Collecti
     """All of the baseline are served, but for those that the version removes, or the plan (`expected`)."""
     at = f" at {server}" if server else ""
     remedy = (
-        "Check runtime-config and feature-gates among kube-apiserver's flags; for another group, its "
+        "Check kube-apiserver's flags runtime-config and feature-gates; for other groups, the "
         f"CustomResourceDefinition or APIService. {KEEP_THE_RELEASES}"
     )
     try:

@@ -26,12 +26,12 @@ def read_ranges(kube: Kube) -> tuple[str, ...]:
 
 def check_service_range(kube: Kube, baseline: Baseline) -> Verdict | None:
     """The Service `kubernetes` has its address, and every range is still there and in order."""
-    remedy = f"Check service-cluster-ip-range among kube-apiserver's flags. {KEEP_THE_RELEASES}"
+    remedy = f"Check kube-apiserver's flag service-cluster-ip-range. {KEEP_THE_RELEASES}"
     try:
         address = read_cluster_ip(kube) if baseline.cluster_ip else ""
         if address != baseline.cluster_ip:
-            said = f"{baseline.cluster_ip} before this run, and is {address or 'missing'} now"
-            return broken(f"the ClusterIP of Service default/kubernetes was {said}", remedy=remedy)
+            said = f"{baseline.cluster_ip} before this run, and is now {address or 'missing'}"
+            return broken(f"Service default/kubernetes: ClusterIP was {said}", remedy=remedy)
         lost = set(baseline.service_ranges) - set(read_ranges(kube) if baseline.service_ranges else ())
     except ApiError as error:
         return contradicted("reading the addresses of Services", error, remedy)

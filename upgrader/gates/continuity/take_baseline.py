@@ -78,7 +78,7 @@ def take_baseline(
         clock.sleep(max(0.0, read_at + WINDOW_SECONDS - clock.monotonic()))
     clients = summarize(first, taking.metrics(kube, first))
     leases, still = _renewed(kube, clock, leases)
-    taking.missing += [NotCompared(f"Lease {name}", "nobody renews it") for name in still]
+    taking.missing += [NotCompared(f"Lease {name}", "no process renews it") for name in still]
     taken = Baseline(
         version=version,
         secret_digest=sentinel.digest,
@@ -174,6 +174,6 @@ def _await(
         if verdict.kind is VerdictKind.BROKEN or spent >= _WORKLOAD_SECONDS:
             return verdict.reason
         if spent >= _QUIET_SECONDS and not told:
-            note("taking a baseline: what works before the first step; a new Deployment is being tried")
+            note("taking a baseline of what works before the first step; testing a new Deployment")
             told = True
         clock.sleep(interval_seconds)

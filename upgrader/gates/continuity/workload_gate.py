@@ -34,7 +34,7 @@ class WorkloadGate:
     def check(self) -> Verdict:
         """Move the workload on; one that did not work before says nothing now."""
         if not self._baseline().new_workload:
-            return holds("not compared: a new Deployment did not work before this run")
+            return holds("not compared: a new Deployment already failed before this run")
         if self._begun is None:
             self._begun = self._clock.monotonic()
         verdict = self._workload.check()

@@ -52,4 +52,4 @@ def _slow(window: Counters, known: Mapping[str, float]) -> Iterator[str]:
     for verb, buckets in sorted(window.durations.items()):
         seconds = percentile99(buckets)
         if seconds is not None and verb in known and seconds > max(_SLOW_SECONDS, _SLOWER * known[verb]):
-            yield f"99 % of {verb} requests within {seconds:g} s, {known[verb]:g} s before this run"
+            yield f"99 % of {verb} requests take up to {seconds:g} s, {known[verb]:g} s before this run"

@@ -169,7 +169,7 @@ def test_a_server_that_never_answers(api: ApiServer, kind: Kind) -> None:
 def test_a_request_whose_time_has_passed_is_not_sent(api: ApiServer) -> None:
     """A request that is too late to be sent has failed, rather than being late unnoticed."""
     outcome, _ = send(api, fresh, deadline_seconds=0)
-    assert outcome == Outcome(False, True, "not sent: the tries before it took too long")
+    assert outcome == Outcome(False, True, "not sent: earlier attempts took too long")
     assert api.requests == []
 
 

@@ -121,7 +121,7 @@ def test_a_prober_that_dies_is_not_a_good_record(api: ApiServer) -> None:
     assert probe._process is not None
     os.kill(probe._process.pid, signal.SIGKILL)
     seen = probe.stop()
-    assert "ended by itself (exit code -9)" in str(seen.failures[0])
+    assert "ended unexpectedly (exit code -9)" in str(seen.failures[0])
 
 
 def test_it_ends_with_its_parent(api: ApiServer) -> None:

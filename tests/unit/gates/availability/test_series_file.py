@@ -123,7 +123,7 @@ def test_a_disk_that_hangs_holds_nobody_back(tmp_path: Path, monkeypatch: pytest
         for second in range(10):
             writer.append([sample(second)])
         assert writer.problem == "the disk was too slow for some samples"
-    assert writer.problem == "the disk does not answer"
+    assert writer.problem == "the disk does not respond"
     released.set()
     for thread in threading.enumerate():
         if thread.name == SERIES:
@@ -166,4 +166,4 @@ def test_what_is_no_sample_is_left_out(tmp_path: Path, line: str) -> None:
 def test_a_pipe_of_that_name_is_not_waited_for(tmp_path: Path) -> None:
     """Nobody writes into it: reading it would never end."""
     os.mkfifo(tmp_path / SERIES)
-    assert read_series(tmp_path / SERIES).problem == f"{SERIES} in the run's folder is no file"
+    assert read_series(tmp_path / SERIES).problem == f"{SERIES} in the run's folder is not a file"

@@ -77,7 +77,7 @@ def test_secret_that_is_answered_with_something_else(
     continuity.compare_with(continuity.take(print, begun=False), clock.now())
     kube.raw_answers[SERVERS[0] + SECRET] = answer
     problem = first_problem(continuity, clock)
-    assert problem.kind is VerdictKind.PENDING and "the answer is no Secret" in problem.reason
+    assert problem.kind is VerdictKind.PENDING and "the response is not a Secret" in problem.reason
 
 
 def test_all_that_works_is_compared(continuity: Continuity) -> None:
@@ -343,7 +343,7 @@ def test_lease_that_nobody_renews_is_not_compared(clock: FakeClock) -> None:
     kube.renews = False
     taken = take_baseline(kube, clock, lambda _: None)
     assert taken.leases == ()
-    assert [item.why for item in taken.not_compared if "Lease" in item.what] == ["nobody renews it"] * 2
+    assert [item.why for item in taken.not_compared if "Lease" in item.what] == ["no process renews it"] * 2
 
 
 def test_groups_that_a_replaced_server_has_delisted_are_restored(continuity: Continuity, kube: LivingKube) -> None:
@@ -357,7 +357,7 @@ def test_groups_that_a_replaced_server_has_delisted_are_restored(continuity: Con
     continuity.restore_services(notes.append)
     found = kube.get(API_SERVICES, "v1.apps")
     assert found is not None and found["spec"]["group"] == "apps" and found["spec"]["version"] == "v1"
-    assert len(notes) == 1 and notes[0].startswith("apps/v1 is served")
+    assert len(notes) == 1 and notes[0].startswith("apps/v1 was served")
 
 
 def api_service_unavailable(kube: LivingKube) -> None:
@@ -386,10 +386,10 @@ def no_new_pods(kube: LivingKube) -> None:
 
 PASSING: list[tuple[Callable[[LivingKube], None], str]] = [
     (leases_not_renewed, "has not been renewed"),
-    (lease_of_nobody, "nobody holds it"),
+    (lease_of_nobody, "it has no holder"),
     (lease_of_another, "none of the pods that run"),
     (api_service_unavailable, "Why: because"),
-    (api_service_without_status, "no condition"),
+    (api_service_without_status, "no Available condition"),
     (foreign_group_gone, "metrics.k8s.io/v1beta1"),
     (server_error, "timed out"),
     (no_json, "can't be read"),
@@ -613,10 +613,10 @@ def test_endpoints_must_follow(continuity: Continuity, kube: LivingKube, clock: 
     ]
     name = slice_["metadata"]["name"]
     kube.endpoint(name, ready=False)
-    assert "don't have its pod" in gate.check().reason
+    assert "is not among its Service's endpoints" in gate.check().reason
     kube.endpoint(name, ready=True)
     kube_delete, kube.delete = kube.delete, super(LivingKube, kube).delete  # type: ignore[method-assign]
-    assert "still have its pod" in gate.check().reason
+    assert "is still among its Service's endpoints" in gate.check().reason
     kube.delete = kube_delete  # type: ignore[method-assign]
     kube.endpoint(name, ready=False)
     assert gate.check().kind is VerdictKind.HOLDS

@@ -44,8 +44,8 @@ def found(monkeypatch: pytest.MonkeyPatch, addresses: list[str] | OSError, statu
     [
         (["10.96.0.1"], 200, ""),
         (OSError("Name or service not known"), 200, "does not resolve"),
-        (["10.97.0.1"], 200, "and not 10.96.0.1"),
-        (["10.96.0.1"], OSError("timed out"), "is not reached"),
+        (["10.97.0.1"], 200, "instead of 10.96.0.1"),
+        (["10.96.0.1"], OSError("timed out"), "is unreachable"),
         (["10.96.0.1"], 401, "HTTP 401"),
     ],
 )
