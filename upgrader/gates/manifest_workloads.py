@@ -10,7 +10,7 @@ from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.rollout_time import replacement_seconds
 from upgrader.model.workload import ROLLOUT_GROUP, WorkloadKind, WorkloadRef
 
-__all__ = ["StatefulSetIn", "pod_spec", "stateful_sets_in", "workloads_in"]
+__all__ = ["StatefulSetIn", "pod_spec", "stateful_sets_in", "templates_in", "workloads_in"]
 
 _HOOK = "helm.sh/hook"
 
@@ -18,6 +18,11 @@ _HOOK = "helm.sh/hook"
 def workloads_in(manifest: str, namespace: str) -> tuple[WorkloadRef, ...]:
     """Each Deployment, DaemonSet and StatefulSet in their order; `namespace` applies to objects without one."""
     return tuple(ref for ref, _ in _workloads(manifest, namespace))
+
+
+def templates_in(manifest: str, namespace: str) -> dict[WorkloadRef, Mapping[str, Any]]:
+    """The pod template of each of these workloads."""
+    return {ref: (item.get("spec") or {}).get("template") or {} for ref, item in _workloads(manifest, namespace)}
 
 
 @dataclass(frozen=True)

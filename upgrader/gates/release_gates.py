@@ -14,7 +14,7 @@ from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
 from upgrader.gates.kubelet_config_gate import KubeletConfigGate
-from upgrader.gates.manifest_workloads import StatefulSetIn, pod_spec, stateful_sets_in, workloads_in
+from upgrader.gates.manifest_workloads import StatefulSetIn, pod_spec, stateful_sets_in, templates_in, workloads_in
 from upgrader.gates.metric_gate import MetricGate
 from upgrader.gates.node_health import NodeHealth
 from upgrader.gates.nodes_gate import NodesGate
@@ -69,10 +69,14 @@ class GateCatalog:
         return self.health.absent(self.health_before.workers if self.health_before else None)
 
     def of_release(
-        self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
+        self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None, applied: bool = False
     ) -> tuple[GateRun, ...]:
-        """A release's own gates, then those of the cluster, which stand behind every step."""
-        return self.own(release, manifest, namespace=namespace, target=target) + self.of_cluster()
+        """A release's own gates, then those of the cluster, which stand behind every step.
+
+        `applied`: the manifest has just been applied, and nobody else may have changed its workloads since.
+        """
+        own = self.own(release, manifest, namespace=namespace, target=target, applied=applied)
+        return own + self.of_cluster()
 
     def of_undo(
         self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
@@ -81,7 +85,7 @@ class GateCatalog:
         return self.own(release, manifest, namespace=namespace, target=target) + self.of_controllers()
 
     def own(
-        self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
+        self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None, applied: bool = False
     ) -> tuple[GateRun, ...]:
         """The gates of a release as its rendered manifest says: one a workload, then those that it is known for.
 
@@ -90,10 +94,11 @@ class GateCatalog:
         """
         gates: list[Gate] = []
         sets = stateful_sets_in(manifest, namespace)
+        templates = templates_in(manifest, namespace) if applied else {}
         for ref in workloads_in(manifest, namespace):
             if ref in sets:
                 continue
-            gates.append(self._rollout(release, manifest, ref))
+            gates.append(replace(self._rollout(release, manifest, ref), applied=templates.get(ref, {})))
             if ref.name == release == "kube-apiserver":
                 spec = pod_spec(manifest, ref.name)
                 port, flags = secure_port(spec), instance_flags(spec)

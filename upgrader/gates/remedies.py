@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from upgrader.model.workload import Container, Pod, WorkloadRef
 
-__all__ = ["delete_pods", "describe_node", "describe_workload", "inspect_pod"]
+__all__ = ["delete_pods", "describe_node", "describe_workload", "inspect_pod", "pause_writer"]
 
 
 def describe_workload(ref: WorkloadRef) -> str:
@@ -37,6 +37,22 @@ def inspect_pod(ref: WorkloadRef | None, pod: Pod, container: Container | None) 
         f"Fix the cause above. `upgrader report` has the recorded state of the pod{workload}. While the pod exists: "
         f"kubectl -n {pod.namespace} {see}"
     )
+
+
+_PAUSED = {
+    "argocd": "Argo CD: argocd app set APP --sync-policy none",
+    "helm-controller": "Flux: flux suspend helmrelease NAME -n NAMESPACE",
+    "kustomize-controller": "Flux: flux suspend kustomization NAME -n NAMESPACE",
+}
+"""How those are paused that change objects back, by how their field managers begin."""
+
+
+def pause_writer(ref: WorkloadRef, manager: str) -> str:
+    """How to have one writer of a workload less: two that want different things can't both have them."""
+    paused = next((text for begins, text in _PAUSED.items() if manager.startswith(begins)), "")
+    how = f"Pause it ({paused})" if paused else "Have it leave this alone"
+    see = f"kubectl -n {ref.namespace} get {ref.kind.lower()} {ref.name} --show-managed-fields -o yaml"
+    return f"{how}, or want the same in the values of the release. Who writes what: {see}"
 
 
 def describe_node(name: str) -> str:

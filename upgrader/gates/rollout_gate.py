@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
+from upgrader.gates.foreign_writers import foreign_verdict
 from upgrader.gates.running_images import judge_images
 from upgrader.gates.started_version import AskedVersions
 from upgrader.gates.workload_diagnosis import diagnose_workload
-from upgrader.gates.workload_reading import read_workload
+from upgrader.gates.workload_reading import find_workload, read_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Kube
@@ -21,6 +23,8 @@ __all__ = ["RolloutGate"]
 @dataclass(frozen=True)
 class RolloutGate:
     """Every pod of the DaemonSet, Deployment or StatefulSet is of its newest generation, Ready and available.
+
+    Behind a step that changed it, nobody but Helm has changed its pod template since, by its managed fields.
 
     Of a StatefulSet none is missing, and pods below its partition may be of any generation; with OnDelete, somebody has
     to have deleted those of older ones. `allow_none`: a DaemonSet that matches no node holds too. Where `images` are
@@ -36,19 +40,29 @@ class RolloutGate:
     """The planned images, by containers' names."""
     asked: AskedVersions | None = None
     """Asks its pods for their versions; None: they aren't asked."""
+    applied: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The pod template that Helm has just applied, which nobody else may have changed; empty: whatever there is."""
 
     @property
     def name(self) -> str:
         return f"{self.ref.kind.lower()}/{self.ref.name}"
 
     def check(self) -> Verdict:
-        verdict = diagnose_workload(self.kube, self.ref, allow_none=self.allow_none, absent=self.absent)
-        if verdict.kind is not VerdictKind.HOLDS or not self.images:
-            return verdict
         try:
-            return self._contradicted() or verdict
+            verdict = self._changed() or self._rolled_out()
+            if verdict.kind is VerdictKind.HOLDS and self.images:
+                return self._contradicted() or verdict
         except ApiError as error:
             return unanswered(str(self.ref), error)
+        return verdict
+
+    def _changed(self) -> Verdict | None:
+        """Who changed what Helm has just applied."""
+        found = find_workload(self.kube, self.ref) if self.applied else None
+        return foreign_verdict(self.ref, found, self.applied) if found is not None else None
+
+    def _rolled_out(self) -> Verdict:
+        return diagnose_workload(self.kube, self.ref, allow_none=self.allow_none, absent=self.absent)
 
     def _contradicted(self) -> Verdict | None:
         """What runs instead of what was planned."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
+from types import MappingProxyType
+from typing import Any
 
 from upgrader.errors import ApiError, WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence, unanswered
 from upgrader.gates.failing_pods import any_fails
-from upgrader.gates.manifest_workloads import workloads_in
+from upgrader.gates.foreign_writers import foreign_verdict
+from upgrader.gates.manifest_workloads import templates_in
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.gates.workload_reading import find_workload
 from upgrader.model.outcome import Verdict, VerdictKind, unknown
@@ -49,9 +52,9 @@ def watch_workloads(
     It checks them every `every_seconds`, if it is called more often than that. Until `recheck_seconds` after a check
     that found no fault, it only asks whether one of their pods fails.
     """
-    refs = workloads_in(manifest, namespace)
-    before = {ref: _generation(kube, ref) for ref in refs}
-    return WorkloadWatcher(kube, clock, before, absence, glance, every_seconds, recheck_seconds)
+    templates = templates_in(manifest, namespace)
+    before = {ref: _generation(kube, ref) for ref in templates}
+    return WorkloadWatcher(kube, clock, before, absence, glance, every_seconds, recheck_seconds, templates)
 
 
 class WorkloadWatcher:
@@ -73,8 +76,13 @@ class WorkloadWatcher:
         glance: Callable[[], None],
         every_seconds: float,
         recheck_seconds: float = 0.0,
+        templates: Mapping[WorkloadRef, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
-        """`glance` is called with each check, for what the gates behind the step need to have seen meanwhile."""
+        """`glance` is called with each check, for what the gates behind the step need to have seen meanwhile.
+
+        `templates` are the pod templates that Helm applies, which nobody else may change meanwhile.
+        """
+        self._templates = templates
         self._every_seconds = every_seconds
         self._rest_seconds = recheck_seconds
         self._rests_until = -inf
@@ -134,7 +142,7 @@ class WorkloadWatcher:
         """A verdict; None when Helm hasn't changed the workload (yet)."""
         before = self._before[ref]
         try:
-            now = _read(self._kube, ref)
+            now = _read(self._kube, ref, self._templates.get(ref, {}))
         except ApiError as error:
             return unanswered(str(ref), error)
         if before is None:
@@ -148,6 +156,8 @@ class WorkloadWatcher:
             return None
         if now.workload is not None:
             self._changed[ref] = now.workload
+        if now.changed is not None:
+            return now.changed
         complete = self._complete.get(ref)
         if complete is not None and now.version == complete.version and self._clock.monotonic() < complete.until:
             return complete.verdict
@@ -168,6 +178,8 @@ class _Seen:
     version: str = ""
     """Another one after every change, of the status too."""
     workload: Workload | None = None
+    changed: Verdict | None = None
+    """What others have changed of it, if they have."""
 
     @property
     def pods(self) -> int:
@@ -192,9 +204,10 @@ def _generation(kube: Kube, ref: WorkloadRef) -> int | None:
         return None
 
 
-def _read(kube: Kube, ref: WorkloadRef) -> _Seen:
+def _read(kube: Kube, ref: WorkloadRef, template: Mapping[str, Any] = MappingProxyType({})) -> _Seen:
     found = find_workload(kube, ref)
     if found is None:
         return _Seen(_ABSENT)
     metadata = found["metadata"]
-    return _Seen(int(metadata.get("generation", 0)), metadata["resourceVersion"], Workload.parse(ref.kind, found))
+    workload, changed = Workload.parse(ref.kind, found), foreign_verdict(ref, found, template)
+    return _Seen(int(metadata.get("generation", 0)), metadata["resourceVersion"], workload, changed)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import Manifest, objects_in
+from upgrader.model.quantity import quantity
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.memory import APISERVER_BYTES, quantity
+from upgrader.preflight.memory import APISERVER_BYTES
 
 __all__ = ["check_resources"]
 

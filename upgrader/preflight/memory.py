@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from upgrader.model.finding import Finding
+from upgrader.model.quantity import quantity
 from upgrader.model.workload import Pod
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import DEPLOYMENTS, SYSTEM, PreflightContext
 
-__all__ = ["APISERVER_BYTES", "check_memory", "quantity"]
+__all__ = ["APISERVER_BYTES", "check_memory"]
 
 APISERVER_BYTES = 500 * 2**20
 """What an idle API server uses at least, whatever it requests."""
-
-_UNITS = {"": 1.0, "m": 1e-3} | {unit: 1000.0 ** (n + 1) for n, unit in enumerate("kMGTPE")}
-_UNITS |= {f"{unit}i": 1024.0 ** (n + 1) for n, unit in enumerate("KMGTPE")}
-_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([A-Za-z]*)")
 
 
 def check_memory(context: PreflightContext) -> Iterator[Finding]:
@@ -38,14 +34,6 @@ def check_memory(context: PreflightContext) -> Iterator[Finding]:
                 f"{_mebibytes(needed)} are needed: pods there request the rest of {_mebibytes(total)}.",
                 "Lower other pods' requests, move them to another node, or give the machine more memory.",
             )
-
-
-def quantity(text: str) -> float:
-    """A Kubernetes quantity such as `128974848`, `129e6`, `123Mi` or `1500m`; raises ValueError."""
-    match = _QUANTITY.fullmatch(str(text))
-    if match is None or match[2] not in _UNITS:
-        raise ValueError(f"'{text}' is not a Kubernetes quantity")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def _apiserver_request(context: PreflightContext) -> float:

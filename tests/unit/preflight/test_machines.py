@@ -14,11 +14,12 @@ from cryptography.x509.oid import NameOID
 from tests.unit.preflight.conftest import CONTROL_PLANE, CONTROLLER, World
 from tests.unit.preflight.pki import printed
 from upgrader.model.check_ids import may_be_overruled
+from upgrader.model.quantity import quantity
 from upgrader.ports import CommandResult
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.context import DEPLOYMENTS, NODES
 from upgrader.preflight.helm_client import check_helm
-from upgrader.preflight.memory import check_memory, quantity
+from upgrader.preflight.memory import check_memory
 from upgrader.preflight.nodes import check_nodes, check_workers
 from upgrader.preflight.ssh_access import check_hosts
 

@@ -79,10 +79,11 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
     def step(self, planned: PlannedRelease, plan: Plan, further: tuple[GateRun, ...] = ()) -> PipelineStep:
         """The same with these gates beside those of its manifest."""
         spec, wrap = planned.spec, self.wraps.get(planned.name, _as_it_is)
-        gates = with_own_policy(self._gates(spec, planned.after, plan.target), further)
+        changes = planned.action != "unchanged"
+        gates = with_own_policy(self._gates(spec, planned.after, plan.target, applied=changes), further)
         undo_gates = self._undo_gates(spec, planned.before, plan.current)
         groups = groups_in(spec.namespace, planned.before, planned.after) | self.context.groups(planned.name)
-        if planned.action == "unchanged":
+        if not changes:
             return PipelineStep(VerifyStep(planned.name), gates, undo_gates, changes=False, groups=groups)
         seconds = self.helm_seconds(planned.before, planned.after)
         chart = self._chart(spec, planned.summary, planned.after, seconds)
@@ -166,8 +167,11 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
     def _inspector(self, spec: ReleaseSpec, timeout_seconds: float) -> ReleaseInspector:
         return ReleaseInspector(spec, self.context.tools.helm, self.context.tools.clock, timeout_seconds)
 
-    def _gates(self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None) -> tuple[GateRun, ...]:
-        return self.context.gates.of_release(spec.name, manifest, namespace=spec.namespace, target=target)
+    def _gates(
+        self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None, *, applied: bool = False
+    ) -> tuple[GateRun, ...]:
+        gates = self.context.gates
+        return gates.of_release(spec.name, manifest, namespace=spec.namespace, target=target, applied=applied)
 
     def _undo_gates(self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None) -> tuple[GateRun, ...]:
         own = self.context.gates.of_undo(spec.name, manifest, namespace=spec.namespace, target=target)
