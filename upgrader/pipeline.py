@@ -130,6 +130,8 @@ class PipelineStep:
     """How long a person's approval is waited for before it begins; None: it needs none."""
     may_begin: Callable[[], None] | None = None
     """Raises UpgraderError where the step must not be begun any more."""
+    confirm: Callable[[int], None] | None = None
+    """Raises StepFailed where others have replaced the revision that the step wrote."""
     changes_logins: bool = True
     """Whether it may change whom kube-apiserver accepts, or the credentials of a client; False for one that changes
     nodes alone: a kubelet that can't log in leaves its node NotReady.

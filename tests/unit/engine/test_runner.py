@@ -14,6 +14,7 @@ from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, ApiLost, ApiUnavailable, HelmError, RollbackFailed, StepFailed
 from upgrader.model.event import (
+    Note,
     RecoveryEnded,
     RecoveryStarted,
     RunResumed,
@@ -27,7 +28,7 @@ from upgrader.model.outcome import broken, holds, pending, unknown
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
-from upgrader.pipeline import Pipeline, PipelineStep, Step
+from upgrader.pipeline import Inspection, Pipeline, PipelineStep, Step
 from upgrader.steps.verify import VerifyStep
 
 
@@ -454,3 +455,81 @@ def test_preparation_that_was_interrupted_is_repeated(bench: Bench) -> None:
     result = bench.runner().resume(Pipeline((images, bench.step("a"))), state, RunResumed("r1", "me"))
     assert result == RunResult("succeeded")
     assert bench.diary == ["apply images", "apply a"]
+
+
+class Written(ScriptedStep):
+    """A step that writes revision 7 of its release."""
+
+    def apply(self, note: Callable[[str], None]) -> int:  # type: ignore[override]
+        super().apply(note)
+        return 7
+
+
+def replaced(revision: int) -> None:
+    """What a step says once others have replaced its revision."""
+    raise StepFailed(f"another Helm has changed it after revision {revision}", remedy="pause it")
+
+
+def test_step_whose_revision_others_have_replaced_goes_back(bench: Bench) -> None:
+    """However healthy what they made of it is: the run is not at its target."""
+    written = PipelineStep(Written("a", bench.diary), (), (), confirm=replaced)
+    result = run(bench.runner(), written, bench.step("b"))
+    assert result == RunResult("rolled-back", "another Helm has changed it after revision 7", "pause it")
+    assert bench.diary == ["apply a", "undo a to 1"]
+
+
+def test_gate_that_fails_for_what_others_did_names_them_first(bench: Bench) -> None:
+    """The gate only sees what came of it."""
+    never = bench.step("", ScriptedGate("apiserver", last=broken("serves v1.36.3"))).gates
+    written = PipelineStep(Written("a", bench.diary), never, (), confirm=replaced)
+    result = run(bench.runner(), written)
+    first, second = result.reason.splitlines()[:2]
+    assert first.startswith("another Helm") and "serves v1.36.3" in second
+    assert result.remedy == "pause it"
+
+
+def test_release_that_cant_be_read_behind_its_gates_is_taken_for_its_own(bench: Bench) -> None:
+    """All of its gates held: no rollback for an answer that is missing."""
+
+    def unknown_now(_: int) -> None:
+        raise ApiUnavailable("Helm could not reach the API server")
+
+    written = PipelineStep(Written("a", bench.diary), (), (), confirm=unknown_now)
+    assert run(bench.runner(), written) == RunResult("succeeded")
+
+
+def test_others_change_of_an_earlier_step_is_told_as_it_goes_back(bench: Bench) -> None:
+    """The rollback takes it back, too; their values stay in Helm's history."""
+    changed = False
+
+    def confirm(revision: int) -> None:
+        if changed:
+            replaced(revision)
+
+    def change() -> None:
+        nonlocal changed
+        changed = True
+
+    written = PipelineStep(Written("a", bench.diary), (), (), confirm=confirm)
+    bad = bench.step("b", apply_error=StepFailed("bad flag"), on_apply=change)
+    assert run(bench.runner(), written, bad).outcome == "rolled-back"
+    notes = [event.text for event in bench.recorder.events if isinstance(event, Note)]
+    assert any("another Helm has changed it" in text and "rolled back as well" in text for text in notes)
+
+
+def test_undo_waits_for_another_helm_at_work(bench: Bench) -> None:
+    """A step that has written its revision has no Helm of its own any more: whose works on it now is another's."""
+
+    class Inspector:
+        def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
+            bench.diary.append("waited")
+
+        def inspect(self, point: RestorePoint | None) -> Inspection:
+            raise AssertionError("nothing was interrupted")
+
+    gate = ScriptedGate("g", last=broken("down"))
+    written = PipelineStep(Written("a", bench.diary), bench.step("", gate).gates, (), Inspector())
+    assert run(bench.runner(), written).outcome == "rolled-back"
+    failed = PipelineStep(ScriptedStep("b", bench.diary, apply_error=StepFailed("bad flag")), (), (), Inspector())
+    assert run(bench.runner(), failed).outcome == "rolled-back"
+    assert bench.diary == ["apply a", "waited", "undo a to 1", "apply b", "undo b to 1"]

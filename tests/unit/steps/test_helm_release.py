@@ -123,3 +123,44 @@ def test_what_fails_is_told_while_helm_waits(helm: FakeHelm) -> None:
     helm.upgrade = waits  # type: ignore[method-assign]
     step(helm, script).apply(notes.append)
     assert notes[1:] == [f"while Helm waits: web exits with {number}" for number in range(5)]
+
+
+def test_release_that_another_helm_works_on_is_left_to_it(helm: FakeHelm) -> None:
+    """A pipeline's `helm upgrade` that is at work as the step is due: nothing is written, and nothing to be undone."""
+    helm.install("app", "tag: theirs\n", "pending-upgrade")
+    with pytest.raises(StepFailed, match=r"another Helm works on it.* revision 2 in 'pending-upgrade'"):
+        step(helm).capture()
+    assert helm.calls == []
+
+
+def test_release_that_was_changed_since_the_plan_is_left_as_it_is(helm: FakeHelm) -> None:
+    """What others have deployed meanwhile was in nobody's plan; the same once more is no change."""
+    planned = replace(step(helm), before=OLD)
+    helm.install("app", OLD)
+    assert planned.capture().revision == 2
+    helm.install("app", "tag: theirs\n", description="Upgrade complete")
+    with pytest.raises(StepFailed, match=r"revision 3 \(deployed: Upgrade complete\) is not what"):
+        planned.capture()
+    assert helm.calls == []
+
+
+def test_revision_that_another_helm_has_replaced_is_told(helm: FakeHelm) -> None:
+    """Theirs stays in Helm's history, and the remedy says where; the same once more has replaced nothing."""
+    upgrade = step(helm)
+    revision = upgrade.apply(quiet)
+    upgrade.confirm(revision)
+    helm.install("app", NEW)
+    upgrade.confirm(revision)
+    helm.install("app", "tag: theirs\n", description="Upgrade complete")
+    with pytest.raises(StepFailed, match=r"after revision 2, .*: revision 4 \(deployed: Upgrade complete\)") as caught:
+        upgrade.confirm(revision)
+    assert "helm get values app -n kube-system --revision 4" in caught.value.remedy
+
+
+def test_another_helm_at_work_behind_the_step_is_told(helm: FakeHelm) -> None:
+    """Before it has completed, too."""
+    upgrade = step(helm)
+    revision = upgrade.apply(quiet)
+    helm.install("app", NEW, "pending-upgrade")
+    with pytest.raises(StepFailed, match=r"revision 3 \(pending-upgrade\)"):
+        upgrade.confirm(revision)

@@ -19,7 +19,16 @@ from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Com
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ApiError, ApiLost, ApiUnavailable, ChangedMeanwhile, HelmError, Interrupted, UpgraderError
+from upgrader.errors import (
+    ApiError,
+    ApiLost,
+    ApiUnavailable,
+    ChangedMeanwhile,
+    HelmError,
+    Interrupted,
+    StepFailed,
+    UpgraderError,
+)
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.rollback_needs import is_refusal
@@ -197,14 +206,32 @@ class Runner:
         try:
             change(began)
             self._hold(name, item.gates)
+            if (others := self._replaced(item)) is not None:
+                raise others
         except (ChangedMeanwhile, Interrupted):
             raise  # an undo would revert a change that isn't this run's, or that another process works on
         except UpgraderError as error:
             self._overdue = isinstance(error, ApiLost)
             spent = self._clock.monotonic() - began
+            others = None if self._overdue else self._replaced(item)
+            if others is not None and others.message != error.message:  # that is the cause
+                error = StepFailed(f"{others.message}\n{error.message}", remedy=others.remedy)
             self._emit(StepEnded(name, "failed", spent, error.message, error.remedy))
         else:
             self._emit(StepEnded(name, "passed", self._clock.monotonic() - began))
+
+    def _replaced(self, item: PipelineStep) -> StepFailed | None:
+        """That others have replaced what the step wrote, however healthy that is; None also where it can't be told."""
+        step = self._state.step(item.step.name)
+        if item.confirm is None or step is None or not step.revision:
+            return None
+        try:
+            item.confirm(step.revision)
+        except StepFailed as others:
+            return others
+        except UpgraderError:
+            return None
+        return None
 
     def _begin(self, item: PipelineStep, began: float) -> None:
         if item.may_begin is not None:
@@ -260,8 +287,10 @@ class Runner:
                 return error
             self._stop.check(safe=False)
             try:
-                if interrupted:
+                if interrupted or self._written(item):
+                    # What this step began is done: if a Helm works on the release now, it is another's.
                     item.inspector.await_idle(point, self._note)
+                self._note_replaced(item)
                 guard = self._lifeline.guard()
                 step = item.undo_watched(guard) if guard and item.undo_watched else item.step
                 step.undo(point, self._note)
@@ -279,6 +308,18 @@ class Runner:
                     return failure
                 self._note(f"the API server was lost, or rejected the rollback: {error.message}")
         return failure
+
+    def _note_replaced(self, item: PipelineStep) -> None:
+        """What others have made of a release that goes back is told: the rollback takes that back, too."""
+        step = self._state.step(item.step.name)
+        others = None if step is None or step.reason else self._replaced(item)
+        if others is not None:
+            self._note(f"{others.message}; it is rolled back as well. {others.remedy}")
+
+    def _written(self, item: PipelineStep) -> bool:
+        """Whether the step has written its revision."""
+        step = self._state.step(item.step.name)
+        return step is not None and bool(step.revision)
 
     def _restore_point(self, item: PipelineStep) -> RestorePoint | None:
         step = self._state.step(item.step.name)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from upgrader.errors import ApiUnavailable, HelmError, StepFailed, WorkloadFailed
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.release import ReleaseSpec, RestorePoint, last_good, without_revision
+from upgrader.model.release import ReleaseSpec, RestorePoint, Revision, last_good, without_revision
 from upgrader.ports import Helm
 
 __all__ = ["ChartStep", "Watcher"]
@@ -46,6 +46,8 @@ class ChartStep:
     """Whether the release may take over existing objects."""
     undo_watch: Callable[[], None] = lambda: None
     """Called about once a second while Helm rolls back."""
+    before: str | None = None
+    """The manifest that the change was planned against; None: whatever is there."""
 
     @property
     def name(self) -> str:
@@ -63,7 +65,21 @@ class ChartStep:
         return replace(self, undo_watch=check)
 
     def capture(self) -> RestorePoint:
-        good = last_good(self.helm.history(self.spec.name, self.spec.namespace))
+        """Raises StepFailed where another Helm works on the release, or has changed it since the plan was made."""
+        history = self.helm.history(self.spec.name, self.spec.namespace)
+        good = last_good(history)
+        if history and history[-1].pending:
+            raise StepFailed(
+                f"release {self.name}: another Helm works on it, which has left its revision {history[-1].number} in "
+                f"'{history[-1].status}'; it is left to its end",
+                remedy=f"Wait for it, or stop it: helm history {self.name} -n {self.spec.namespace}. Then plan again.",
+            )
+        if good is not None and self.before is not None and not self._same(good.number, self.before):
+            raise StepFailed(
+                f"release {self.name}: {_described(good)} is not what the change was planned against; it is left as "
+                "it is",
+                remedy=f"Check what it changed: helm get values {self.name} -n {self.spec.namespace}. Then plan again.",
+            )
         return RestorePoint(self.spec.name, self.spec.namespace, good.number if good else None)
 
     def apply(self, note: Callable[[str], None]) -> int:
@@ -102,11 +118,28 @@ class ChartStep:
             watch=self.undo_watch,
         )
 
+    def confirm(self, revision: int) -> None:
+        """Raise StepFailed where another Helm has changed the release after the revision that this step wrote."""
+        history = self.helm.history(self.spec.name, self.spec.namespace)
+        newest = history[-1] if history else None
+        if newest is None or newest.number <= revision:
+            return
+        if not newest.pending and self._same_manifest(newest.number, revision):
+            return
+        raise StepFailed(
+            f"release {self.name}: another Helm has changed it after revision {revision}, which this step wrote: "
+            f"{_described(newest)}",
+            remedy="Only one of the two can have its way: pause the other. What it wanted stays in Helm's history: "
+            f"helm get values {self.name} -n {self.spec.namespace} --revision {newest.number}",
+        )
+
     def _same_manifest(self, one: int, other: int) -> bool:
-        if one == other:
-            return True
-        first, second = (self.helm.manifest(self.name, self.spec.namespace, number) for number in (one, other))
-        return without_revision(first) == without_revision(second)
+        return one == other or self._same(one, self.helm.manifest(self.name, self.spec.namespace, other))
+
+    def _same(self, revision: int, manifest: str) -> bool:
+        return without_revision(self.helm.manifest(self.name, self.spec.namespace, revision)) == without_revision(
+            manifest
+        )
 
 
 @dataclass
@@ -139,6 +172,13 @@ class _WatchedBy:
     def __call__(self) -> None:
         self.watcher()
         self.check()
+
+
+def _described(revision: Revision) -> str:
+    """`revision 7 (superseded, of 2026-01-31T10:00:00Z: Upgrade complete)`."""
+    when = f", of {revision.updated:%Y-%m-%dT%H:%M:%SZ}" if revision.updated else ""
+    said = f": {revision.description}" if revision.description else ""
+    return f"revision {revision.number} ({revision.status}{when}{said})"
 
 
 def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...]) -> StepFailed:

@@ -86,7 +86,7 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
         if not changes:
             return PipelineStep(VerifyStep(planned.name), gates, undo_gates, changes=False, groups=groups)
         seconds = self.helm_seconds(planned.before, planned.after)
-        chart = self._chart(spec, planned.summary, planned.after, seconds)
+        chart = replace(self._chart(spec, planned.summary, planned.after, seconds), before=planned.before)
         return PipelineStep(
             wrap(chart),
             gates,
@@ -94,6 +94,7 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
             self._inspector(spec, seconds),
             watched=lambda check: wrap(chart.watched(check)),
             undo_watched=lambda check: wrap(chart.undo_watched(check)),
+            confirm=chart.confirm,
             groups=groups,
         )
 
