@@ -292,6 +292,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
             before_end=lambda outcome: webhooks.remind() if outcome == "interrupted" else webhooks.switch_on(),
             folder=job.folder,
             typed=display.approval,
+            confirm_lock=held.confirm if held else lambda: None,
         )
         pipeline = job.pipeline
         if probe and job.enforce_availability:

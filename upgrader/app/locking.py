@@ -32,6 +32,15 @@ class HeldLock:
     lock: ClusterLock
     stop: StopRequest
 
+    def confirm(self) -> None:
+        """Ask whether the lock is still ours; where it isn't, the run begins nothing more."""
+        if not self.lock.renew():
+            self.lost_to(self.lock.lost_to)
+
+    def lost_to(self, other: str) -> None:
+        """Begin nothing more."""
+        self.stop.forbid(f"the cluster's lock was taken over by {other}")
+
 
 def own_name() -> str:
     """This user, at this machine: for locks, and for the journal of who approved or resumed."""
@@ -72,10 +81,11 @@ def cluster_lock(session: Session, front_end: FrontEnd, *, take_over: bool) -> I
             known=_newest_number(session),
             unread=lambda dead: _unread(session, dead),
         )
+        held = HeldLock(lock, stop)
         try:
-            with kept_alive(lock, lambda other: stop.forbid(f"the cluster's lock was taken over by {other}")):
+            with kept_alive(lock, held.lost_to):
                 session.fence.hold(lock, front_end.notify)
-                yield HeldLock(lock, stop)
+                yield held
         finally:
             if not lock.release():
                 front_end.notify(

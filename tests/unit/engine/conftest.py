@@ -99,7 +99,12 @@ class Bench:
         return PipelineStep(step, tuple(map(_run, gates)), tuple(map(_run, undo_gates)))
 
     def runner(
-        self, *, patience_seconds: float = 60.0, continuity: Continuity | None = None, folder: Path | None = None
+        self,
+        *,
+        patience_seconds: float = 60.0,
+        continuity: Continuity | None = None,
+        folder: Path | None = None,
+        confirm_lock: Callable[[], None] = lambda: None,
     ) -> Runner:
         """A runner with the given patience, what its steps are compared with, and the run's folder."""
         return Runner(
@@ -111,6 +116,7 @@ class Bench:
             patience_seconds=patience_seconds,
             continuity=continuity,
             folder=folder,
+            confirm_lock=confirm_lock,
         )
 
 

@@ -533,3 +533,24 @@ def test_undo_waits_for_another_helm_at_work(bench: Bench) -> None:
     failed = PipelineStep(ScriptedStep("b", bench.diary, apply_error=StepFailed("bad flag")), (), (), Inspector())
     assert run(bench.runner(), failed).outcome == "rolled-back"
     assert bench.diary == ["apply a", "waited", "undo a to 1", "apply b", "undo b to 1"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_step_begins_or_goes_back_under_a_lost_lock(bench: Bench, fails: bool) -> None:
+    """A machine that slept until its lock was taken asks for it first: neither is the next step begun, nor a failed one
+    undone.
+    """
+    error = StepFailed("timed out while asleep") if fails else None
+
+    def lose() -> None:
+        lost.append("other@laptop")
+
+    def confirm() -> None:
+        for other in lost:
+            bench.stop.forbid(f"the cluster's lock was taken over by {other}")
+
+    lost: list[str] = []
+    runner = bench.runner(confirm_lock=confirm)
+    result = run(runner, bench.step("a", on_apply=lose, apply_error=error), bench.step("b"))
+    assert result.outcome == "interrupted" and "other@laptop" in result.reason
+    assert bench.diary == ["apply a"]

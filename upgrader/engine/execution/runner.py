@@ -87,13 +87,15 @@ class Runner:
         before_end: Callable[[RunOutcome], None] = lambda _: None,
         folder: Path | None = None,
         typed: Callable[[], StepApproved | None] | None = None,
+        confirm_lock: Callable[[], None] = lambda: None,
     ) -> None:
         """`patience_seconds`: how long the API may be unreachable before `recovery` restores it; infinity: never.
 
         `continuity` is that of the pipeline's gates; None where nothing is compared. `before_end` is called when
         nothing is left to do, or the run is interrupted, before that is recorded; it raises no UpgraderError.
         `folder` is the run's, in which a file may approve of a step; `typed` is what was answered on its terminal: see
-        `await_approval`.
+        `await_approval`. `confirm_lock` asks the API whether the cluster's lock is still this process's, and has `stop`
+        end the run where it isn't.
         """
         self._kube = kube
         self._clock = clock
@@ -104,6 +106,7 @@ class Runner:
         self._before_end = before_end
         self._folder = folder
         self._typed = typed
+        self._confirm_lock = confirm_lock
         self._lifeline = ApiLifeline(
             kube=kube,
             clock=clock,
@@ -139,6 +142,9 @@ class Runner:
                 result = RunResult(action.outcome, action.reason, action.remedy)
                 break
             try:
+                if isinstance(action, Begin | Undo) and not self._overdue:
+                    # A machine that slept learns of a lost lock only some seconds after it has woken up.
+                    self._confirm_lock()
                 self._stop.check(safe=_safe_to_stop(action))
                 self._execute(action, items[action.step])
             except Interrupted as error:
