@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import yaml
 
 from testkit.lab_cluster import until
@@ -16,6 +17,7 @@ from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.component_resources import check_resources
 from upgrader.preflight.control_plane import check_control_plane
+from upgrader.preflight.other_writers import check_other_writers
 from upgrader.steps.release.plan import PlannedRelease
 
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
@@ -128,6 +130,19 @@ def test_number_of_pods_that_another_client_set(kube: KubeAdapter, made: Make) -
     same, other = deployment(name, replicas=0), deployment(name, replicas=3)
     assert ids(kube, check_autoscalers, planned={"web": yaml.safe_dump(same)}) == []
     assert ids(kube, check_autoscalers, planned={"web": yaml.safe_dump(other)}) == ["autoscalers.reset"]
+
+
+def test_workload_that_a_gitops_controller_declares(
+    kube: KubeAdapter, made: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server keeps who applies it; a client that has only set a field of it declares nothing."""
+    name = namespace(kube, made)
+    made(DEPLOYMENTS, deployment(name, replicas=0), name)
+    planned = {"web": yaml.safe_dump(deployment(name, replicas=0))}
+    assert ids(kube, check_other_writers, planned=planned) == []
+    monkeypatch.setattr("upgrader.adapters.kube.FIELD_MANAGER", "argocd-controller")
+    kube.apply(DEPLOYMENTS, deployment(name, replicas=0), name)
+    assert ids(kube, check_other_writers, planned=planned) == ["releases.other-writer"]
 
 
 def test_kube_apiserver_that_is_planned(kube: KubeAdapter) -> None:

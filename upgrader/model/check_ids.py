@@ -258,6 +258,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "releases.last-failed": "info",
     "releases.never-worked": "error",
     "releases.no-records": "error",
+    "releases.other-writer": "warning",
     "releases.pending": "warning",
     "releases.removed-apis": "error",
     "releases.stuck": "error",

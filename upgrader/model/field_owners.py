@@ -14,9 +14,12 @@ from typing import Any
 
 from upgrader.model.quantity import quantity
 
-__all__ = ["ForeignChange", "foreign_changes"]
+__all__ = ["ForeignChange", "declaring_writers", "foreign_changes"]
 
 _OURS = ("helm", "upgrader")
+_GITOPS = ("argocd", "helm-controller", "kustomize-controller")
+"""How the field managers begin of those that apply an object again and again, also where they merge it."""
+_BY_HAND = "kubectl"
 _SHOWN = 80
 _ENVIRONMENT = ".env["
 """What may hold a password in any form."""
@@ -74,6 +77,22 @@ def foreign_changes(live: Mapping[str, Any], template: Mapping[str, Any]) -> tup
     if not any(writer.ours for writer, _ in owners):
         return ()
     return tuple(_changes("spec.template", template, (live.get("spec") or {}).get("template"), owners))
+
+
+def declaring_writers(live: Mapping[str, Any]) -> tuple[str, ...]:
+    """The other field managers that declare a workload's pod template, and may apply it again.
+
+    Those that apply it on the server's side, but for `kubectl`, which does so once; and GitOps controllers, whichever
+    way they write.
+    """
+    entries = [each for each in (live.get("metadata") or {}).get("managedFields") or () if not each.get("subresource")]
+    found = (
+        str(each.get("manager") or "")
+        for each in entries
+        if "f:template" in ((each.get("fieldsV1") or {}).get("f:spec") or {})
+        and (each.get("operation") == "Apply" or str(each.get("manager")).startswith(_GITOPS))
+    )
+    return tuple(dict.fromkeys(name for name in found if name not in _OURS and not name.startswith(_BY_HAND)))
 
 
 def _changes(field: str, wanted: Any, found: Any, owners: _Owners) -> Iterator[ForeignChange]:

@@ -40,6 +40,7 @@ from upgrader.preflight.networks import check_networks
 from upgrader.preflight.node_sources import check_node_sources
 from upgrader.preflight.nodes import check_nodes, check_workers
 from upgrader.preflight.os_support import check_os_support
+from upgrader.preflight.other_writers import check_other_writers
 from upgrader.preflight.planned_etcd import check_planned_etcd
 from upgrader.preflight.planned_images import check_planned_images
 from upgrader.preflight.playbooks import check_plays
@@ -84,6 +85,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("checkpointer", check_checkpointer),
     ("releases", check_releases),
     ("releases", check_planned_images),
+    ("releases", check_other_writers),
     ("admission", check_admission),
     ("resources", check_resources),
     ("planned-etcd", check_planned_etcd),

@@ -17,6 +17,7 @@ from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS
 from upgrader.preflight.control_plane import check_control_plane
+from upgrader.preflight.other_writers import check_other_writers
 from upgrader.preflight.releases import check_releases
 
 MIRROR = {"kubernetes.io/config.mirror": "1"}
@@ -260,6 +261,33 @@ endpoints: [{addresses: [10.0.0.2]}]
         finding = found["control-plane.endpoints"]
         assert finding.severity == "warning" and "10.0.0.2" in finding.title
         assert "endpoints.addresses" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("manager", "operation", "warned"),
+    [
+        ("argocd-controller", "Update", True),
+        ("helm-controller", "Update", True),
+        ("some-operator", "Apply", True),
+        ("some-operator", "Update", False),
+        ("kubectl", "Apply", False),
+        ("helm", "Apply", False),
+    ],
+)
+def test_workload_that_a_gitops_controller_declares(world: World, manager: str, operation: str, warned: bool) -> None:
+    """Who applies it again and again is named before the run, with how to pause it; who has written once isn't."""
+    meta = {"name": "coredns", "namespace": "kube-system"}
+    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {"template": {}}}
+    owned = {"manager": manager, "operation": operation, "fieldsV1": {"f:spec": {"f:template": {}}}}
+    world.kube.put(DEPLOYMENTS, {**manifest, "metadata": {**meta, "managedFields": [owned]}}, "kube-system")
+    assert world.find(check_other_writers) == {}, "the release doesn't change"
+    world.manifests["kubernetes"] = yaml.safe_dump(manifest)
+    found = world.find(check_other_writers)
+    assert ("releases.other-writer" in found) is warned
+    if warned:
+        assert f"release kubernetes: field manager {manager} declares Deployment kube-system/coredns" in (
+            found["releases.other-writer"].title
+        )
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_plans.py::test_namespace_that_the_run_brings": ("admission.untested",),
     "test_checks_of_plans.py::test_number_of_pods_that_another_client_set": ("autoscalers.reset",),
     "test_checks_of_plans.py::test_pods_that_a_quota_refuses": ("admission.refused",),
+    "test_checks_of_plans.py::test_workload_that_a_gitops_controller_declares": ("releases.other-writer",),
     "test_checks_of_releases.py::test_release_that_failed": ("releases.last-failed", "releases.never-worked"),
     "test_checks_of_releases.py::test_release_whose_records_are_lost": ("releases.no-records",),
     "test_checks_of_releases.py::test_release_that_was_interrupted": (
