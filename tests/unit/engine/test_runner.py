@@ -535,6 +535,22 @@ def test_undo_waits_for_another_helm_at_work(bench: Bench) -> None:
     assert bench.diary == ["apply a", "waited", "undo a to 1", "apply b", "undo b to 1"]
 
 
+def test_undo_that_lost_the_api_doesnt_wait_for_its_own_helm(bench: Bench) -> None:
+    """What the first attempt has left pending is its own, and has ended with it: waiting would be for nothing."""
+
+    class Inspector:
+        def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
+            bench.diary.append("waited")
+
+        def inspect(self, point: RestorePoint | None) -> Inspection:
+            raise AssertionError("nothing was interrupted")
+
+    gate = ScriptedGate("g", last=broken("down"))
+    step = Written("a", bench.diary, undo_error=ApiUnavailable("the API does not answer"))
+    assert run(bench.runner(), PipelineStep(step, bench.step("", gate).gates, (), Inspector())).outcome == "failed"
+    assert bench.diary == ["apply a", "waited", *["undo a to 1"] * UNDO_ATTEMPTS]
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_no_step_begins_or_goes_back_under_a_lost_lock(bench: Bench, fails: bool) -> None:
     """A machine that slept until its lock was taken asks for it first: neither is the next step begun, nor a failed one

@@ -293,8 +293,9 @@ class Runner:
                 return error
             self._stop.check(safe=False)
             try:
-                if interrupted or self._written(item):
-                    # What this step began is done: if a Helm works on the release now, it is another's.
+                if interrupted or (not attempt and self._written(item)):
+                    # What this step began is done: if a Helm works on the release now, it is another's. After a first
+                    # attempt it may be that one's own, which has ended with it.
                     item.inspector.await_idle(point, self._note)
                 self._note_replaced(item)
                 guard = self._lifeline.guard()
