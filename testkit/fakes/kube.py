@@ -330,7 +330,8 @@ def _plain(value: _T) -> _T:
 
 def _copied(value: _T) -> _T:
     """What is plain already, in a fraction of the time: gates read thousands of objects in a test."""
-    copied: _T = marshal.loads(marshal.dumps(value))
+    plain: Any = value
+    copied: _T = marshal.loads(marshal.dumps(plain))
     return copied
 
 
