@@ -44,7 +44,7 @@ _ORPHAN_SECONDS = 20.0
 """How long a Helm process whose starter was killed continues."""
 
 
-STRIDE = 1 if "UPGRADER_EVERY_MOMENT" in os.environ else 3
+STRIDE = 1 if "UPGRADER_EVERY_MOMENT" in os.environ else 5
 """From one instant of a kill to the next: `make soak PART=kills` has each, which takes minutes."""
 
 
