@@ -25,6 +25,7 @@ from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.upgrade_path import upgrade_path
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import blocking
+from upgrader.preflight.audit_log_files import read_audit_log
 from upgrader.preflight.refusal import refusal
 from upgrader.steps.images.bundle.reading import Bundle
 from upgrader.steps.intended import left_behind
@@ -138,9 +139,11 @@ def check_upgrade(
     audit_logs: Sequence[Path] = (),
 ) -> CheckedPlan:
     """What the checks find, also of the clients in audit logs. Changes nothing. `target` None means the file's."""
-    with front_end.busy(), open_session(folder, target) as session:
-        told = session.telling(front_end.doing).with_audit_logs(audit_logs)
-        return PlannedUpgrade.of(told, None).checked(skips)
+    with front_end.busy():
+        log = read_audit_log(audit_logs, front_end.doing) if audit_logs else None
+        with open_session(folder, target) as session:
+            told = session.telling(front_end.doing).with_audit_log(log)
+            return PlannedUpgrade.of(told, None).checked(skips)
 
 
 def plan_upgrade(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd = SILENT) -> CheckedPlan:

@@ -54,7 +54,6 @@ from upgrader.onhost.sending.collect import examine_all
 from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.ports import Age, Clock, Helm, HostKeys, HttpService, Kube, OwnMachine, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
-from upgrader.preflight.audit_log_files import read_audit_log
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
@@ -141,9 +140,9 @@ class Session:
         images = replace(self.settings.images, bundle=path.absolute())
         return replace(self, settings=replace(self.settings, images=images))
 
-    def with_audit_logs(self, paths: Sequence[Path]) -> Session:
-        """The same, whose checks find clients in these files. Raises UsageError for one that is no audit log."""
-        return replace(self, audit_log=read_audit_log(paths, self.doing)) if paths else self
+    def with_audit_log(self, log: AuditLog | None) -> Session:
+        """The same, whose checks find clients in it."""
+        return replace(self, audit_log=log)
 
     def without_probe(self) -> Session:
         """The same, without requests to the API that only measure it."""

@@ -106,6 +106,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "approvals.needed": "info",
     "audit-log.damaged": "unknown",
     "audit-log.deprecated": "info",
+    "audit-log.empty": "unknown",
     "audit-log.other-cluster": "error",
     "audit-log.read": "info",
     "audit-log.removed": "error",

@@ -20,11 +20,18 @@ from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_audit_log", "check_clients"]
 
-_OWN = ("kube-apiserver/", "kube-controller-manager/", "kube-scheduler/", "kube-proxy/", "kubelet/")
-"""The agents of Kubernetes' own components; their users' names begin with `system:`."""
+_OWN = {
+    "kubelet/": ("system:node:",),
+    "kube-controller-manager/": ("system:kube-controller-manager", "system:serviceaccount:kube-system:"),
+    "kube-scheduler/": ("system:kube-scheduler",),
+    "kube-proxy/": ("system:kube-proxy", "system:serviceaccount:kube-system:kube-proxy"),
+}
+"""Kubernetes' own components: how their agents begin, and the names of their users."""
+_APISERVER = "system:apiserver"
+"""A kube-apiserver's own user, whatever its program is called."""
 _SHOWN = 10
 """Clients that a finding names."""
-_LONGEST_AGENT = 80
+_LONGEST_NAME = 80
 
 
 def check_audit_log(context: PreflightContext) -> Iterator[Finding]:
@@ -51,18 +58,18 @@ def check_clients(
             f"The kubelets in it are those of {first_few(sorted(log.nodes))}; none is a node of this cluster.",
             "Give the audit log of this cluster's kube-apiserver.",
         )
-    if log.damaged:
+    if log.damaged_lines:
         yield Finding(
             "audit-log.damaged",
             "unknown",
-            f"{len(log.damaged)} lines of the audit log are no events",
-            f"{first_few(log.damaged)}. Which clients sent these requests is unknown.",
+            f"lines of the audit log are no events: {log.damaged_lines}",
+            f"The first: {', '.join(log.damaged)}. Which clients sent these requests is unknown.",
             "Copy the files again; a file that several processes write has such lines, too.",
         )
     clients = [each for each in log.requests if not _own(each)]
     deprecated: list[str] = []
     for (version, resource), group in groupby(sorted(clients, key=_api), key=_api):
-        api, users = ending_apis()[version, resource], [*group]
+        api, users = ending_apis()[version, resource], sorted(group, key=lambda each: -each.count)
         if current is not None and not api.served_by(current):
             continue
         if not api.served_by(target):
@@ -76,6 +83,16 @@ def check_clients(
             f"clients use APIs that {target} deprecates, and still serves",
             "\n".join(deprecated),
         )
+    if not log.answered:
+        yield Finding(
+            "audit-log.empty",
+            "unknown",
+            "the audit log has no answered request",
+            f"It has {log.events} events. Which clients use which APIs is unknown.",
+            "Check the audit policy: it needs a rule of level Metadata or higher, and must not omit the stage "
+            "ResponseComplete. Or give older files, too.",
+        )
+        return
     yield Finding(
         "audit-log.read",
         "info",
@@ -85,7 +102,7 @@ def check_clients(
 
 
 def _removed(api: ApiLifecycle, users: Sequence[Requests], target: KubernetesVersion) -> Finding:
-    lines = [f"{_named(each)}: {', '.join(each.verbs)} ({_counted(each)})" for each in users[:_SHOWN]]
+    lines = [f"{_named(each)}: {_shown(', '.join(each.verbs))} ({_counted(each)})" for each in users[:_SHOWN]]
     more = [f"and {len(users) - _SHOWN} more"] if len(users) > _SHOWN else []
     replacement = replacement_at(api, target)
     return Finding(
@@ -107,11 +124,17 @@ def _counted(requests: Requests) -> str:
 
 def _second(time: str) -> str:
     """Without fractions, which tell nobody more."""
-    return f"{time.partition('.')[0]}Z" if "." in time else time or "?"
+    return f"{time.partition('.')[0]}Z" if "." in time else _shown(time) or "?"
 
 
 def _own(requests: Requests) -> bool:
-    return requests.user.startswith("system:") and requests.agent.startswith(_OWN)
+    """Whether it is a component that the run replaces, or of a skew that the target supports."""
+    users = next((users for agent, users in _OWN.items() if requests.agent.startswith(agent)), ())
+    return requests.user == _APISERVER or any(_is(requests.user, each) for each in users)
+
+
+def _is(user: str, wanted: str) -> bool:
+    return user.startswith(wanted) if wanted.endswith(":") else user == wanted
 
 
 def _api(requests: Requests) -> tuple[str, str]:
@@ -120,5 +143,10 @@ def _api(requests: Requests) -> tuple[str, str]:
 
 def _named(requests: Requests) -> str:
     """`helm-operator/1.2 (user system:serviceaccount:apps:operator)`"""
-    agent = mask_secrets(requests.agent)[:_LONGEST_AGENT] or "no user agent"
-    return f"{agent} (user {mask_secrets(requests.user)})"
+    return f"{_shown(requests.agent) or 'no user agent'} (user {_shown(requests.user) or 'unknown'})"
+
+
+def _shown(text: str) -> str:
+    """A client chooses it: it is one line, not too long, and no command for the CI job that shows it."""
+    line = " ".join(mask_secrets(text).split()).replace("::", ": :").replace("##[", "# #[")
+    return line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…"

@@ -1,6 +1,7 @@
 """Reads audit logs as kube-apiserver writes them to files: one event of audit.k8s.io in JSON on each line.
 
-A log may have many gigabytes. Only the lines that name an API which ends are parsed.
+A log may have many gigabytes, and anybody who can reach the API server writes to it. So only the lines that name an API
+which ends are parsed, and what is kept doesn't grow with the number of requests.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,44 +20,60 @@ from upgrader.model.audit_log import AuditLog, Requests, ending_apis
 
 __all__ = ["read_audit_log"]
 
-_LONGEST_LINE = 64 * 1024 * 1024
-"""An event has at most the request and its answer, of which etcd takes 1.5 MiB and a list may have more."""
-_EVENT = b'"auditID"'
+_LONGEST_LINE = 16 * 1024 * 1024
+"""An event has at most a request and its answer. etcd takes 1.5 MiB; an answered list may be longer."""
+_MOST_CLIENTS = 10_000
+_KEPT_NAME = 200
+"""As much of a name as is kept: headers may be a megabyte."""
+_SHOWN_DAMAGED = 3
+_EVENT, _GROUP = b'"auditID"', b"audit.k8s.io"
 _RECEIVED = re.compile(rb'"requestReceivedTimestamp"\s*:\s*"([0-9T:.Z+-]{1,40})"')
 _KUBELET = re.compile(rb'"username"\s*:\s*"system:node:([a-z0-9.-]{1,253})"')
-_STAGES = ("ResponseStarted", "ResponseComplete")
-"""A watch that lasts has only the first of both."""
-_NOT_FOUND = 404
+_ANSWERED = re.compile(rb'"stage"\s*:\s*"(?:Response|Panic)')
+_BODIES = re.compile(rb'"(?:request|response)Object"\s*:')
+_REFUSED = (401, 403)
+"""Asked before it is known whether the API is there."""
 _REMEDY = "Give the file of --audit-log-path, or a folder of such files; the format is JSON (--audit-log-format)."
 
 
 def read_audit_log(paths: Sequence[Path], doing: Callable[[str], None] = lambda _: None) -> AuditLog:
     """Read files (also *.gz), and all files of folders. `doing` is told which one is read.
 
-    Raises UsageError for a file that can't be read, or has no event.
+    Raises UsageError for a file that can't be read, or begins with something else than an event.
     """
     reading = _Reading()
-    for file in _files(paths):
-        doing(f"reading {file}…")
-        before = reading.events
+    for path in paths:
         try:
-            reading.read(file)
-        except (OSError, EOFError, gzip.BadGzipFile) as error:
-            raise UsageError(f"{file}: {getattr(error, 'strerror', None) or error}", remedy=_REMEDY) from error
-        if reading.events == before and file.stat().st_size:
-            raise UsageError(f"{file}: no line of it is an event of an audit log", remedy=_REMEDY)
+            for file in _files(path):
+                doing(f"reading {file}…")
+                reading.read(file)
+        except (OSError, EOFError, zlib.error) as error:
+            where = getattr(error, "filename", None) or path
+            raise UsageError(f"{where}: {getattr(error, 'strerror', None) or error}", remedy=_REMEDY) from error
     return reading.result()
 
 
-def _files(paths: Sequence[Path]) -> Iterator[Path]:
-    for path in paths:
-        if not path.is_dir():
-            yield path
-            continue
-        files = sorted(each for each in path.iterdir() if each.is_file() and not each.name.startswith("."))
-        if not files:
-            raise UsageError(f"{path}: the folder has no file", remedy=_REMEDY)
-        yield from files
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        if not path.is_file():
+            raise UsageError(f"{path}: not a regular file", remedy=_REMEDY)
+        yield path
+        return
+    files = sorted(each for each in path.rglob("*") if not each.name.startswith(".") and each.is_file())
+    if not files:
+        raise UsageError(f"{path}: the folder has no file", remedy=_REMEDY)
+    yield from files
+
+
+_Key = tuple[str, str, str, str]
+"""User, agent, apiVersion and resource."""
+
+
+@dataclass
+class _Client:
+    verbs: set[str] = field(default_factory=set)
+    count: int = 0
+    last: str = ""
 
 
 @dataclass
@@ -63,79 +81,130 @@ class _Reading:
     """What was read so far."""
 
     events: int = 0
+    answered: int = 0
     times: list[str] = field(default_factory=list)
     """The first and the last time of each file."""
     nodes: set[str] = field(default_factory=set)
+    damaged_lines: int = 0
     damaged: list[str] = field(default_factory=list)
-    seen: set[tuple[str, str, str, str, str]] = field(default_factory=set)
-    counts: dict[tuple[str, str, str, str], dict[str, Any]] = field(default_factory=dict)
+    begun: dict[int, tuple[_Key, str, str]] = field(default_factory=dict)
+    """Watches that were answered and have not ended: by a hash of their ids, the client, the verb and the time."""
+    clients: dict[_Key, _Client] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        versions = "|".join(sorted({re.escape(version) for version, _ in ending_apis()} - {"v1"}))
-        core = "|".join(sorted(resource for version, resource in ending_apis() if version == "v1"))
-        pattern = rf"/apis/(?:{versions})/" + (rf"|/api/v1/(?:\S{{0,300}}/)?(?:{core})\b" if core else "")
-        self._concerns = re.compile(pattern.encode())
+        versions = "|".join(sorted({re.escape(version).replace("/", r"\\?/") for version, _ in ending_apis()}))
+        # A program that has copied the log may have escaped its slashes.
+        self._concerns = re.compile(rf"/apis\\?/(?:{versions})\\?/|/api\\?/(?:{versions})\\?/".encode())
 
     def read(self, path: Path) -> None:
         """Every line of one file."""
-        last = b""
+        time = before = b""
         with _opened(path) as file:
-            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
+            for number, line in _lines(file):
                 text = line.strip()
                 if not text:
                     continue
-                if not (text.startswith(b"{") and text.endswith(b"}") and _EVENT in text):
+                whole = text.startswith(b"{") and text.endswith(b"}") and len(line) < _LONGEST_LINE
+                if not (whole and _EVENT in text and _GROUP in text):
+                    if not (time or before) and line.endswith(b"\n"):
+                        raise UsageError(f"{path}:{number}: not an event of an audit log", remedy=_REMEDY)
                     if line.endswith(b"\n"):
-                        self.damaged.append(f"{path.name}:{number}")
+                        self._damage(path, number)
                     continue
-                if not self.events or not last:
-                    self._note_time(text)
-                last = text
+                found = _RECEIVED.findall(text)
+                if not before:
+                    before = text
+                    self._first(text, path, number)
+                    self.times += [each.decode() for each in found[-1:]]
+                time = found[-1] if found else time
                 self.events += text.count(_EVENT)
-                self.nodes.update(found.decode() for found in _KUBELET.findall(text))
+                self.answered += bool(_ANSWERED.search(text))
+                bodies = _BODIES.search(text)
+                self.nodes.update(
+                    name.decode() for name in _KUBELET.findall(text[: bodies.start() if bodies else None])
+                )
                 if self._concerns.search(text):
-                    self._parse(text, f"{path.name}:{number}")
-        if last:
-            self._note_time(last)
+                    self._parse(text, path, number)
+        self.times += [time.decode()] if time else []
 
     def result(self) -> AuditLog:
-        """All of it."""
+        """All of it. A watch that has not ended counts, too."""
+        for key, verb, time in self.begun.values():
+            self._note(key, verb, time)
         requests = [
-            Requests(user, agent, version, resource, tuple(sorted(found["verbs"])), found["count"], found["last"])
-            for (user, agent, version, resource), found in sorted(self.counts.items())
+            Requests(*key, verbs=tuple(sorted(found.verbs)), count=found.count, last=found.last)
+            for key, found in sorted(self.clients.items())
         ]
         first, last = min(self.times, default=""), max(self.times, default="")
-        return AuditLog(self.events, first, last, tuple(requests), frozenset(self.nodes), tuple(self.damaged))
+        nodes, damaged = frozenset(self.nodes), tuple(self.damaged)
+        return AuditLog(self.events, self.answered, first, last, tuple(requests), nodes, self.damaged_lines, damaged)
 
-    def _note_time(self, text: bytes) -> None:
-        self.times += [found.decode() for found in _RECEIVED.findall(text)]
+    def _damage(self, path: Path, number: int) -> None:
+        self.damaged_lines += 1
+        if len(self.damaged) < _SHOWN_DAMAGED:
+            self.damaged.append(f"{path}:{number}")
 
-    def _parse(self, text: bytes, where: str) -> None:
+    def _first(self, text: bytes, path: Path, number: int) -> None:
+        """Raises UsageError for what has an event in it, and is none: an envelope of a program that ships logs."""
         try:
-            found = json.loads(text)
-            events = found["items"] if found.get("kind") == "EventList" else [found]
-            for event in events:
+            _events(text)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise UsageError(f"{path}:{number}: not an event of an audit log", remedy=_REMEDY) from error
+
+    def _parse(self, text: bytes, path: Path, number: int) -> None:
+        try:
+            for event in _events(text):
                 self._count(event)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            self.damaged.append(where)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self._damage(path, number)
 
     def _count(self, event: dict[str, Any]) -> None:
-        target = event.get("objectRef") or {}
+        target, status = event.get("objectRef") or {}, event.get("responseStatus") or {}
         version = "/".join(filter(None, (target.get("apiGroup"), target.get("apiVersion"))))
-        resource = str(target.get("resource"))
-        answered = (event.get("responseStatus") or {}).get("code")
-        if (version, resource) not in ending_apis() or event.get("stage") not in _STAGES or answered == _NOT_FOUND:
+        resource, stage = str(target.get("resource")), event.get("stage")
+        code = status.get("code")
+        unknown_path = code == 404 and not status.get("reason")  # HTTP's
+        if (version, resource) not in ending_apis() or code in _REFUSED or unknown_path:
             return
-        user, agent = str((event.get("user") or {}).get("username", "")), str(event.get("userAgent", ""))
-        request = (str(event["auditID"]), user, agent, version, resource)
-        if request in self.seen:
-            return
-        self.seen.add(request)
-        client = self.counts.setdefault((user, agent, version, resource), {"verbs": set(), "count": 0, "last": ""})
-        client["verbs"].add(str(event.get("verb")))
-        client["count"] += 1
-        client["last"] = max(client["last"], str(event.get("requestReceivedTimestamp", "")))
+        user = str((event.get("user") or {}).get("username", ""))
+        as_user = (event.get("impersonatedUser") or {}).get("username")
+        agent = str(event.get("userAgent", ""))
+        key = (f"{user}, as {as_user}" if as_user else user)[:_KEPT_NAME], agent[:_KEPT_NAME], version, resource
+        verb, time = str(event.get("verb"))[:_KEPT_NAME], str(event.get("requestReceivedTimestamp", ""))[:_KEPT_NAME]
+        id_ = hash((event["auditID"], key, verb))
+        if stage == "ResponseStarted":
+            self.begun[id_] = key, verb, time
+        elif stage in ("ResponseComplete", "Panic"):
+            self.begun.pop(id_, None)
+            self._note(key, verb, time)
+
+    def _note(self, key: _Key, verb: str, time: str) -> None:
+        if key not in self.clients and len(self.clients) >= _MOST_CLIENTS:
+            key = "many users", "many user agents", *key[2:]
+        client = self.clients.setdefault(key, _Client())
+        client.verbs.add(verb)
+        client.count += 1
+        client.last = max(client.last, time)
 
 
 def _opened(path: Path) -> gzip.GzipFile | BinaryIO:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _lines(file: gzip.GzipFile | BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The lines with their numbers, of one that is too long its beginning."""
+    number = 0
+    while line := file.readline(_LONGEST_LINE):
+        number += 1
+        yield number, line
+        while len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+            line = file.readline(_LONGEST_LINE)
+
+
+def _events(text: bytes) -> Sequence[dict[str, Any]]:
+    """Raises ValueError, KeyError, TypeError or RecursionError for what is neither an event nor a list of them."""
+    found = json.loads(text)
+    if found["kind"] not in ("Event", "EventList") or not str(found["apiVersion"]).startswith("audit.k8s.io/"):
+        raise ValueError(found["kind"])
+    events: list[dict[str, Any]] = found["items"] if found["kind"] == "EventList" else [found]
+    return events

@@ -58,6 +58,8 @@ def _answers(context: FolderContext) -> Iterator[Finding | NotAsked]:
     settings = context.reading.settings
     if settings is None:
         yield NotAsked("charts", "upgrader.yaml has no valid version to render them for")
+        if context.audit_log is not None:
+            yield NotAsked("audit-log", "upgrader.yaml has no valid version to compare it with")
         return
     yield from check_target(settings.target)
     if context.audit_log is not None:

@@ -244,7 +244,14 @@ def test_clients_in_an_audit_log(at: Path, tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     target = {"apiGroup": "flowcontrol.apiserver.k8s.io", "apiVersion": "v1beta3", "resource": "flowschemas"}
     uri = "/apis/flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"
-    event = {"kind": "Event", "auditID": "1", "stage": "ResponseComplete", "requestURI": uri, "objectRef": target}
+    event = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "auditID": "1",
+        "stage": "ResponseComplete",
+        "requestURI": uri,
+        "objectRef": target,
+    }
     log.write_text(json.dumps({**event, "user": {"username": "jane"}, "userAgent": "old-tool/1.0"}) + "\n")
     found = findings(at, "--audit-log", str(log))
     assert [(id_, severity) for id_, severity, _ in found] == [

@@ -241,7 +241,13 @@ PROVEN: dict[str, tuple[str, ...]] = {
 _OF_FILES = "`check --offline` finds it: it reads the folder, and asks no cluster."
 UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(
-        ("audit-log.damaged", "audit-log.deprecated", "audit-log.other-cluster", "audit-log.read"),
+        (
+            "audit-log.damaged",
+            "audit-log.deprecated",
+            "audit-log.empty",
+            "audit-log.other-cluster",
+            "audit-log.read",
+        ),
         "It reads a file, and a table.",
     ),
     "approvals.needed": "It reads upgrader.yaml and the plan.",
