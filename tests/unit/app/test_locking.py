@@ -23,7 +23,7 @@ from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
-from upgrader.errors import ApiError, ApiUnavailable, StepFailed
+from upgrader.errors import ApiError, ApiUnavailable, Interrupted, StepFailed
 from upgrader.model.event import RunStarted
 from upgrader.model.run_kind import RunKind
 
@@ -110,6 +110,17 @@ def test_lock_that_cannot_be_released_is_reported(session: Any) -> None:
     with cluster_lock(session, FrontEnd(notify=notices.append), take_over=False):
         session.tools.kube.unavailable = True
     assert any("60 s" in notice for notice in notices)
+
+
+def test_lock_that_was_taken_meanwhile_ends_the_run_before_its_next_change(session: Any) -> None:
+    """A machine that slept asks for its lock before it changes anything; one that has it still goes on."""
+    with cluster_lock(session, FrontEnd(), take_over=False) as mine:
+        mine.confirm()
+        mine.stop.check(safe=False)
+        with cluster_lock(session, FrontEnd(), take_over=True):
+            mine.confirm()
+            with pytest.raises(Interrupted, match="lock was taken over by"):
+                mine.stop.check(safe=False)
 
 
 def test_signals_are_the_callers_in_another_thread(session: Any) -> None:
