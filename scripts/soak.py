@@ -93,6 +93,10 @@ PARTS: Mapping[str, Part] = {
             "rollback",
         ),
     ),
+    "others": Part(
+        "Others at work in the cluster meanwhile: GitOps, pipelines, policies, people; a laptop that sleeps, a VPN",
+        ("others_at_work",),
+    ),
     "certificates": Part(
         "New CAs and their undo, certificates that others replace",
         ("ca_rotation", "rotated_ca", "replaced_certificate", "replaced_client_ca"),

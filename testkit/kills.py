@@ -116,6 +116,11 @@ class TwoReleases:
         assert ended.exit_code == 0, ended
 
     @property
+    def chart(self) -> Path:
+        """The chart of both."""
+        return self._chart
+
+    @property
     def turns(self) -> tuple[str, str]:
         """The current turn of each release, by its Deployment."""
         found = [self.cluster.kube.get(_DEPLOYMENTS, name, "default") or {} for name in (ONE, TWO)]

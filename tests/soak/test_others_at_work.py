@@ -1,0 +1,178 @@
+"""Others who change the cluster while a run does: nothing is fought over, nothing is lost, and they are named.
+
+Each run ends with 0 or 4: the cluster is at the target, or as it was. One that lost its lock while it slept is no run
+of this cluster any more, and ends as interrupted. More: test_edited_by_hand.py, test_stopped.py.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from testkit.api_load import ApiLoad
+from testkit.command import REPOSITORY
+from testkit.kills import ONE, TWO, Moment, TwoReleases
+from testkit.lab_cluster import OLD, TARGET, LabCluster
+from testkit.others import GITOPS, cut_off, reverting
+from testkit.processes import children
+from testkit.waiting import stretched
+
+_HELM = REPOSITORY / ".venv" / "bin" / "helm"
+_GATES = Moment("StepApplied", ONE)
+"""The first release is changed, and its gates are checked."""
+
+
+@pytest.fixture
+def releases(cluster: LabCluster, tmp_path: Path) -> Iterator[TwoReleases]:
+    """Two small releases, in place."""
+    two = TwoReleases(cluster, tmp_path)
+    yield two
+    two.remove()
+
+
+def ended(process: subprocess.Popen[str], seconds: float = 300.0) -> tuple[int, str]:
+    """Wait for a run; its exit code, and all that it said."""
+    output, _ = process.communicate(timeout=stretched(seconds))
+    return process.returncode, output
+
+
+def test_gitops_controller_reverts_a_release_of_the_users(releases: TwoReleases) -> None:
+    """A controller that reverts a Deployment every two seconds is named; the run goes back, and nothing is repeated."""
+    before, _ = releases.change()
+    with reverting(releases.cluster.folder / "kubeconfig", f"deployments/{ONE}", "default") as theirs:
+        done = releases.cluster.run(OLD)
+    assert done.exit_code == 4, done
+    assert GITOPS in done.stderr, done
+    assert theirs.number == 1, "it was fought with"
+    assert releases.turns == (before, before) and releases.settled
+
+
+def test_gitops_controller_reverts_kube_apiserver(cluster: LabCluster) -> None:
+    """The same of an upgrade of Kubernetes, of which no request fails."""
+    before = cluster.manifests()
+    with (
+        ApiLoad(cluster.folder / "kubeconfig") as load,
+        reverting(cluster.folder / "kubeconfig", "deployments/kube-apiserver") as theirs,
+    ):
+        done = cluster.run(TARGET)
+        seen = load.stop()
+    assert done.exit_code == 4, done
+    assert GITOPS in done.stderr, done
+    assert theirs.number <= 2, "it was fought with"
+    assert seen.failed == 0, seen
+    cluster.wait_healthy(OLD)
+    assert cluster.manifests() == before
+
+
+def test_pipeline_upgrades_the_same_release_in_the_middle(releases: TwoReleases) -> None:
+    """A `helm upgrade` of others behind a step's own is noticed and named, and stays in Helm's history."""
+    before, _ = releases.change()
+    with releases.run_until(_GATES) as process:
+        helm_upgrade(releases, ONE, "theirs")
+        theirs, _ = releases.revisions()
+        code, output = ended(process)
+    assert code == 4, output
+    assert "another Helm has changed it" in output and f"revision {theirs} " in output, output
+    assert releases.turns == (before, before) and releases.settled
+    assert "turn: theirs" in kept(releases, ONE, theirs)
+
+
+def test_pipeline_begins_before_the_step_does(releases: TwoReleases) -> None:
+    """Where others' Helm works on a release as its step is due, the run goes back, and theirs is left to its end."""
+    before, _ = releases.change()
+    with releases.run_until(_GATES) as process, helm_that_takes_long(releases, TWO) as theirs:
+        code, output = ended(process)
+        assert code == 4, output
+        assert "pending-upgrade" in output, output
+        assert theirs.poll() is None, "their Helm was disturbed"
+        theirs.send_signal(signal.SIGTERM)
+        theirs.wait(stretched(90))
+    assert releases.turns == (before, before)
+
+
+def test_pipeline_was_quicker_than_the_step(releases: TwoReleases) -> None:
+    """What others have deployed since the plan was made is not overwritten: the run goes back, and theirs stays."""
+    before, _ = releases.change()
+    with releases.run_until(_GATES) as process:
+        helm_upgrade(releases, TWO, "theirs")
+        code, output = ended(process)
+    assert code == 4, output
+    assert releases.turns == (before, "theirs") and releases.settled
+
+
+def test_sleeps_until_its_lock_is_gone(releases: TwoReleases) -> None:
+    """A laptop that wakes up after another run has begun changes nothing more, and says whose the cluster is now."""
+    _, after = releases.change()
+    with releases.run_until(_GATES) as process:
+        asleep = [process.pid, *children(process.pid, "helm")]
+        send(asleep, signal.SIGSTOP)
+        try:
+            other = releases.from_another_machine("run", "--to", OLD, "--new", "--yes")
+        finally:
+            send(asleep, signal.SIGCONT)
+        assert other.exit_code == 0, other
+        left = releases.revisions()
+        code, output = ended(process)
+    assert code == 130, output
+    assert "was taken over by" in output, output
+    assert releases.revisions() == left, "it changed something after it had woken up"
+    assert releases.turns == (after, after) and releases.settled
+
+
+def test_vpn_that_drops_for_two_minutes(releases: TwoReleases) -> None:
+    """Two minutes without the cluster while gates are checked: the run goes back once it is there again, or goes on."""
+    before, after = releases.change()
+    with releases.run_until(_GATES) as process:
+        with cut_off(releases.cluster):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(120)
+            assert process.poll() is None, process.communicate()
+        code, output = ended(process, 600)
+    assert code in (0, 4), output
+    assert releases.turns == ((after, after) if code == 0 else (before, before)) and releases.settled
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    """Signal these processes, as far as they still are."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def helm_upgrade(releases: TwoReleases, release: str, turn: str) -> None:
+    """A pipeline's own `helm upgrade`, to its end."""
+    chart = str(releases.chart)
+    releases.cluster.helm(
+        "upgrade", release, chart, "--namespace", "default", "--reuse-values", "--set", f"turn={turn}"
+    )
+
+
+@contextmanager
+def helm_that_takes_long(releases: TwoReleases, release: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A pipeline's `helm upgrade` at work: it waits for a pod that no node runs. Killed at the end, if it still is."""
+    command: list[str | Path] = [
+        _HELM,
+        "--kubeconfig",
+        releases.cluster.folder / "kubeconfig",
+        "--namespace",
+        "default",
+    ]
+    command += ["upgrade", release, releases.chart, "--reuse-values", "--set", "turn=theirs,node=nowhere"]
+    command += ["--rollback-on-failure", "--timeout", "10m"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def kept(releases: TwoReleases, release: str, revision: int) -> str:
+    """The values that Helm keeps of a revision."""
+    return releases.cluster.helm("get", "values", release, "--namespace", "default", "--revision", str(revision))
