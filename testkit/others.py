@@ -21,12 +21,13 @@ from testkit.lab_cluster import LabCluster
 from upgrader.errors import ApiError
 from upgrader.lab import Lab
 
-__all__ = ["GITOPS", "Other", "Reverts", "cut_off", "reverting"]
+__all__ = ["EDITOR", "GITOPS", "Other", "Reverts", "cut_off", "reverting"]
 
+EDITOR = "kubectl-edit"
 GITOPS = "argocd-controller"
 
 _SECONDS = 10.0
-_APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
 
 
 class Other:
@@ -44,10 +45,6 @@ class Other:
     def apply(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """Server-side apply, by force."""
         return self._send("PATCH", {**self._query, "force": "true"}, manifest, _APPLY)
-
-    def merge(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """A merge patch, as most of `kubectl`'s commands send."""
-        return self._send("PATCH", self._query, changes, _MERGE)
 
     def replace(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """The whole object, as an editor saves it."""

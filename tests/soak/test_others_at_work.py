@@ -19,7 +19,7 @@ from testkit.api_load import ApiLoad
 from testkit.command import REPOSITORY
 from testkit.kills import ONE, TWO, Moment, TwoReleases
 from testkit.lab_cluster import OLD, TARGET, LabCluster
-from testkit.others import GITOPS, cut_off, reverting
+from testkit.others import EDITOR, GITOPS, Other, cut_off, reverting
 from testkit.processes import children
 from testkit.waiting import stretched
 
@@ -136,6 +136,20 @@ def test_vpn_that_drops_for_two_minutes(releases: TwoReleases) -> None:
         code, output = ended(process, 600)
     assert code in (0, 4), output
     assert releases.turns == ((after, after) if code == 0 else (before, before)) and releases.settled
+
+
+def test_deployment_is_edited_by_hand(releases: TwoReleases) -> None:
+    """What somebody makes of a field of the release while its gates are checked is named, and the run goes back."""
+    before, _ = releases.change()
+    with releases.run_until(_GATES) as process:
+        client = Other(releases.cluster.folder / "kubeconfig", EDITOR, "default", f"deployments/{ONE}")
+        found = client.get()
+        found["spec"]["template"]["metadata"]["annotations"]["turn"] = "by hand"
+        client.replace(found)
+        code, output = ended(process)
+    assert code == 4, output
+    assert EDITOR in output and "by hand" in output, output
+    assert releases.turns == (before, before) and releases.settled
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
