@@ -22,8 +22,10 @@ from testkit.lab_cluster import OLD, TARGET, LabCluster
 from testkit.others import EDITOR, GITOPS, Other, cut_off, reverting
 from testkit.processes import children
 from testkit.waiting import stretched
+from upgrader.ports import Kind
 
 _HELM = REPOSITORY / ".venv" / "bin" / "helm"
+_PODS = Kind("v1", "pods")
 _GATES = Moment("StepApplied", ONE)
 """The first release is changed, and its gates are checked."""
 
@@ -136,6 +138,17 @@ def test_vpn_that_drops_for_two_minutes(releases: TwoReleases) -> None:
         code, output = ended(process, 600)
     assert code in (0, 4), output
     assert releases.turns == ((after, after) if code == 0 else (before, before)) and releases.settled
+
+
+def test_pod_is_deleted_by_hand(releases: TwoReleases) -> None:
+    """A pod that somebody deletes while the gates are checked is replaced, and the run succeeds."""
+    _, after = releases.change()
+    with releases.run_until(_GATES) as process:
+        for pod in releases.cluster.kube.list(_PODS, "default", labels=f"app={ONE}"):
+            releases.cluster.kube.delete(_PODS, pod["metadata"]["name"], "default")
+        code, output = ended(process)
+    assert code == 0, output
+    assert releases.turns == (after, after) and releases.settled
 
 
 def test_deployment_is_edited_by_hand(releases: TwoReleases) -> None:
