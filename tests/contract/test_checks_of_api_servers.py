@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from testkit.api_servers import ApiServers, api_servers
 from testkit.lab_cluster import OLD, until
 from tests.contract.checking import TARGET, Make, Status, checked, fake_node, findings, ids
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
-from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, SERVICES
+from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, ENDPOINT_SLICES, SERVICES
 from upgrader.model.finding import Finding
 from upgrader.ports import Kind
+from upgrader.preflight.api_endpoints import check_api_endpoints
 from upgrader.preflight.audit_log import check_clients
 from upgrader.preflight.audit_log_files import read_audit_log
 from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, MIRROR, PODS
@@ -220,3 +222,28 @@ def own_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))
         return str(probe.getsockname()[0])
+
+
+def test_address_behind_the_service_of_the_api(kube: KubeAdapter) -> None:
+    """A release that puts another one there is found, and one that keeps it is not."""
+    labels = {"kubernetes.io/service-name": "kubernetes"}
+    meta = {"name": "kubernetes", "namespace": "default", "labels": labels}
+    registered = {"addressType": "IPv4", "metadata": meta, "endpoints": [{"addresses": ["192.0.2.10"]}]}
+    kube.apply(ENDPOINT_SLICES, {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **registered}, "default")
+
+    def changes(*fixed: str) -> bool:
+        spec = {"containers": [{"name": "kube-apiserver", "args": ["--endpoint-reconciler-type=none"]}]}
+        server = {"kind": "Deployment", "metadata": {"name": "kube-apiserver"}, "spec": {"template": {"spec": spec}}}
+        kept = {
+            "kind": "EndpointSlice",
+            "metadata": {"name": "kube-apiserver", "namespace": "default"},
+            "endpoints": [{"addresses": [each]} for each in fixed],
+        }
+        planned = {"kube-apiserver": yaml.safe_dump_all([server, kept])}
+        return "control-plane.endpoint-changes" in ids(kube, check_api_endpoints, planned=planned)
+
+    try:
+        assert not changes("192.0.2.10")
+        assert changes("192.0.2.1")
+    finally:
+        kube.delete(ENDPOINT_SLICES, "kubernetes", "default")

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.facts import ControllerFacts, read_controllers
 from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined, running_version
 from upgrader.adopt.joined_pipeline import JoinedControllers
-from upgrader.adopt.node_addresses import node_addresses
+from upgrader.adopt.node_addresses import node_address, node_addresses
 from upgrader.adopt.parts_that_go import parts_that_go
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.withdrawal import check_chosen_by_label
@@ -134,6 +135,7 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     new = joined(read_controllers(hosts, cluster))
     check_version(new, version)
     check_static_pods(new)
+    check_advertised(new, [node_address(kube, each.host) for each in new])
     _refuse_rotation(session)
     pods = [ApiPod(each.host, pod.flags) for each in new if (pod := each.active.get("kube-apiserver"))]
     served = client_addresses(kube, hosts, pods, server_addresses(cluster.kubeconfig, cluster.context))

@@ -131,6 +131,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "components.newer": "warning",
     "components.older": "warning",
     "control-plane.unexpected": "warning",
+    "control-plane.endpoint-changes": "error",
     "control-plane.endpoints": "warning",
     "control-plane.leftover": "warning",
     "control-plane.missing": "warning",

@@ -9,6 +9,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.severities import with_policy
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
+from upgrader.preflight.api_endpoints import check_api_endpoints
 from upgrader.preflight.approvals import check_approvals
 from upgrader.preflight.audit_log import check_audit_log
 from upgrader.preflight.autoscalers import check_autoscalers
@@ -77,6 +78,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("kubelets", check_controller_kubelets),
     ("os-support", check_os_support),
     ("control-plane", check_control_plane),
+    ("control-plane", check_api_endpoints),
     ("instances", check_instances),
     ("kubeadm-config", check_kubeadm_config),
     ("critical-pods", check_critical_pods),

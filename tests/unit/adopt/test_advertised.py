@@ -23,3 +23,25 @@ def test_an_address_may_be_written_in_two_ways() -> None:
     pod = static_pod("kube-apiserver", "--advertise-address=2001:DB8:0:0::1")
     check_advertised(facts({"kube-apiserver": pod}).controllers, ("2001:db8::1",))
     check_advertised(facts({"kube-scheduler": static_pod("kube-scheduler")}).controllers, ("10.9.9.9",))
+
+
+@pytest.mark.parametrize(
+    ("advertised", "internal", "refused"),
+    [
+        ("192.168.56.10", "10.0.2.15", True),  # Vagrant: VirtualBox's NAT is every VM's first network
+        ("203.0.113.7", "10.0.0.4", True),  # a public address of a cloud's machine
+        ("fd00::10", "10.0.0.4", True),  # of two families, the other one
+        ("10.0.0.4", "10.0.0.4", False),
+        ("fd00:0:0::10", "fd00::10", False),
+    ],
+)
+def test_networks_of_machines(advertised: str, internal: str, refused: bool) -> None:
+    """What kubeadm was told, and what the kubelet registered: adoption keeps the address, or names both."""
+    pod = static_pod("kube-apiserver", f"--advertise-address={advertised}")
+    controllers = facts({"kube-apiserver": pod}).controllers
+    if not refused:
+        check_advertised(controllers, (internal,))
+        return
+    with pytest.raises(Blocked) as caught:
+        check_advertised(controllers, (internal,))
+    assert advertised in caught.value.message and internal in caught.value.message

@@ -271,6 +271,17 @@ def test_new_controller_with_more_than_any_release_could_have(place: Place) -> N
         pass
 
 
+def test_new_controller_that_advertises_another_address(place: Place) -> None:
+    """As `adopt` refuses it: kubeadm join was given the address of another network than its kubelet."""
+    pod = kubeadm_pod("kube-apiserver", {"advertise-address": "192.168.56.13"}).pod
+    place.hosts.files[LAST, f"{MANIFESTS}/kube-apiserver.yaml"] = yaml.safe_dump(pod).encode()
+    with (
+        pytest.raises(Blocked, match=r"on controller-3 advertises 192\.168\.56\.13, and .* is 10\.0\.0\.3"),
+        place.adoption(),
+    ):
+        pass
+
+
 def test_virtual_ip_that_the_controller_holds(place: Place) -> None:
     """What keeps it there goes on without an API behind it: it is to move first."""
     place.holder = NAMES[0]

@@ -58,6 +58,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks.py::test_two_budgets_over_one_pod": ("disruption-budgets.overlap",),
     "test_checks.py::test_webhook_over_the_control_plane": ("webhooks.catches-control-plane",),
     "test_checks.py::test_webhook_without_a_backend": ("webhooks.no-backend", "webhooks.slow"),
+    "test_checks_of_api_servers.py::test_address_behind_the_service_of_the_api": ("control-plane.endpoint-changes",),
     "test_checks_of_api_servers.py::test_client_of_an_api_that_the_target_removes": (
         "apis.requested-removed",
         "audit-log.removed",
