@@ -31,7 +31,7 @@ def recover_wrong_api(cluster: LabCluster, name: str) -> None:
     ended = cluster.upgrader("recover", "--yes")
 
     assert ended.exit_code == 0, ended
-    assert "which answers wrongly" in ended.stderr, ended
+    assert "which does not work correctly" in ended.stderr, ended
     cluster.wait_until_settled(OLD)
     assert cluster.manifests() == before
 

@@ -137,7 +137,7 @@ def test_three_members_there_and_back(cluster: Cluster) -> None:
         point = step.capture()
         step.apply(notes.append)
         assert cluster.versions() == {OTHER_ETCD.removeprefix("v")}
-        assert sum("another member of etcd leads now" in note for note in notes) == 1, notes
+        assert sum("etcd's leadership was moved to another member" in note for note in notes) == 1, notes
         assert "value" in cluster.etcd.ctl(NAMES[2], "get", "key")
 
         with pytest.raises(StepFailed, match="its container is exited with code 1"):

@@ -50,7 +50,7 @@ def test_three_members_from_one_snapshot(cluster: LabCluster, keys: Keys) -> Non
     finally:
         join_again(cluster, "controller-1")
     assert taken.exit_code == 0, taken
-    assert "controller-1: etcd is not one of a majority" in taken.stderr, taken
+    assert "controller-1: its etcd member is not part of a quorum" in taken.stderr, taken
     backup = max((keys.identity.parent / "backups").glob("*.age"))
     cluster.wait_healthy(OLD)
 
@@ -62,7 +62,7 @@ def test_three_members_from_one_snapshot(cluster: LabCluster, keys: Keys) -> Non
 
     wipe(cluster)
     restore = ("restore", str(backup), "--identity", str(keys.identity), "--other-cluster", "--yes")
-    kill_at(cluster, "controller-2: the old data goes to", *restore)
+    kill_at(cluster, "controller-2: moving the old data to", *restore)
     kill_at(cluster, "start: started", *restore)
     ended = cluster.upgrader(*restore, timeout_seconds=1200)
     assert ended.exit_code == 0, ended

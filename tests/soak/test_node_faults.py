@@ -72,7 +72,7 @@ def test_budget_that_never_allows_it(one: Workers, policy: str) -> None:
     assert f"{ONE}: " in told and "it was not drained within 10 s" in told, output
     assert "PodDisruptionBudget default/web (minAvailable 3; 3 of 3 pods are healthy)" in told, output
     assert "pod default/web-" in told, output
-    assert f"nothing of it was changed, and it is uncordoned again, at {OLD}" in told, output
+    assert f"the node was not changed, and is uncordoned again, at {OLD}" in told, output
     assert one.as_before(ONE), one.state()
 
 
@@ -104,8 +104,8 @@ def test_kubelet_that_fails_is_put_back(both: Workers, fault: str, cause: str) -
         assert both.state() == {ONE: OLD, TWO: TARGET}
         assert both.ready(ONE)
         told = " ".join((ended.stderr + ended.stdout).split())
-        assert f"{ONE}: it failed, and keeps its old version (maxFailed: 1): " in told, ended
-        assert cause in told and f"its old programs were put back: it is at {OLD}, and Ready" in told, ended
+        assert f"{ONE}: it failed, and keeps its old version (allowed by maxFailed: 1): " in told, ended
+        assert cause in told and f"its old binaries were restored: it is at {OLD}, and Ready" in told, ended
         assert both.programs(ONE) == before
     finally:
         both.mend(ONE)
@@ -121,7 +121,7 @@ def test_kubelet_that_fails_rolls_the_run_back(both: Workers) -> None:
             ended = both.run()
         assert ended.exit_code == 4, ended
         told = " ".join(ended.stderr.split())
-        assert f"1 of 2 nodes of the pool workers failed, and none may: {TWO}: " in told
+        assert f"1 of 2 nodes of pool workers failed, none may: {TWO}: " in told
         assert "cni plugin not initialized" in told
         assert both.as_before(*WORKERS), both.state()
         assert floor.lowest >= FLOOR
@@ -166,7 +166,7 @@ def test_power_is_lost_in_a_swap(one: Workers) -> None:
         one.cluster.lab("boot", ONE)
         output, _ = run.communicate(timeout=900)
     assert run.returncode == 4, output
-    assert f"its old programs were put back: it is at {OLD}, and Ready" in " ".join(output.split()), output
+    assert f"its old binaries were restored: it is at {OLD}, and Ready" in " ".join(output.split()), output
     assert one.as_before(ONE), one.state()
     assert one.programs(ONE) == before
 

@@ -60,7 +60,7 @@ def test_images_are_pulled_before_the_run_changes_anything(private: LabCluster) 
     assert ended.exit_code == 0, ended
     notes = [record["data"]["text"] for record in private.journal() if record["type"] == "Note"]
     assert any(f"kube-apiserver:{TARGET} is sha256:" in note for note in notes), notes
-    assert "all images are on their nodes; 1 node asked for some" in notes
+    assert "all images are on their nodes; 1 node had to pull images" in notes
     private.wait_healthy(TARGET)
 
 

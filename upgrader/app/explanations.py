@@ -70,20 +70,23 @@ _GATES: Mapping[str, type] = {
 _RECOVERED: Mapping[str, tuple[str, str]] = {
     "apiserver.exits": (
         "…: kube-apiserver or its standby pod exits with …: …",
-        "`upgrader recover`: its Helm release returns to its last good revision",
+        "`upgrader recover`: its Helm release is rolled back to its last good revision",
     ),
-    "certificates.expired": ("…: certificates have expired", "`kubeadm certs renew all` there, then run it again"),
-    "certificates.not-yet-valid": ("…: certificates aren't valid yet", "set the clocks right, or renew them"),
+    "certificates.expired": (
+        "…: certificates have expired",
+        "`kubeadm certs renew all` on that controller, then run it again",
+    ),
+    "certificates.not-yet-valid": ("…: certificates aren't valid yet", "correct the clocks, or renew them"),
     "clock.off": ("…: the clock is wrong, and certificates aren't valid by it", "set the clock (`timedatectl`)"),
     "containerd.down": (
         "…: containerd is stopped, or fails: no container can be started or inspected",
-        "`upgrader recover` starts one that is stopped; of one that fails, the finding has the last lines",
+        "`upgrader recover` starts a stopped one; for one that fails, the finding shows its last log lines",
     ),
     "etcd.lost": ("…: etcd has lost its data", "the steps that the finding prints; `upgrader` never changes that data"),
-    "etcd.member-lost": ("…: one member of etcd has lost its data", "remove the member, and let it join again"),
+    "etcd.member-lost": ("…: one member of etcd has lost its data", "remove the member, then let it join again"),
     "kubelet.down": (
-        "…: kubelet is stopped, or fails: nothing starts pods, or restarts what ends",
-        "`upgrader recover` starts one that is stopped; of one that fails, the finding has the last lines",
+        "…: kubelet is stopped, or fails: pods are neither started nor restarted",
+        "`upgrader recover` starts a stopped one; for one that fails, the finding shows its last log lines",
     ),
 }
 """Meaning and remedy of those whose code puts the words together at that moment."""

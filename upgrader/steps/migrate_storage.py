@@ -87,14 +87,14 @@ class MigrateStorageStep:
             why = error.message if isinstance(error, ApiError) else str(error)
             raise StepFailed(
                 f"the migration ended after {objects:,} objects: {why}",
-                remedy="Run `upgrader migrate-storage` again: it goes through all objects once more, and what is done "
-                "is quick.",
+                remedy="Run `upgrader migrate-storage` again: it goes through all objects again; those already "
+                "migrated are quick.",
             ) from error
         if refused:
             raise StepFailed(
                 f"{len(refused)} objects could not be migrated: {first_few(refused)}",
-                remedy="Let these objects be changed (an admission webhook or policy may forbid it, or they are not "
-                "valid any more), then run `upgrader migrate-storage` again.",
+                remedy="Make updates of these objects possible (an admission webhook or policy may deny them, or the "
+                "objects are no longer valid), then run `upgrader migrate-storage` again.",
             )
         note(f"{objects:,} objects of {count} resources are stored as this version stores them")
 
@@ -170,9 +170,9 @@ class MigrateStorageStep:
         except ApiError as error:
             if error.status != 409:
                 raise
-            note(f"{now.name}: its definition has just changed, so that its storedVersions stay")
+            note(f"{now.name}: its CustomResourceDefinition has just changed, so status.storedVersions is kept")
             return
-        note(f"{now.name}: {', '.join(now.stored)} → {now.storage} is all that is stored")
+        note(f"{now.name}: status.storedVersions {', '.join(now.stored)} → {now.storage}")
 
 
 def _definition(item: KubeObject) -> _Definition:

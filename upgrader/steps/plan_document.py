@@ -42,16 +42,16 @@ class Emulation:
         return cls(version, minor_of(plan.current) == plan.emulated, _not_covered(plan.target, version))
 
     def __str__(self) -> str:
-        verb = "begins to emulate" if self.begins else "goes on to emulate"
+        verb = "begins to emulate" if self.begins else "continues to emulate"
         return f"the control plane {verb} {self.version}; `upgrader finalize` ends it, and is the point of no return"
 
 
 def _not_covered(target: KubernetesVersion, version: str) -> tuple[str, ...]:
     return (
-        f"Flags: {target} knows its own; one that it has lost ends a component at once (check `flags`).",
-        f"kube-proxy: it emulates nothing, and runs as {target}.",
-        f"Kubelets: upgrade none beyond {version} before `upgrader finalize`; a rollback refuses newer ones.",
-        "etcd, CoreDNS and everything else: they are as they are installed.",
+        f"Flags: those of {target} apply; a component exits at once on a removed flag (check `flags`).",
+        f"kube-proxy: has no emulation, and runs as {target}.",
+        f"Kubelets: don't upgrade beyond {version} before `upgrader finalize`; a rollback is refused with newer ones.",
+        "etcd, CoreDNS and everything else: not affected.",
     )
 
 

@@ -90,7 +90,7 @@ class HostChanges:
         if self.unknown:
             return f"unknown: {self.unknown}"
         if not self.hosts:
-            return "nothing, as far as Ansible's check mode knows"
+            return "nothing, according to Ansible's check mode"
         return "; ".join(f"{item.host}: {', '.join(item.tasks)}" for item in self.hosts)
 
 

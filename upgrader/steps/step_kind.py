@@ -120,7 +120,7 @@ def preparing(step: Step) -> PipelineStep:
 def not_named(step: StepState, what: str, by_hand: str = "") -> UsageError:
     """A journal's step that upgrader.yaml has not, or has as another one."""
     return UsageError(
-        f"the run's journal restores {what} for step {step.name!r}, and upgrader.yaml has no such step",
-        remedy="A journal is only followed where upgrader.yaml names the same. If you know this run, name the "
-        f"step in `pipeline` again, and repeat this; or restore it yourself{by_hand}.",
+        f"the run's journal restores {what} for step {step.name!r}, but upgrader.yaml has no such step",
+        remedy="upgrader only undoes steps that upgrader.yaml has. If you know this run, add the step to `pipeline` "
+        f"again, and run this again; or restore it yourself{by_hand}.",
     )

@@ -56,7 +56,9 @@ def print_report(state: RunState, folder: Path, stream: TextIO | None = None) ->
     for webhook in state.webhooks_off:
         out.print()
         print_line(
-            out, Text(f" guard's webhook {webhook} is off. Once it answers: upgrader guard on", style="yellow"), 1
+            out,
+            Text(f" guard's webhook {webhook} is off. Once it answers, run `upgrader guard on`.", style="yellow"),
+            1,
         )
     for recovery in state.recoveries:
         out.print()

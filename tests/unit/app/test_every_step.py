@@ -141,7 +141,7 @@ def test_each_form_of_a_plan_has_every_step(place: Place, capsys: pytest.Capture
     }
     for said in (text, markdown):
         assert "an encrypted backup into" in said and "pre-pull 1 image" in said
-        assert "roll a back from an upgrade that was never completed" in said and "hold all gates for 60 s" in said
+        assert "roll a back from an upgrade that was never completed" in said and "check all gates for 60 s" in said
     assert {step.undo.how for step in shown.steps if step.name not in ("a", "smoke")} == {"not-needed"}
     assert [step.name for step in shown.steps if step.to_do] == ["free a", "a", "smoke"]
 

@@ -215,7 +215,7 @@ def test_a_run_that_is_interrupted_leaves_it_to_who_resumes_it(site: Site) -> No
     finished = execute_run(session, FrontEnd(), Pipeline(steps), kind=RunKind.ADOPT, held=held)
     state = fold(read_journal(finished.folder / JOURNAL))
     assert (state.outcome, len(state.webhooks_off), site.is_on()) == ("interrupted", 1, False)
-    assert "is off until the run is resumed" in state.notes[-1].text
+    assert "stays off until the run is resumed" in state.notes[-1].text
 
 
 class Second(NeedyStep):

@@ -441,7 +441,7 @@ def test_remedy_of_an_older_run_names_it(world: World, tmp_path: Path, monkeypat
         assert resumable.prepare(accept_changes=False).next
 
 
-REFUSED = Finding("trial.refused", "error", "kube-apiserver refuses its flags or files", "Error: unknown flag")
+REFUSED = Finding("trial.refused", "error", "kube-apiserver rejects its flags or files", "Error: unknown flag")
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_the_rollback_goes_on(bench: Bench, steps: Steps) -> None:
     result = resumed(bench, stuck(bench, made), made)
     assert (result.outcome, bench.diary) == ("rolled-back", ["undo a to 1"])
     notes = [event.text for event in bench.recorder.events if isinstance(event, Note)]
-    assert any("b: taken back by hand, says ann@desk" in text for text in notes)
+    assert any("b: reverted by hand, as ann@desk confirmed" in text for text in notes)
 
 
 def test_gates_judge_what_was_said(bench: Bench, steps: Steps) -> None:

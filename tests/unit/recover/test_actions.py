@@ -159,7 +159,7 @@ def replaced(seen: Controller, attempts: Attempts | None = None, now: float = 0.
     return [str(action).partition(", kept on")[0] for action in actions]
 
 
-STOP = "controller-1: stop kube-apiserver-new, which answers wrongly"
+STOP = "controller-1: stop kube-apiserver-new, which does not work correctly"
 STANDBY = Container("kube-apiserver-checkpoint-c", "kube-system", "kube-apiserver", "running", standby=True, uid="u-s")
 
 
@@ -264,7 +264,9 @@ def test_the_instance_with_the_evidence_is_stopped_whatever_its_age() -> None:
     new = Container("kube-apiserver-new", "kube-system", "kube-apiserver", "running", uid="u-new", created=20.0)
     attempts = Attempts(standbys={("controller-1", 3): 0.0})
     seen = replace(wrong(containers=(old, new, STANDBY), active=3), wrong_pods=frozenset({"u-old"}))
-    assert replaced(seen, attempts, BESIDE_SECONDS) == ["controller-1: stop kube-apiserver-old, which answers wrongly"]
+    assert replaced(seen, attempts, BESIDE_SECONDS) == [
+        "controller-1: stop kube-apiserver-old, which does not work correctly"
+    ]
 
 
 def test_standby_pod_that_is_wrong_beside_a_right_instance_is_left_to_the_checkpointer() -> None:

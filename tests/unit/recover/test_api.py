@@ -211,7 +211,7 @@ class WrongWorld(World):
             containers=(own, standby) if put else (own,),
         )
         seen = replace(seen, wrong=not self.right)
-        wrong = "" if self.right else "kube-apiserver is ready, but wrong: it refuses kubelet"
+        wrong = "" if self.right else "kube-apiserver is ready, but does not work correctly: it rejects kubelet"
         return Diagnosis(ApiSeen(True), (seen,), (), wrong)
 
     def _stop(self, _host: Host, _command: Sequence[str], _stdin: bytes) -> CommandResult:
@@ -256,7 +256,7 @@ def test_replacement_is_asked_before_the_instance_is_stopped(
     if standby_accepts:
         world.bring_api_back()
     else:
-        with pytest.raises(RollbackFailed, match="is refused the same"):
+        with pytest.raises(RollbackFailed, match="rejects the same requests"):
             world.bring_api_back()
     stopped = any("stop kube-apiserver-new" in note for note in world.notes)
     assert stopped is standby_accepts
@@ -291,7 +291,7 @@ def test_nothing_to_replace_a_wrong_instance_with() -> None:
         return replace(seen, controllers=(replace(first, facts=replace(first.facts, workloads=(workload,))),))
 
     world.examine = without_others  # type: ignore[method-assign]
-    with pytest.raises(RollbackFailed, match="nothing can replace them"):
+    with pytest.raises(RollbackFailed, match="none can replace them"):
         world.bring_api_back()
     assert world.clock.monotonic() < 10
 
@@ -301,7 +301,7 @@ def test_generation_that_is_refused_the_same_is_taken_back() -> None:
     standby pod behind.
     """
     world = WrongWorld(sound=())
-    with pytest.raises(RollbackFailed, match="is refused the same") as failed:
+    with pytest.raises(RollbackFailed, match="rejects the same requests") as failed:
         world.bring_api_back()
     assert "certificates" in failed.value.remedy
     assert world.hosts.ran[-1][1][-1] == ACTIVE_PATH

@@ -37,7 +37,7 @@ def test_what_cannot_be_read_is_noted_and_left_out() -> None:
     assert found == [4]
     assert len(notes) == 2
     assert "no answer" in notes[0]
-    assert notes[1].startswith("controller-2: generation 4 can't be understood")
+    assert notes[1].startswith("controller-2: generation 4 can't be parsed")
 
 
 def test_a_generation_without_its_files_is_none() -> None:

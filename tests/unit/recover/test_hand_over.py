@@ -201,7 +201,7 @@ def test_port_that_is_never_taken_over(world: World, cluster: Cluster) -> None:
     operator is informed.
     """
     world.blocked()
-    with pytest.raises(StepFailed, match="did not take the port over"):
+    with pytest.raises(StepFailed, match="did not take over the port"):
         world.apply(cluster)
     assert world.recovery.calls == 1
     assert world.clock.monotonic() < PORT_SECONDS + 20

@@ -84,7 +84,7 @@ def test_checkpoint_in_use_comes_first() -> None:
 
 @pytest.mark.parametrize("record", [b"", b"[]", b"{}", b'{"entries": {"manifest.json": 1}}'])
 def test_record_that_is_no_record(record: bytes) -> None:
-    """A generation that can't be understood is reported as such."""
+    """A generation that can't be parsed is reported as such."""
     with pytest.raises(ValueError, match=r"."):
         Checkpoint.parse(7, b'{"spec": {"containers": []}}', record)
 

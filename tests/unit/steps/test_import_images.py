@@ -77,7 +77,7 @@ def test_nodes_get_what_they_lack() -> None:
 
 def test_image_that_the_bundle_lacks_is_named() -> None:
     """The nodes may have it, or reach a registry: the step after this one finds out."""
-    assert f"not in the bundle, so that the nodes must have or pull them: {OTHER}" in apply(Nodes(), Archives(), OTHER)
+    assert f"not in the bundle, so nodes must have or pull them: {OTHER}" in apply(Nodes(), Archives(), OTHER)
 
 
 def test_node_without_room() -> None:
@@ -86,7 +86,7 @@ def test_node_without_room() -> None:
     nodes.full.add("worker-1")
     with pytest.raises(StepFailed, match=r"imported on worker-1: .*no space left") as caught:
         apply(nodes, Archives(NGINX), NGINX)
-    assert "room on their disks" in caught.value.remedy
+    assert "free disk space" in caught.value.remedy
 
 
 def test_bundle_that_changes_meanwhile() -> None:

@@ -103,7 +103,7 @@ def test_one_that_is_gone_or_unreadable_fails_the_step_but_not_its_undo(kube: Ap
             work()
     notes: list[str] = []
     step(kube).undo(RestorePoint(kubeadm=V136), notes.append)
-    assert "nothing is written back: ConfigMap kube-system/kubeadm-config" in notes[0]
+    assert "it is not restored: ConfigMap kube-system/kubeadm-config" in notes[0]
 
 
 def test_refusal_is_a_failure_that_says_why(kube: Api) -> None:
@@ -119,7 +119,7 @@ def test_refused_undo_is_a_note_and_one_without_an_answer_is_repeated(kube: Api)
     notes: list[str] = []
     kube.refused = ApiError("denied by policy")
     step(kube).undo(RestorePoint(kubeadm=V136), notes.append)
-    assert notes == ["nothing is written back: denied by policy"]
+    assert notes == ["it is not restored: denied by policy"]
     kube.refused = ApiUnavailable("no answer")
     with pytest.raises(ApiUnavailable):
         step(kube).undo(RestorePoint(kubeadm=V136), notes.append)

@@ -103,7 +103,7 @@ def test_undo_goes_back_to_its_own_run_only(kube: Api) -> None:
     later = step(kube, {"maxPods": 200})
     point = later.capture()
     later.undo(point, notes.append)
-    assert (read(kube), notes) == (now, ["it is as it was"])
+    assert (read(kube), notes) == (now, ["it is unchanged"])
     later.apply(lambda line: None)
     later.undo(point, notes.append)
     assert read(kube) == now
@@ -118,7 +118,7 @@ def test_what_somebody_else_wrote_since_is_not_overwritten(kube: Api) -> None:
     notes: list[str] = []
     step(kube).undo(point, notes.append)
     assert read(kube) == theirs
-    assert "somebody else has changed ConfigMap kube-system/kubelet-config since" in notes[0]
+    assert "ConfigMap kube-system/kubelet-config was changed by another client since" in notes[0]
     write(kube, theirs, immutable=True)
     step(kube).apply(notes.append)
     assert notes[-1] == "it has all fields"
@@ -143,7 +143,7 @@ def test_one_that_is_gone_or_unreadable_fails_the_step_but_not_its_undo(kube: Ap
             work()
     notes: list[str] = []
     step(kube).undo(RestorePoint(kubelet="0" * 64), notes.append)
-    assert notes[0].startswith("nothing is written back: ")
+    assert notes[0].startswith("it is not restored: ")
 
 
 def test_write_that_etcd_has_not_stored_is_repeated(kube: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_refusals_and_silence(kube: Api) -> None:
     notes: list[str] = []
     kube.refused = ApiError("denied by policy", remedy="Ask its owner.")
     step(kube).undo(point, notes.append)
-    assert notes == ["nothing is written back: denied by policy"]
+    assert notes == ["it is not restored: denied by policy"]
     with pytest.raises(StepFailed, match="denied by policy"):
         step(kube, {"maxPods": 1}).apply(lambda line: None)
     kube.refused = ApiUnavailable("no answer")
@@ -204,4 +204,4 @@ def test_annotation_that_can_not_be_read_brings_nothing_back(kube: Api, annotati
     kube.patch(CONFIG_MAPS, "kubelet-config", {"metadata": {"annotations": {BEFORE: annotation}}}, "kube-system")
     now, notes = read(kube), list[str]()
     step(kube).undo(point, notes.append)
-    assert read(kube) == now and "somebody else has changed" in notes[0]
+    assert read(kube) == now and "was changed by another client" in notes[0]

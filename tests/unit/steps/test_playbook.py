@@ -50,8 +50,8 @@ def test_playbook_without_a_way_back_says_so() -> None:
     playbooks = FakePlaybooks()
     with pytest.raises(RollbackFailed, match=r"names no playbook that undoes tune\.yml") as caught:
         step(playbooks).undo(RestorePoint(playbook="/tmp/evil.yml"), quiet)
-    assert "`undo` of the step tune" in caught.value.remedy
-    assert "by hand; then: upgrader resume --done tune" in caught.value.remedy
+    assert "`undo` of step tune" in caught.value.remedy
+    assert "by hand, then run `upgrader resume --done tune`" in caught.value.remedy
     assert playbooks.ran == []
 
 
@@ -82,7 +82,7 @@ def test_playbook_that_no_host_has_begun_needs_no_way_back(undo: Path | None) ->
         tune.apply(quiet)
     tune.undo(point, notes.append)
     assert [name for name, *_ in playbooks.ran] == ["tune.yml"]
-    assert notes == ["tune.yml was not begun on any host: there is nothing to undo"]
+    assert notes == ["tune.yml was not started on any host: nothing to undo"]
 
 
 @pytest.mark.parametrize("what", ["down", "set up anew", "begun since"])

@@ -76,7 +76,7 @@ def test_every_node_that_needs_an_image_pulls_it() -> None:
     ]
     assert not kube.list(PODS)
     assert f"r.io/kube-proxy:v2 is {DIGEST} (3 nodes)" in notes
-    assert notes[-1] == "all images are on their nodes; 3 nodes asked for some"
+    assert notes[-1] == "all images are on their nodes; 3 nodes had to pull images"
 
 
 def _containers(pod: KubeObject) -> list[dict[str, Any]]:
@@ -155,8 +155,8 @@ def test_what_the_release_itself_brings_is_not_waited_for() -> None:
     )
     notes = apply(kube, new, own)
     assert kube.created == []
-    assert "Pod new/a: its images can't be pulled before its namespace is there" in notes
-    assert "Pod apps/b: its images can't be pulled before its release brings Secret login" in notes
+    assert "Pod new/a: its images can't be pulled before its namespace exists" in notes
+    assert "Pod apps/b: its images can't be pulled before its release creates Secret login" in notes
 
 
 @pytest.mark.parametrize(("status", "goes_on"), [(403, True), (500, False)])
@@ -198,7 +198,7 @@ def test_node_that_is_not_ready_is_left_out() -> None:
     kube.add_node("n2", ready="Unknown")
     notes = apply(kube)
     assert [pod["spec"]["nodeName"] for pod in kube.created] == ["n1"]
-    assert "not Ready, and so without its images: n2" in notes
+    assert "not Ready, so images were not pulled: n2" in notes
 
 
 def test_image_that_does_not_exist() -> None:
@@ -237,7 +237,7 @@ def test_container_that_can_not_be_created_has_its_image() -> None:
     """A runtime that looks for the command before it creates the container says so in its own way."""
     kube = Kubelets("n1")
     kube.answer = lambda node, image: waiting("CreateContainerError", "executable file not found")
-    assert apply(kube) == ["all images are on their nodes; 1 node asked for some"]
+    assert apply(kube) == ["all images are on their nodes; 1 node had to pull images"]
 
 
 def test_slow_node_meets_the_deadline() -> None:
@@ -279,7 +279,7 @@ def test_node_that_refuses_the_pod() -> None:
     """A node whose disk has no room for the images says so."""
     kube = Kubelets("n1")
     refuse_pods(kube, "n1", "Evicted")
-    assert "n1 refused to pull images: Evicted: as the kubelet says" in fail(kube).message
+    assert "n1 rejected the pod that pulls images: Evicted: as the kubelet says" in fail(kube).message
 
 
 @pytest.mark.parametrize("reason", ["OutOfpods", "OutOfcpu", "NodeAffinity", "NodeShutdown", "Preempting"])
@@ -288,7 +288,7 @@ def test_node_without_a_place_for_one_more_pod(reason: str) -> None:
     kube = Kubelets("n1", "n2")
     refuse_pods(kube, "n1", reason)
     notes = apply(kube)
-    assert any(note.startswith(f"n1 has no place for a pod that pulls ({reason}: ") for note in notes)
+    assert any(note.startswith(f"n1 has no room for a pod that pulls images ({reason}: ") for note in notes)
     assert f"r.io/kube-proxy:v2 is {DIGEST} (1 node)" in notes
     assert not kube.list(PODS)
 
@@ -485,7 +485,7 @@ def test_pods_that_can_not_be_removed_are_named() -> None:
 
     kube.delete = refuse  # type: ignore[method-assign]
     for _ in ("this run", "the next one, which finds it"):
-        assert any("is removed by the next run: refused by a webhook" in note for note in apply(kube))
+        assert any("the next run deletes it: refused by a webhook" in note for note in apply(kube))
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -507,7 +507,7 @@ def test_image_ids_are_compared_within_an_architecture() -> None:
     kube = Kubelets("n1", "n2")
     ids = {"n1": DIGEST, "n2": OTHER}
     kube.answer = lambda node, image: {**pulled(image), "imageID": ids[node]}
-    assert "nodes have different images of one name" in fail(kube).message
+    assert "nodes have different images with the same name" in fail(kube).message
     arm = {"metadata": {"name": "n2"}, "status": {**_status(kube, "n2"), "nodeInfo": {"architecture": "arm64"}}}
     kube.put(Kind("v1", "nodes", namespaced=False), arm)
     assert apply(kube)[-1].startswith("all images are on their nodes")

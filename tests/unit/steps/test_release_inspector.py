@@ -69,7 +69,7 @@ def test_helm_that_lives_on_this_machine_is_waited_for(helm: FakeHelm, clock: Fa
 def test_helm_that_never_ends_is_named(helm: FakeHelm, clock: FakeClock) -> None:
     """The wait has an end, and the message names the process."""
     helm.processes["app"] = 4711
-    with pytest.raises(StepFailed, match="process 4711 of this machine"):
+    with pytest.raises(StepFailed, match="process 4711 on this machine"):
         inspector(helm, clock).await_idle(POINT, quiet)
     assert helm.calls == []
 

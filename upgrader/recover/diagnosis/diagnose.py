@@ -157,13 +157,11 @@ def _explained(controller: Controller) -> bool:
 
 def _refused(api: ApiSeen) -> Finding:
     """What is refused may be the caller's own fault: nothing is known against kube-apiserver itself."""
-    title = f"the API server refuses what a recovery needs: {api.refuses}"
+    title = f"the API server rejects requests that a recovery needs: {api.refuses}"
     if not api.credentials:
         return Finding("api.refuses", "error", title, "", "Fix the errors above first.")
-    why = (
-        "As far as is known, kube-apiserver accepts the cluster's own clients: these credentials are probably at fault."
-    )
-    remedy = "Get a new kubeconfig (on a controller: /etc/kubernetes/admin.conf), or more rights for this one."
+    why = "kube-apiserver seems to accept the cluster's own clients: your credentials are probably at fault."
+    remedy = "Use a new kubeconfig (on a controller: /etc/kubernetes/admin.conf), or grant this user more permissions."
     return Finding("api.credentials", "error", title, why, remedy)
 
 

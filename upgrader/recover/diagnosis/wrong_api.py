@@ -46,7 +46,7 @@ def wrong_finding(api: ApiSeen, refused: Mapping[str, tuple[Client, ...]]) -> Fi
     return Finding(
         "apiserver.wrong",
         "error",
-        f"kube-apiserver is ready, but wrong: {evidence[0]}",
+        f"kube-apiserver is ready, but does not work correctly: {evidence[0]}",
         "\n".join(evidence[1:]),
         "`upgrader recover` starts the last-known-good generation in its place, and rolls its Helm release back.",
     )
@@ -58,7 +58,7 @@ def _evidence(api: ApiSeen, refused: Mapping[str, tuple[Client, ...]]) -> Iterat
     for name, clients in refused.items():
         # Two instances may refuse the same clients.
         named = dict.fromkeys(f"{client.name} (HTTP {client.status})" for client in clients)
-        yield f"on {name} it refuses {', '.join(named)}"
+        yield f"on {name} it rejects {', '.join(named)}"
     if refused and api.refuses and api.credentials:
         yield api.refuses
 

@@ -90,7 +90,7 @@ class StopInstances:
     compared: bool = True
 
     def __str__(self) -> str:
-        return f"{self.host.name}: stop {', '.join(sorted(self.pods.values()))}, which answers wrongly"
+        return f"{self.host.name}: stop {', '.join(sorted(self.pods.values()))}, which does not work correctly"
 
 
 Action = StartUnit | StartStandby | StopInstances

@@ -123,7 +123,7 @@ class ApiRecovery:
         """Delete what was stopped. What can't be deleted yet is started again, and tried again after the next stop."""
         for pod in sorted(replaced.pods - replaced.deleted):
             try:
-                notes.add(f"deleting pod {pod}, so that the kubelet doesn't start it again")
+                notes.add(f"deleting pod {pod}, so the kubelet doesn't restart it")
                 retire(self._kube, pod)
             except ApiError as error:
                 notes.add(error.message)
@@ -142,7 +142,7 @@ class ApiRecovery:
         """Remove the standby pods that were started beside instances that were not to blame."""
         for action in replaced.started:
             try:
-                notes.add(f"{action.host.name}: deactivating the standby pod: it is refused the same")
+                notes.add(f"{action.host.name}: deactivating the standby pod: it rejects the same requests")
                 self._machines.deactivate(action.host, action.path)
             except HostError as error:
                 notes.add(error.message)
@@ -156,9 +156,9 @@ class ApiRecovery:
 
 
 _WRONG_REMEDY = (
-    "Manual action required: on a controller, put a kube-apiserver manifest with the right configuration into "
-    "/etc/kubernetes/manifests (kubeadm's own, if `upgrader adopt` was used, is in /etc/kubernetes/upgrader/adopted), "
-    "stop the wrong pod there (crictl stopp), and then: helm rollback kube-apiserver -n kube-system"
+    "Manual action required: on a controller, put a correct kube-apiserver manifest into /etc/kubernetes/manifests "
+    "(kubeadm's own, if `upgrader adopt` was used, is in /etc/kubernetes/upgrader/adopted), stop the wrong pod there "
+    "(crictl stopp), then run `helm rollback kube-apiserver -n kube-system`"
 )
 
 
@@ -207,10 +207,10 @@ def _has_standby(diagnosis: Diagnosis) -> bool:
 
 def _in_vain(diagnosis: Diagnosis) -> RollbackFailed:
     return RollbackFailed(
-        f"another generation in its place is refused the same, so that kube-apiserver's pod is not to blame; what was "
-        f"started was ended again: {diagnosis.wrong}",
-        remedy="Manual action required: compare the files in /etc/kubernetes/pki, the clocks, and the clients' own "
-        "certificates (kubeadm certs check-expiration) on the controllers.",
+        "a standby pod of another generation rejects the same requests, so kube-apiserver's pod is not the cause; the "
+        f"standby pod was stopped again: {diagnosis.wrong}",
+        remedy="Manual action required: on the controllers, compare the files in /etc/kubernetes/pki, the clocks, and "
+        "the clients' certificates (kubeadm certs check-expiration).",
     )
 
 
@@ -218,10 +218,10 @@ def _failed(diagnosis: Diagnosis, attempts: Attempts, seconds: float) -> Rollbac
     why = diagnosis.blocked or diagnosis.api.answer
     lines = [f"the API did not answer again within {seconds:.0f} s: {why}"]
     if diagnosis.wrong and not _has_standby(diagnosis):
-        lines = ["no checkpoint on the controllers is of another pod than the wrong ones: nothing can replace them"]
+        lines = ["every checkpoint on the controllers is of the faulty pods: none can replace them"]
     elif diagnosis.wrong:
-        lines = [f"kube-apiserver was still wrong after {seconds:.0f} s"]
-    lines += [f"{host}: generation {number} was started, and did not serve" for host, number in attempts.standbys]
+        lines = [f"kube-apiserver still did not work correctly after {seconds:.0f} s"]
+    lines += [f"{host}: generation {number} was started, but did not serve" for host, number in attempts.standbys]
     errors = [finding for finding in diagnosis.findings if finding.severity == "error"]
     lines += [finding.title for finding in errors]
     if diagnosis.controllers and all(controller.serves for controller in diagnosis.controllers):
@@ -229,7 +229,5 @@ def _failed(diagnosis: Diagnosis, attempts: Attempts, seconds: float) -> Rollbac
     remedies = [_WRONG_REMEDY] if diagnosis.wrong else [finding.remedy for finding in errors if finding.remedy]
     return RollbackFailed(
         "\n".join(lines),
-        remedy=remedies[0]
-        if remedies
-        else "Check what is wrong on the controllers (upgrader recover --dry-run), then run again.",
+        remedy=remedies[0] if remedies else "Check the controllers with `upgrader recover --dry-run`, then run again.",
     )

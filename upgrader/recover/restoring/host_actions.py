@@ -57,7 +57,7 @@ class HostActions:
     def _put(self, host: Host, source: str, path: str) -> None:
         content = self.hosts.read(host, source)
         if content is None:
-            raise HostError(f"{host.name}: {source} is gone", remedy="Run again: another generation may be there.")
+            raise HostError(f"{host.name}: {source} is gone", remedy="Run again: it may find another generation.")
         self._must_be_ours(host, path)
         self.hosts.run(host, ["mkdir", "-p", "-m", "0700", posixpath.dirname(path)])
         self.hosts.write(host, path, content)
@@ -66,6 +66,6 @@ class HostActions:
         found = self.hosts.read(host, path)
         if found is not None and is_foreign(found):
             raise HostError(
-                f"{host.name}: {path} has a standby pod's name but not its label {CHECKPOINT_OF}: it is left alone",
-                remedy="Check what it is, and move it out of the folder.",
+                f"{host.name}: {path} has a standby pod's name but not its label {CHECKPOINT_OF}: it is not changed",
+                remedy="Check that file, and move it out of the folder.",
             )

@@ -74,7 +74,7 @@ class HandOverStep:
     name: str = "hand-over"
 
     def summary(self) -> str:
-        return "kube-apiserver's own pods take over, and its standby pods end"
+        return "hand over from standby pods to kube-apiserver's own pods"
 
     def capture(self) -> None:
         """Nothing to undo: where the pods aren't Ready, the standby pods stay."""
@@ -92,8 +92,8 @@ class HandOverStep:
         still = wait_until(self.clock, watch.missing, seconds=HAND_OVER_SECONDS, interval_seconds=2.0)
         if still:
             raise StepFailed(
-                f"kube-apiserver was not handed over to its own pods within {HAND_OVER_SECONDS:.0f} s: {still}",
-                remedy="The standby pods keep serving the API. Fix what is reported above, then run: upgrader recover",
+                f"kube-apiserver's own pods did not take over within {HAND_OVER_SECONDS:.0f} s: {still}",
+                remedy="The standby pods keep serving the API. Fix the problem above, then run `upgrader recover`.",
             )
 
 
@@ -137,7 +137,7 @@ class _Watch:
             return verdict.reason
         if not standbys:
             return ""
-        return f"its own pod is Ready; {', '.join(standbys)}: the standby pod ends in about a minute"
+        return f"its own pod is Ready; waiting about a minute for standby pods to stop: {', '.join(standbys)}"
 
     def _standbys(self) -> list[str]:
         """The nodes on which a standby pod runs, as the API knows it."""
@@ -154,8 +154,8 @@ class _Watch:
         host = self._host(node)
         if host is None or ready_seconds < (BESIDE_SECONDS if beside else ALONE_SECONDS) or not self._runs(node):
             return
-        why = "the pod-checkpointer doesn't" if beside else "no pod-checkpointer runs there"
-        self.note(f"{node}: deactivating the standby pod, as {why}")
+        why = "the pod-checkpointer has not done it" if beside else "no pod-checkpointer runs there"
+        self.note(f"{node}: deactivating the standby pod ({why})")
         HostActions(self.step.hosts).deactivate(host, _MANIFEST_PATH)
 
     def _runs(self, node: str) -> bool:
@@ -192,8 +192,8 @@ class _Watch:
             return
         self._freed.add(node)
         self.note(
-            f"{node}: kube-apiserver's own pod can't share the port with its standby pod, which ends now: the API may "
-            f"be unreachable for up to {PORT_SECONDS:.0f} s, until the kubelet starts the pod again"
+            f"{node}: kube-apiserver's own pod can't share the port with its standby pod; stopping the standby pod: "
+            f"the API may be unreachable for up to {PORT_SECONDS:.0f} s, until the kubelet starts the pod again"
         )
         HostActions(step.hosts).deactivate(host, _MANIFEST_PATH)
         # The standby pod serves until the kubelet has ended it, so that the first good answers may still be its own.
@@ -203,8 +203,9 @@ class _Watch:
         self.note(f"{node}: {still}: starting the standby pod again")
         step.recovery.bring_api_back(self.note)
         raise StepFailed(
-            f"{node}: kube-apiserver's own pod did not take the port over within {PORT_SECONDS:.0f} s: {still}",
-            remedy="The standby pod serves the API. Give kube-apiserver --permit-port-sharing=true: then both can run.",
+            f"{node}: kube-apiserver's own pod did not take over the port within {PORT_SECONDS:.0f} s: {still}",
+            remedy="The standby pod serves the API. Set --permit-port-sharing=true for kube-apiserver, so that both "
+            "can run.",
         )
 
     def _own_pod_missing(self, node: str) -> Callable[[], str]:

@@ -28,7 +28,7 @@ def take_out_edits(kube: Kube, workload: Rendered, note: Callable[[str], None]) 
         added = list(additions(live["spec"]["template"]["spec"], workload.pod)) if live else []
         if live is None or not added:
             return
-        note(f"{ref}: removing what was added by hand: {', '.join(added)}")
+        note(f"{ref}: removing manually added fields: {', '.join(added)}")
         try:
             # With the version that was read: what others change meanwhile isn't overwritten.
             kube.replace(WORKLOADS[ref.kind], _with_template(live, workload.spec["template"]), ref.namespace)

@@ -56,11 +56,11 @@ def lost_records(kube: Kube) -> LostRecords | None:
     if not there:
         return None
     return LostRecords(
-        f"Helm has no record of release {RELEASE}, and {there[0]} is there all the same: its records are lost, or kept "
-        "where this Helm doesn't look, so that no revision is known to go back to",
+        f"Helm has no record of release {RELEASE}, but {there[0]} exists: the records are lost, or in another storage "
+        "backend (HELM_DRIVER), so there is no revision to roll back to",
         "Set HELM_DRIVER as it was when the release was installed. If the records are lost, restore the Secrets "
-        f"sh.helm.release.v1.{RELEASE}.v… of {NAMESPACE}, or have Helm record what is there, with the version and "
-        f"values that work: helm install {RELEASE} CHART -n {NAMESPACE} -f VALUES",
+        f"sh.helm.release.v1.{RELEASE}.v… of {NAMESPACE}, or have Helm adopt the objects, with the chart and values "
+        f"that they have: helm install {RELEASE} CHART -n {NAMESPACE} -f VALUES",
     )
 
 
@@ -85,7 +85,7 @@ class ReleaseRecoveryStep:
     name: str = RELEASE
 
     def summary(self) -> str:
-        return "its release is rolled back to what the last-known-good generation was made of, if needed"
+        return "roll its release back to the revision of the last-known-good checkpoint, if needed"
 
     def capture(self) -> None:
         """Nothing to undo: the revision that made the API unreachable is not wanted again."""
@@ -104,7 +104,8 @@ class ReleaseRecoveryStep:
         reason, guilty = self._reason(history, of, checkpoints)
         if not reason:
             note(
-                f"release {RELEASE} stays at revision {newest.number}: it is healthy, or the checkpoint was made of it"
+                f"release {RELEASE} stays at revision {newest.number}: it is healthy, or it is the checkpoint's "
+                "revision"
             )
             return
         note(f"release {RELEASE}: {reason}")
@@ -119,8 +120,8 @@ class ReleaseRecoveryStep:
         if lost := lost_records(self.kube):
             return StepFailed(lost.message, remedy=lost.remedy)
         return StepFailed(
-            f"release {RELEASE} is not installed: the API is served by its standby pod only",
-            remedy="Install it again, at the version that runs: upgrader run --to VERSION",
+            f"release {RELEASE} is not installed: only a standby pod serves the API",
+            remedy="Install it again at the running version: upgrader run --to VERSION",
         )
 
     def _rendered(self, revision: Revision) -> Rendered | None:
@@ -130,8 +131,8 @@ class ReleaseRecoveryStep:
         now = self.clock.now()
         if newest.pending and not self.api_was_away and not newest.abandoned(now, self.timeout_seconds):
             raise ReleaseLocked(
-                f"release {RELEASE} is in '{newest.status}' since {newest.age_seconds(now):.0f} s, and the API has "
-                "answered since: another Helm process may be working on it",
+                f"release {RELEASE} is in '{newest.status}' since {newest.age_seconds(now):.0f} s, although the API "
+                "answers: another Helm process may be working on it",
                 remedy=f"Wait for it, or run again when it is {abandoned_after(self.timeout_seconds):.0f} s old.",
             )
 
@@ -165,7 +166,7 @@ class ReleaseRecoveryStep:
         # part.
         if proven and (verdict.kind is not VerdictKind.BROKEN or holds_port(verdict)):
             return "", None
-        edited = "" if unchanged else " (it was edited by hand)"
+        edited = "" if unchanged else " (edited by hand)"
         return f"{verdict.reason}{edited}", guilty
 
     def _proven(
@@ -198,7 +199,7 @@ class ReleaseRecoveryStep:
             needed = {VerdictKind.HOLDS: healthy_checks, VerdictKind.BROKEN: _SURE_CHECKS}.get(kind, 0)
             last = seen[-needed:] if needed else []
             sure = bool(last) and len(last) == needed and all(verdict.kind is kind for verdict in last)
-            return "" if sure else seen[-1].reason or "nothing is known yet"
+            return "" if sure else seen[-1].reason or "not checked yet"
 
         wait_until(self.clock, unsure, seconds=EVIDENCE_SECONDS)
         return seen[-1]
@@ -214,14 +215,14 @@ class ReleaseRecoveryStep:
         match = matching(tuple(item for item in history if item.good and item != guilty), of, checkpoints)
         if match is not None:
             revision, checkpoint = match
-            note(f"generation {checkpoint.number}, which is known to work, was made of revision {revision.number}")
+            note(f"the last-known-good generation {checkpoint.number} is from revision {revision.number}")
             return revision
         # A plain `helm upgrade` marks a revision as deployed as soon as it is written: what has just failed isn't good.
         fallback = last_good(history[:-1])
         if fallback is None:
             raise StepFailed(
                 f"no revision of release {RELEASE} is known to have worked",
-                remedy=f"Check what each one changed (helm history {RELEASE} -n {NAMESPACE}), then: helm rollback",
+                remedy=f"Compare the revisions (helm history {RELEASE} -n {NAMESPACE}), then use `helm rollback`.",
             )
         note(f"no good revision matches a checkpoint on the controllers: using Helm's last good one, {fallback.number}")
         return fallback

@@ -38,7 +38,7 @@ class Checkpoint:
             content = pod_content(json.loads(manifest)["spec"])
             return cls(number, content, files, str(origin.get("template_hash", "")))
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"generation {number} can't be understood: {error!r}") from error
+            raise ValueError(f"generation {number} can't be parsed: {error!r}") from error
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,10 @@ def why_silent(kube: Kube, clock: Clock, webhook: Webhook) -> str:
             kube.reconnect()
             if missing := wait_until(
                 clock,
-                lambda: "" if _says(kube, namespace, known) else "it admits what it has to refuse",
+                lambda: "" if _says(kube, namespace, known) else "it admits a request that it must deny",
                 seconds=_KNOWN_SECONDS,
             ):
-                return f"the API server doesn't call it within {_KNOWN_SECONDS:.0f} s: {missing}"
+                return f"the API server did not call it within {_KNOWN_SECONDS:.0f} s: {missing}"
             if said := _says(kube, namespace, answers):
                 return said
     return ""

@@ -33,15 +33,15 @@ def switch_on(kube: Kube, clock: Clock, names: Sequence[str], done: Callable[[We
     off = [each for each in chosen(read_webhooks(kube), names) if each.is_off]
     if forgotten := [each for each in off if each.former is None]:
         raise UsageError(
-            f"webhook {forgotten[0]} is off, and nothing remembers what it selected; nothing was changed",
-            remedy="Set its objectSelector as its chart or manifest has it.",
+            f"webhook {forgotten[0]} is off, and its previous selector is not recorded; nothing was changed",
+            remedy="Set its objectSelector to the value in its chart or manifest.",
         )
     for webhook in sorted(off, key=lambda each: each.former.order if each.former else "", reverse=True):
         if why := why_silent(kube, clock, webhook):
             raise Blocked(
                 f"webhook {webhook} stays off: {why}",
-                remedy="See `kubectl get pods` in guard's namespace; it would refuse what it is there for. Try again "
-                "once it answers.",
+                remedy="Check guard's pods (`kubectl get pods` in its namespace), and try again once it answers. "
+                "Until then, it would deny the requests that it matches.",
             )
         written(kube, webhook, None)
         done(webhook)

@@ -37,7 +37,7 @@ _PAUSE_SECONDS = 2.0
 _ANSWERS_SECONDS = 60.0
 """How long a webhook is waited for at the end: guard may start on nodes that the run has just put back."""
 _ASK_AGAIN_SECONDS = 5.0
-_REMEDY = "Once it answers: upgrader guard on"
+_REMEDY = "Once it answers, run `upgrader guard on`."
 
 
 class UnreachableWebhooks:
@@ -68,7 +68,7 @@ class UnreachableWebhooks:
         """
         if isinstance(event, RunStarted) and self._emit is not None:
             for which in tuple(self._off):
-                self._tell(WebhookSwitching(which, off=True, reason="an earlier run has left it off"))
+                self._tell(WebhookSwitching(which, off=True, reason="an earlier run left it switched off"))
 
     def needed(self, write: Callable[[], T], *, patience_seconds: float = 0.0) -> T:
         """What `write` returns; it is called again after a webhook was switched off. Raises what it raises.
@@ -114,7 +114,11 @@ class UnreachableWebhooks:
     def remind(self) -> None:
         """At the end of a process that leaves its run to another one."""
         for which in self._off:
-            self._tell(Note(f"webhook {which} is off until the run is resumed or rolled back, or: upgrader guard on"))
+            self._tell(
+                Note(
+                    f"webhook {which} stays off until the run is resumed or rolled back, or you run `upgrader guard on`"
+                )
+            )
 
     def _worth_a_try(self, names: frozenset[str], patient: Collection[str], error: UpgraderError) -> bool:
         """Whether some of guard's have these names, and are off now, but for the `patient` ones.
@@ -168,7 +172,10 @@ class UnreachableWebhooks:
                 if not webhook.is_off:
                     continue
                 if webhook.former is None:
-                    return "nothing remembers what it selected: set its objectSelector as its chart or manifest has it"
+                    return (
+                        "its previous selector is not recorded: set its objectSelector to the value in its chart or "
+                        "manifest"
+                    )
                 if why := why_silent(self._kube, self._clock, webhook):
                     return why
                 written(self._kube, webhook, None)
@@ -177,7 +184,7 @@ class UnreachableWebhooks:
         return ""
 
     def _tell(self, event: Event) -> None:
-        assert self._emit is not None, "it is used during a run"
+        assert self._emit is not None, "only used during a run"
         self._emit(event)
 
 

@@ -44,9 +44,9 @@ def unpack(stream: Iterator[bytes], receive: Receive | None = None) -> BackupMan
             for part in manifest.parts:
                 _read_part(archive, part, receive)
             if _small(archive, _SUMS) != _sums(manifest):
-                raise BackupRefused("its last entry does not have the hashes that its manifest has")
+                raise BackupRefused("the hashes in its last entry differ from its manifest's")
             if archive.next() is not None:
-                raise BackupRefused("there is more in it than its manifest names")
+                raise BackupRefused("it has entries that its manifest doesn't list")
     except (tarfile.TarError, ValueError, RecursionError) as error:
         # ValueError: the damaged header of a sparse file. RecursionError: headers of headers, without end.
         raise BackupRefused(f"it is not an archive that `upgrader backup` made: {error}") from error
@@ -79,7 +79,7 @@ def _next(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
     """The next entry; a sparse one, which would unpack to any number of zeros, is none of ours."""
     entry = archive.next()
     if entry is None or entry.name != name or not entry.isreg() or entry.issparse():
-        raise BackupRefused(f"{name} is missing where it should be: found {entry.name if entry else 'nothing'}")
+        raise BackupRefused(f"expected {name}, found {entry.name if entry else 'nothing'}")
     return entry
 
 
@@ -87,7 +87,7 @@ def _small(archive: tarfile.TarFile, name: str) -> bytes:
     entry = _next(archive, name)
     file = archive.extractfile(entry)
     if file is None or entry.size > _MOST_BYTES:
-        raise BackupRefused(f"{name} has {entry.size} bytes, which no backup has")
+        raise BackupRefused(f"{name} has {entry.size} bytes, too many for a backup")
     return file.read()
 
 
@@ -113,7 +113,7 @@ def _checked(part: Part, content: Iterable[bytes]) -> Iterator[bytes]:
         yield chunk
     if left or digest.hexdigest() != part.sha256:
         raise HostError(
-            f"{part.name} did not arrive as it was on the controller; no backup was made",
+            f"{part.name} was changed on its way from the controller; no backup was made",
             remedy="Run the command again.",
         )
 

@@ -55,8 +55,9 @@ def read_member(hosts: Hosts, host: Host) -> EtcdMember:
         content = hosts.read(host, ASIDE)  # a restore was interrupted
     if content is None:
         raise HostError(
-            f"{host.name}: there is no {MANIFEST}: etcd is not a static pod of this controller",
-            remedy="Backups are taken of etcd as kubeadm runs it. Back up an external etcd with its own tools.",
+            f"{host.name}: etcd is not a static pod here: {MANIFEST} doesn't exist",
+            remedy="upgrader backs up only etcd that kubeadm runs as static pods. Back up an external etcd with "
+            "etcdctl.",
         )
     try:
         spec = first_document(content)["spec"]
@@ -65,7 +66,7 @@ def read_member(hosts: Hosts, host: Host) -> EtcdMember:
         return _member(host, str(container["image"]), flags, lambda path: on_node(spec, container, path) or path)
     except (yaml.YAMLError, AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise HostError(
-            f"{host.name}: {MANIFEST} can't be understood: {error}", remedy="Compare it with another controller's."
+            f"{host.name}: {MANIFEST} can't be parsed: {error}", remedy="Compare it with another controller's."
         ) from error
 
 

@@ -92,8 +92,8 @@ class EtcdTools:
         if free < needed + _MARGIN_BYTES:
             self.clean(member)
             raise HostError(
-                f"{member.host.name}: {_mib(free)} are free at {member.data_dir}, {_mib(needed + _MARGIN_BYTES)} are "
-                "needed; nothing was changed",
+                f"{member.host.name}: {member.data_dir} has {_mib(free)} of free space, {_mib(needed + _MARGIN_BYTES)} "
+                "are needed; nothing was changed",
                 remedy="Free some space on that disk, or defragment etcd (etcdctl defrag).",
             )
 
@@ -182,7 +182,7 @@ def _status(member: EtcdMember, log: str) -> SnapshotStatus:
         except (ValueError, KeyError, TypeError):
             continue
     raise HostError(
-        f"{member.host.name}: etcdutl said nothing of the snapshot {SNAPSHOT}: {log[-500:] or 'no output'}",
+        f"{member.host.name}: etcdutl reported no status of the snapshot {SNAPSHOT}: {log[-500:] or 'no output'}",
         remedy="Run the command again.",
     )
 

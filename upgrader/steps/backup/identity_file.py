@@ -12,7 +12,7 @@ __all__ = ["read_identities", "write_identity"]
 
 _MOST_BYTES = 1 << 16
 _PREFIX = "AGE-SECRET-KEY-1"
-_REMEDY = "Give the file that `upgrader backup keygen` wrote, or `age-keygen`: --identity FILE."
+_REMEDY = "Pass the file that `upgrader backup keygen` or `age-keygen` wrote: --identity FILE."
 
 
 def write_identity(path: Path, public: str, private: str) -> None:
@@ -24,11 +24,11 @@ def write_identity(path: Path, public: str, private: str) -> None:
             os.fsync(file.fileno())
     except FileExistsError as error:
         raise UsageError(
-            f"{path} is there already, and is left as it is: without a key, nothing reads its backups",
-            remedy="Name a new file.",
+            f"{path} already exists, and is never replaced: its backups can't be read without it",
+            remedy="Choose a new file.",
         ) from error
     except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}", remedy="Name a file elsewhere.") from error
+        raise UsageError(f"{path} can't be written: {error.strerror}", remedy="Choose another path.") from error
 
 
 def read_identities(path: Path) -> tuple[str, ...]:

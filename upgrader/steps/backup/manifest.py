@@ -27,8 +27,8 @@ def controller_part(name: str) -> str:
     part = f"controllers/{name}.tar"
     if not _NAME.fullmatch(part):
         raise UsageError(
-            f"no backup can be taken of a controller with this name: {name!r}",
-            remedy="Give it, in the inventory, a name of letters, digits, dots, dashes and underscores: its node's.",
+            f"controllers with such a name can't be backed up: {name!r}",
+            remedy="Use its node's name in the inventory: letters, digits, dots, dashes and underscores.",
         )
     return part
 
@@ -96,11 +96,11 @@ class BackupManifest:
                 parts=parts,
             )
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise BackupRefused(f"its manifest can't be understood: {type(error).__name__}: {error}") from error
+            raise BackupRefused(f"its manifest can't be parsed: {type(error).__name__}: {error}") from error
         names = [part.name for part in parts]
         sound = all(_NAME.fullmatch(p.name) and p.bytes >= 0 and _HEX.fullmatch(p.sha256) for p in parts)
         if not sound or len(set(names)) != len(names) or SNAPSHOT_PART not in names:
-            raise BackupRefused(f"its manifest names parts that no backup has: {', '.join(names)[:200]}")
+            raise BackupRefused(f"its manifest lists unknown parts: {', '.join(names)[:200]}")
         return made
 
     @property

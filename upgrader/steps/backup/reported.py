@@ -27,7 +27,7 @@ def unreported(kube: Kube, seen: Diagnosis) -> str:
     for controller in seen.controllers:
         name, facts = controller.host.name, controller.facts
         if facts is None or isinstance(facts.containers, Unknown):
-            return f"{name}: it is not known what runs there"
+            return f"{name}: its running pods are unknown"
         found = kube.list(PODS, KUBE_APISERVER.namespace, fields=f"spec.nodeName={name}")
         pods = {pod.uid: pod for pod in map(Pod.parse, found) if not pod.finished}
         still = next(_missing(facts, pods), "")
@@ -40,14 +40,14 @@ def _missing(facts: HostFacts, pods: dict[str, Pod]) -> Iterator[str]:
     assert not isinstance(facts.containers, Unknown)
     own = [item for item in facts.containers if item.own and item.state == "running"]
     if not own:
-        yield "the kubelet has not started kube-apiserver's own pod yet"
+        yield "the kubelet has not started the kube-apiserver pod yet"
     for running in own:
         if not _has(pods.get(running.uid), running):
-            yield f"the kubelet has not reported yet that pod {running.pod} runs again"
+            yield f"the kubelet has not yet reported pod {running.pod} as running"
     for pod in pods.values():
         for item in pod.containers:
             if not item.init and (item.terminated is not None or item.waiting_reason == "CrashLoopBackOff"):
-                yield f"container {item.name} of pod {pod.name} was stopped, and the kubelet starts it again"
+                yield f"container {item.name} of pod {pod.name} was stopped; waiting for the kubelet to start it again"
 
 
 def _has(pod: Pod | None, running: Running) -> bool:

@@ -133,22 +133,26 @@ class Restoration:
         for member in self.members:
             if member.wal_dir:
                 raise HostError(
-                    f"{member.host.name}: etcd writes ahead into {member.wal_dir} (--wal-dir), where the old log "
-                    "would stay beside new data; nothing was changed",
-                    remedy="Remove --wal-dir from its manifest for the restore, and its folder, or restore by hand "
+                    f"{member.host.name}: etcd has a separate --wal-dir, {member.wal_dir}, whose old log wouldn't "
+                    "match the restored data; nothing was changed",
+                    remedy="Remove --wal-dir from its manifest, and that folder, for the restore; or restore by hand "
                     "with etcdutl.",
                 )
         self._check_flags()
-        brings = f"; etcd's image becomes the backup's, {self.image}" if self.image else ""
+        brings = f"; etcd gets the backup's image, {self.image}" if self.image else ""
         kept, bump, on = self.kept, self.bump, ", ".join(member.host.name for member in self.members)
         steps = (
             _Step(
                 "prepare",
-                f"put the data beside the current on {on}, and read it; nothing is stopped{brings}",
+                f"copy the data next to the current data on {on}, and verify it; nothing is stopped{brings}",
                 lambda note: self._prepare(bump, note),
             ),
-            _Step("stop", f"stop kube-apiserver, checkpoints and etcd on {on}: no API until the end", self._stop),
-            _Step("replace", f"exchange etcd's data; the old stays in {kept}", lambda note: self._replace(kept, note)),
+            _Step(
+                "stop", f"stop kube-apiserver, checkpoints and etcd on {on}: the API is down from here on", self._stop
+            ),
+            _Step(
+                "replace", f"swap etcd's data; the old data is kept in {kept}", lambda note: self._replace(kept, note)
+            ),
             _Step(
                 "start",
                 f"start etcd, and compare {self.manifest.keys:,} keys with the backup",
@@ -156,7 +160,11 @@ class Restoration:
             ),
             _Step("api", "wait until the API answers, and release the backup's lock", self._api),
             _Step("pods", "wait until the kubelets have started the control plane's pods again", self._pods),
-            _Step("nodes", "compare the nodes, and have those register again that came since", self._nodes),
+            _Step(
+                "nodes",
+                "compare the nodes, and restart the kubelets of nodes that joined after the backup",
+                self._nodes,
+            ),
         )
         return Pipeline((*(PipelineStep(step, (), ()) for step in steps), hand_over(self.tools)))
 
@@ -165,10 +173,10 @@ class Restoration:
         for member in self.members:
             if was and (unknown := unknown_to(was, member.flags)):
                 raise HostError(
-                    f"{member.host.name}: etcd {was}, which the backup is of, doesn't start with --"
-                    f"{', --'.join(unknown)} of {MANIFEST}; nothing was changed",
-                    remedy="Write that manifest as it was then, with the flags and the image of that etcd (it is in "
-                    "the backup: controllers/NAME.tar); then restore.",
+                    f"{member.host.name}: etcd {was}, the backup's version, doesn't know --{', --'.join(unknown)} in "
+                    f"{MANIFEST}; nothing was changed",
+                    remedy="Restore that manifest from the backup first, with that etcd's flags and image (in "
+                    "controllers/NAME.tar); then run this again.",
                 )
 
     def _made_with(self, member: EtcdMember) -> EtcdMember:
@@ -178,13 +186,13 @@ class Restoration:
         """Into the manifest that is aside: it has not been started with the new data yet."""
         content = self.tools.hosts.read(member.host, ASIDE)
         if self.image and content is not None:
-            note(f"{member.host.name}: etcd's image goes back to {self.image}")
+            note(f"{member.host.name}: etcd gets the backup's image, {self.image}")
             try:
                 self.tools.hosts.write(member.host, ASIDE, with_image(content.decode(), self.image).encode())
             except (Failed, UnicodeDecodeError) as error:
                 raise StepFailed(
                     f"{member.host.name}: {ASIDE}: {error}",
-                    remedy=f"Write `image: {self.image}` there yourself, and run the same command again.",
+                    remedy=f"Set `image: {self.image}` in that file, and run the same command again.",
                 ) from error
 
     def _prepare(self, bump: int, note: Note) -> None:
@@ -196,7 +204,7 @@ class Restoration:
                 work.prepare(member, 3 * self.manifest.snapshot.bytes)
             note("sending the snapshot to " + ", ".join(member.host.name for member in self.members))
             if send_snapshot(self.backup, self.tools.hosts, self.members) != self.manifest:
-                raise BackupRefused(f"{self.backup.path} is another backup than the one that was shown")
+                raise BackupRefused(f"{self.backup.path} was replaced by another backup meanwhile")
             for member in map(self._made_with, self.members):
                 prove_on(member, self.manifest, work, ReplacedData(_DATA, cluster, bump))
                 note(f"{member.host.name}: its new data has all {self.manifest.keys:,} keys")
@@ -208,13 +216,13 @@ class Restoration:
 
     def _stop(self, note: Note) -> None:
         for member in self.members:
-            note(f"{member.host.name}: etcd's manifest goes to {ASIDE}, the kubelet and the control plane stop")
+            note(f"{member.host.name}: moving etcd's manifest to {ASIDE}, stopping the kubelet and the control plane")
             self._run(member.host, _HALT, MANIFEST, ASIDE)
             self._etcd.stop_control_plane(member.host)
 
     def _replace(self, kept: str, note: Note) -> None:
         for member in self.members:
-            note(f"{member.host.name}: the old data goes to {member.data_dir}/{kept}")
+            note(f"{member.host.name}: moving the old data to {member.data_dir}/{kept}")
             self._run(member.host, _REPLACE, member.data_dir, _DATA, kept)
 
     def _start(self, bump: int, note: Note) -> None:
@@ -251,22 +259,22 @@ class Restoration:
         came = sorted({*self.nodes_before, *hosts} - now)
         for name in came:
             if name not in hosts:
-                note(f"node {name} came after the backup: restart its kubelet (systemctl restart kubelet)")
+                note(f"node {name} joined after the backup: restart its kubelet (systemctl restart kubelet)")
                 continue
             try:
                 self._run(hosts[name], _RESTART)
-                note(f"node {name} came after the backup: its kubelet was restarted, and makes it again")
+                note(f"node {name} joined after the backup: restarted its kubelet, which registers the node again")
             except HostError as error:
-                note(f"node {name} came after the backup, and its kubelet can't be restarted: {error.message}")
+                note(f"node {name} joined after the backup, and its kubelet can't be restarted: {error.message}")
         if self.nodes_before and (gone := sorted(now - self.nodes_before.keys())):
-            note(f"these nodes of the backup were gone before the restore: kubectl delete node {' '.join(gone)}")
+            note(f"these nodes were removed between the backup and the restore: kubectl delete node {' '.join(gone)}")
         api = KubernetesVersion.known(self.manifest.kubernetes)
         kubelets = {name: KubernetesVersion.known(version) for name, version in self.nodes_before.items()}
         newer = sorted(name for name, kubelet in kubelets.items() if api and kubelet and kubelet.minors_after(api) > 0)
         if api and newer:
             note(
                 f"the kubelets of {', '.join(newer)} are newer than the restored API ({api}), which Kubernetes doesn't "
-                "support: upgrade the control plane again soon, or put older kubelets there. Until then a run to "
+                "support: upgrade the control plane again soon, or downgrade these kubelets. Until then, a run to "
                 f"another v{api.major}.{api.minor} needs --skip components.kubelet-newer"
             )
 
@@ -280,7 +288,7 @@ class Restoration:
             interval_seconds=_EXAMINE_SECONDS,
         )
         if still:
-            note(f"{still}; that was waited for {_PODS_SECONDS:.0f} s")
+            note(f"{still}; gave up after {_PODS_SECONDS:.0f} s")
 
     @property
     def _etcd(self) -> EtcdTools:

@@ -36,17 +36,17 @@ def members_to_ask(tools: EtcdTools, hosts: Sequence[Host], note: Note) -> list[
             problems.append(error.message)
         note(problems[-1])
     if not found:
-        raise HostError("no backup can be taken: " + "; ".join(problems), remedy="Fix what is named, and run again.")
+        raise HostError("no backup can be taken: " + "; ".join(problems), remedy="Fix these problems, and run again.")
     good = [member for member, standing in found if standing.healthy]
     for member, standing in found:
         if not standing.healthy:
-            note(f"{member.host.name}: etcd is not one of a majority: {standing.said}")
+            note(f"{member.host.name}: its etcd member is not part of a quorum: {standing.said}")
     if good:
         return good
     newest = sorted(found, key=lambda item: -item[1].revision)
     note(
-        f"No member is one of a majority: {newest[0][0].host.name} has the newest data that is known; what the others "
-        "have beyond it is not in this backup"
+        f"No etcd member is part of a quorum. The backup is of {newest[0][0].host.name}, which has the newest known "
+        "data; data that only other members have is missing from it"
     )
     return [member for member, _ in newest]
 
@@ -61,7 +61,7 @@ def prove_any(tools: EtcdTools, members: Sequence[EtcdMember], work: ExitStack, 
         try:
             with ExitStack() as own:
                 size = tools.database_bytes(member)
-                note(f"{member.host.name}: taking a snapshot of etcd, and reading it from a scratch etcd")
+                note(f"{member.host.name}: taking a snapshot of etcd, and verifying it in a scratch etcd")
                 own.enter_context(tools.workspace(member, 2 * size))
                 status, data = tools.prove(member, size, take=True)
                 work.push(own.pop_all())

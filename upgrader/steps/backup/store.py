@@ -32,8 +32,8 @@ def claim(folder: Path, uid: str) -> None:
     elif (found := marker.read_text().strip()) != uid:
         raise UsageError(
             f"{folder} has the backups of another cluster ({found}; this one is {uid})",
-            remedy=f"Name a folder of its own for each cluster (backup.folder in upgrader.yaml). If it is this cluster "
-            f"made anew, remove {marker}.",
+            remedy="Use a separate folder for each cluster (backup.folder in upgrader.yaml). If this cluster was "
+            f"recreated, remove {marker}.",
         )
 
 

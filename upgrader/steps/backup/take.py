@@ -89,7 +89,7 @@ class BackupTaker:
         """Take one, and remove those that are too old or too many. Raises HostError or UsageError."""
         if not self.settings.recipients:
             raise UsageError(
-                "upgrader.yaml names nobody who can read a backup (backup.recipients)",
+                "backup.recipients in upgrader.yaml is empty: no key could read the backup",
                 remedy="Make a key pair with `upgrader backup keygen FILE`, keep FILE where the cluster's other "
                 "secrets are, and add the public key: `backup: {recipients: [age1…]}`.",
             )
@@ -117,7 +117,10 @@ class BackupTaker:
         found = self.hosts.run(host, ["sh", "-c", _KEYS, "sh", "/etc/kubernetes"])
         keys = found.stdout.split()
         for path in found.stderr.split():
-            note(f"{host.name}: {path} is mounted from elsewhere: if it is of no Secret, it is not in this backup")
+            note(
+                f"{host.name}: {path} is a mount from elsewhere: unless it comes from a Secret, it is not in this "
+                "backup"
+            )
         elsewhere = sorted({key.lstrip("/") for key in keys if key.startswith("/") and not _inside(key)})
         self.hosts.run(host, ["bash", "-c", _COLLECT, "bash", folder, "/", *elsewhere], timeout_seconds=_FILES_SECONDS)
         return self._measured(host, controller_part(host.name), f"{folder}/{_FILES}")
@@ -171,8 +174,8 @@ class BackupTaker:
             free = shutil.disk_usage(folder).free
             if free < total + _MARGIN_BYTES:
                 raise UsageError(
-                    f"{folder}: {free >> 20:,} MiB are free, {(total + _MARGIN_BYTES) >> 20:,} MiB are needed",
-                    remedy="Free some space there, or name another folder (backup.folder).",
+                    f"{folder} has {free >> 20:,} MiB of free space, {(total + _MARGIN_BYTES) >> 20:,} MiB are needed",
+                    remedy="Free some space there, or choose another folder (backup.folder).",
                 )
             remove_unfinished(folder)
             note(f"writing {path} ({total / (1 << 20):,.1f} MiB)")

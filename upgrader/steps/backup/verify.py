@@ -43,7 +43,7 @@ class BackupFile:
         except OSError as error:
             raise UsageError(f"{self.path} can't be read: {error.strerror or error}") from error
         except BackupRefused as error:
-            remedy = error.remedy or "Use another backup: this one can't be trusted. Nothing was changed."
+            remedy = error.remedy or "Use another backup: this one is damaged. Nothing was changed."
             raise BackupRefused(f"{self.path} is refused: {error.message}", remedy=remedy) from error
         except UsageError as error:
             raise UsageError(f"{self.path}: {error.message}", remedy=error.remedy) from error
@@ -71,8 +71,8 @@ def prove_on(
     status, data = tools.prove(member, manifest.snapshot.bytes, take=False, replaced=replaced)
     if (data.keys, data.digest, status.hash) != (manifest.keys, manifest.digest, manifest.etcd_hash):
         raise BackupRefused(
-            f"{member.host.name}: the snapshot restores to {data.keys} keys with SHA-256 {data.digest}, not to "
-            f"{manifest.keys} with {manifest.digest} as when it was taken",
+            f"{member.host.name}: the snapshot restores to {data.keys} keys with SHA-256 {data.digest}; when taken, it "
+            f"had {manifest.keys} with {manifest.digest}",
             remedy="Use another backup. Nothing was changed.",
         )
     return status, data

@@ -34,7 +34,7 @@ class BakeStep(OneWay):
     seconds: float
 
     def summary(self) -> str:
-        return f"hold all gates for {self.seconds:.0f} s"
+        return f"check all gates for {self.seconds:.0f} s"
 
     def apply(self, note: Callable[[str], None]) -> None:
         """Nothing to do: its gates do the work."""

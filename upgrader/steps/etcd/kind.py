@@ -65,15 +65,15 @@ class EtcdKind(PlannedKind[PlannedEtcd]):
         settings = self.context.settings.etcd
         if settings is None:
             raise UsageError(
-                "the run's journal restores the image of etcd, and upgrader.yaml has no section `etcd`",
-                remedy="Restore the section, and repeat this.",
+                "the run's journal restores etcd's image, but upgrader.yaml has no section `etcd`",
+                remedy="Restore the section, and run this again.",
             )
         controllers = {host.name for host in self.context.cluster.controllers}
         strangers = [item.node for item in point.etcd if item.node not in controllers]
         if strangers:
             raise UsageError(
-                f"the run's journal restores etcd on {', '.join(strangers)}, and the inventory lacks them",
-                remedy="Add them to the group `controllers` of the inventory, and repeat this.",
+                f"the run's journal restores etcd on {', '.join(strangers)}, but the inventory lacks them",
+                remedy="Add them to the group `controllers` of the inventory, and run this again.",
             )
         return settings
 

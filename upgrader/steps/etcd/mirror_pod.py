@@ -37,14 +37,14 @@ class MirrorPods:
             nonlocal deleted
             found = self.kube.get(_PODS, f"etcd-{node}", "kube-system")
             if found is None:
-                return f"the kubelet has not written the pod etcd-{node} again"
+                return f"the kubelet has not recreated the mirror pod etcd-{node}"
             if found["metadata"].get("deletionTimestamp"):
-                return f"the pod etcd-{node} is being deleted"
+                return f"pod etcd-{node} is being deleted"
             if image not in (container.get("image") for container in found["spec"]["containers"]):
                 if deleted in ("", found["metadata"]["uid"]):
                     deleted = found["metadata"]["uid"]
                     self.kube.delete(_PODS, f"etcd-{node}", "kube-system")
-                return f"the pod etcd-{node} does not show the image {image}"
-            return "" if Pod.parse(found).ready else f"the pod etcd-{node} is not Ready"
+                return f"pod etcd-{node} does not have the image {image}"
+            return "" if Pod.parse(found).ready else f"pod etcd-{node} is not Ready"
 
         return wait_until(self.clock, missing, seconds=_SECONDS)

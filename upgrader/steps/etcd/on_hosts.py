@@ -19,7 +19,7 @@ __all__ = ["Changed", "EtcdOnHosts", "MemberNow", "etcd_images"]
 
 _LOOK_SECONDS = 40.0
 _MARGIN_SECONDS = 60.0
-_REMEDY = "Look there: crictl ps -a --name etcd; and at its manifest."
+_REMEDY = "Check etcd on that controller (crictl ps -a --name etcd) and its manifest."
 _MEMBER = SentProgram("member", "etcd", "its etcd", _REMEDY)
 
 

@@ -78,7 +78,7 @@ class PlannedEtcd(PlannedStep):
     def way_back(self) -> Undo:
         if not self.members:
             return NOTHING_TO_UNDO
-        return Undo("none") if self.new_minor else Undo(self.kind, text="each member gets back the image that it had")
+        return Undo("none") if self.new_minor else Undo(self.kind, text="each member returns to its previous image")
 
     @property
     def described(self) -> str:

@@ -35,9 +35,9 @@ def _wrong(each: MemberNow, revision: int) -> str:
     if not server.leader:
         return "etcd has no leader"
     if server.revision < revision:
-        return f"etcd has not caught up: it is at revision {server.revision}, others were at {revision}"
+        return f"etcd is behind: at revision {server.revision}, others were at {revision}"
     if isinstance(each.runs, Unknown):
-        return f"it isn't known which image etcd runs: {each.runs.why}"
+        return f"the image that etcd runs is unknown: {each.runs.why}"
     return "" if each.runs else f"etcd doesn't run the image of its manifest, {each.image}"
 
 
@@ -48,13 +48,13 @@ def _no_spare(members: Sequence[MemberNow]) -> str:
         return "etcd doesn't list its members"
     learner = next((member for member in listed if member.learner), None)
     if learner is not None:
-        return f"the member {learner.name or learner.id} of etcd is still a learner"
+        return f"etcd member {learner.name or learner.id} is still a learner"
     known = {each.server.id for each in members if isinstance(each.server, EtcdServer)}
     good = sum(member.id in known for member in listed)
     if len(listed) > 2 and good - 1 < len(listed) // 2 + 1:
-        return f"etcd would lose its majority: {good} of its {len(listed)} members are known to be healthy"
+        return f"etcd would lose quorum: only {good} of its {len(listed)} members are known to be healthy"
     strangers = [member.name or member.id for member in listed if member.id not in known]
-    return f"etcd's member {strangers[0]} is not on a controller" if len(listed) <= 2 and strangers else ""
+    return f"etcd member {strangers[0]} is not on a controller" if len(listed) <= 2 and strangers else ""
 
 
 def _listed(members: Iterable[MemberNow]) -> tuple[Member, ...]:

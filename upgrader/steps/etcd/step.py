@@ -21,7 +21,10 @@ __all__ = ["EtcdInspector", "EtcdStep"]
 Note = Callable[[str], None]
 
 _POLL_SECONDS = 1.0
-_REMEDY = "Look at etcd's members: upgrader check; and on that controller: crictl logs of etcd."
+_REMEDY = (
+    "Check etcd's members (`upgrader check`), and etcd's log on that controller (crictl ps -a --name etcd; crictl "
+    "logs CONTAINER)."
+)
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,9 @@ class EtcdStep:
             if each.name in planned:
                 if each.image not in (planned[each.name], image):
                     raise Blocked(
-                        f"{each.name}: etcd's manifest has the image {each.image}, and {planned[each.name]} was planned"
-                        " with; nothing was changed",
-                        remedy="Somebody has changed it, or its pod doesn't run: look there, then start a new run.",
+                        f"{each.name}: etcd's manifest has the image {each.image}, but had {planned[each.name]} when "
+                        "the run was planned; nothing was changed",
+                        remedy="The manifest was changed, or the pod doesn't run: check both, then start a new run.",
                     )
                 version = each.server.version if isinstance(each.server, EtcdServer) else ""
                 found.append(EtcdBefore(each.name, planned[each.name], version))
@@ -120,7 +123,7 @@ class EtcdStep:
                 self._hand_over(members, chosen, set(names) - left, note)
             changed = self.etcd.put_back(chosen.host, point.image, self.planned.settings.ready_seconds)
             if changed.back:
-                what = "is not healthy with the image before" if changed.image != point.image else "keeps its image"
+                what = "is not healthy with its previous image" if changed.image != point.image else "keeps its image"
                 raise RollbackFailed(
                     f"{chosen.name}: etcd {what}, {changed.image}: {changed.back}",
                     remedy=_REMEDY,
@@ -132,8 +135,8 @@ class EtcdStep:
         agreed = cannot_go_back(members, (before.version for before in point.etcd))
         if agreed:
             note(
-                f"etcd stays at {agreed}: all its members have agreed on it, and the older one can't read its data any "
-                f"more. kube-apiserver works with it. The way back is the backup: docs/backup.md"
+                f"etcd stays at {agreed}: that is the cluster version of all its members, and the older etcd can't "
+                "read their data. kube-apiserver works with it. To go back, restore the backup: docs/backup.md"
             )
         return bool(agreed)
 
@@ -161,9 +164,12 @@ class EtcdStep:
         if heir:
             try:
                 self.etcd.lead(leaving.host, heir)
-                note(f"{leaving.name}: another member of etcd leads now")
+                note(f"{leaving.name}: etcd's leadership was moved to another member")
             except HostError as error:
-                note(f"{leaving.name}: another member elects itself when this one ends: {error.message}")
+                note(
+                    f"{leaving.name}: etcd's leadership could not be moved; the others elect a leader when this "
+                    f"member stops: {error.message}"
+                )
 
     def _calm_down(self) -> None:
         """While the API has no etcd, others lose their leases, end, and are started again with a pause: a gate would
@@ -174,7 +180,7 @@ class EtcdStep:
     def _show(self, name: str, image: str, note: Note) -> bool:
         """It is only shown: where that fails, nothing else is wrong. But the next run's checks read it."""
         if missing := self.show(name, image):
-            note(f"{name}: etcd runs {image}, which the API does not show: {missing}")
+            note(f"{name}: etcd runs {image}, but its pod in the API does not show it: {missing}")
         return not missing
 
     def _put_back_unhealthy(self, members: Sequence[MemberNow], changed: Collection[str], note: Note) -> None:
@@ -186,9 +192,9 @@ class EtcdStep:
             now = self.etcd.look(each.host)  # it may have got healthy while all were waited for
             if now is not None and not (isinstance(now.server, EtcdServer) and now.server.healthy and now.runs is True):
                 back = self.etcd.put_back(each.host, settings.image, settings.ready_seconds)
-                had = "keeps the image" if back.image == settings.image else "has again the image"
+                had = "keeps the image" if back.image == settings.image else "is back at the image"
                 why = f", and is not healthy: {back.back}" if back.back else ""
-                note(f"{each.name}: it {had} {back.image}{why}")
+                note(f"{each.name}: etcd {had} {back.image}{why}")
 
 
 @dataclass
@@ -208,7 +214,7 @@ class _Settling:
             return error.message
         before, self.revision = self.revision, revision_of(self.members)
         if before is None:
-            return not_settled(self.members, 0) or "they were asked once only"
+            return not_settled(self.members, 0) or "checked only once so far"
         return not_settled(self.members, before)
 
 
@@ -240,10 +246,10 @@ def _failed(name: str, before: str, changed: Changed) -> StepFailed:
     if changed.back and changed.image != before:
         then = f"Its manifest has the image {changed.image}: {changed.back}"
     elif changed.back:
-        then = f"The image before, {changed.image}, is in its manifest, and etcd is not healthy with it: {changed.back}"
+        then = f"Its manifest has the previous image, {changed.image}, but etcd is not healthy with it: {changed.back}"
     else:
         then = f"It runs {changed.image} again, and is healthy."
     return StepFailed(
         f"{name}: etcd did not become healthy with its new image: {changed.wrong}\n{then}",
-        remedy="Find out why this image doesn't run here, or name another one in upgrader.yaml: etcd.image.",
+        remedy="Find out why this image doesn't run here, or set another one in upgrader.yaml: etcd.image.",
     )

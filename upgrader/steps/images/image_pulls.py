@@ -44,16 +44,16 @@ _GIVE_UP_SECONDS = 60.0
 So long an API that answers may refuse a pod for what may pass, too."""
 
 _PULL_REMEDY = (
-    "Check the image's name, the registry, the node's way to it and its credentials (imagePullSecrets). Where the "
+    "Check the image's name, the registry, the node's connection to it and its credentials (imagePullSecrets). If the "
     "nodes get their images in another way, set images.pull: false in upgrader.yaml. Then run again."
 )
 _ADMISSION_REMEDY = (
-    "Allow it: the pod satisfies the level `restricted` of Pod Security where the workload isn't in the host's network "
-    "itself, requests 1m CPU and 8Mi, and tolerates all taints. Or set images.pull: false in upgrader.yaml."
+    "Allow the pod: it meets Pod Security level `restricted`, unless the workload itself uses hostNetwork, requests "
+    "1m CPU and 8Mi, and tolerates all taints. Or set images.pull: false in upgrader.yaml."
 )
 _NODE_REMEDY = (
-    "Check the node (kubectl describe node), its kubelet and its way to the registry; where it is only slow, raise "
-    "images.deadline in upgrader.yaml. Then run again."
+    "Check the node (kubectl describe node), its kubelet and its connection to the registry; if it is only slow, "
+    "raise images.deadline in upgrader.yaml. Then run again."
 )
 
 _T = TypeVar("_T")
@@ -196,9 +196,9 @@ class ImagePulls:
         refused = refusal(found)
         if refused and any(pull.last[pod.name, image.name].state != "there" for image in pod.images):
             if has_no_place(found):
-                pull.skipped = f"has no place for a pod that pulls ({refused})"
+                pull.skipped = f"has no room for a pod that pulls images ({refused})"
                 return
-            raise StepFailed(f"{pod.node} refused to pull images: {refused}", remedy=_NODE_REMEDY)
+            raise StepFailed(f"{pod.node} rejected the pod that pulls images: {refused}", remedy=_NODE_REMEDY)
 
     def _fail_late(self, active: Mapping[str, _NodePull], *, read: bool) -> None:
         """Raise StepFailed for the first pull that has failed, or is over its deadline.
@@ -243,7 +243,7 @@ class ImagePulls:
     def _overdue(self, pull: _NodePull) -> StepFailed:
         missing = pull.missing()
         names = ", ".join(dict.fromkeys(status.image for status in missing)) or "its images"
-        last = next((status.message for status in missing if status.message), "its kubelet has reported nothing")
+        last = next((status.message for status in missing if status.message), "its kubelet has not reported any status")
         within = f"within {self.settings.deadline_seconds:.0f} s"
         pod = pull.pods[0].name
         text = f"{pull.node} has not pulled {names} {within}: {last}{self._warnings(pull, pod)}"
@@ -281,7 +281,7 @@ def remove_pullers(kube: Kube, note: Callable[[str], None]) -> None:
 def _remove(kube: Kube, pods: Sequence[tuple[str, str]], note: Callable[[str], None]) -> None:
     """Each (namespace, name)."""
     for (namespace, name), error in _failing(pods, lambda pod: kube.delete(PODS, pod[1], pod[0])):
-        note(f"pod {namespace}/{name} is removed by the next run: {error.message}")
+        note(f"pod {namespace}/{name} could not be deleted; the next run deletes it: {error.message}")
 
 
 def _failing(items: Sequence[_T], request: Callable[[_T], None]) -> list[tuple[_T, ApiError]]:

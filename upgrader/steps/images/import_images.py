@@ -60,7 +60,7 @@ class ImportImagesStep(OneWay):
         archives = tuple(item for item in self.bundle.index.images if wanted & set(item.names))
         absent = sorted(wanted - {name for item in archives for name in item.names})
         if absent:
-            note(f"not in the bundle, so that the nodes must have or pull them: {', '.join(absent)}")
+            note(f"not in the bundle, so nodes must have or pull them: {', '.join(absent)}")
         with ThreadPoolExecutor(self.settings.imported_at_once(len(self.nodes))) as pool:
             work = {pool.submit(self._import, node, archives): node for node in self.nodes}
             try:
@@ -80,6 +80,6 @@ class ImportImagesStep(OneWay):
                 self.hosts.run(node, [*_CTR, "import", "-"], stdin=content, timeout_seconds=seconds)
         except (HostError, UsageError) as error:
             what = f"images could not be imported on {node.name}: {error.message}"
-            remedy = error.remedy or "The nodes need containerd with its program ctr, and room on their disks."
+            remedy = error.remedy or "The node needs containerd with its program ctr, and free disk space."
             raise StepFailed(what, remedy=remedy) from error
         return len(lacking)

@@ -27,7 +27,7 @@ _SECRETS = Kind("v1", "secrets")
 _SERVICE_ACCOUNTS = Kind("v1", "serviceaccounts")
 
 _DIFFERENT = (
-    "Name the image by its digest in the chart's values; or remove the wrong one where it is (crictl rmi IMAGE, once "
+    "Pin the image by its digest in the chart's values; or remove the wrong one from its node (crictl rmi IMAGE, once "
     "no pod uses it), and run again."
 )
 
@@ -63,13 +63,13 @@ class PullImagesStep(OneWay):
         found = FoundImages()
         lacking, away = self._lacking(planned, found)
         if away:
-            note(f"not Ready, and so without its images: {first_few(away)}")
+            note(f"not Ready, so images were not pulled: {first_few(away)}")
         pulls = ImagePulls(self.kube, self.clock, self.settings, note)
         nodes = {needs.name: needs.node for needs in lacking}
         for node, status in pulls.run({needs.name: tuple(_pods_for(needs)) for needs in lacking}):
             found.add(status.image, nodes[node], (status.image_id,))
         _compare(found, note)
-        done = f"{len(lacking)} node{'s' * (len(lacking) != 1)} asked for some" if lacking else "no node lacked any"
+        done = f"{len(lacking)} node{'s' * (len(lacking) != 1)} had to pull images" if lacking else "no node lacked any"
         note(f"all images are on their nodes; {done}")
 
     def _lacking(self, planned: list[PlannedPods], found: FoundImages) -> tuple[list[NodeNeeds], list[str]]:
@@ -86,11 +86,11 @@ class PullImagesStep(OneWay):
     def _possible(self, pods: PlannedPods, note: Callable[[str], None]) -> PlannedPods | None:
         """The same as it can be asked for now; None where its own release must come first."""
         if self._absent(_NAMESPACES, pods.namespace):
-            note(f"{pods.workload}: its images can't be pulled before its namespace is there")
+            note(f"{pods.workload}: its images can't be pulled before its namespace exists")
             return None
         for name in pods.own_secrets:
             if self._absent(_SECRETS, name, pods.namespace):
-                note(f"{pods.workload}: its images can't be pulled before its release brings Secret {name}")
+                note(f"{pods.workload}: its images can't be pulled before its release creates Secret {name}")
                 return None
         if self._absent(_SERVICE_ACCOUNTS, pods.service_account, pods.namespace):
             return replace(pods, service_account="default")  # its release brings it
@@ -109,7 +109,7 @@ class PullImagesStep(OneWay):
 def _compare(found: FoundImages, note: Callable[[str], None]) -> None:
     differing = tuple(found.differing())
     if differing:
-        raise StepFailed("nodes have different images of one name: " + "\n".join(differing), remedy=_DIFFERENT)
+        raise StepFailed("nodes have different images with the same name: " + "\n".join(differing), remedy=_DIFFERENT)
     for line in found.known():
         note(line)
 

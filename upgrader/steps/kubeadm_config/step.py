@@ -43,8 +43,8 @@ class KubeadmConfigStep:
             raise _unreadable(error) from error
         if now not in (self.before, self.after):
             raise Blocked(
-                f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} says {now}, and said {self.before} when the run was planned",
-                remedy="Find out who changed it (a `kubeadm upgrade`?), and let only one of them upgrade this cluster.",
+                f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} has {now}, but had {self.before} when the run was planned",
+                remedy="Find out what changed it (`kubeadm upgrade`?). Only one tool may upgrade this cluster.",
             )
         return RestorePoint(kubeadm=self.before)
 
@@ -59,13 +59,13 @@ class KubeadmConfigStep:
         """Raises ApiUnavailable where nothing answers. One that is gone or can't be read, or a change that is refused,
         is no reason to leave the control plane at a version that failed.
         """
-        assert point.kubeadm is not None, "only a restore point of this step is undone by it"
+        assert point.kubeadm is not None, "only a restore point of this step can be undone by it"
         try:
             self._write(point.kubeadm, note)
         except ApiUnavailable:
             raise
         except (StepFailed, ApiError) as error:
-            note(f"nothing is written back: {error.message}")
+            note(f"it is not restored: {error.message}")
 
     def _write(self, version: KubernetesVersion, note: Callable[[str], None]) -> None:
         """Where somebody writes it at the same moment, what they wrote is read, and changed in turn."""
@@ -92,9 +92,9 @@ class KubeadmConfigStep:
         found = self.kube.get(_CONFIG_MAPS, KUBEADM_CONFIG_MAP, _SYSTEM)
         if found is None:
             raise StepFailed(
-                f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} is gone: somebody deleted it after the run was planned",
+                f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} was deleted after the run was planned",
                 remedy="Have kubeadm write it again (kubeadm init phase upload-config kubeadm --config FILE); or run "
-                "`upgrader rollback`, then start a new run, which does without it.",
+                "`upgrader rollback`, then start a new run, which skips this step.",
             )
         return found
 
@@ -104,4 +104,4 @@ def _pause(error: Exception) -> float | None:
 
 
 def _unreadable(error: ValueError) -> StepFailed:
-    return StepFailed(f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be kept true: {error}", remedy=_REMEDY)
+    return StepFailed(f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be updated: {error}", remedy=_REMEDY)

@@ -57,14 +57,14 @@ class KubeletConfigStep:
         """Raises ApiUnavailable where nothing answers. One that is gone, that somebody else has changed, or a change
         that is refused, is no reason to leave the rest as it is.
         """
-        assert point.kubelet, "only a restore point of this step is undone by it"
+        assert point.kubelet, "only a restore point of this step can be undone by it"
         digest = point.kubelet
         try:
             self._patiently(lambda: self._write_back(digest, note))
         except ApiUnavailable:
             raise
         except (StepFailed, ApiError) as error:
-            note(f"nothing is written back: {error.message}")
+            note(f"it is not restored: {error.message}")
 
     def _write(self, note: Callable[[str], None]) -> None:
         found = self._read()
@@ -84,13 +84,13 @@ class KubeletConfigStep:
         found = self._read()
         now = KubeletConfig.of(found)
         if now.digest == digest:
-            note("it is as it was")
+            note("it is unchanged")
             return
         before = now.before(str((found["metadata"].get("annotations") or {}).get(BEFORE)), digest)
         if before is None:
-            raise StepFailed(f"somebody else has changed {_NAME} since", remedy=_REMEDY)
+            raise StepFailed(f"{_NAME} was changed by another client since", remedy=_REMEDY)
         self._patch(found, before.text, None)
-        note("the text from before is back")
+        note("the previous text is restored")
 
     def _patch(self, found: KubeObject, text: str, annotation: str | None) -> None:
         changes = {
@@ -107,9 +107,9 @@ class KubeletConfigStep:
         found = self.kube.get(_CONFIG_MAPS, KUBELET_CONFIG_MAP, _SYSTEM)
         if found is None:
             raise StepFailed(
-                f"{_NAME} is gone: somebody deleted it after the run was planned",
+                f"{_NAME} was deleted after the run was planned",
                 remedy="Have kubeadm write it again (kubeadm init phase upload-config kubelet --config FILE); or run "
-                "`upgrader rollback`, then start a new run, which does without it.",
+                "`upgrader rollback`, then start a new run, which skips this step.",
             )
         return found
 

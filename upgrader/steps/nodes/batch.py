@@ -27,8 +27,8 @@ Problems = dict[str, str]
 Versions = tuple[KubernetesVersion, ...]
 
 _POLL_SECONDS = 1.0
-_AS_BEFORE = "it is as it was, and uncordoned"
-_INTERRUPTED = "its upgrade had failed before the run was interrupted"
+_AS_BEFORE = "it is unchanged, and uncordoned"
+_INTERRUPTED = "its upgrade failed before the run was interrupted"
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,17 @@ class Batch:
         todo = self._todo(before, lambda now: self._left_backward(now, before[now.name]), note)
         for name in _having(todo, "release"):
             self.cordons.release(name)
-            note(f"{name}: nothing of it was changed; uncordoned")
+            note(f"{name}: it was not changed; uncordoned")
         waiting = [*_having(todo, "release"), *_having(todo, "attach")]
         late = {name: f"{_AS_BEFORE}, but {why}" for name, why in self.detaching.back(waiting, note).items()}
         for name, why in self.detaching.out(_having(todo, "detach"), note, briefly=True).items():
-            note(f"{name}: {why}; it is drained nevertheless")
+            note(f"{name}: {why}; draining it anyway")
         draining = [*_having(todo, "detach"), *_having(todo, "drain")]
-        self._enter(draining, "drain", note, "cordoned, and being drained for a short while")
+        self._enter(draining, "drain", note, "cordoned, draining it briefly")
         blocked = self.drain.briefly(draining, note) if draining else {}
         drained = [name for name in draining if name not in blocked]
         for name, why in blocked.items():
-            note(f"{name}: {why}; its old programs are put back beside the pods that are left")
+            note(f"{name}: {why}; restoring its old binaries while the remaining pods run")
         names = [*drained, *blocked, *_having(todo, "put-back")]
         return late | self._restored(dict.fromkeys(names, "the run is rolled back"), before, note, with_pods=False)
 
@@ -104,7 +104,7 @@ class Batch:
         for name in names:
             now = self.cordons.read(name)
             if now is None:
-                note(f"{name}: it is no node of the cluster any more")
+                note(f"{name}: it is no longer a node of the cluster")
             else:
                 found[name] = decide(now)
         return found
@@ -113,7 +113,7 @@ class Batch:
         """Those that failed because they are gone are no failures."""
         gone = [name for name in broken if self.cordons.read(name) is None]
         for name in gone:
-            note(f"{name}: it is no node of the cluster any more")
+            note(f"{name}: it is no longer a node of the cluster")
         return {name: why for name, why in broken.items() if name not in gone}
 
     def _why(self, name: str) -> str:
@@ -122,7 +122,7 @@ class Batch:
 
     def _drained(self, names: Sequence[str], note: Note) -> tuple[list[str], Mapping[str, str]]:
         """Cordon and drain; returns those that are drained, and the others with why."""
-        self._enter(names, "drain", note, "cordoned, and being drained")
+        self._enter(names, "drain", note, "cordoned, draining it")
         blocked = self.drain.run(names, note) if names else {}
         return [name for name in names if name not in blocked], blocked
 
@@ -143,7 +143,7 @@ class Batch:
         late = self.detaching.back(tuple(blocked), note)
         problems = {}
         for name, why in blocked.items():
-            text = f"{why}; nothing of it was changed, and it is uncordoned again, at {before[name].version}"
+            text = f"{why}; the node was not changed, and is uncordoned again, at {before[name].version}"
             text += f"; but {late[name]}" if name in late else ""
             note(f"{name}: skipped: {text}" if skipped and name not in late else f"{name}: {text}")
             if not skipped or name in late:
@@ -152,7 +152,7 @@ class Batch:
 
     def _swapped(self, names: Sequence[str], after: Mapping[str, KubernetesVersion], note: Note) -> Mapping[str, str]:
         """Swap the programs of drained nodes, and uncordon those that are back; returns the others with why."""
-        self._enter(names, "swap", note, "its programs are being replaced")
+        self._enter(names, "swap", note, "replacing its binaries")
         broken = self.playbooks.upgrade(names)
         configured = dict.fromkeys(names, self.playbooks.fingerprint or None)
         late = self._await({name: (after[name],) for name in names if name not in broken}, configured, note)
@@ -161,13 +161,13 @@ class Batch:
 
     def _put_back(self, broken: Mapping[str, str], before: Mapping[str, NodeBefore], note: Note) -> Problems:
         for name, why in broken.items():
-            note(f"{name}: {why}; its old programs are put back")
+            note(f"{name}: {why}; restoring its old binaries")
         kept = self._restored(broken, before, note)
         return {name: f"{why}\n    {kept.get(name) or self._returned(name)}" for name, why in broken.items()}
 
     def _returned(self, name: str) -> str:
         now = self.cordons.read(name)
-        return f"its old programs were put back: it is at {now.version}, and Ready" if now else "it is gone"
+        return f"its old binaries were restored: it is at {now.version}, and Ready" if now else "it is gone"
 
     def _restored(
         self, names: Mapping[str, str], before: Mapping[str, NodeBefore], note: Note, *, with_pods: bool = True
@@ -184,7 +184,7 @@ class Batch:
         late = {**broken, **self._await(versions, configured, note, with_pods=with_pods)}
         out = self.detaching.back([name for name in names if name not in late], note)
         return {
-            name: f"it could not be put back to {_either(wanted[name])}, and stays cordoned: {problem}"
+            name: f"it could not be restored to {_either(wanted[name])}, and stays cordoned: {problem}"
             for name, problem in late.items()
         } | {name: f"{_AS_BEFORE}, but {problem}" for name, problem in out.items()}
 

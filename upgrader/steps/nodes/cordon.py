@@ -53,8 +53,8 @@ class NodeNow:
         found = KubernetesVersion.known(self.reported)
         if found is None:
             raise ApiError(
-                f"node {self.name}: its kubelet reports '{self.reported}', which is no Kubernetes version",
-                remedy=f"Look at its kubelet: kubectl describe node {self.name}",
+                f"node {self.name}: its kubelet reports '{self.reported}', which is not a Kubernetes version",
+                remedy=f"Check its kubelet: kubectl describe node {self.name}",
             )
         return found
 

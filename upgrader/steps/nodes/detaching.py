@@ -43,7 +43,7 @@ class Detaching:
             return {}
         for name in nodes:
             self.cordons.detach(name)
-            note(f"{name}: asking for it to be taken out of the load balancer")
+            note(f"{name}: requesting its removal from the load balancer")
         left = dict.fromkeys(nodes, "")
         note = _once(note)
 
@@ -59,7 +59,7 @@ class Detaching:
         why = wait_until(self.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
         if len(left) < len(nodes):
             self._grace(self.policy.grace_seconds)
-        late = f"it was not taken out of the load balancer within {seconds:.0f} s"
+        late = f"it was not removed from the load balancer within {seconds:.0f} s"
         return {name: f"{late}, waiting for {each or why}" for name, each in left.items()}
 
     def back(self, nodes: Sequence[str], note: Note) -> Mapping[str, str]:
@@ -79,7 +79,7 @@ class Detaching:
 
         seconds = (self.policy or DetachPolicy()).deadline_seconds
         why = wait_until(self.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
-        late = f"it was not in the load balancer again within {seconds:.0f} s"
+        late = f"it was not added to the load balancer again within {seconds:.0f} s"
         return {name: f"{late}, waiting for {each or why}" for name, each in left.items()}
 
     def _until_out(self, name: str, note: Note) -> str:
@@ -100,7 +100,7 @@ class Detaching:
         if now is None or not self._attaching(now):
             return ""
         if now.wanted_out:
-            note(f"{name}: somebody else wants it out of the load balancer: it stays out")
+            note(f"{name}: another client requests its removal from the load balancer: it stays out")
         else:
             step = contract.attach(now.annotations, LOAD_BALANCER)
             if not step.done:

@@ -92,7 +92,7 @@ class _Rounds:
                     else:
                         left[name] = self._round(name, pods)
                         if final := self._final(name):
-                            blocked[name] = f"{final}; no wait changes that"
+                            blocked[name] = f"{final}; waiting would not help"
                     if name in blocked:
                         del left[name]
                 except ApiError as error:
@@ -135,7 +135,7 @@ class _Rounds:
             if (name, why) not in self.told:
                 self.told.add((name, why))
                 self.note(f"{name}: {why}; waiting")
-        ends = [f"these pods have not ended: {first_few(ending)}"] if ending else []
+        ends = [f"these pods have not terminated: {first_few(ending)}"] if ending else []
         return "; ".join([*refused[:_SHOWN], *ends])
 
     def _evict(self, name: str, pod: DrainedPod) -> str:
@@ -171,6 +171,6 @@ def _is_final(error: ApiError) -> bool:
 def _bare(pods: DrainedPods) -> str:
     names = [str(pod) for pod in pods.bare]
     return (
-        f"pod {first_few(names)} on it has no controller: evicted, it would be gone for good "
-        "(`onBlocked: force` allows that)"
+        f"pod {first_few(names)} on it has no controller, so an eviction would remove it permanently (`onBlocked: "
+        "force` allows that)"
     )

@@ -119,9 +119,9 @@ class NodesKind(PlannedKind[PlannedNodes]):
         """Each node gets back what it had. Raises UsageError where upgrader.yaml has no such pool."""
         if self.context.settings.nodes is None:
             raise UsageError(
-                f"the run's journal restores nodes in step {undoing.step.name!r}, and upgrader.yaml has no section "
+                f"the run's journal restores nodes in step {undoing.step.name!r}, but upgrader.yaml has no section "
                 "`nodes`",
-                remedy="Restore the section, and repeat this.",
+                remedy="Restore the section, and run this again.",
             )
         pool = self._pool(undoing.step, undoing.point)
         nodes = tuple(NodeChange(item.node, item.version, undoing.target) for item in undoing.point.nodes)
@@ -146,22 +146,22 @@ class NodesKind(PlannedKind[PlannedNodes]):
         pool = next((item for item in self._settings.pools if item.step == step.name), None)
         if pool is None:
             raise UsageError(
-                f"the run's journal restores nodes in step {step.name!r}, and upgrader.yaml has no such pool",
-                remedy="Restore `nodes.pools` in upgrader.yaml, and repeat this.",
+                f"the run's journal restores nodes in step {step.name!r}, but upgrader.yaml has no such pool",
+                remedy="Restore `nodes.pools` in upgrader.yaml, and run this again.",
             )
         cluster = self.context.cluster
         hosts = cluster.controllers if pool.name == CONTROLLERS else cluster.workers
         strangers = [item.node for item in point.nodes if item.node not in {host.name for host in hosts}]
         if strangers:
             raise UsageError(
-                f"the run's journal restores {', '.join(strangers)} in step {step.name!r}, and the inventory lacks "
+                f"the run's journal restores {', '.join(strangers)} in step {step.name!r}, but the inventory lacks "
                 "them",
-                remedy="Add these nodes to the inventory, in the group they belong to, and repeat this.",
+                remedy="Add these nodes to their group in the inventory, and run this again.",
             )
         if not _FINGERPRINT.fullmatch(point.configuration):
             raise UsageError(  # Ansible would run what is written there
-                f"the run's journal names a configuration in step {step.name!r} that is no fingerprint",
-                remedy="No run wrote this: find out who changed the journal. Restore the nodes with "
+                f"the run's journal has an invalid configuration fingerprint in step {step.name!r}",
+                remedy="upgrader never writes this: find out who changed the journal. Restore the nodes with "
                 "playbooks/restore-node.yml.",
             )
         return pool
@@ -207,8 +207,8 @@ def _check_configuration(begun: StepState, now: str) -> None:
     assert begun.restore_point is not None
     if begun.phase in ("applying", "gating", "failed") and begun.restore_point.configuration != now:
         raise UsageError(
-            f"{begun.name} began with another configuration of the nodes than upgrader.yaml has now: a node that got"
-            " both could not be put back",
+            f"{begun.name} began with a different node configuration than upgrader.yaml has now: a node with both "
+            "could not be restored",
             remedy="Restore `kubeletConfiguration` and `containerRuntime` (with its file) in upgrader.yaml, and resume;"
             " or run `upgrader rollback`, then start a new run.",
         )

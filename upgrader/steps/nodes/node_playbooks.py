@@ -45,8 +45,8 @@ class NodePlaybooks:
             self._run(STAGE, nodes, self._wanted)
         except PlaybookError as error:
             raise StepFailed(
-                f"the new programs can't be brought to all nodes; nothing was changed: {error.message}",
-                remedy=error.remedy or "Check `nodes.source` in upgrader.yaml, and that Ansible reaches the nodes.",
+                f"the new binaries can't be copied to all nodes; nothing was changed: {error.message}",
+                remedy=error.remedy or "Check `nodes.source` in upgrader.yaml, and that Ansible can reach the nodes.",
             ) from error
 
     def upgrade(self, nodes: Sequence[str]) -> Mapping[str, str]:

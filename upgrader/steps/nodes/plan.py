@@ -68,7 +68,7 @@ class PlannedNodes(PlannedStep):
         parts += [str(self.configuration)] if self.configuration.fingerprint else []
         count = len(self.nodes)
         text = f"{count} node{'s' if count > 1 else ''}: {'; '.join(parts) or self.target}"
-        return f"{text}; out of the load balancer meanwhile" if self.pool.detach else text
+        return f"{text}; removed from the load balancer meanwhile" if self.pool.detach else text
 
     def _left_alone(self) -> Iterator[str]:
         versions: dict[KubernetesVersion, list[str]] = {}
@@ -79,7 +79,7 @@ class PlannedNodes(PlannedStep):
 
     @property
     def way_back(self) -> Undo:
-        return Undo(self.kind, text="each node gets back what it had") if self.nodes else NOTHING_TO_UNDO
+        return Undo(self.kind, text="each node returns to its previous version") if self.nodes else NOTHING_TO_UNDO
 
     @property
     def described(self) -> str:

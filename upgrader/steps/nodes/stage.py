@@ -24,7 +24,7 @@ class StageNodesStep(OneWay):
         count = len(self.nodes)
         if not count:
             return "nothing to change"
-        return f"bring the programs of {self.playbooks.target} to {count} node{'s' if count > 1 else ''}"
+        return f"copy the binaries of {self.playbooks.target} to {count} node{'s' if count > 1 else ''}"
 
     def apply(self, note: Callable[[str], None]) -> None:
         self.playbooks.stage(self.nodes)

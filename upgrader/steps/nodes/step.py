@@ -58,7 +58,10 @@ class NodesStep:
             failed |= self.batch.upgrade(group, note)
             self._refuse(failed)
         for name, why in failed.items():
-            note(f"{name}: it failed, and keeps its old version (maxFailed: {self.planned.pool.max_failed}): {why}")
+            note(
+                f"{name}: it failed, and keeps its old version (allowed by maxFailed: "
+                f"{self.planned.pool.max_failed}): {why}"
+            )
 
     def undo(self, point: RestorePoint, note: Note) -> None:
         before = {item.node: item for item in point.nodes}
@@ -70,10 +73,9 @@ class NodesStep:
             failed |= batch.put_back({name: before[name] for name in group}, note)
         if failed:
             raise RollbackFailed(
-                f"{len(failed)} of {len(before)} nodes are not as they were:\n{_listed(failed)}",
-                remedy="Repair these nodes (journalctl -u kubelet, on the node), then: upgrader resume. One whose "
-                "machine is gone for good holds nothing up once it is no node: "
-                f"kubectl delete node {next(iter(failed))}",
+                f"{len(failed)} of {len(before)} nodes were not restored:\n{_listed(failed)}",
+                remedy="Repair these nodes (see journalctl -u kubelet there), then run `upgrader resume`. If a node's "
+                f"machine is permanently gone, run `kubectl delete node {next(iter(failed))}`.",
             )
 
     def _left(self) -> tuple[list[NodeChange], Collection[str]]:
@@ -91,11 +93,11 @@ class NodesStep:
         pool = self.planned.pool
         if len(failed) > pool.max_failed:
             raise StepFailed(
-                f"{len(failed)} of {len(self.planned.nodes)} nodes of the pool {pool.name} failed, and "
+                f"{len(failed)} of {len(self.planned.nodes)} nodes of pool {pool.name} failed, "
                 f"{pool.max_failed or 'none'} may:\n{_listed(failed)}",
-                remedy=f"Repair what keeps {', '.join(failed)} from being upgraded, then run again; "
-                "or see `nodes.pools` in upgrader.yaml: `maxFailed`, `drain.onBlocked`. A node whose machine is gone "
-                f"for good is left out once it is none: kubectl delete node {next(iter(failed))}",
+                remedy=f"Fix what blocks the upgrade of {', '.join(failed)}, then run again; or see `maxFailed` and "
+                "`drain.onBlocked` of `nodes.pools` in upgrader.yaml. If a node's machine is permanently gone, "
+                f"run `kubectl delete node {next(iter(failed))}`.",
             )
 
 

@@ -106,7 +106,7 @@ class PlaybookInspector:
         name = self.markers.playbook.name
         if point is not None and self.markers.completed_since(point.begun):
             return Inspection(True, f"playbook {name} had finished")
-        return Inspection(False, f"playbook {name} had not finished: it is run again")
+        return Inspection(False, f"playbook {name} had not finished: running it again")
 
 
 def _begun(markers: Iterable[Marker]) -> int:

@@ -56,13 +56,15 @@ class PlaybookStep:
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         if self._was_refused(point):
-            note(f"{self.playbook.name} was not begun on any host: there is nothing to undo")
+            note(f"{self.playbook.name} was not started on any host: nothing to undo")
             return
         # Never the one that the restore point names: it came with a journal, and would run on this machine.
         if self.undo_playbook is None:
             raise RollbackFailed(
                 f"upgrader.yaml names no playbook that undoes {self.playbook.name}",
-                remedy=f"Write one, name it in upgrader.yaml as `undo` of the step {self.name}; then: upgrader resume\n"
+                remedy=(
+                    f"Write one, set it as `undo` of step {self.name} in upgrader.yaml, then run `upgrader resume`.\n"
+                )
                 + self._by_hand(),
             )
         note(f"ansible-playbook {self.undo_playbook.name}")
@@ -81,7 +83,7 @@ class PlaybookStep:
             return False
 
     def _by_hand(self) -> str:
-        return f"Or take its changes back by hand; then: upgrader resume --done {shlex.quote(self.name)}"
+        return f"Or revert its changes by hand, then run `upgrader resume --done {shlex.quote(self.name)}`."
 
     def _run(self, playbook: Path) -> None:
         self.playbooks.run(

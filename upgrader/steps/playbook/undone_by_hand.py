@@ -30,10 +30,10 @@ class UndoneByHandStep:
         return self.step.capture()
 
     def apply(self, note: Callable[[str], None]) -> int | None:
-        raise StepFailed(f"{self.name} is on its way back, and isn't applied")
+        raise StepFailed(f"{self.name} is being rolled back, and can't be applied")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        note(f"{self.name}: taken back by hand, says {self.by}; nothing is run, and its gates are checked")
+        note(f"{self.name}: reverted by hand, as {self.by} confirmed; only its gates are checked")
 
 
 def undone_by_hand(pipeline: Pipeline, name: str, by: str) -> Pipeline:

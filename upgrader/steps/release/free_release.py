@@ -50,20 +50,18 @@ class FreeReleaseStep:
         age = stuck.age_seconds(now)
         pid = self.helm.at_work(self.release, self.namespace)
         if pid or not stuck.abandoned(now, self.timeout_seconds):
-            who = (
-                f"process {pid} of this machine is a Helm that works" if pid else "another Helm process may be working"
-            )
+            who = f"Helm process {pid} on this machine is active" if pid else "another Helm process may be active"
             raise ReleaseLocked(
-                f"{what} since {age:.0f} s: {who} on it",
-                remedy="Run again when it has ended, or when the revision is "
+                f"{what} since {age:.0f} s: {who}",
+                remedy="Run again when that process has ended, or when the revision is "
                 f"{abandoned_after(self.timeout_seconds):.0f} s old; check: helm history {self.release}",
             )
         if good is None:
             raise ReleaseLocked(
-                f"{what}, and no revision of it ever worked",
-                remedy=f"Check what it left (helm get manifest {self.release}). If it serves, make it the revision to "
-                f"roll back to: helm rollback {self.release} {stuck.number} --wait. Don't remove the release: what it "
-                "left may be what serves.",
+                f"{what}, and it has no good revision",
+                remedy=f"Check its objects (helm get manifest {self.release}). If they serve, mark the revision as "
+                f"good: helm rollback {self.release} {stuck.number} --wait. Don't remove the release: its "
+                "objects may be serving.",
             )
         note(f"{what} since {age:.0f} s, longer than Helm's timeout: rolling back to revision {good.number}")
         self.helm.rollback(self.release, self.namespace, good.number, timeout_seconds=self.timeout_seconds)

@@ -136,10 +136,10 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
             raise not_named(step, what, f" (helm history {point.release})" if point.release else "")
         if point.revision is None and item.name in _NEVER_UNINSTALLED:
             raise UsageError(
-                f"the run's journal says that {item.name} was not installed before, so that undoing it would remove "
-                "a part of the control plane: no journal is followed in that",
-                remedy=f"Check what was there before: helm history {item.name} -n {item.namespace}; then helm "
-                "rollback. If the run really installed it, keep it.",
+                f"the run's journal says that {item.name} was not installed before: undoing it would remove a part of "
+                "the control plane, which upgrader refuses",
+                remedy=f"Check its earlier revisions (helm history {item.name} -n {item.namespace}), then use `helm "
+                "rollback`. If the run really installed it, keep it.",
             )
 
     def _chart(self, spec: ReleaseSpec, change: str, after: str, timeout_seconds: float) -> ChartStep:

@@ -41,14 +41,14 @@ class ReleaseInspector:
             return
         if point.revision is None:
             note(
-                f"{self._describe(newest)}, and no Helm process works on it any more: helm uninstall {self._name}, "
-                "as it was not installed before"
+                f"{self._describe(newest)}, and no Helm process works on it any more: running helm uninstall "
+                f"{self._name}, as it was not installed before"
             )
             self.helm.uninstall(self._name, self.spec.namespace, timeout_seconds=self.timeout_seconds)
             return
         note(
-            f"{self._describe(newest)}, and no Helm process works on it any more: "
-            f"helm rollback {self._name} {point.revision}"
+            f"{self._describe(newest)}, and no Helm process works on it any more: running helm rollback {self._name} "
+            f"{point.revision}"
         )
         self.helm.rollback(self._name, self.spec.namespace, point.revision, timeout_seconds=self.timeout_seconds)
 
@@ -68,7 +68,7 @@ class ReleaseInspector:
         raise ChangedMeanwhile(
             f"release {self._name}: revision {newest.number} matches neither the planned nor the previous state; "
             "it was changed outside of this run",
-            remedy=f"Check what changed (helm history {self._name} -n {self.spec.namespace}), then: upgrader run",
+            remedy=f"Check what changed (helm history {self._name} -n {self.spec.namespace}), then run `upgrader run`.",
         )
 
     @property
@@ -88,7 +88,7 @@ class ReleaseInspector:
             newest = self._newest()
             if pid:
                 state = self._describe(newest) if newest else f"release {self._name} is not installed"
-                return f"{state}; process {pid} of this machine is a Helm that works on it"
+                return f"{state}; Helm process {pid} on this machine works on it"
             if newest is None:
                 return ""
             seen = self.clock.monotonic() - seen_since.setdefault(newest, self.clock.monotonic())

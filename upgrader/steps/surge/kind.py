@@ -78,9 +78,9 @@ class SurgeKind(PlannedKind[PlannedSurge]):
         pool = next((item for item in pools if item.surge is not None and item.surge_steps[0] == step.name), None)
         if pool is None:
             raise UsageError(
-                f"the run's journal has surge nodes removed in step {step.name!r}, and upgrader.yaml has no pool with "
-                "such a `surge`",
-                remedy="Restore `surge` of that pool in upgrader.yaml, and repeat this.",
+                f"the run's journal removes surge nodes in step {step.name!r}, but upgrader.yaml has no pool with such "
+                "a `surge`",
+                remedy="Restore `surge` of that pool in upgrader.yaml, and run this again.",
             )
         return pool
 

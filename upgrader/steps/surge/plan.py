@@ -59,9 +59,7 @@ class PlannedSurge(PlannedStep):
         if self.end:
             return f"drain and remove the surge nodes ({self.surge.remove.name}){there}"
         count = self.surge.nodes
-        return (
-            f"{count} more node{'s' if count > 1 else ''} while {self.pool.step} works ({self.surge.add.name}){there}"
-        )
+        return f"{count} more node{'s' if count > 1 else ''} during {self.pool.step} ({self.surge.add.name}){there}"
 
     @property
     def way_back(self) -> Undo:

@@ -65,21 +65,22 @@ class AddSurgeStep:
         why = wait_until(clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
         if why:
             raise StepFailed(
-                f"within {self.planned.surge.deadline_seconds:.0f} s, pool {self.planned.pool.name} didn't get "
+                f"after {self.planned.surge.deadline_seconds:.0f} s, pool {self.planned.pool.name} doesn't have "
                 f"{wanted} surge node{'s' if wanted > 1 else ''} that can take pods: {why}",
-                remedy=f"See what {self.planned.surge.add.name} did, and: kubectl get nodes -l {self.nodes.label}",
+                remedy=f"Check the output of {self.planned.surge.add.name}, and: kubectl get nodes -l "
+                f"{self.nodes.label}",
             )
         names = ", ".join(node.name for node in self.nodes.found())
-        note(f"surge nodes of the pool {self.planned.pool.name}: {names}")
+        note(f"surge nodes of pool {self.planned.pool.name}: {names}")
 
     def undo(self, point: RestorePoint, note: Note) -> None:
         left = self.removal.remove(note)
         if left:
             pool = self.planned.pool
             raise RollbackFailed(
-                f"surge nodes of the pool {pool.name} are not removed: {left}",
-                remedy="Remove what is in the way, then: upgrader resume. Or drain and remove them yourself, and "
-                "resume. They may have a newer kubelet than the kube-apiserver to which this run goes back.",
+                f"surge nodes of pool {pool.name} were not removed: {left}",
+                remedy="Fix the cause, or drain and remove them yourself; then run `upgrader resume`. Their kubelets "
+                "may be newer than the kube-apiserver that this run rolls back to.",
             )
 
     def _add(self, there: list[str], note: Note) -> None:
@@ -101,7 +102,11 @@ class AddSurgeStep:
             return ""
         own = self.nodes.own()
         told = [f"{len(found)} of {wanted} nodes have joined with the label {self.nodes.label}", *problems]
-        told += [f"{', '.join(own)}: the inventory lists it among the cluster's own nodes"] if own else []
+        told += (
+            [f"{', '.join(own)}: has the surge label, but the inventory lists it among the cluster's own nodes"]
+            if own
+            else []
+        )
         return "; ".join(told)
 
     def _against(self, node: SurgeNode) -> str:
@@ -111,7 +116,7 @@ class AddSurgeStep:
         if node.version is None:
             return "its kubelet has reported no version yet"
         if node.lacking:
-            return f"it lacks {', '.join(node.lacking)}, a label of its pool"
+            return f"it lacks the label {', '.join(node.lacking)} of its pool"
         return self.nodes.skew(node.version)
 
     def _back(self, node: SurgeNode, questions: Questions) -> str:
@@ -150,8 +155,8 @@ class RemoveSurgeStep:
         if left:
             label = self.removal.nodes.label
             note(
-                f"surge nodes of the pool {self.planned.pool.name} are left: {left}. Another `upgrader run` removes "
-                f"them; to see them: kubectl get nodes -l {label}"
+                f"surge nodes of pool {self.planned.pool.name} are left: {left}. The next `upgrader run` removes them; "
+                f"list them: kubectl get nodes -l {label}"
             )
 
     def undo(self, point: RestorePoint, note: Note) -> None:

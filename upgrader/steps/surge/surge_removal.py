@@ -50,7 +50,7 @@ class SurgeRemoval:
         """Cordon and drain; "" when that is done. Where one can't be drained, all of them take pods again."""
         for name in names:
             self.cordons.cordon(name, "drain")
-            note(f"{name}: cordoned, and being drained, as the pool {self.nodes.planned.pool.name} needs it no more")
+            note(f"{name}: cordoned, draining it: pool {self.nodes.planned.pool.name} no longer needs it")
         blocked = self.drain.run(names, note) if names else {}
         for name in names if blocked else ():
             self.cordons.release(name)
@@ -66,14 +66,14 @@ class SurgeRemoval:
         seconds = self.nodes.planned.surge.deadline_seconds
         left = wait_until(self.drain.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
         playbook = self.nodes.planned.surge.remove.name
-        return f"{left}, {seconds:.0f} s after {playbook} had ended" if left else ""
+        return f"{left} {seconds:.0f} s after {playbook} ended" if left else ""
 
     def _left(self, node: SurgeNode, drained: Collection[str], note: Note) -> str:
         if node.name not in drained:
             # It may have pods: without its Node, they would be started elsewhere while they run on here.
-            return f"{node.name} has joined meanwhile, and was not drained"
+            return f"{node.name} joined meanwhile, and was not drained"
         if node.ready:
             return f"{node.name} is still Ready"
         patiently(self.drain.clock, lambda: self.drain.kube.delete(NODES, node.name))
-        note(f"{node.name}: its kubelet has ended; its Node is deleted")
+        note(f"{node.name}: its kubelet has stopped; deleting its Node")
         return f"{node.name} is being deleted"

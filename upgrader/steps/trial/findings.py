@@ -18,7 +18,9 @@ Tried = tuple[PlannedProgram, str, Reading]
 
 def untried(error: ApiError) -> Finding:
     """Where the API could not be asked at all."""
-    return Finding("trial.unknown", "unknown", "the planned components could not be tried", error.message, error.remedy)
+    return Finding(
+        "trial.unknown", "unknown", "the planned components could not be tested", error.message, error.remedy
+    )
 
 
 def findings_of(tried: Iterable[Tried]) -> Iterator[Finding]:
@@ -33,17 +35,17 @@ def findings_of(tried: Iterable[Tried]) -> Iterator[Finding]:
             yield Finding(
                 "trial.refused",
                 "error",
-                f"{name} refuses its flags or files",
-                f"{said} It was started in a pod that is isolated from the cluster; in the run it would crash-loop.",
-                f"Change the values of release {program.command.release.name}, or the file that it names on the "
-                "controllers.",
+                f"{name} rejects its flags or files",
+                f"{said} It was started in a pod without access to the cluster; in the run, it would crash-loop.",
+                f"Change the values of release {program.command.release.name}, or the file on the controllers that the "
+                "error names.",
             )
         else:
             yield Finding(
                 "trial.unknown",
                 "unknown",
-                f"{name}: whether it reads its flags and files isn't known",
+                f"{name}: its flags and files could not be tested",
                 said,
-                "Make the pod possible: it needs the image on the controller, and a place in the namespace for a pod "
-                "with the component's own volumes, read-only.",
+                "Make the test pod possible: it needs the image on the controller, and permission in the namespace to "
+                "mount the component's volumes, read-only.",
             )

@@ -44,7 +44,7 @@ def reading(component: str, found: KubeObject, log: Callable[[], str]) -> Readin
         return Reading("unknown", f"{status.get('reason')}: {status.get('message') or 'the kubelet gave no reason'}")
     if state.get("running") is not None:
         through = got_through(component, log(), None)
-        return Reading("read") if through else Reading("waiting", "it still runs, and has not come to its end")
+        return Reading("read") if through else Reading("waiting", "it is still running")
     waiting = state.get("waiting") or {}
     words = ": ".join(filter(None, (waiting.get("reason"), waiting.get("message")))) or "its pod has not started"
     return Reading("unknown" if waiting.get("reason") in _NEVER_PULLED else "waiting", words)
@@ -72,5 +72,5 @@ def _ended(component: str, terminated: Mapping[str, Any], log: Callable[[], str]
     if got_through(component, words, code):
         return Reading("read")
     if code == 0:
-        return Reading("unknown", f"it ended without a word of why: {words}")
-    return Reading("refused", words or f"it ended with {code}, and said nothing")
+        return Reading("unknown", f"it exited without an error message: {words}")
+    return Reading("refused", words or f"it exited with {code}, without output")

@@ -60,7 +60,7 @@ class Trial:
             for program in programs:
                 ready = [str(node["metadata"]["name"]) for node in nodes if _may_try(program, node)]
                 if not ready:
-                    note(f"{program.command}: no controller that is Ready may run it, so it isn't tried")
+                    note(f"{program.command}: no Ready controller matches it, so it is not tested")
                 for name in ready:
                     pod = TrialPod(f"upgrader-trial-{secrets.token_hex(4)}", name, program)
                     pods.append(pod)
@@ -127,7 +127,7 @@ class Trial:
 
     def _wait(self, running: Mapping[str, TrialPod]) -> Iterator[Tried]:
         """What became of each; what is not known by the deadline is unknown."""
-        last = {name: Reading("waiting", "its pod was not seen") for name in running}
+        last = {name: Reading("waiting", "its pod was not found") for name in running}
 
         def waited_for() -> str:
             for name, pod in running.items():
@@ -146,7 +146,7 @@ class Trial:
         namespace = pod.program.namespace
         found = self.kube.get(_PODS, pod.name, namespace)
         if found is None:
-            return Reading("unknown", f"somebody deleted its pod {namespace}/{pod.name}")
+            return Reading("unknown", f"its pod {namespace}/{pod.name} was deleted")
         return reading(
             pod.program.command.component,
             found,
@@ -202,7 +202,7 @@ def _remove(kube: Kube, clock: Clock, objects: Iterable[tuple[Kind, str, str]], 
             delete = partial(kube.delete, kind, name, namespace)
             retry(clock, delete, pause=_pause, seconds=deadline - clock.monotonic())
         except ApiError as error:
-            note(f"{kind.plural} {namespace}/{name} is removed by the next run: {error.message}")
+            note(f"{kind.plural} {namespace}/{name} could not be deleted; the next run deletes it: {error.message}")
 
 
 def _may_try(program: PlannedProgram, node: KubeObject) -> bool:

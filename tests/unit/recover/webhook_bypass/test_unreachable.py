@@ -203,7 +203,7 @@ def test_one_that_does_not_answer_stays_off_and_says_what_is_left_to_do() -> Non
     run.during(work)
     last = run.events[-1]
     assert isinstance(last, WebhookSwitched) and not last.succeeded and last.which == TWO
-    assert "failed calling webhook" in last.reason and last.remedy == "Once it answers: upgrader guard on"
+    assert "failed calling webhook" in last.reason and last.remedy == "Once it answers, run `upgrader guard on`."
     assert run.cluster.selectors("a") == [NOTHING, NOTHING]
     assert 60 <= run.cluster.clock.monotonic() < 120
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_given_back_is_said(why: str) -> None:
     run.during(run.webhooks.switch_on, [ONE])
     last = run.events[-1]
     assert isinstance(last, WebhookSwitched) and not last.succeeded
-    assert ("nothing remembers" if why == "forgotten" else "did not answer") in last.reason
+    assert ("is not recorded" if why == "forgotten" else "did not answer") in last.reason
 
 
 def test_a_run_that_is_left_to_another_process_says_what_is_off() -> None:

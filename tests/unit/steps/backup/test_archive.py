@@ -69,25 +69,25 @@ def test_more_than_the_manifest_names_is_refused() -> None:
     more = io.BytesIO()
     with tarfile.open(fileobj=more, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("extra"))
-    with pytest.raises(BackupRefused, match="more in it"):
+    with pytest.raises(BackupRefused, match="doesn't list"):
         unpack(iter([archive()[: -2 * tarfile.BLOCKSIZE], more.getvalue()]))
 
 
 def test_content_that_differs_from_its_hash_is_never_packed() -> None:
     """What changed between its measurement and its arrival makes no backup."""
     for content in (b"x" * len(SNAPSHOT), SNAPSHOT[:-1], SNAPSHOT + b"x"):
-        with pytest.raises(HostError, match="did not arrive as it was"):
+        with pytest.raises(HostError, match="was changed on its way"):
             b"".join(pack(manifest(), lambda part, content=content: [content]))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ([], "parts that no backup has"),
-        ([Part("../../etc/shadow", 1, "a" * 64)], "parts that no backup has"),
-        ([Part("etcd/snapshot.db", 1, "a" * 64)] * 2, "parts that no backup has"),
-        ([Part("etcd/snapshot.db", -1, "a" * 64)], "parts that no backup has"),
-        ([Part("etcd/snapshot.db", 1, "short")], "parts that no backup has"),
+        ([], "lists unknown parts"),
+        ([Part("../../etc/shadow", 1, "a" * 64)], "lists unknown parts"),
+        ([Part("etcd/snapshot.db", 1, "a" * 64)] * 2, "lists unknown parts"),
+        ([Part("etcd/snapshot.db", -1, "a" * 64)], "lists unknown parts"),
+        ([Part("etcd/snapshot.db", 1, "short")], "lists unknown parts"),
     ],
 )
 def test_a_manifest_with_strange_parts_is_refused(parts: list[Part], why: str) -> None:
@@ -135,7 +135,7 @@ def test_a_sparse_part_is_refused() -> None:
     first = _first_entry(huge)
     entry = tarfile.TarInfo("etcd/snapshot.db")
     entry.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 60)}
-    with pytest.raises(BackupRefused, match="missing where it should be"):
+    with pytest.raises(BackupRefused, match=r"expected .*, found"):
         unpack(iter([first, entry.tobuf(tarfile.PAX_FORMAT), bytes(1024)]))
 
 

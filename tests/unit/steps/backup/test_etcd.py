@@ -49,8 +49,8 @@ def test_member_is_read_from_its_manifest(path: str) -> None:
     ("content", "why"),
     [
         (None, "not a static pod"),
-        (b"spec: {}", "can't be understood"),
-        (b"\t:", "can't be understood"),
+        (b"spec: {}", "can't be parsed"),
+        (b"\t:", "can't be parsed"),
         ((YAML % "/var/../etc").encode(), "data-dir"),
         ((YAML % "'/var/lib/$(reboot)'").encode(), "data-dir"),
     ],
@@ -231,7 +231,7 @@ def test_a_snapshot_is_proven_by_reading_it() -> None:
 def test_too_little_space_is_told_before_anything_is_done() -> None:
     """How much is free, how much is needed, and what to do."""
     work, hosts = tools({}, free=1000)
-    words = "0 MiB are free at /var/lib/etcd, 300 MiB are needed"
+    words = "/var/lib/etcd has 0 MiB of free space, 300 MiB are needed"
     with pytest.raises(HostError, match=words) as caught, work.workspace(MEMBER, 44 << 20):
         pytest.fail("there is no space")
     assert "defrag" in caught.value.remedy
@@ -242,7 +242,7 @@ def test_too_little_space_is_told_before_anything_is_done() -> None:
     ("answers", "why", "remedy"),
     [
         ({"await_pod": '{"failed": "exec: \\"etcdutl\\": not found"}'}, "etcdutl", "etcd 3.5 or later"),
-        ({"await_pod": '{"logs": {"status": "nonsense"}}'}, "etcdutl said nothing", "again"),
+        ({"await_pod": '{"logs": {"status": "nonsense"}}'}, "etcdutl reported no status", "again"),
         ({"await_pod": "Killed"}, "can't be understood", ""),
         ({"await_pod": json.dumps({"logs": {"status": STATUS}}), "read_etcd": '{"failed": "no"}'}, "no", "kubelet"),
     ],

@@ -48,8 +48,8 @@ def seen(kube: FakeKube, *controllers: Controller) -> str:
     ("state", "missing"),
     [
         ({"running": {"startedAt": time(-11)}}, ""),
-        ({"running": {"startedAt": time(-4000)}}, "the kubelet has not reported yet that pod kube-apiserver-a runs"),
-        ({"terminated": {"exitCode": 137, "startedAt": time(-60), "finishedAt": time(-30)}}, "has not reported yet"),
+        ({"running": {"startedAt": time(-4000)}}, "the kubelet has not yet reported pod kube-apiserver-a as running"),
+        ({"terminated": {"exitCode": 137, "startedAt": time(-60), "finishedAt": time(-30)}}, "has not yet reported"),
     ],
     ids=["now", "as the backup has it", "as it was stopped"],
 )
@@ -74,7 +74,8 @@ def test_others_that_were_stopped_are_waited_for(state: Mapping[str, Any]) -> No
     pod(kube, "kube-scheduler", state, uid="u2")
     pod(kube, "job", state, uid="u3", phase="Failed")
     assert seen(kube, runs()) == (
-        "controller-1: container kube-scheduler of pod kube-scheduler-a was stopped, and the kubelet starts it again"
+        "controller-1: container kube-scheduler of pod kube-scheduler-a was stopped; waiting for "
+        "the kubelet to start it again"
     )
     pod(kube, "kube-scheduler", {"running": {"startedAt": time(-5)}}, uid="u2")
     assert seen(kube, runs()) == ""
@@ -85,9 +86,9 @@ def test_its_own_instance_has_to_run(found: Controller) -> None:
     """A standby pod serves meanwhile; that is no end."""
     kube = FakeKube()
     pod(kube, "kube-apiserver", {"running": {"startedAt": time(-10)}})
-    assert seen(kube, found) == "controller-1: the kubelet has not started kube-apiserver's own pod yet"
+    assert seen(kube, found) == "controller-1: the kubelet has not started the kube-apiserver pod yet"
 
 
 def test_controller_that_can_not_be_examined_is_unknown() -> None:
     """What nobody knows isn't taken as reported."""
-    assert seen(FakeKube(), replace(controller(NODE), facts=None)) == "controller-1: it is not known what runs there"
+    assert seen(FakeKube(), replace(controller(NODE), facts=None)) == "controller-1: its running pods are unknown"

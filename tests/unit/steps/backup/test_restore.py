@@ -178,7 +178,7 @@ def test_a_damaged_file_is_refused(site: Site) -> None:
 def test_another_backup_than_the_one_that_was_shown_is_refused(site: Site) -> None:
     """A file that was exchanged after the question isn't restored."""
     site.write(archive(replace(manifest(), keys=1)))
-    refused(site, BackupRefused, "another backup than the one that was shown")
+    refused(site, BackupRefused, "was replaced by another backup")
 
 
 def test_etcd_with_other_data_fails(site: Site) -> None:
@@ -233,7 +233,7 @@ def test_the_etcd_of_the_backup_comes_back_with_its_data(site: Site) -> None:
     """Its tools make the data, and the manifests get its image before etcd is started: no newer minor touches it."""
     restoration = upgraded(site, "3.6.14", "3.5.26")
     site.steps = {item.step.name: item.step for item in restoration.pipeline().steps}
-    assert "etcd's image becomes the backup's, registry.k8s.io/etcd:3.5.26-0" in site.steps["prepare"].summary()
+    assert "etcd gets the backup's image, registry.k8s.io/etcd:3.5.26-0" in site.steps["prepare"].summary()
     site.apply("prepare")
     pods = [json.loads(data) for (_, path), data in site.hosts.files.items() if path.endswith(".json")]
     assert {item["image"] for pod in pods for item in pod["spec"]["initContainers"]} == {
@@ -255,7 +255,7 @@ def test_a_patch_of_etcd_stays(site: Site) -> None:
 def test_flags_that_the_backups_etcd_lacks_are_refused(site: Site) -> None:
     """kubeadm writes others since v1.34: etcd 3.5 would end at once, with nothing left that runs."""
     restoration = upgraded(site, "3.6.14", "3.5.26", "\n    - --feature-gates=InitialCorruptCheck=true")
-    with pytest.raises(HostError, match=r"doesn't start with --feature-gates .*nothing was changed"):
+    with pytest.raises(HostError, match=r"doesn't know --feature-gates .*nothing was changed"):
         restoration.pipeline()
 
 
@@ -271,6 +271,6 @@ def test_nodes_that_came_and_went_since_are_named(site: Site) -> None:
     site.apply("nodes")
     assert [host for host, command in site.hosts.ran if "systemctl restart kubelet" in command[2]] == ["worker-1"]
     said = "\n".join(site.notes)
-    assert "node worker-2 came after the backup: restart its kubelet" in said
+    assert "node worker-2 joined after the backup: restart its kubelet" in said
     assert "kubectl delete node worker-0" in said
     assert f"the kubelets of {HOST.name} are newer than the restored API (v1.36.3)" in said

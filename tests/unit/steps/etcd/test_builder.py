@@ -69,7 +69,7 @@ def test_a_plan_and_what_follows_from_it() -> None:
     (document,) = PlanDocument.of(plan(controller_2=NEW), (), {}).steps
     assert document.summary == "2 members, one after the other: 3.6.5-0 → 3.6.8-0"
     assert [str(image) for image in document.images] == ["registry.k8s.io/etcd: 3.6.5-0 → 3.6.8-0"] * 2
-    assert str(document.undo) == "each member gets back the image that it had" and document.to_do
+    assert str(document.undo) == "each member returns to its previous image" and document.to_do
     after = observed_after(plan(), observed())
     assert set(after.etcd.values()) == {NEW}
     (again,) = builder(settings()).plan((), after).steps
@@ -140,7 +140,7 @@ def test_a_journal_that_names_others_is_not_followed() -> None:
     with pytest.raises(UsageError, match="has no section `etcd`"):
         builder(None).rollback(begun)
     stranger = replace(POINT, etcd=(EtcdBefore("controller-9", OLD, ""),))
-    with pytest.raises(UsageError, match="controller-9, and the inventory lacks them"):
+    with pytest.raises(UsageError, match="controller-9, but the inventory lacks them"):
         builder(settings()).rollback(state(StepState("etcd", "passed", restore_point=stranger)))
 
 

@@ -57,18 +57,18 @@ def test_a_pod_whose_image_a_webhook_changes_is_deleted_once() -> None:
     kube = FakeKube()
     kube.put(PODS, pod(OLD))
     clock = Kubelet((3, lambda: kube.put(PODS, pod("mirror.corp/etcd:3"))))
-    assert MirrorPods(kube, clock).show("a1", NEW) == f"the pod etcd-a1 does not show the image {NEW}"
+    assert MirrorPods(kube, clock).show("a1", NEW) == f"pod etcd-a1 does not have the image {NEW}"
     assert kube.get(PODS, "etcd-a1", "kube-system") is not None
 
 
 def test_what_the_api_never_shows_is_said_at_the_deadline() -> None:
     """No pod, one that is not Ready, one that is being deleted: each by its name."""
     kube, clock = FakeKube(), FakeClock()
-    assert MirrorPods(kube, clock).show("a1", NEW) == "the kubelet has not written the pod etcd-a1 again"
+    assert MirrorPods(kube, clock).show("a1", NEW) == "the kubelet has not recreated the mirror pod etcd-a1"
     assert clock.monotonic() == 120
     kube.put(PODS, pod(NEW, ready=False))
-    assert MirrorPods(kube, clock).show("a1", NEW) == "the pod etcd-a1 is not Ready"
+    assert MirrorPods(kube, clock).show("a1", NEW) == "pod etcd-a1 is not Ready"
     ending = pod(OLD)
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     kube.put(PODS, ending)
-    assert MirrorPods(kube, clock).show("a1", NEW) == "the pod etcd-a1 is being deleted"
+    assert MirrorPods(kube, clock).show("a1", NEW) == "pod etcd-a1 is being deleted"

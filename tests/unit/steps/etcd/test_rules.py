@@ -35,14 +35,14 @@ def test_healthy_members_are_settled(count: int) -> None:
         ({"healthy": False, "said": "RAFT NO LEADER"}, "controller-3: etcd is not healthy: RAFT NO LEADER"),
         ({"alarms": (Alarm("NOSPACE", "controller-3"),)}, "has raised the alarm NOSPACE"),
         ({"leader": ""}, "etcd has no leader"),
-        ({"revision": 99}, "it is at revision 99, others were at 100"),
+        ({"revision": 99}, "at revision 99, others were at 100"),
         (
             {"members": (*(Member(name, name) for name in NAMES), Member("f1", "", learner=True))},
-            "the member f1 of etcd is still a learner",
+            "etcd member f1 is still a learner",
         ),
         (
             {"members": (*(Member(name, name) for name in NAMES), Member("f1", "gone"))},
-            "would lose its majority: 3 of its 4 members",
+            "would lose quorum: only 3 of its 4 members",
         ),
     ],
 )
@@ -55,7 +55,9 @@ def test_what_is_not_known_is_not_well() -> None:
     """A member that doesn't answer, a runtime that doesn't, an image that doesn't run yet, an unknown list."""
     first, *others = members(*NAMES)
     assert "doesn't answer: refused" in not_settled((replace(first, server=Unknown("refused")), *others), 0)
-    assert "which image etcd runs: no socket" in not_settled((replace(first, runs=Unknown("no socket")), *others), 0)
+    assert "the image that etcd runs is unknown: no socket" in not_settled(
+        (replace(first, runs=Unknown("no socket")), *others), 0
+    )
     assert "doesn't run the image of its manifest" in not_settled((replace(first, runs=False), *others), 0)
     unlisted = members("controller-1", members=Unknown("x"))
     assert not_settled(unlisted, 0) == "etcd doesn't list its members"

@@ -46,7 +46,7 @@ def test_the_api_shows_what_each_member_runs() -> None:
     controllers.unseen = "the pod etcd-controller-1 is not Ready"
     controllers.step(before={"controller-1": OLD}).undo(point, notes.append)
     assert controllers.shown == [f"controller-1 {NEW}", f"controller-1 {OLD}"]
-    assert notes[-1] == f"controller-1: etcd runs {OLD}, which the API does not show: {controllers.unseen}"
+    assert notes[-1] == f"controller-1: etcd runs {OLD}, but its pod in the API does not show it: {controllers.unseen}"
     assert len(notes) == 4
 
 
@@ -71,7 +71,7 @@ def test_the_way_back_of_no_member_waits_for_the_api() -> None:
     step = replace(step, show=shown)
     step.undo(point, notes.append)
     assert told == [len(controllers.told)] and controllers.shown == [f"controller-1 {OLD}"]
-    assert notes[-1] == f"controller-1: etcd runs {OLD}, which the API does not show: {controllers.unseen}"
+    assert notes[-1] == f"controller-1: etcd runs {OLD}, but its pod in the API does not show it: {controllers.unseen}"
     controllers.unseen = ""
     step.undo(point, notes.append)
     assert controllers.shown[1:] == [f"{name} {OLD}" for name in NAMES]
@@ -107,7 +107,7 @@ def test_a_member_that_is_behind_is_waited_for() -> None:
     step.apply(lambda text: None)
     assert slow.images["controller-1"] == NEW and step.clock.monotonic() > 5
     hopeless = Controllers(behind={"controller-3": 10_000})
-    with pytest.raises(StepFailed, match="waited 180 s for all members of etcd: controller-3: etcd has not caught up"):
+    with pytest.raises(StepFailed, match="waited 180 s for all members of etcd: controller-3: etcd is behind"):
         hopeless.step().apply(lambda text: None)
     assert hopeless.told == []
 
@@ -130,7 +130,7 @@ def test_a_bad_image_that_an_interrupted_run_left_is_put_back() -> None:
     notes = list[str]()
     with pytest.raises(StepFailed, match="controller-2: etcd doesn't answer: connection refused"):
         controllers.step(before=dict.fromkeys(NAMES, OLD)).apply(notes.append)
-    assert notes == [f"controller-2: it has again the image {OLD}"]
+    assert notes == [f"controller-2: etcd is back at the image {OLD}"]
     assert set(controllers.images.values()) == {OLD}
 
 
@@ -181,7 +181,7 @@ def test_an_undo_that_does_not_get_healthy_stops() -> None:
     point = captured(controllers)
     controllers.step().apply(lambda text: None)
     controllers.bad = {OLD}
-    with pytest.raises(RollbackFailed, match=f"controller-1: etcd is not healthy with the image before, {OLD}"):
+    with pytest.raises(RollbackFailed, match=f"controller-1: etcd is not healthy with its previous image, {OLD}"):
         controllers.step(before=dict.fromkeys(NAMES, OLD)).undo(point, lambda text: None)
     assert list(controllers.images.values()).count(OLD) == 1
 

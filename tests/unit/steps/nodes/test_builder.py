@@ -208,7 +208,7 @@ def test_interrupted_step_of_the_config_map_is_planned_from_its_restore_point() 
 def test_journal_can_not_have_ansible_run_anything() -> None:
     """What a journal names as a configuration becomes a variable of Ansible, which would run a template in it."""
     point = RestorePoint(nodes=(NodeBefore("worker-1", OLD),), configuration="{{ lookup('pipe', 'id') }}")
-    with pytest.raises(UsageError, match="is no fingerprint"):
+    with pytest.raises(UsageError, match="invalid configuration fingerprint"):
         builder().rollback(state(StepState("nodes-workers", "passed", restore_point=point)))
 
 
@@ -221,7 +221,7 @@ def test_pool_that_has_begun_goes_on_with_its_own_configuration(began: NodesSett
     phases: tuple[StepPhase, ...] = ("applying", "gating", "failed")
     others: tuple[StepPhase, ...] = ("passed", "undoing", "undone", "undo-failed")
     for phase in phases:
-        with pytest.raises(UsageError, match="nodes-workers began with another configuration") as refused:
+        with pytest.raises(UsageError, match="nodes-workers began with a different node configuration") as refused:
             builder(CONFIGURED).replan(state(StepState("nodes-workers", phase, restore_point=point)), (), observed())
         assert "upgrader rollback" in refused.value.remedy
         builder(began).replan(state(StepState("nodes-workers", phase, restore_point=point)), (), observed())

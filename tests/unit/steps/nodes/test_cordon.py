@@ -52,7 +52,7 @@ def test_kubelet_that_reports_no_version() -> None:
     cordons.cordon("worker-1", "drain")
     now = cordons.read("worker-1")
     assert now and now.cordoned and now.mark == NodeMark("drain", cordoned=True)
-    with pytest.raises(ApiError, match="worker-1: its kubelet reports 'dev', which is no Kubernetes version"):
+    with pytest.raises(ApiError, match="worker-1: its kubelet reports 'dev', which is not a Kubernetes version"):
         assert now.version
     assert cordons.release("worker-1") == "dev"
 

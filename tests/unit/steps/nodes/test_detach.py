@@ -90,11 +90,11 @@ def test_each_node_is_out_while_it_is_upgraded() -> None:
     assert all(evicted[name] - agent.out_since[name] >= 30 for name in fleet.names)
     of_one = [note.partition(": ")[2] for note in fleet.notes if note.startswith("worker-1: ")]
     assert of_one == [
-        "asking for it to be taken out of the load balancer",
+        "requesting its removal from the load balancer",
         f"out of the load balancer since {timestamp(agent.out_since['worker-1'])}",
-        "cordoned, and being drained",
+        "cordoned, draining it",
         "drained",
-        "its programs are being replaced",
+        "replacing its binaries",
         f"Ready with kubelet {NEW}; uncordoned",
         "in the load balancer again",
     ]
@@ -122,7 +122,7 @@ def test_a_load_balancer_that_does_not_answer_fails_the_node() -> None:
     agent.runs = False
     with pytest.raises(StepFailed) as caught:
         fleet.step().apply(fleet.notes.append)
-    assert "worker-1: it was not taken out of the load balancer within 120 s" in caught.value.message
+    assert "worker-1: it was not removed from the load balancer within 120 s" in caught.value.message
     assert f"waiting for the annotation {DETACHED} on the node" in caught.value.message
     assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": AS_BEFORE}
     assert fleet.ran == [] and fleet.most_cordoned == 0 and len(fleet.pods()) == 2
@@ -133,7 +133,7 @@ def test_a_drain_that_may_be_skipped_does_not_excuse_a_load_balancer() -> None:
     """`onBlocked: skip-node` is about pods."""
     fleet, agent = fleet_of("worker-1")
     agent.runs = False
-    with pytest.raises(StepFailed, match="not taken out of the load balancer"):
+    with pytest.raises(StepFailed, match="not removed from the load balancer"):
         fleet.step(drain=DrainPolicy(30.0, "skip-node")).apply(fleet.notes.append)
 
 
@@ -184,7 +184,7 @@ def test_an_old_answer_is_none() -> None:
     fleet, agent = fleet_of("worker-1")
     fleet.annotate("worker-1", out=timestamp(1), back=timestamp(2))
     agent.runs = False
-    with pytest.raises(StepFailed, match="not taken out of the load balancer"):
+    with pytest.raises(StepFailed, match="not removed from the load balancer"):
         fleet.step().apply(fleet.notes.append)
 
 
@@ -240,7 +240,7 @@ def test_somebody_who_wants_it_out_in_the_end_has_it() -> None:
 
     fleet.kube.watchers.append(want)
     fleet.step().apply(fleet.notes.append)
-    assert "worker-1: somebody else wants it out of the load balancer: it stays out" in fleet.notes
+    assert "worker-1: another client requests its removal from the load balancer: it stays out" in fleet.notes
     assert NodeMark.of(fleet.node("worker-1")) is None
 
 
@@ -248,7 +248,7 @@ def test_a_node_that_fails_is_put_back_and_attached() -> None:
     """Old programs, uncordoned, and in the load balancer again."""
     fleet, agent = fleet_of("worker-1")
     fleet.never_ready.add("worker-1")
-    with pytest.raises(StepFailed, match=r"its old programs were put back: it is at v1\.36\.3, and Ready"):
+    with pytest.raises(StepFailed, match=r"its old binaries were restored: it is at v1\.36\.3, and Ready"):
         fleet.step().apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": AS_BEFORE}
     assert is_in(fleet, "worker-1") and agent.log == ["worker-1 out", "worker-1 back"]
@@ -273,8 +273,8 @@ def test_a_node_that_does_not_get_back_has_failed() -> None:
     with pytest.raises(StepFailed) as caught:
         fleet.step().apply(fleet.notes.append)
     assert fleet.ran == ["upgrade-node.yml worker-1", "restore-node.yml worker-1"]
-    assert "it was not in the load balancer again within 120 s" in caught.value.message
-    assert "it is as it was, and uncordoned, but it was not in the load balancer again" in caught.value.message
+    assert "it was not added to the load balancer again within 120 s" in caught.value.message
+    assert "it is unchanged, and uncordoned, but it was not added to the load balancer again" in caught.value.message
     mark = NodeMark.of(fleet.node("worker-1"))
     assert mark and mark.phase == "attach"
     agent.well = True
@@ -290,7 +290,7 @@ def test_a_node_that_gets_back_only_with_its_old_programs() -> None:
         agent.well = fleet.node("worker-1")["status"]["nodeInfo"]["kubeletVersion"] == AS_BEFORE
 
     fleet.kube.watchers.insert(0, fit)
-    with pytest.raises(StepFailed, match=r"its old programs were put back: it is at v1\.36\.3, and Ready"):
+    with pytest.raises(StepFailed, match=r"its old binaries were restored: it is at v1\.36\.3, and Ready"):
         fleet.step().apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": AS_BEFORE} and is_in(fleet, "worker-1")
 
@@ -316,7 +316,7 @@ def test_undo_is_not_stopped_by_a_load_balancer_that_does_not_answer() -> None:
     step.undo(step.capture(), fleet.notes.append)
     assert fleet.state() == {"worker-1": AS_BEFORE} and is_in(fleet, "worker-1")
     assert fleet.clock.monotonic() - begun < 90
-    assert any("within 30 s" in note and note.endswith("; it is drained nevertheless") for note in fleet.notes)
+    assert any("within 30 s" in note and note.endswith("; draining it anyway") for note in fleet.notes)
 
 
 def test_undo_says_which_node_did_not_get_back() -> None:
@@ -325,7 +325,9 @@ def test_undo_says_which_node_did_not_get_back() -> None:
     step = fleet.step()
     step.apply(fleet.notes.append)
     agent.well = False
-    with pytest.raises(RollbackFailed, match=r"worker-2: it is as it was, and uncordoned, but it was not in the load"):
+    with pytest.raises(
+        RollbackFailed, match=r"worker-2: it is unchanged, and uncordoned, but it was not added to the load"
+    ):
         step.undo(step.capture(), fleet.notes.append)
     agent.well = True
     fleet.ran.clear()
@@ -419,4 +421,4 @@ def test_a_node_that_leaves_the_cluster_is_no_failure() -> None:
     fleet.run = without_machine  # type: ignore[method-assign]
     step.apply(fleet.notes.append)
     assert fleet.state() == {"worker-2": DONE}
-    assert "worker-1: it is no node of the cluster any more" in fleet.notes
+    assert "worker-1: it is no longer a node of the cluster" in fleet.notes

@@ -63,7 +63,7 @@ def test_staging_is_one_run_on_all_nodes() -> None:
     step = StageNodesStep(playbooks(fake), ("worker-1", "worker-2"))
     step.apply(quiet)
     assert [(name, limit) for name, _, limit, _ in fake.ran] == [("stage-node.yml", "worker-1,worker-2")]
-    assert step.summary() == "bring the programs of v1.37.1 to 2 nodes"
+    assert step.summary() == "copy the binaries of v1.37.1 to 2 nodes"
     nothing = StageNodesStep(playbooks(fake), ())
     nothing.apply(quiet)
     assert (nothing.summary(), len(fake.ran)) == ("nothing to change", 1)

@@ -34,7 +34,7 @@ def test_failed_node_goes_back_to_what_its_restore_point_has(kept: KubernetesVer
     point = step.capture()
     with pytest.raises(StepFailed) as caught:
         step.apply(fleet.notes.append)
-    assert f"its old programs were put back: it is at {kept}, and Ready" in caught.value.message
+    assert f"its old binaries were restored: it is at {kept}, and Ready" in caught.value.message
     assert fleet.state() == {"worker-1": str(kept)}
     step.undo(point, fleet.notes.append)
     assert fleet.state() == {"worker-1": str(kept)}
@@ -53,6 +53,6 @@ def test_node_that_is_back_with_neither_says_which_it_may_have() -> None:
     """Something else than the restore point's is in place: that is no success."""
     fleet, step = interrupted(NEW)
     fleet.never_ready.add("worker-1")
-    with pytest.raises(StepFailed, match=f"it could not be put back to {OTHER} or {OLD}, and stays cordoned"):
+    with pytest.raises(StepFailed, match=f"it could not be restored to {OTHER} or {OLD}, and stays cordoned"):
         step.apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": f"{NEW} cordoned marked"}

@@ -29,7 +29,7 @@ def test_nodes_are_upgraded_one_after_the_other() -> None:
     assert fleet.pods() == set(), "a controller makes them again elsewhere"
     assert fleet.most_cordoned == 1
     assert fleet.notes.index("gates") > fleet.notes.index(f"worker-1: Ready with kubelet {NEW}; uncordoned")
-    assert fleet.notes.index("gates") < fleet.notes.index("worker-2: cordoned, and being drained")
+    assert fleet.notes.index("gates") < fleet.notes.index("worker-2: cordoned, draining it")
 
 
 def test_batch_is_upgraded_together() -> None:
@@ -59,7 +59,7 @@ def test_budget_that_blocks_is_named() -> None:
     assert "worker-1: it was not drained within 30 s" in told
     assert "PodDisruptionBudget default/web (minAvailable 3; 3 of 3 pods are healthy)" in told
     assert "pod default/web-worker-1" in told
-    assert "1 of 2 nodes of the pool workers failed, and none may" in told
+    assert "1 of 2 nodes of pool workers failed, none may" in told
     assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": AS_BEFORE}
     assert fleet.ran == [] and fleet.pods() == {"web-worker-1", "web-worker-2"}
 
@@ -142,7 +142,7 @@ def test_pod_that_does_not_end_is_named() -> None:
     """An evicted pod that doesn't end is what the message says."""
     fleet = Fleet("worker-1")
     fleet.kube.lingering.add("web-worker-1")
-    with pytest.raises(StepFailed, match=r"these pods have not ended: default/web-worker-1"):
+    with pytest.raises(StepFailed, match=r"these pods have not terminated: default/web-worker-1"):
         fleet.step(drain=DrainPolicy(30.0)).apply(fleet.notes.append)
 
 
@@ -157,7 +157,7 @@ def test_force_does_not_wait_for_ever(meta: dict[str, Any], why: str) -> None:
     """A pod with a finalizer, or with hours to end, is no budget's: the node fails by the second deadline, with why."""
     fleet = Fleet("worker-1")
     fleet.add_pod("slow", "worker-1", owner="ReplicaSet", deletionTimestamp="2026-01-01T00:00:00Z", **meta)
-    with pytest.raises(StepFailed, match=re.escape(f"these pods have not ended: default/slow {why}")):
+    with pytest.raises(StepFailed, match=re.escape(f"these pods have not terminated: default/slow {why}")):
         fleet.step(drain=DrainPolicy(30.0, "force")).apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": AS_BEFORE} and fleet.clock.monotonic() < 120
 
@@ -188,7 +188,7 @@ def test_node_that_is_never_ready_is_put_back() -> None:
     told = caught.value.message
     assert f"node worker-1 was not Ready with kubelet {NEW} within 60 s: it is not Ready (False)" in told
     assert "its kubelet: E0101 no such flag" in told
-    assert f"its old programs were put back: it is at {OLD}, and Ready" in told
+    assert f"its old binaries were restored: it is at {OLD}, and Ready" in told
     assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": AS_BEFORE}
     assert fleet.ran == ["upgrade-node.yml worker-1", "restore-node.yml worker-1"]
 
@@ -207,7 +207,7 @@ def test_node_that_can_not_be_put_back_stays_cordoned() -> None:
     fleet = Fleet("worker-1")
     fleet.never_ready.add("worker-1")
     fleet.irreparable.add("worker-1")
-    with pytest.raises(StepFailed, match=r"it could not be put back to v1\.36\.3, and stays cordoned: .*disk full"):
+    with pytest.raises(StepFailed, match=r"it could not be restored to v1\.36\.3, and stays cordoned: .*disk full"):
         fleet.step().apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": f"{NEW} cordoned marked"}
 
@@ -219,12 +219,14 @@ def test_as_many_as_allowed_may_fail() -> None:
     fleet.never_ready.add("worker-1")
     fleet.step(max_failed=1).apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": DONE, "worker-3": DONE}
-    (told,) = [note for note in fleet.notes if "it failed, and keeps its old version (maxFailed: 1): " in note]
+    (told,) = [
+        note for note in fleet.notes if "it failed, and keeps its old version (allowed by maxFailed: 1): " in note
+    ]
     assert told.startswith("worker-1: ") and "was not Ready with kubelet v1.37.1" in told
 
     fleet = Fleet("worker-1", "worker-2", "worker-3")
     fleet.never_ready |= {"worker-1", "worker-2"}
-    with pytest.raises(StepFailed, match="2 of 3 nodes of the pool workers failed, and 1 may"):
+    with pytest.raises(StepFailed, match="2 of 3 nodes of pool workers failed, 1 may"):
         fleet.step(max_failed=1).apply(fleet.notes.append)
     assert fleet.state()["worker-3"] == AS_BEFORE
 
@@ -266,7 +268,7 @@ def test_node_that_left_the_cluster_is_no_failure() -> None:
     wanted = fleet.step()
     fleet.names = ("worker-2",)
     wanted.apply(fleet.notes.append)
-    assert "worker-1: it is no node of the cluster any more" in fleet.notes
+    assert "worker-1: it is no longer a node of the cluster" in fleet.notes
     assert NodesInspector(step).inspect(None).applied
 
 
@@ -288,7 +290,7 @@ def test_node_that_leaves_the_cluster_in_its_upgrade_is_no_failure() -> None:
     step.apply(fleet.notes.append)
     assert fleet.state() == {"worker-2": DONE}
     assert fleet.ran == ["upgrade-node.yml worker-1", "upgrade-node.yml worker-2"]
-    assert "worker-1: it is no node of the cluster any more" in fleet.notes
+    assert "worker-1: it is no longer a node of the cluster" in fleet.notes
 
 
 def test_undo_returns_every_node_newest_first() -> None:
@@ -314,7 +316,7 @@ def test_undo_is_not_stopped_by_a_budget() -> None:
     fleet.add_budget()
     step.undo(step.capture(), fleet.notes.append)
     assert fleet.state() == {"worker-1": AS_BEFORE}
-    assert any("its old programs are put back beside the pods that are left" in note for note in fleet.notes)
+    assert any("restoring its old binaries while the remaining pods run" in note for note in fleet.notes)
 
 
 @pytest.mark.parametrize("policy", ["fail", "force"])
@@ -350,7 +352,7 @@ def test_undo_goes_on_past_a_node_that_fails() -> None:
     step = fleet.step()
     step.apply(fleet.notes.append)
     fleet.irreparable.add("worker-2")
-    with pytest.raises(RollbackFailed, match=r"1 of 2 nodes are not as they were:\n  worker-2: .*disk full"):
+    with pytest.raises(RollbackFailed, match=r"1 of 2 nodes were not restored:\n  worker-2: .*disk full"):
         step.undo(step.capture(), fleet.notes.append)
     assert fleet.state()["worker-1"] == AS_BEFORE
 
@@ -368,7 +370,7 @@ def test_undo_of_a_machine_that_is_gone_for_good_has_a_way_out() -> None:
     fleet.kube.delete(NODES, "worker-2")
     fleet.names = ("worker-1",)
     step.undo(point, fleet.notes.append)
-    assert "worker-2: it is no node of the cluster any more" in fleet.notes
+    assert "worker-2: it is no longer a node of the cluster" in fleet.notes
 
 
 def test_unreachable_api_is_waited_for() -> None:

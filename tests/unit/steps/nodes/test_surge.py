@@ -45,7 +45,7 @@ def test_node_counts_when_it_has_shown_that_it_stays() -> None:
     cloud.joins = False
     with pytest.raises(StepFailed) as caught:
         cloud.run_add()
-    assert "within 900 s, pool gpu didn't get 1 surge node that can take pods" in caught.value.message
+    assert "after 900 s, pool gpu doesn't have 1 surge node that can take pods" in caught.value.message
     assert f"0 of 1 nodes have joined with the label {SURGE}=gpu" in caught.value.message
     assert f"kubectl get nodes -l {SURGE}=gpu" in caught.value.remedy
     cloud.join("gpu-surge-1", LABELS, ready=False)
@@ -58,7 +58,7 @@ def test_node_counts_when_it_has_shown_that_it_stays() -> None:
     [
         (KubernetesVersion(1, 38, 0), LABELS, "its kubelet v1.38.0 is newer than kube-apiserver v1.37.1"),
         (KubernetesVersion(1, 33, 9), LABELS, "its kubelet v1.33.9 is too old for kube-apiserver v1.37.1"),
-        (NEW, {SURGE: "gpu"}, "it lacks pool=gpu, a label of its pool"),
+        (NEW, {SURGE: "gpu"}, "it lacks the label pool=gpu of its pool"),
         (NEW, {SURGE: "other"}, "0 of 1 nodes have joined"),
     ],
 )
@@ -95,7 +95,9 @@ def test_node_that_the_inventory_lists_is_never_a_surge_node() -> None:
     cloud = Cloud()
     cloud.join("worker-1", LABELS)
     cloud.joins = False
-    with pytest.raises(StepFailed, match="worker-1: the inventory lists it among the cluster's own nodes"):
+    with pytest.raises(
+        StepFailed, match="worker-1: has the surge label, but the inventory lists it among the cluster's own nodes"
+    ):
         cloud.run_add()
     cloud.run_remove()
     assert cloud.ran[-1] == ("remove-nodes.yml", 0, [])
@@ -122,7 +124,7 @@ def test_node_whose_machine_is_gone_is_deleted() -> None:
     cloud.keeps_nodes = True
     cloud.run_remove()
     assert cloud.nodes() == {}
-    assert "gpu-surge-1: its kubelet has ended; its Node is deleted" in cloud.notes
+    assert "gpu-surge-1: its kubelet has stopped; deleting its Node" in cloud.notes
 
 
 def test_node_that_joins_while_the_others_are_removed_is_not_deleted() -> None:
@@ -132,10 +134,10 @@ def test_node_that_joins_while_the_others_are_removed_is_not_deleted() -> None:
     cloud.joins_late = "gpu-surge-2"
     cloud.run_remove()
     assert cloud.nodes() == {"gpu-surge-2": ""}
-    assert "gpu-surge-2 has joined meanwhile, and was not drained" in cloud.notes[-1]
+    assert "gpu-surge-2 joined meanwhile, and was not drained" in cloud.notes[-1]
     cloud.machines = set()
     cloud.kube._objects.pop(("v1", "nodes", "", "gpu-surge-2"))
-    with pytest.raises(RollbackFailed, match="gpu-surge-2 has joined meanwhile"):
+    with pytest.raises(RollbackFailed, match="gpu-surge-2 joined meanwhile"):
         cloud.undo()
     cloud.joins_late = ""
     cloud.run_remove()
@@ -149,8 +151,8 @@ def test_machine_that_stays_is_told_of_and_does_not_fail_the_run() -> None:
     cloud.keeps_machines = True
     cloud.run_remove()
     assert cloud.nodes() == {"gpu-surge-1": "cordoned marked"}
-    assert "gpu-surge-1 is still Ready, 900 s after remove-nodes.yml had ended" in cloud.notes[-1]
-    assert "Another `upgrader run` removes them" in cloud.notes[-1]
+    assert "gpu-surge-1 is still Ready 900 s after remove-nodes.yml ended" in cloud.notes[-1]
+    assert "The next `upgrader run` removes them" in cloud.notes[-1]
     with pytest.raises(RollbackFailed, match="gpu-surge-1 is still Ready"):
         cloud.undo()
 
@@ -273,7 +275,7 @@ def test_check_ends_the_wait() -> None:
 def test_steps_say_what_they_do() -> None:
     """In one line each."""
     cloud = Cloud()
-    assert cloud.add().summary() == "1 more node while nodes-gpu works (add-nodes.yml)"
+    assert cloud.add().summary() == "1 more node during nodes-gpu (add-nodes.yml)"
     assert cloud.remove().summary() == "drain and remove the surge nodes (remove-nodes.yml)"
     assert (cloud.add().name, cloud.remove().name) == ("surge-gpu", "end-surge-gpu")
     cloud.remove().undo(RestorePoint(), cloud.notes.append)

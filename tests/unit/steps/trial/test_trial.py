@@ -62,7 +62,7 @@ def test_program_that_refuses_is_quoted() -> None:
     """One finding for all controllers where it says the same, one for each that says something else."""
     (found,) = findings(Kubelets(lambda _: REFUSED))
     assert (found.id, found.severity) == ("trial.refused", "error")
-    assert found.title == "release app: kube-apiserver v1.37.1 refuses its flags or files"
+    assert found.title == "release app: kube-apiserver v1.37.1 rejects its flags or files"
     assert "On controller-1, controller-2: Error: unknown flag: --nonsense" in found.diagnosis
     kube = Kubelets(lambda pod: REFUSED if pod["spec"]["nodeName"] == "controller-2" else READ)
     (found,) = findings(kube)
@@ -94,10 +94,10 @@ def test_secret_is_masked_before_words_are_cut(log: str) -> None:
     ("status", "words"),
     [
         ({"phase": "Pending"}, "after 120 s: its pod has not started"),
-        (running(), "after 120 s: it still runs"),
+        (running(), "after 120 s: it is still running"),
         ({"phase": "Failed", "reason": "OutOfpods"}, "OutOfpods: the kubelet gave no reason"),
         (ended(137, reason="OOMKilled"), "it was killed (OOMKilled)"),
-        (ended(0, reason="Completed"), "it ended without a word of why"),
+        (ended(0, reason="Completed"), "it exited without an error message"),
         (
             {
                 "containerStatuses": [
@@ -146,7 +146,7 @@ def test_program_that_does_not_exist_in_the_image_is_refused() -> None:
 def test_program_that_was_silent_is_refused() -> None:
     """Its exit code is all that there is."""
     (found,) = findings(Kubelets(lambda _: ended(3)))
-    assert "it ended with 3, and said nothing" in found.diagnosis
+    assert "it exited with 3, without output" in found.diagnosis
 
 
 def test_controller_manager_gets_through_while_it_runs() -> None:
@@ -177,7 +177,7 @@ def test_pod_that_is_deleted_by_others_is_unknown() -> None:
             return None if kind == PODS else super().get(kind, name, namespace)
 
     kube = Deleting(lambda _: READ)
-    assert "somebody deleted its pod kube-system/upgrader-trial-" in findings(kube)[0].diagnosis
+    assert "its pod kube-system/upgrader-trial-" in findings(kube)[0].diagnosis
 
 
 @pytest.mark.parametrize("plural", ["pods", "configmaps"])
@@ -217,7 +217,7 @@ def test_controller_that_can_not_run_it_is_left_out() -> None:
     assert [pod["spec"]["nodeName"] for pod in kube.pods()] == ["controller-1"]
     kube.add_node("controller-1", ready="Unknown")
     findings(kube, notes=notes)
-    assert "no controller that is Ready may run it" in notes[-2]
+    assert "no Ready controller matches it" in notes[-2]
 
 
 def test_what_a_killed_run_left_is_removed() -> None:
@@ -237,7 +237,7 @@ def test_what_a_killed_run_left_is_removed() -> None:
 
     kube.delete = refuse  # type: ignore[method-assign, assignment]
     Trial(kube, FakeClock(), CONTROLLERS).run((), notes.append)
-    assert "pods apps/left is removed by the next run: not now" in notes
+    assert "pods apps/left could not be deleted; the next run deletes it: not now" in notes
 
 
 @pytest.mark.parametrize("error", [refusal(500, "etcd has no leader"), ApiUnavailable("no answer")])
@@ -310,7 +310,7 @@ def test_step_fails_with_the_findings_words() -> None:
 def test_step_passes_in_spite_of_a_skipped_finding() -> None:
     """The journal's note has the reason, as it has a finding that a policy has made milder."""
     notes = apply(Kubelets(lambda _: REFUSED), Skips(("trial.refused",), "I know"))
-    assert notes[-1].startswith("trial.refused (skipped: I know): release app: kube-apiserver v1.37.1 refuses")
+    assert notes[-1].startswith("trial.refused (skipped: I know): release app: kube-apiserver v1.37.1 rejects")
     notes = apply(Kubelets(lambda _: REFUSED), severities={"trial.refused": "warning"})
     assert notes[-1].startswith("trial.refused (warning): ")
 

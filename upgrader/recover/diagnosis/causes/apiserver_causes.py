@@ -65,11 +65,14 @@ def _exit(name: str, container: Container, serves: bool) -> Finding:
     title = f"{name}: {which}{part} {ended}{f': {words}' if words else ''}{again}"
     detail = "\n".join((f"Pod {container.pod}, image {container.image}.", *container.log[-6:]))
     if "address already in use" in words:
-        remedy = "Another instance holds its port: only one of a standby pod and an old-style pod can run."
+        remedy = (
+            "Another instance uses its port: without --permit-port-sharing, a standby pod and kube-apiserver's pod "
+            "can't both run."
+        )
     elif container.standby:
         remedy = "An older generation may work; `upgrader recover` tries the next one."
     else:
-        also = "; the API is served by another instance meanwhile" if serves else ""
+        also = "; meanwhile, another instance serves the API" if serves else ""
         remedy = f"Its Helm release must be rolled back to its last good revision: `upgrader recover` does that{also}."
     return Finding("apiserver.exits", "error", title, detail, remedy)
 
@@ -86,7 +89,7 @@ def _absent(name: str, facts: HostFacts, recent: list[Container]) -> Finding:
     if running is not None:
         age = facts.taken - (running.started or running.created)
         which = "the standby pod of kube-apiserver" if running.standby else "kube-apiserver"
-        title = f"{name}: {which} has run for {duration(age)} and does not serve yet: {answer}"
+        title = f"{name}: {which} has been running for {duration(age)} without serving: {answer}"
         if age < _STARTING_SECONDS:
             return Finding("apiserver.starting", "warning", title, "It may still be starting.")
         return Finding("apiserver.not-ready", "error", title, "\n".join(running.log[-6:]))
@@ -95,7 +98,7 @@ def _absent(name: str, facts: HostFacts, recent: list[Container]) -> Finding:
         return Finding("apiserver.refused", "error", title, "\n".join(complaints[-3:]))
     since = "" if isinstance(facts.booted, Unknown) else f" (up for {duration(facts.taken - facts.booted)})"
     title = f"{name}: no kube-apiserver runs on this machine{since}: {answer}"
-    why = "Without an API the kubelet starts static pods only, and there is none of kube-apiserver among them."
+    why = "Without an API, the kubelet starts only static pods, and none of them is kube-apiserver."
     workload = facts.workload()
     if workload is not None and workload.active is not None:
         why = "The manifest of a standby pod is in place; the kubelet has not started it yet."
@@ -117,16 +120,22 @@ def active_standby(name: str, facts: HostFacts) -> Iterator[Cause]:
     serves = isinstance(facts.api, Endpoint) and facts.api.answers
     generation = next((g for g in workload.generations if g.number == number), None)
     if generation is None:
-        title = f"{name}: the active standby pod of kube-apiserver is none of its generations"
-        why = f"{workload.active.path} equals no generation's manifest: it was changed, or its generation is gone."
+        title = f"{name}: the active standby pod of kube-apiserver matches no generation"
+        why = (
+            f"{workload.active.path} differs from every generation's manifest: it was changed, or its generation was "
+            "removed."
+        )
         yield Cause(Finding("checkpoint.foreign", "warning", title, why))
     elif wrong := _unfit(generation):
         title = f"{name}: the active standby pod of kube-apiserver, generation {number}, can't be trusted: {wrong}"
         severity: Severity = "warning" if serves else "error"
         yield Cause(Finding("checkpoint.unfit", severity, title, "", _instead(workload)), explains=not serves)
     else:
-        title = f"{name}: a standby pod of kube-apiserver is active, generation {number}, of {generation.captured_at}"
-        why = "It is deactivated once kube-apiserver's own pod is Ready again."
+        title = (
+            f"{name}: a standby pod of kube-apiserver is active: generation {number}, captured at "
+            f"{generation.captured_at}"
+        )
+        why = "It is deactivated once kube-apiserver's pod is Ready again."
         yield Cause(Finding("checkpoint.active", "info", title, why))
 
 
@@ -164,17 +173,17 @@ def checkpoints(name: str, facts: HostFacts) -> Iterator[Cause]:
                 yield Cause(Finding("checkpoint.damaged", "warning", title, generation.folder, _instead(workload)))
             elif generation.has_images is False:
                 title = f"{where} can't be started: {_images(generation.missing)} not on this machine"
-                remedy = f"{_instead(workload)} Once the image is on the machine again, this one can be used too."
+                remedy = f"{_instead(workload)} This generation is usable again once its image is on the machine."
                 yield Cause(Finding("checkpoint.image-missing", "warning", title, "", remedy))
             elif generation.failed:
-                title = f"{where} did not stay up when it was started: {generation.failure}"
+                title = f"{where} failed after it was started: {generation.failure}"
                 severity: Severity = "info" if serves else "warning"
                 yield Cause(Finding("checkpoint.failed", severity, title, generation.folder, _instead(workload)))
         if workload.trouble:
             title = f"{name}: the checkpoints of {workload.name} can't be read"
             yield Cause(Finding("checkpoint.unreadable", "unknown", title, workload.trouble))
         if workload.marks_unknown:
-            title = f"{name}: which generations of {workload.name} have failed before is not known"
+            title = f"{name}: earlier failures of generations of {workload.name} are unknown"
             yield Cause(Finding("checkpoint.marks-unknown", "unknown", title, workload.marks_unknown))
     found = facts.workload()
     if not serves and (found is None or found.restorable is None):
@@ -188,31 +197,33 @@ def _last_resort_failed(found: Workload) -> bool:
 
 def _all_failed(name: str, found: Workload) -> Cause:
     """A recovery starts none of them. One that is in place stays, as the last resort of the pod-checkpointer."""
-    title = f"{name}: every checkpoint of kube-apiserver that could be started has failed before"
+    title = f"{name}: every usable checkpoint of kube-apiserver has failed before"
     why = "\n".join(f"Generation {g.number}: {g.failure}" for g in found.generations if g.intact and g.failed)
     remedy = (
         "Manual action required: find the cause (the findings above, or the last lines of "
         f"/var/log/pods/{KUBE_APISERVER.namespace}_{KUBE_APISERVER.name}*/*/*.log on {name}) and fix it. Then remove "
-        f"{Layout().failed_path(KUBE_APISERVER)} there, which holds only these marks, and run `upgrader recover` again."
+        f"{Layout().failed_path(KUBE_APISERVER)} there, which has only these failure marks, and run `upgrader recover` "
+        "again."
     )
     return Cause(Finding("checkpoint.all-failed", "error", title, why, remedy), blocks=found.active is None)
 
 
 def _none(name: str, found: Workload | None) -> Cause:
     """Why there is nothing to restore, and what to do about it."""
-    title = f"{name}: there is no checkpoint of kube-apiserver that could be restored"
+    title = f"{name}: no usable checkpoint of kube-apiserver"
     whole = [g for g in found.generations if g.intact] if found is not None else []
     if whole and not isinstance(whole[-1].missing, Unknown):
         images = " ".join(image.partition(" ")[0] for image in whole[-1].missing)
         why = f"Generation {whole[-1].number} is intact, but can't be started without its images."
         remedy = f"Import them on {name}: `ctr -n k8s.io images pull {images}`, or `ctr -n k8s.io images import FILE`."
         return Cause(Finding("checkpoint.none", "error", title, why, remedy), blocks=True)
-    why = "Every generation is damaged." if found is not None and found.generations else "None was ever kept here."
+    why = (
+        "Every generation is damaged." if found is not None and found.generations else "There has never been one here."
+    )
     if found is not None and found.trouble:
         why = found.trouble
     remedy = (
-        "If `upgrader adopt` was used, kubeadm's own manifests are in /etc/kubernetes/upgrader/adopted on "
-        f"{name}: moved to /etc/kubernetes/manifests they run again. Otherwise: "
-        "`kubeadm init phase control-plane apiserver`."
+        f"If `upgrader adopt` was used, kubeadm's manifests are in /etc/kubernetes/upgrader/adopted on {name}: move "
+        "them to /etc/kubernetes/manifests. Otherwise: `kubeadm init phase control-plane apiserver`."
     )
     return Cause(Finding("checkpoint.none", "error", title, why, remedy), blocks=True)

@@ -23,11 +23,11 @@ def etcd(name: str, facts: HostFacts, answering: frozenset[str]) -> Iterator[Cau
     if not facts.has_etcd:
         return  # etcd runs elsewhere
     if found.data in ("empty", "missing"):
-        yield _lost(name, found, f"the data of etcd is gone: {found.data_dir} is {found.data}", answering)
+        yield _lost(name, found, f"etcd's data is gone: {found.data_dir} is {found.data}", answering)
     elif isinstance(found.server, Unknown):
         yield from _silent(name, facts, found.server)
     elif found.server.has_cluster is False:
-        what = "etcd was started without its data: it has none of the workloads that are checkpointed here"
+        what = "etcd was started without its data: it lacks the workloads that are checkpointed here"
         yield _lost(name, found, what, frozenset())
     else:
         yield from _answers(name, found.server, answering)
@@ -64,7 +64,7 @@ def _answers(name: str, server: EtcdServer, answering: frozenset[str]) -> Iterat
     if server.healthy or server.alarms:
         if server.db_quota and server.db_size > _QUOTA_SHARE * server.db_quota and not server.alarms:
             title = f"{name}: etcd's database is nearly full: {size(server.db_size)} of {size(server.db_quota)}"
-            yield Cause(Finding("etcd.quota", "warning", title, "At its quota etcd refuses every write."))
+            yield Cause(Finding("etcd.quota", "warning", title, "At its quota, etcd rejects every write."))
         return
     if not server.leader:
         members = () if isinstance(server.members, Unknown) else server.members
@@ -72,21 +72,19 @@ def _answers(name: str, server: EtcdServer, answering: frozenset[str]) -> Iterat
         up = [m for m in voters if m.id in answering]
         down = ", ".join(m.name or m.id for m in voters if m.id not in answering)
         count = f"{len(up)} of {len(voters)} members answer, {len(voters) // 2 + 1} are needed"
-        title = f"{name}: etcd has no leader: {count if voters else 'it waits for a majority of its members'}"
+        title = f"{name}: etcd has no leader: {count if voters else 'it has no quorum'}"
         remedy = f"Start these members again: {down}." if down else "Check the network between the members, port 2380."
         yield Cause(Finding("etcd.no-quorum", "error", title, f"etcd reports: {server.said}", remedy), explains=True)
         return
     title = f"{name}: etcd is not healthy: {server.said}"
-    yield Cause(
-        Finding("etcd.unhealthy", "error", title, "", "Check its log, and the speed of its disk."), explains=True
-    )
+    yield Cause(Finding("etcd.unhealthy", "error", title, "", "Check etcd's log and disk latency."), explains=True)
 
 
 def _alarm(name: str, server: EtcdServer, kind: str, member: str) -> Iterator[Cause]:
     by = "" if member == server.id else f"; raised by member {member}, which was not examined"
     if kind == "NOSPACE":
         of = f" ({size(server.db_size)} of {size(server.db_quota)})" if not by else ""
-        title = f"{name}: etcd is full{of} and refuses every write{by}"
+        title = f"{name}: etcd is full{of} and rejects every write{by}"
         remedy = (
             "Compact and defragment it, or raise `--quota-backend-bytes`; then `etcdctl alarm disarm`. "
             "See https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota"
@@ -95,7 +93,8 @@ def _alarm(name: str, server: EtcdServer, kind: str, member: str) -> Iterator[Ca
     else:
         title = f"{name}: etcd raised the alarm {kind}: its data can't be trusted{by}"
         remedy = (
-            "See https://etcd.io/docs/v3.6/op-guide/data_corruption/ before anything else; make a copy of its folder."
+            "Before anything else, copy its data directory and read "
+            "https://etcd.io/docs/v3.6/op-guide/data_corruption/."
         )
         yield Cause(Finding("etcd.corrupt", "error", title, "", remedy), explains=True, blocks=True, stops=True)
 
@@ -112,7 +111,7 @@ def _lost(name: str, found: Etcd, what: str, answering: frozenset[str]) -> Cause
     title = f"{name}: {what}"
     if not found.backups:
         why = "No backup was found on this machine (searched for *.db in the usual folders)."
-        remedy = "Find a snapshot of etcd elsewhere, copy it here, and run this again: it then prints the steps."
+        remedy = "Copy a snapshot of etcd to this machine and run this again: it then prints the restore steps."
         return Cause(Finding("etcd.lost", "error", title, why, remedy), explains=True, blocks=True, stops=True)
     backup = found.backups[0]
     why = "\n".join(f"Backup: {b.path}, {size(b.size)}, of {moment(b.changed)}" for b in found.backups)

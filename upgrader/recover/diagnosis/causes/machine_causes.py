@@ -52,10 +52,10 @@ def _clock(name: str, facts: HostFacts, hit: Sequence[Certificate]) -> Cause:
     ahead = facts.clock.offset > 0
     title = f"{name}: the clock is {duration(abs(facts.clock.offset))} {'ahead' if ahead else 'behind'}"
     remedy = (
-        f"Set the clock of {name} (`timedatectl`, `chronyc makestep`), or that of this machine if it is the wrong one."
+        f"Set the clock of {name} (`timedatectl`, `chronyc makestep`), or this machine's clock if that one is wrong."
     )
     if not hit:
-        why = f"It shows {moment(facts.taken)}; compared with the machine that `upgrader` runs on."
+        why = f"It shows {moment(facts.taken)}, compared with the clock of the machine that runs `upgrader`."
         return Cause(Finding("clock.off", "warning", title, why, remedy))
     state = "expired" if ahead else "not yet valid"
     needed = any(c.path in _NEEDED for c in hit)
@@ -72,9 +72,9 @@ def _certificates(name: str, facts: HostFacts, bad: Sequence[Certificate]) -> It
         needed = any(c.path in _NEEDED for c in group)
         title = f"{name}: {_counted(group)} {'not yet valid' if early else 'expired'}"
         remedy = (
-            f"Set the clocks right, or renew them: `kubeadm certs renew all` on {name}."
+            f"Correct the clocks, or renew the certificates: `kubeadm certs renew all` on {name}."
             if early
-            else f"`kubeadm certs renew all` on {name}, then run this again: what uses them has to restart."
+            else f"Run `kubeadm certs renew all` on {name}, then run this again: components that use them must restart."
         )
         severity: Severity = "error" if needed and not serves else "warning"
         identity = "certificates.not-yet-valid" if early else "certificates.expired"
@@ -100,24 +100,24 @@ def disks(name: str, facts: HostFacts) -> Iterator[Cause]:
         limit = _FULL_ETCD_BYTES if any(s.path == "/var/lib/etcd" for s in spaces) else _FULL_BYTES
         of = f"{size(space.free)} of {size(space.size)} free"
         if any(s.read_only for s in spaces if s.path != "/"):
-            why = "The kernel mounts a file system so after an error of its disk; nothing can be written to it."
-            remedy = f"Read the cause in `dmesg` on {name}; check the disk (`fsck`), then `mount -o remount,rw`."
+            why = "The kernel remounts a file system read-only after a disk error."
+            remedy = f"Find the cause with `dmesg` on {name}; check the disk (`fsck`), then run `mount -o remount,rw`."
             title = f"{name}: the disk of {paths} is read-only"
             yield Cause(Finding("disk.read-only", "error", title, why, remedy), explains=needed, blocks=needed)
         elif space.free < min(limit, space.size / 2):
-            remedy = f"Free space on {name}: `du -xhd1 {spaces[0].path}`; nothing is deleted by `upgrader`."
+            remedy = f"Free space on {name} (see `du -xhd1 {spaces[0].path}`); `upgrader` deletes nothing."
             title = f"{name}: the disk of {paths} is full: {of}"
             yield Cause(Finding("disk.full", "error", title, "", remedy), explains=needed, blocks=needed)
         elif space.inodes and space.inodes_free < _FULL_INODES:
-            why = f"{space.inodes_free} of {space.inodes} inodes are free: there is space, but no file can be made."
-            remedy = f"Find the folder with very many files: `du --inodes -xd1 {spaces[0].path}` on {name}."
+            why = f"{space.inodes_free} of {space.inodes} inodes are free: there is space, but files can't be created."
+            remedy = f"Find the folder with too many files: `du --inodes -xd1 {spaces[0].path}` on {name}."
             title = f"{name}: the disk of {paths} has no inodes left"
             yield Cause(Finding("disk.inodes", "error", title, why, remedy), explains=needed, blocks=needed)
         elif space.free < _SCARCE_BYTES and space.free < space.size / 20:
-            why = "The kubelet evicts pods and removes images when it gets scarcer."
+            why = "The kubelet evicts pods and removes images when space gets lower."
             yield Cause(Finding("disk.scarce", "warning", f"{name}: the disk of {paths} is nearly full: {of}", why))
     for unknown in (s for s in facts.spaces if isinstance(s, Unknown)):
-        yield Cause(Finding("disk.unknown", "unknown", f"{name}: the space on a disk is not known", unknown.why))
+        yield Cause(Finding("disk.unknown", "unknown", f"{name}: the free space of a disk is unknown", unknown.why))
 
 
 def services(name: str, facts: HostFacts) -> Iterator[Cause]:
@@ -128,12 +128,12 @@ def services(name: str, facts: HostFacts) -> Iterator[Cause]:
         title = f"{name}: {runtime.name} runs but does not answer: {facts.runtime.said}"
         remedy = f"`systemctl restart {runtime.name}` on {name}; running containers keep running."
         yield Cause(Finding("runtime.silent", "error", title, "", remedy), explains=True)
-    yield from _service(name, facts, facts.kubelet, "nothing starts pods, or restarts what ends")
+    yield from _service(name, facts, facts.kubelet, "pods are neither started nor restarted")
 
 
 def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> Iterator[Cause]:
     if isinstance(unit, Unknown):
-        title = f"{name}: the state of a service is not known"
+        title = f"{name}: the state of a service is unknown"
         yield Cause(Finding("service.unknown", "unknown", title, unit.why))
         return
     if unit.running:
@@ -147,7 +147,7 @@ def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> 
         yield Cause(Finding(f"{unit.name}.starting", "warning", title, "\n".join(unit.said[-3:])), explains=True)
         return
     if unit.loaded == "not-found":
-        title = f"{name}: there is no service {unit.name}"
+        title = f"{name}: service {unit.name} does not exist"
         yield Cause(Finding(f"{unit.name}.missing", "error", title, "", f"Install {unit.name}."), True, True)
         return
     words = last_words([line for line in unit.said if not line.startswith(f"{unit.name}.service:")])
@@ -181,7 +181,7 @@ def manifests(name: str, facts: HostFacts) -> Iterator[Cause]:
         return
     if facts.manifests.exists and (facts.etcd.manifest is not False or not facts.has_etcd):
         return
-    title = f"{name}: there is no folder /etc/kubernetes/manifests: the kubelet starts no static pod"
+    title = f"{name}: folder /etc/kubernetes/manifests doesn't exist: the kubelet starts no static pods"
     if facts.manifests.exists:
         title = f"{name}: etcd's manifest is gone from /etc/kubernetes/manifests: the kubelet starts no etcd"
     why = ""

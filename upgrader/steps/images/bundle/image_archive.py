@@ -36,7 +36,7 @@ def image_names(file: int, first: int = 0, size: int | None = None) -> tuple[str
         _prove(file, found, full, digest)
         names[full] = None
     if not names:
-        raise NotATar("it names no image: neither index.json nor manifest.json does")
+        raise NotATar("it lists no image: neither in index.json nor in manifest.json")
     return tuple(names)
 
 
@@ -86,7 +86,7 @@ def _prove(file: int, found: dict[str, Entry], name: str, digest: str) -> None:
         if digest and digest in listed:
             return
     has = digest or "an image without a digest"
-    raise NotATar(f"its {name} is {has}, and nothing in it proves that this is the same")
+    raise NotATar(f"its {name} is {has}, and nothing in the archive proves that both are the same")
 
 
 def _list(document: Any, key: str) -> list[dict[str, Any]]:

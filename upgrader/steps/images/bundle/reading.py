@@ -25,7 +25,7 @@ _NAME = re.compile(r"images/[\w][\w.-]*\.tar|charts(/[\w][\w.@+-]*)+")
 _LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
 _MOST_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
-_REMEDY = "Copy the bundle again from where it was made, and compare its own SHA-256 (sha256sum) with the one there."
+_REMEDY = "Copy the bundle again from its source, and compare its SHA-256 (sha256sum) with the original's."
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
     try:
         yield _verified(path, file)
     except NotATar as error:
-        raise UsageError(f"{path} is no bundle: {error}", remedy=_REMEDY) from error
+        raise UsageError(f"{path} is not a bundle: {error}", remedy=_REMEDY) from error
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from error
     finally:
@@ -80,16 +80,16 @@ def _verified(path: Path, file: int) -> Bundle:
         index: BundleIndex = from_json(BundleIndex, json.loads(_small(path, file, found, INDEX)), "bundle")
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"{path}: {INDEX}: {error}", remedy="Make the bundle with this version of upgrader."
+            f"{path}: {INDEX}: {error}", remedy="Create the bundle with this version of upgrader."
         ) from error
     listed = {item.file for item in index.files}
     if len(listed) != len(index.files) or listed != found.keys() - {INDEX, SUMS}:
         odd = sorted(listed ^ (found.keys() - {INDEX, SUMS})) or ["a file twice"]
-        raise _wrong(path, INDEX, f"it and the archive don't have the same files: {', '.join(odd[:5])}")
+        raise _wrong(path, INDEX, f"it doesn't match the archive's files: {', '.join(odd[:5])}")
     for item in index.files:
         entry = found[item.file]
         if item.size != entry.size or item.sha256 != _sha256(file, entry):
-            raise _wrong(path, f"{INDEX}: {item.file}", "its size or SHA-256 is another one")
+            raise _wrong(path, f"{INDEX}: {item.file}", "its size or SHA-256 differs")
     for images in index.images:
         entry = found[images.file]
         names = image_names(file, entry.offset, entry.size)
@@ -103,9 +103,9 @@ def _found(path: Path, file: int) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     for entry in entries(file):
         if not entry.is_file:
-            raise _wrong(path, repr(entry.name), "it is no plain file: a bundle has no links, folders or devices")
+            raise _wrong(path, repr(entry.name), "it is not a regular file: a bundle has no links, folders or devices")
         if entry.name not in (INDEX, SUMS) and not _NAME.fullmatch(entry.name):
-            raise _wrong(path, repr(entry.name), "no file of a bundle has such a name")
+            raise _wrong(path, repr(entry.name), "a bundle has no file of that name")
         if entry.name in found:
             raise _wrong(path, entry.name, "it is there twice")
         found[entry.name] = entry
@@ -118,7 +118,7 @@ def _compare_sums(path: Path, file: int, found: dict[str, Entry]) -> None:
     for number, line in enumerate(lines, 1):
         match = _LINE.fullmatch(line)
         if match is None:
-            raise _wrong(path, f"{SUMS}:{number}", "it isn't a line of sha256sum")
+            raise _wrong(path, f"{SUMS}:{number}", "it is not a line of sha256sum")
         if match[2] not in found or match[2] in summed or match[2] == SUMS:
             raise _wrong(path, f"{SUMS}:{number}: {match[2]}", "the bundle has no such file, or it is listed twice")
         summed[match[2]] = number, match[1]
@@ -138,7 +138,7 @@ def _small(path: Path, file: int, found: dict[str, Entry], name: str) -> bytes:
         raise _wrong(path, name, "it is missing")
     entry = found[name]
     if entry.size > _MOST_BYTES:
-        raise _wrong(path, name, f"it has {entry.size} bytes, more than the {_MOST_BYTES} that it may have")
+        raise _wrong(path, name, f"it has {entry.size} bytes, more than the allowed {_MOST_BYTES}")
     return os.pread(file, entry.size, entry.offset)
 
 

@@ -66,7 +66,7 @@ def _text(field: bytes, at: int) -> str:
     try:
         return field.partition(b"\0")[0].decode()
     except UnicodeDecodeError:
-        raise NotATar(f"the header at byte {at} has a name that is no text") from None
+        raise NotATar(f"the header at byte {at} has a name that isn't valid text") from None
 
 
 def _number(field: bytes, at: int) -> int:
@@ -74,5 +74,5 @@ def _number(field: bytes, at: int) -> int:
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
     if not all(byte in b"01234567" for byte in digits):
-        raise NotATar(f"the header at byte {at} has a number that is none")
+        raise NotATar(f"the header at byte {at} has an invalid number")
     return int(digits or b"0", 8)

@@ -30,7 +30,7 @@ def names_in(archive: Path) -> tuple[str, ...]:
             return image_names(file.fileno())
     except (NotATar, OSError) as error:
         raise UsageError(
-            f"{archive} is no image archive: {error}",
+            f"{archive} is not an image archive: {error}",
             remedy="Write one with `docker save`, `ctr images export` or `skopeo copy`, not compressed.",
         ) from error
 

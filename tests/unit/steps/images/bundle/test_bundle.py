@@ -129,12 +129,12 @@ def test_cut_off_while_it_is_read(bundle: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("../../etc/passwd", "no file of a bundle has such a name"),
-        ("/etc/passwd", "no file of a bundle has such a name"),
-        ("images/../../x.tar", "no file of a bundle has such a name"),
-        ("charts/a/../../x", "no file of a bundle has such a name"),
-        ("images/.hidden.tar", "no file of a bundle has such a name"),
-        ("images/a/b.tar", "no file of a bundle has such a name"),
+        ("../../etc/passwd", "a bundle has no file of that name"),
+        ("/etc/passwd", "a bundle has no file of that name"),
+        ("images/../../x.tar", "a bundle has no file of that name"),
+        ("charts/a/../../x", "a bundle has no file of that name"),
+        ("images/.hidden.tar", "a bundle has no file of that name"),
+        ("images/a/b.tar", "a bundle has no file of that name"),
         ("images/new.tar", "SHA256SUMS: it has no line for images/new.tar"),
         ("bundle.json", "bundle.json: it is there twice"),
         ("images/kube-proxy_v1.37.1.tar", "it is there twice"),
@@ -150,14 +150,14 @@ def test_only_plain_files(bundle: Path, kind: bytes) -> None:
     """No links, folders or devices, whatever they are called."""
     entry = tarfile.TarInfo("images/link.tar")
     entry.type, entry.linkname = kind, "/etc/passwd"
-    assert "is no plain file" in changed(bundle, lambda entries: entries.append((entry, b"")))
+    assert "is not a regular file" in changed(bundle, lambda entries: entries.append((entry, b"")))
 
 
 @pytest.mark.parametrize(
     ("sums", "said"),
     [
         (b"", "SHA256SUMS: it has no line for bundle.json"),
-        (b"nonsense\n", "SHA256SUMS:1: it isn't a line of sha256sum"),
+        (b"nonsense\n", "SHA256SUMS:1: it is not a line of sha256sum"),
         (b"a" * 64 + b"  images/none.tar\n", "SHA256SUMS:1: images/none.tar: the bundle has no such file"),
         (b"a" * 64 + b"  bundle.json\n" + b"b" * 64 + b"  bundle.json\n", "SHA256SUMS:2: bundle.json: the bundle"),
         (b"x" * (5 * 1024 * 1024), "SHA256SUMS: it has 5242880 bytes"),
@@ -172,8 +172,8 @@ def test_checksums_that_are_none(bundle: Path, sums: bytes, said: str) -> None:
     ("edit", "said"),
     [
         (lambda index: index.update(format_version="2.0"), "bundle.format_version should be one of 1.0, and is '2.0'"),
-        (lambda index: index.update(images=[]), "don't have the same files: images/"),
-        (lambda index: index["images"][0].update(sha256="0" * 64), "its size or SHA-256 is another one"),
+        (lambda index: index.update(images=[]), "doesn't match the archive's files: images/"),
+        (lambda index: index["images"][0].update(sha256="0" * 64), "its size or SHA-256 differs"),
         (lambda index: index["images"][0].update(names=["registry.k8s.io/pause:3"]), "has registry.k8s.io/kube-proxy"),
         (lambda index: index["charts"].append(index["charts"][0]), "a file twice"),
         (lambda index: index.pop("upgrader"), "bundle.upgrader is missing"),
@@ -210,7 +210,7 @@ def test_what_is_no_bundle(tmp_path: Path) -> None:
     assert "can't be read: No such file" in refused(tmp_path / "none")
     empty = tmp_path / "empty"
     empty.write_bytes(b"")
-    assert "is no bundle: the file ends at byte 0" in refused(empty)
+    assert "is not a bundle: the file ends at byte 0" in refused(empty)
     whole = tar_of(tmp_path / "whole", {"bundle.json": b"x" * 600}).read_bytes()
     cut, damaged = tmp_path / "cut", tmp_path / "damaged"
     cut.write_bytes(whole[:700])
@@ -220,7 +220,7 @@ def test_what_is_no_bundle(tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     with tarfile.open(packed, "w:gz") as tar:
         tar.addfile(tarfile.TarInfo("bundle.json"), io.BytesIO())
-    assert "is no bundle" in refused(packed)
+    assert "is not a bundle" in refused(packed)
 
 
 def _header(**fields: tuple[int, bytes]) -> bytes:
@@ -236,9 +236,9 @@ def _header(**fields: tuple[int, bytes]) -> bytes:
     ("header", "said"),
     [
         (_header(size=(124, b"77777777777\0")), "is cut off"),
-        (_header(size=(124, b"12x\0")), "has a number that is none"),
+        (_header(size=(124, b"12x\0")), "has an invalid number"),
         (_header(size=(124, b"\x80" + b"\0" * 3 + b"\xff" * 8)), "is cut off"),
-        (_header(name=(0, b"\xff\xfe\0")), "has a name that is no text"),
+        (_header(name=(0, b"\xff\xfe\0")), "has a name that isn't valid text"),
     ],
 )
 def test_headers_that_lie(tmp_path: Path, header: bytes, said: str) -> None:
@@ -253,11 +253,11 @@ def test_image_archives(tmp_path: Path) -> None:
     assert names_in(docker_archive(tmp_path / "d.tar", "nginx:1")) == ("docker.io/library/nginx:1",)
     assert names_in(image_archive(tmp_path / "o.tar", "r.io/a:1", "r.io/b:1")) == ("r.io/a:1", "r.io/b:1")
     for content in ({"other": b""}, {"index.json": b"no JSON"}, {"index.json": b"[" * 100_000}, {"index.json": b"[]"}):
-        with pytest.raises(UsageError, match="is no image archive"):
+        with pytest.raises(UsageError, match="is not an image archive"):
             names_in(tar_of(tmp_path / "x.tar", content))
     with pytest.raises(UsageError, match=r"index\.json has 5242880 bytes"):
         names_in(tar_of(tmp_path / "x.tar", {"index.json": b" " * 5242880}))
-    with pytest.raises(UsageError, match="is no image archive"):
+    with pytest.raises(UsageError, match="is not an image archive"):
         names_in(tmp_path / "none.tar")
 
 
@@ -296,7 +296,7 @@ def test_a_name_with_a_digest_is_that_image(tmp_path: Path) -> None:
 )
 def test_a_name_with_the_digest_of_another_image_is_refused(tmp_path: Path, files: dict[str, bytes]) -> None:
     """containerd gives whatever is in an archive the name that the archive says: who pins a digest would run it."""
-    with pytest.raises(UsageError, match="nothing in it proves that this is the same"):
+    with pytest.raises(UsageError, match="nothing in the archive proves that both are the same"):
         names_in(tar_of(tmp_path / "a.tar", files))
 
 
@@ -334,5 +334,5 @@ def test_bundle_that_can_not_be_written(bundle: Path) -> None:
 def test_names_that_are_no_list_name_nothing(tmp_path: Path, tags: object) -> None:
     """Anybody may have written the archive: it is refused, whatever it says."""
     content = json.dumps([{"RepoTags": tags}]).encode()
-    with pytest.raises(UsageError, match="names no image"):
+    with pytest.raises(UsageError, match="lists no image"):
         names_in(tar_of(tmp_path / "odd.tar", {"manifest.json": content}))
