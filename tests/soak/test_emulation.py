@@ -78,7 +78,7 @@ def test_back_with_every_object_and_forward_again(lab: LabCluster) -> None:
     assert digests(lab.kube, *names).keys() == written.keys()
     refused = lab.upgrader("rollback", "--yes")
     assert refused.exit_code == 2, refused
-    assert "nothing leads back" in refused.stderr
+    assert "can no longer be resumed or rolled back" in refused.stderr
     assert "Nothing to finalize" in lab.upgrader("finalize", "--yes").stderr
     assert failed == {}, "what clients saw comes last: a busy machine must not hide what became of the objects"
 

@@ -61,9 +61,9 @@ def check_addon(workload: KubeObject, rendered: str) -> None:
     if lost := list(_lost(workload["spec"]["template"]["spec"], charts)):
         section = _SECTIONS[name]
         raise Blocked(
-            f"{workload.get('kind')} kube-system/{name} has what the chart would take from it: {', '.join(lost)}",
-            remedy=f"Set `{section}.enabled: false` in values/kubernetes.yaml: it stays as it is then, and no run "
-            "upgrades it. Or give it back what kubeadm gave it: kubeadm init phase addon all, on a controller.",
+            f"{workload.get('kind')} kube-system/{name} has parts that the chart would remove: {', '.join(lost)}",
+            remedy=f"Set `{section}.enabled: false` in values/kubernetes.yaml: it is then left alone, also by "
+            "upgrades. Or reset it to kubeadm's defaults: kubeadm init phase addon all, on a controller.",
         )
 
 

@@ -22,11 +22,11 @@ def check_advertised(controllers: Sequence[ControllerFacts], addresses: Sequence
         advertised = pod.flags.get("advertise-address", ("",))[-1] if pod else ""
         if advertised and not _same(advertised, address):
             raise Blocked(
-                f"kube-apiserver on {controller.host.name} advertises {advertised}, and the InternalIP of its node is "
-                f"{address}: pods would be sent there for the API, where other nodes may not reach it",
-                remedy=f"Have its kubelet register {advertised}: KUBELET_EXTRA_ARGS=--node-ip={advertised} in "
-                "/etc/default/kubelet (/etc/sysconfig/kubelet on the RHEL family), systemctl restart kubelet; do it on "
-                "every node, each with its own address of that network. Then run adopt again.",
+                f"kube-apiserver on {controller.host.name} advertises {advertised}, but its node's InternalIP is "
+                f"{address}: pods would use that address for the API, and other nodes may not reach it",
+                remedy=f"Make its kubelet register {advertised}: KUBELET_EXTRA_ARGS=--node-ip={advertised} in "
+                "/etc/default/kubelet (/etc/sysconfig/kubelet on the RHEL family), systemctl restart kubelet. "
+                "Do this on every node, each with its own address in that network. Then run adopt again.",
             )
 
 

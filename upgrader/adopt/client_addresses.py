@@ -94,8 +94,8 @@ def _names(hosts: Hosts, pod: ApiPod) -> Iterator[str]:
         content = hosts.read(pod.host, path)
         if content is None:
             raise Blocked(
-                f"{pod.host.name}: kube-apiserver's certificate {path} doesn't exist, so it is not known at which "
-                "addresses clients use the API",
+                f"{pod.host.name}: kube-apiserver's certificate {path} doesn't exist, so the addresses at which "
+                "clients use the API are unknown",
                 remedy="Set `tls-cert-file` of its static pod to the certificate's path on the node.",
             )
         certified |= set(_in_certificate(content))

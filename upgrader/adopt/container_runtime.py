@@ -30,14 +30,14 @@ def check_container_runtime(kube: Kube, hosts: Hosts, controllers: Iterable[Host
         runtime = str((status.get("nodeInfo") or {}).get("containerRuntimeVersion") or "")
         if runtime and not runtime.startswith(_CONTAINERD):
             raise Blocked(
-                f"{host.name} runs its containers with {runtime}, and the pod-checkpointer, without which no control "
-                "plane comes back after a power cut, knows containerd alone; nothing was changed",
-                remedy="Give the controllers containerd first, one after the other.",
+                f"{host.name} uses the container runtime {runtime}, but the pod-checkpointer, which restores the "
+                "control plane after a power cut, supports only containerd; nothing was changed",
+                remedy="Switch the controllers to containerd first, one after the other.",
             )
         if hosts.run(host, ["sh", "-c", _THERE, "sh", socket], check=False).exit_status:
             raise Blocked(
-                f"{host.name}: there is no socket {socket}, by which the pod-checkpointer asks containerd; nothing was "
-                "changed",
+                f"{host.name}: containerd's socket {socket}, which the pod-checkpointer uses, does not exist; nothing "
+                "was changed",
                 remedy="Set `containerdFolder` in values/pod-checkpointer.yaml to the folder of containerd.sock. On "
                 f"{host.name}: grep container-runtime-endpoint /var/lib/kubelet/kubeadm-flags.env",
             )

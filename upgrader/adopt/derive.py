@@ -114,8 +114,8 @@ def about_source_addresses(facts: KubeadmFacts) -> str:
     audit = sorted(name for name in flags if name in ("audit-log-path", "audit-webhook-config-file"))
     known = f"It writes an audit log (--{', --'.join(audit)}). " if audit else ""
     return (
-        "kube-apiserver will see every client at a loopback address, as HAProxy is in front of it. "
-        f"{known}Audit events then have 127.x.y.z as their `sourceIPs`; users and user agents stay as they are."
+        f"kube-apiserver will see a loopback address for every client, because HAProxy is in front of it. {known}Audit "
+        "events then have 127.x.y.z as their `sourceIPs`; users and user agents stay as they are."
     )
 
 
@@ -123,8 +123,8 @@ def _serve_all_clients(facts: KubeadmFacts, values: Values) -> None:
     left = set(facts.client_addresses) - set(values.get("extraAddresses", ()))
     if left and not values.get("exposeOnAllInterfaces"):
         raise Blocked(
-            f"clients use the API at {', '.join(sorted(left))}, where it would not be served any more",
-            remedy="Add that to `extraAddresses` in values/kube-apiserver.yaml.",
+            f"clients use the API at {', '.join(sorted(left))}, where it would no longer be served",
+            remedy="Add these addresses to `extraAddresses` in values/kube-apiserver.yaml.",
         )
 
 

@@ -67,7 +67,7 @@ def publish_fixed_endpoint(kube: Kube, note: Callable[[str], None]) -> None:
             kube.create(_ENDPOINTS, manifest, _NAMESPACE)
         note(f"Endpoints {_NAMESPACE}/{_SERVICE}: {', '.join(each['ip'] for each in addresses)}")
     except ApiError as error:
-        note(f"Endpoints {_NAMESPACE}/{_SERVICE} may have no address: {error.message}")
+        note(f"Endpoints {_NAMESPACE}/{_SERVICE} could not be updated and may have no address: {error.message}")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class PublishEndpointStep(OneWay):
     name: str = "endpoints"
 
     def summary(self) -> str:
-        return f"Endpoints {_NAMESPACE}/{_SERVICE} has the one controller that stays"
+        return f"Endpoints {_NAMESPACE}/{_SERVICE} has only the controller that stays"
 
     def apply(self, note: Callable[[str], None]) -> None:
         publish_fixed_endpoint(self.kube, note)

@@ -54,7 +54,7 @@ def member_to_remove(leaving: str, address: str, servers: Servers) -> MemberToRe
     own = servers[leaving]
     if all(server is None for server in staying.values()):
         if isinstance(own, EtcdServer):
-            raise _refused("no other controller has a member of etcd", "Let another controller join etcd first.")
+            raise _refused("no other controller has an etcd member", "Join another controller's member to etcd first.")
         return MemberToRemove()  # etcd runs elsewhere
     good = {name: server for name, server in staying.items() if isinstance(server, EtcdServer) and server.healthy}
     answers = own if isinstance(own, EtcdServer) else None
@@ -63,15 +63,15 @@ def member_to_remove(leaving: str, address: str, servers: Servers) -> MemberToRe
     asked = next((name for name, server in good.items() if server.id in voters), "")
     if not asked:
         raise _refused(
-            "no other member of etcd is healthy and has a vote", "Check etcd on the other controllers: upgrader check"
+            "no other voting member of etcd is healthy", "Check etcd on the other controllers: upgrader check"
         )
     found = _member_of(leaving, address, answers, members)
     left = [member for member in members if found is None or member.id != found.id]
     if found is None and len(left) > len(staying):
         names = ", ".join(f"{member.name or 'one without a name'} ({member.id})" for member in left)
         raise _refused(
-            f"it isn't known which member of etcd is {leaving}'s: {names}",
-            "Remove its member yourself (etcdctl member remove ID), and run it again.",
+            f"the etcd member of {leaving} is unknown; candidates: {names}",
+            "Remove its member with `etcdctl member remove ID`, then run this again.",
         )
     _check_majority(members, left, {server.id for server in good.values()}, answers)
     leads = found is not None and answers is not None and answers.leader == found.id
@@ -106,14 +106,14 @@ def _check_majority(members: tuple[Member, ...], left: list[Member], healthy: se
     good = sum(member.id in healthy for member in after)
     if good < len(after) // 2 + 1:
         raise _refused(
-            f"etcd would lose its majority: {good} of the {len(after)} members that are left are known to be healthy",
+            f"etcd would lose quorum: {good} of the {len(after)} remaining members are known to be healthy",
             "Repair etcd on the other controllers first: upgrader check",
         )
     now = [member for member in members if not member.learner]
     good += own is not None and own.healthy and len(now) > len(after)
     if good < len(now) // 2 + 1:
         raise _refused(
-            f"etcd has no majority that could agree on it: {good} of {len(now)} members are known to be healthy",
+            f"etcd has no quorum to remove a member: {good} of {len(now)} members are known to be healthy",
             "Repair etcd first, or restore a backup: docs/backup.md",
         )
 
@@ -127,6 +127,6 @@ def change_members(hosts: Hosts, host: Host, what: str, member: str) -> str:
 
     Raises HostUnreachable or HostError.
     """
-    remedy = f"On {host.name}: etcdctl member list; then run it again."
+    remedy = f"Check `etcdctl member list` on {host.name}, then run this again."
     changing = SentProgram("change_members", "members", "etcd's members", remedy)
     return changing.read(hosts, host, lambda answer: str(answer["done"]), what, member, seconds=_SECONDS)

@@ -103,7 +103,7 @@ class KubeadmFacts:
                 return found
         raise Blocked(
             f"{name} has no static pod manifest on any controller ({MANIFESTS})",
-            remedy="Only control planes that kubeadm made can be adopted.",
+            remedy="Only kubeadm control planes can be adopted.",
         )
 
     def running(self, name: str) -> StaticPod | None:
@@ -150,7 +150,7 @@ def _config_map(kube: Kube, name: str, section: str = "") -> Mapping[str, str]:
         except ValueError as error:
             raise Blocked(
                 f"ConfigMap {_SYSTEM}/{name}: {key}: {error}; nothing was changed",
-                remedy=f"Find out who wrote it, and correct it: kubectl -n {_SYSTEM} edit configmap {name}",
+                remedy=f"Correct it: kubectl -n {_SYSTEM} edit configmap {name}",
             ) from error
     return data
 
@@ -166,11 +166,11 @@ def _existing(kube: Kube, kind: Kind, name: str, section: str = "") -> KubeObjec
 
 def _not_kubeadms(section: str) -> str:
     if not section:
-        return "Only clusters that kubeadm made can be adopted."
+        return "Only kubeadm clusters can be adopted."
     what = "CoreDNS" if section == "coredns" else "kube-proxy"
     return (
-        f"Where {what} isn't kubeadm's (Kubespray has a CoreDNS of its own, Cilium may replace kube-proxy), set "
-        f"`{section}.enabled: false` in values/kubernetes.yaml: what is there in its place is left alone, by runs, too."
+        f"If {what} isn't kubeadm's (Kubespray has its own CoreDNS, Cilium may replace kube-proxy), set "
+        f"`{section}.enabled: false` in values/kubernetes.yaml: its replacement is left alone, also by upgrades."
     )
 
 

@@ -59,7 +59,7 @@ class GrowStep:
         return self.chart.apply(note)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        note(f"until it is undone, no pods of the releases are placed on {', '.join(host.name for host in self.new)}")
+        note(f"during this undo, no pods of the releases are scheduled to {', '.join(host.name for host in self.new)}")
         with withdrawn(self.kube, self.new):
             self.chart.undo(point, note)
 
@@ -80,7 +80,7 @@ class SettleEndpointsStep:
     name: str = "endpoints"
 
     def summary(self) -> str:
-        return "remove the fixed endpoint of Service kubernetes: the instances register themselves by now"
+        return "remove the fixed endpoint of Service kubernetes: the instances register themselves"
 
     def capture(self) -> RestorePoint:
         return self.chart.capture()
@@ -94,7 +94,8 @@ class SettleEndpointsStep:
         if left := wait_until(self.clock, missing, seconds=_REGISTERED_SECONDS):
             raise StepFailed(
                 f"{left}: kube-apiserver did not register behind Service kubernetes within {_REGISTERED_SECONDS:.0f} s",
-                remedy="Check its flag --endpoint-reconciler-type, and: kubectl get endpointslices kubernetes -o yaml",
+                remedy="Check kube-apiserver's flag --endpoint-reconciler-type, and: kubectl get endpointslices "
+                "kubernetes -o yaml",
             )
         return self.chart.apply(note)
 

@@ -36,7 +36,7 @@ def running_version(kube: Kube) -> KubernetesVersion:
 
 def _none() -> KubernetesVersion:
     raise Blocked(
-        "there is no Deployment kube-system/kube-apiserver of a release: this cluster was not adopted yet",
+        "Deployment kube-system/kube-apiserver of a release does not exist: this cluster was not adopted yet",
         remedy="Adopt all its controllers at once: upgrader adopt",
     )
 
@@ -48,21 +48,22 @@ def check_listed(kube: Kube, cluster: Cluster) -> None:
     if unlisted := sorted(nodes.keys() - listed):
         lines = "".join(f"\n    {name}:\n      ansible_host: {_address(nodes[name])}" for name in unlisted)
         raise Blocked(
-            f"{', '.join(unlisted)}: a controller by its label {CONTROL_PLANE}, which the inventory doesn't list",
-            remedy=f"Add to the hosts of the group `controllers` in {cluster.inventory.name}, and run it again:{lines}",
+            f"{', '.join(unlisted)}: has the label {CONTROL_PLANE}, but is not in the inventory",
+            remedy=f"Add it to the hosts of the group `controllers` in {cluster.inventory.name}, and run this "
+            f"again:{lines}",
         )
     absent = sorted(listed - nodes.keys())
     if unlabelled := [name for name in absent if kube.get(_NODES, name)]:
         raise Blocked(
-            f"{', '.join(unlabelled)}: controllers of the inventory, whose nodes lack the label {CONTROL_PLANE}",
-            remedy="An undo of an adoption takes it off for a while, and may have been interrupted: kubectl label node "
-            f"{' '.join(unlabelled)} {CONTROL_PLANE}=\nWhere `upgrader controllers remove` took it off, run that again "
-            "instead, and then remove the controller from the group `controllers`.",
+            f"{', '.join(unlabelled)}: a controller in the inventory, but its node lacks the label {CONTROL_PLANE}",
+            remedy="The undo of an adoption removes the label for a while, and may have been interrupted. To restore "
+            f"it: kubectl label node {' '.join(unlabelled)} {CONTROL_PLANE}=\nIf `upgrader controllers remove` "
+            "removed it, run that again instead, then remove the controller from the group `controllers`.",
         )
     if absent:
         raise Blocked(
-            f"{', '.join(absent)}: a controller of the inventory, and no node with the label {CONTROL_PLANE}",
-            remedy="Let it join first (kubeadm join --control-plane), or remove it from the group `controllers`.",
+            f"{', '.join(absent)}: a controller in the inventory, but not a node with the label {CONTROL_PLANE}",
+            remedy="Join it first (kubeadm join --control-plane), or remove it from the group `controllers`.",
         )
 
 
@@ -93,9 +94,10 @@ def check_version(new: Sequence[ControllerFacts], version: KubernetesVersion) ->
                 continue  # a digest, or a registry's own tag: its version isn't known from here
             if differs:
                 raise Blocked(
-                    f"{controller.host.name}: kubeadm made {component} there of {tag}, and the releases run {version}",
-                    remedy=f"Take {controller.host.name} out again (kubeadm reset; kubectl delete node), see that "
-                    "`kubernetesVersion` in ConfigMap kube-system/kubeadm-config is right, and let it join again with "
+                    f"{controller.host.name}: kubeadm's {component} there has version {tag}, but the releases run "
+                    f"{version}",
+                    remedy=f"Remove {controller.host.name} again (kubeadm reset; kubectl delete node), correct "
+                    "`kubernetesVersion` in ConfigMap kube-system/kubeadm-config, and join it again with "
                     f"kubeadm {version}.",
                 )
 
@@ -108,8 +110,8 @@ def check_node_files(hosts: Hosts, new: Sequence[ControllerFacts], manifests: Se
     for controller in new:
         if missing := hosts.run(controller.host, ["sh", "-c", _MISSING, "sh", *wanted]).stdout.split("\n")[:-1]:
             raise Blocked(
-                f"{controller.host.name}: the releases' pods need {', '.join(missing)}, which isn't there",
-                remedy="Copy that from another controller, and run it again.",
+                f"{controller.host.name}: the releases' pods need {', '.join(missing)}, which does not exist",
+                remedy="Copy it from another controller, and run this again.",
             )
 
 

@@ -38,16 +38,16 @@ def check_leaders_api(hosts: Hosts, facts: KubeadmFacts, aliases: Collection[str
             host = urlsplit(server).hostname or ""
             if _is_loopback(host):
                 raise Blocked(
-                    f"{controller.host.name}: {path} leads to {server}, which the chart's pods can't reach: they have "
-                    "a network of their own; nothing was changed",
-                    remedy=f"Let it lead to the controller's own address ({controller.host.address}, if that is its "
-                    "node's), or to the API's for all controllers, which must be in kube-apiserver's certificate. Then "
+                    f"{controller.host.name}: {path} has the server {server}, which the chart's pods can't reach: they "
+                    "don't use the host network; nothing was changed",
+                    remedy=f"Set it to the controller's own address ({controller.host.address}, if that is its node's) "
+                    "or to the shared API endpoint; the address must be in kube-apiserver's certificate. Then "
                     "restart the static pod: move its manifest out of /etc/kubernetes/manifests for a minute.",
                 )
             if host not in aliases and _only_in_hosts_file(hosts, controller.host, host):
                 raise Blocked(
-                    f"{controller.host.name}: {path} leads to {server}, a name that only its /etc/hosts knows, and not "
-                    "DNS: the chart's pods can't resolve it; nothing was changed",
+                    f"{controller.host.name}: {path} has the server {server}, a name that is only in /etc/hosts, not "
+                    "in DNS: the chart's pods can't resolve it; nothing was changed",
                     remedy=f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {host} and its address.",
                 )
 

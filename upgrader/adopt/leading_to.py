@@ -21,10 +21,10 @@ def check_endpoints(hosts: Hosts, asked: Host, leaving: str, own: frozenset[str]
         found = resolved(hosts, asked, name)
         if found and found <= own:
             raise Blocked(
-                f"clients use the API at {name}, which is {leaving}; nothing was changed",
-                remedy="First let it lead to the other controllers, or to a load balancer: in DNS or /etc/hosts, in "
-                "`controlPlaneEndpoint` of ConfigMap kube-system/kubeadm-config, and in this folder's kubeconfig. A "
-                "virtual IP moves when what keeps it there ends (keepalived, kube-vip).",
+                f"clients use the API at {name}, an address of {leaving}; nothing was changed",
+                remedy="First point it to the other controllers or to a load balancer: in DNS or /etc/hosts, in "
+                "`controlPlaneEndpoint` of ConfigMap kube-system/kubeadm-config, and in this folder's "
+                "kubeconfig. To move a virtual IP, stop keepalived or kube-vip on that controller.",
             )
 
 

@@ -47,8 +47,8 @@ def controller_to_remove(cluster: Cluster, name: str) -> Host:
         )
     if len(cluster.controllers) == 1:
         raise Blocked(
-            f"{name} is the only controller: without it there is no cluster; nothing was changed",
-            remedy="Let another one join first (kubeadm join --control-plane; upgrader adopt --new-controllers).",
+            f"{name} is the only controller, and can't be removed; nothing was changed",
+            remedy="Join another one first (kubeadm join --control-plane; upgrader adopt --new-controllers).",
         )
     return found
 
@@ -57,8 +57,8 @@ def check_etcd_servers(name: str, own: Collection[str], servers: Iterable[str]) 
     """No kube-apiserver that stays asks the leaving controller's etcd. Raises Blocked."""
     if named := [server for server in servers if canonical(urlsplit(server).hostname or "") in {*own, name}]:
         raise Blocked(
-            f"the kube-apiservers that stay use etcd on {name}: {', '.join(named)}; nothing was changed",
-            remedy="Remove that from `etcd.servers` in values/kube-apiserver.yaml, and run `upgrader run` first.",
+            f"the remaining kube-apiservers use etcd on {name}: {', '.join(named)}; nothing was changed",
+            remedy="First remove it from `etcd.servers` in values/kube-apiserver.yaml, and run `upgrader run`.",
         )
 
 
@@ -72,15 +72,16 @@ def why_dead(name: str, node: KubeObject | None, unreachable: str, *, said: bool
     if not unreachable:
         if said:
             raise Blocked(
-                f"{name} answers over SSH: it isn't dead, and what runs there must be ended; nothing was changed",
+                f"{name} answers over SSH, so it isn't dead, and its components must be stopped; nothing was changed",
                 remedy="Run it without --dead.",
             )
         return ""
     if conditions.get("Ready") == "True":
         raise Blocked(
-            f"{name} can't be reached over SSH, and its kubelet still reports: etcd and the checkpoints there would go "
-            "on; nothing was changed",
-            remedy=f"Repair SSH, or switch it off for good, and wait until its node is not Ready. {unreachable}",
+            f"{name} can't be reached over SSH, but its kubelet still reports: etcd and the checkpoints there would "
+            "keep running; nothing was changed",
+            remedy="Repair SSH; or power the machine off permanently, and wait until its node is not Ready. "
+            f"{unreachable}",
         )
     return f"{unreachable}; its node is {'gone' if node is None else 'not Ready'}"
 
@@ -92,7 +93,7 @@ def why_unreachable(hosts: Hosts, examined: Examined) -> str:
     """
     if examined.facts is not None:
         return ""
-    why, remedy = examined.error, f"Repair that on {examined.host.name}, or switch it off for good."
+    why, remedy = examined.error, f"Repair that on {examined.host.name}, or power it off permanently."
     try:
         hosts.run(examined.host, ["true"])
     except HostUnreachable as error:
@@ -154,7 +155,7 @@ def server_at(address: str, port: int) -> str:
         return f"https://{_in_url(address)}:{port}"
     except ValueError as error:
         raise Blocked(
-            f"a node has registered {address!r}, which is no IP address; nothing was changed",
+            f"a node has registered {address!r}, which is not an IP address; nothing was changed",
             remedy="Check `status.addresses` of the controllers: kubectl get nodes -o yaml",
         ) from error
 

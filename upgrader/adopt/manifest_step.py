@@ -106,9 +106,9 @@ class StaticPods:
         wanted = (node_address(self.kube, host), *self.served)
         if left := [address for address in wanted if not listeners.at(address, port)]:
             raise StepFailed(
-                f"{host.name}: the release kube-apiserver does not listen at port {port} of {', '.join(left)}, where "
-                "clients use the API; its static pod was not retired",
-                remedy="Add that to `extraAddresses` in values/kube-apiserver.yaml, and run adopt again.",
+                f"{host.name}: the release kube-apiserver does not listen on port {port} of {', '.join(left)}, where "
+                "clients use the API; the static pod was not retired",
+                remedy="Add these addresses to `extraAddresses` in values/kube-apiserver.yaml, and run adopt again.",
             )
 
     def _move_all(
@@ -136,7 +136,7 @@ class StaticPods:
         runs = found["spec"]["containers"][0]["image"] if found else "nothing"
         if wanted != runs:
             raise StepFailed(
-                f"static pod {pod} runs {runs}, and its manifest has {wanted or 'no image'}",
+                f"static pod {pod} runs {runs}, but its manifest has {wanted or 'no image'}",
                 remedy=f"On {host.name}: journalctl -u kubelet. Then run the same command again.",
             )
 
@@ -148,7 +148,7 @@ class StaticPods:
         image = first_document(content)["spec"]["containers"][0]["image"]
         current = self.images.get(component) or at_version(image, self.version)
         if image != current:
-            note(f"{host.name}: {component} is restored as {current}, not as {image}")
+            note(f"{host.name}: {component} is restored with {current}, not {image}")
             self.hosts.write(host, path, content.replace(image.encode(), current.encode()))
 
     def _await(self, host: Host, component: str, *, present: bool) -> None:
@@ -266,7 +266,7 @@ class PortSharingStep:
             found = self.kube.get(_PODS, f"kube-apiserver-{host.name}", _SYSTEM)
             command = found["spec"]["containers"][0]["command"] if found else []
             restarted = _SHARING in command and _ready(found)
-            return "" if restarted else "the old pod still runs, or the new one is not Ready"
+            return "" if restarted else "the old pod is still running, or the new one is not Ready"
 
         state = wait_until(self.clock, missing, seconds=_READY_SECONDS)
         if state:

@@ -22,7 +22,7 @@ def node_address(kube: Kube, host: Host) -> str:
     own = [item["address"] for item in status.get("addresses") or () if item["type"] == "InternalIP"]
     if not own:
         raise Blocked(
-            f"node {host.name} has no InternalIP, on which its kube-apiserver would listen",
+            f"node {host.name} has no InternalIP for its kube-apiserver to listen on",
             remedy=f"Check the controller's name in the inventory, and its node: kubectl describe node {host.name}",
         )
     return str(own[0])

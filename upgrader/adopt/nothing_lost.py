@@ -23,7 +23,7 @@ def check_flags(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Ma
     if lost:
         flags = ", ".join(f"--{name}={','.join(static.flags[name])}" for name in sorted(lost))
         raise Blocked(
-            f"{component}'s static pod has flags that the chart can't take over: {flags}",
+            f"{component}'s static pod has flags that the chart doesn't support: {flags}",
             remedy="Remove them from the static pod, or set them in the release's `extraArgs`.",
         )
 
@@ -34,9 +34,9 @@ def check_metadata(facts: KubeadmFacts, component: str, rendered: Metadata, chos
         if static := controller.active.get(component):
             for each in differing(static, rendered, chosen):
                 raise Blocked(
-                    f"{component}'s static pod on {controller.host.name} has {each}, and the chart's pod has "
-                    f"{each.chart or 'none'} there",
-                    remedy="Use another name in the static pod, and wherever something selects by it.",
+                    f"{component}'s static pod on {controller.host.name} has {each}, but the chart's pod has "
+                    f"{each.chart or 'none'}",
+                    remedy="Use another key in the static pod, and in everything that selects by it.",
                 )
 
 
@@ -49,8 +49,8 @@ def check_volumes(facts: KubeadmFacts, component: str, rendered: Mapping[str, An
                 raise Blocked(
                     f"{component}'s static pod on {controller.host.name} has volumes that the chart's pod would lack: "
                     f"{', '.join(map(str, lost))}",
-                    remedy="Add them to the release's `extraVolumes` and `extraVolumeMounts`. Where the chart mounts "
-                    "something of its own at the same path, mount yours elsewhere in the static pod first.",
+                    remedy="Add them to the release's `extraVolumes` and `extraVolumeMounts`. If the chart already "
+                    "mounts something at the same path, mount yours elsewhere in the static pod first.",
                 )
             _verify_pki(controller.host.name, static, pki)
             _verify_written(controller.host.name, static, rendered)
@@ -61,10 +61,10 @@ def _verify_pki(host: str, static: StaticPod, pki: str) -> None:
     for mount in mounts_of(static) if static.component == "kube-apiserver" else ():
         if pki.startswith(f"{mount.path}/") and mount.source.get("hostPath") != mount.path:
             raise Blocked(
-                f"{static.component}'s static pod on {host} mounts {mount}, above its certificates in {pki}, which the "
-                "chart's pod would not find there",
-                remedy="Mount it in a folder of its own, such as /etc/kubernetes/admission-controls, and name that in "
-                "the flags and files that lead there.",
+                f"{static.component}'s static pod on {host} mounts {mount}, which would hide the certificates in {pki} "
+                "from the chart's pod",
+                remedy="Mount it in a separate folder, such as /etc/kubernetes/admission-controls, and change the "
+                "flags and files that refer to it.",
             )
 
 
@@ -73,8 +73,8 @@ def _verify_written(host: str, static: StaticPod, rendered: Mapping[str, Any]) -
     for path in static.flags.get("audit-log-path", ()):
         if path not in ("-", "") and not writable(static.component, rendered, path):
             raise Blocked(
-                f"{static.component} on {host} writes its audit log to {path}, which is in no volume that it may write "
-                "to: the chart's container has a read-only file system",
-                remedy="Mount the log's folder, as a hostPath volume that isn't readOnly, in the static pod first. "
-                "Below the folder of certificates nothing can be written.",
+                f"{static.component} on {host} writes its audit log to {path}, which is in no writable volume: the "
+                "chart's container has a read-only root file system",
+                remedy="Mount the log's folder in the static pod first, as a writable hostPath volume. The folder of "
+                "certificates is read-only.",
             )

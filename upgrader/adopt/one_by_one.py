@@ -76,7 +76,7 @@ class WithdrawStep:
     name: str = "withdraw kube-apiserver"
 
     def summary(self) -> str:
-        return "stop the instances of kube-apiserver's release one after the other, except the last"
+        return "stop all but one instance of kube-apiserver's release, one after the other"
 
     def capture(self) -> None:
         """Nothing to undo: kubeadm's own instances serve."""
@@ -106,6 +106,6 @@ class WithdrawStep:
 
         if state := wait_until(self.clock, missing, seconds=_END_SECONDS):
             raise StepFailed(
-                f"an instance of kube-apiserver did not end within {_END_SECONDS:.0f} s: {state}",
+                f"an instance of kube-apiserver did not stop within {_END_SECONDS:.0f} s: {state}",
                 remedy=f"kubectl -n {_SYSTEM} get pods -l {selector}",
             )

@@ -65,7 +65,7 @@ class Originals:
         for item in found:
             if _ADOPTED in (item["metadata"].get("annotations") or {}).items():
                 what = f"{item['kind']} {item['metadata']['name']}"
-                raise _unknown(f"{what} belongs to Helm's release {_ADOPTED[1]} already, and no original is kept")
+                raise _unknown(f"{what} already belongs to Helm release {_ADOPTED[1]}, and its original was not saved")
         content = json.dumps(found).encode()
         for host in self.controllers:
             self.hosts.run(host, ["install", "-d", "-m", "0700", FILE.rpartition("/")[0]])
@@ -93,8 +93,8 @@ class Originals:
             )
             raise StepFailed(
                 f"kubeadm's original objects are kept in several places, and differ: {sums}",
-                remedy="The journal of the adoption names the SHA-256 of the right one. Remove the others, and run "
-                "it again.",
+                remedy="The adoption's journal has the SHA-256 of the right one. Remove the others, and run this "
+                "again.",
             )
         for place, text in copies.items():
             manifests = _parsed(text, place)
@@ -181,10 +181,11 @@ def _parsed(content: bytes, place: str) -> Manifests:
 
 def _unknown(why: str) -> StepFailed:
     return StepFailed(
-        f"{why}: kubeadm's own kube-proxy and CoreDNS are not known",
-        remedy="Have kubeadm write them, on a controller: kubeadm init phase addon all --print-manifest > "
-        f"originals.yaml; then: kubectl -n {SYSTEM} create secret generic {STORE} --from-file={KEY}=originals.yaml; "
-        f"and run it again. (A ConfigMap {STORE} is not used: more people can write those.)",
+        f"{why}: kubeadm's original kube-proxy and CoreDNS are unknown",
+        remedy="Let kubeadm write them on a controller: kubeadm init phase addon all --print-manifest > "
+        f"originals.yaml; then: kubectl -n {SYSTEM} create secret generic {STORE} "
+        f"--from-file={KEY}=originals.yaml; then run this again. (A ConfigMap {STORE} is not used, as more "
+        "users can write ConfigMaps.)",
     )
 
 

@@ -60,7 +60,7 @@ def check_names(manifests: Sequence[Any], place: str) -> None:
     for manifest in manifests:
         meta = manifest.get("metadata") if isinstance(manifest, Mapping) else None
         if not isinstance(meta, Mapping):
-            raise _refused(place, "an entry that is no object")
+            raise _refused(place, "an entry that is not an object")
         kind, name = _KINDS.get(str(manifest.get("kind"))), str(meta.get("name"))
         what = f"{manifest.get('kind')} {meta.get('namespace') or ''}/{name}"
         known = kind is not None and kind.api_version == manifest.get("apiVersion") and (kind, name) in TAKEN_OVER
@@ -73,7 +73,7 @@ def check_names(manifests: Sequence[Any], place: str) -> None:
 
 def _refused(place: str, what: str) -> StepFailed:
     return StepFailed(
-        f"{place} has {what}: it was changed since the adoption, and nothing of it is restored",
-        remedy="Find out who changed it. Remove what is wrong, and run it again; or have kubeadm write the objects: "
-        "kubeadm init phase addon all --print-manifest, on a controller.",
+        f"{place} has {what}: it was changed after the adoption; nothing of it is restored",
+        remedy="Find out who changed it. Correct it and run this again, or let kubeadm write the objects on a "
+        "controller: kubeadm init phase addon all --print-manifest",
     )

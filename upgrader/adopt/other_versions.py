@@ -17,7 +17,7 @@ def about_other_versions(facts: KubeadmFacts, version: KubernetesVersion) -> Ite
         kept = image_values(image, str(version)).keys() & {"tag", "digest"}
         if not kept and at_version(image, version) != image:
             now = image.rpartition(":")[2]
-            yield f"{component} runs {now} now, and gets {version}, as kube-apiserver has it."
+            yield f"{component} runs {now} now, and will get kube-apiserver's version, {version}."
 
 
 def _images(facts: KubeadmFacts) -> Iterator[tuple[str, str]]:

@@ -58,7 +58,7 @@ class RewireKubeletStep(OneWay):
     name: str = "kubelet"
 
     def summary(self) -> str:
-        return f"the kubelet of {self.host.name} uses {self.server}, where it used the API of its own controller"
+        return f"the kubelet of {self.host.name} uses {self.server} instead of its own controller's API"
 
     def apply(self, note: Callable[[str], None]) -> None:
         """A file that has the new server already may be one that was written before a kill, and that the kubelet has
@@ -71,15 +71,15 @@ class RewireKubeletStep(OneWay):
         if server:
             self.hosts.write(self.host, _KUBELET_CONF, content.replace(server.encode(), self.server.encode()))
         self._restart()
-        note(f"{self.host.name}: the kubelet was restarted with {self.server}, where it had {server or 'that'}")
+        note(f"{self.host.name}: the kubelet was restarted with {self.server} (before: {server or 'the same'})")
         if left := wait_until(self.clock, self._renewal(), seconds=_HEARTBEAT_SECONDS):
             if server:
                 self.hosts.write(self.host, _KUBELET_CONF, content)
                 self._restart()
             raise StepFailed(
                 f"{self.host.name}: its kubelet did not report to {self.server} within {_HEARTBEAT_SECONDS:.0f} s "
-                f"({left}); it uses {f'{server} again' if server else 'that still'}",
-                remedy=f"On {self.host.name}: is {self.server} reachable? journalctl -u kubelet",
+                f"({left}); it {f'uses {server} again' if server else 'still uses that server'}",
+                remedy=f"On {self.host.name}, check that {self.server} is reachable, and journalctl -u kubelet.",
             )
 
     def _restart(self) -> None:
@@ -119,7 +119,7 @@ class WithdrawNodeStep(OneWay):
     name: str = "withdraw"
 
     def summary(self) -> str:
-        return f"no pod of the control plane is placed on {self.host.name} any more; those there are the first to go"
+        return f"no new control-plane pods are scheduled to {self.host.name}; its pods are removed first"
 
     def apply(self, note: Callable[[str], None]) -> None:
         withdraw(self.kube, self.host.name)
@@ -140,7 +140,7 @@ class LeaveStep(OneWay):
     def apply(self, note: Callable[[str], None]) -> None:
         for pod in pods_on(self.kube, self.host.name):
             if not pod.deleting:
-                note(f"{self.host.name}: deleting {pod.name}, which the number of replicas has left there")
+                note(f"{self.host.name}: deleting {pod.name}, which scaling down left there")
                 self.kube.delete(_PODS, pod.name, _SYSTEM)
 
         def missing() -> str:
@@ -148,7 +148,7 @@ class LeaveStep(OneWay):
 
         if left := wait_until(self.clock, missing, seconds=_END_SECONDS):
             raise StepFailed(
-                f"{left} on {self.host.name} did not end within {_END_SECONDS:.0f} s",
+                f"{left} on {self.host.name} did not terminate within {_END_SECONDS:.0f} s",
                 remedy=f"kubectl -n {_SYSTEM} describe pod {left.partition(',')[0]}; on {self.host.name}: "
                 "journalctl -u kubelet",
             )
@@ -176,12 +176,14 @@ class ForgetOneStep(OneWay):
             if left:
                 self.hosts.run(self.host, ["sh", "-c", FORGET])
             quiet = 0 if left else quiet + 1
-            return "" if quiet >= _QUIET else "they come back"
+            return "" if quiet >= _QUIET else "they were recreated"
 
         if wait_until(self.clock, missing, seconds=_GONE_SECONDS, interval_seconds=2.0):
             raise StepFailed(
-                f"{self.host.name}: checkpoints came back for {_GONE_SECONDS:.0f} s: a pod-checkpointer runs there",
-                remedy=f"On {self.host.name}: crictl pods --name pod-checkpointer; end it, and run this again.",
+                f"{self.host.name}: checkpoints were recreated for {_GONE_SECONDS:.0f} s: a pod-checkpointer runs "
+                "there",
+                remedy=f"On {self.host.name}, find it with `crictl pods --name pod-checkpointer` and stop it; then run "
+                "this again.",
             )
 
 
@@ -193,7 +195,7 @@ class StopStaticPodsStep(OneWay):
     name: str = "static-pods"
 
     def summary(self) -> str:
-        return f"end kubeadm's static pods on {self.pods.controllers[0].name}, if there are any, but for etcd"
+        return f"stop kubeadm's static pods on {self.pods.controllers[0].name}, if any, except etcd"
 
     def apply(self, note: Callable[[str], None]) -> None:
         self.pods.put_aside(COMPONENTS, note)
@@ -214,7 +216,7 @@ class LeaveEtcdStep(OneWay):
     name: str = "etcd"
 
     def summary(self) -> str:
-        which = f"member {self.member.member}" if self.member.member else "its member, which is gone already,"
+        which = f"member {self.member.member}" if self.member.member else "its member, already removed,"
         return f"remove {which} of {self.host.name} from etcd, which has {self.member.left} left"
 
     def apply(self, note: Callable[[str], None]) -> None:

@@ -35,16 +35,16 @@ def check_same_everywhere(facts: KubeadmFacts) -> None:
                 raise Blocked(
                     f"{component} on {controller.host.name} differs from {facts.controllers[0].host.name} in its "
                     f"{' and its '.join(parts)}",
-                    remedy="One release serves all controllers: give their static pods the same first.",
+                    remedy="One release serves all controllers: make their static pods equal first.",
                 )
 
 
 def _same_flags(names: set[str]) -> str:
-    same = "Give the static pods of all controllers the same flags first."
+    same = "Set the same flags in the static pods of all controllers first."
     if names <= {"etcd-certfile", "etcd-keyfile"}:
         same += (
-            " Of certificates that are each controller's own, such as Kubespray's node-NAME.pem: copy them to the same "
-            "path on every controller, and name that in the flags."
+            " If each controller has its own certificate file, such as Kubespray's node-NAME.pem, copy it to the same "
+            "path on every controller, and use that path in the flags."
         )
     return same
 

@@ -59,17 +59,17 @@ _STRICT: Mapping[str, tuple[Any, ...]] = {
 }
 """What of a securityContext the charts' pods have as well. All that is false, 0 (root) or empty is theirs, too."""
 _REMEDIES = {
-    "containers": "Run that beside kube-apiserver instead of in its pod, as a static pod or a DaemonSet of its own: a "
-    "KMS plugin needs no more than its socket in a hostPath volume.",
-    "initContainers": "Have what it prepares prepared by the controller itself, before the kubelet starts.",
-    "hostAliases": "Write the names into /etc/hosts of each controller, which kube-apiserver's pods read; of the other "
-    "two, set `controlPlane.hostAliases` in values/kubernetes.yaml. Then remove them from the static pod.",
-    "securityContext": "The charts' pods run as root, without capabilities: files that only another user may read stay "
-    "closed to them. Give keys and configuration back to root, and remove it from the static pod (kubeadm's feature "
-    "gate RootlessControlPlane sets it).",
+    "containers": "Run it as a separate static pod or DaemonSet instead of in kube-apiserver's pod: a KMS plugin only "
+    "needs its socket in a hostPath volume.",
+    "initContainers": "Do its work on the controller itself, before the kubelet starts.",
+    "hostAliases": "For kube-apiserver, write the names to /etc/hosts of each controller; for the other two, set "
+    "`controlPlane.hostAliases` in values/kubernetes.yaml. Then remove them from the static pod.",
+    "securityContext": "The charts' pods run as root without capabilities, and can't read files that only another "
+    "user may read. Change the owner of keys and configuration to root, and remove it from the "
+    "static pod (kubeadm's feature gate RootlessControlPlane sets it).",
     "command": "Let the container start the component itself, with flags of the form --NAME=VALUE, as kubeadm writes "
     "them.",
-    "env": "Give the variable its value in the static pod.",
+    "env": "Set the variable's value directly in the static pod.",
 }
 _OTHERWISE = "Remove it from the static pod, if the component works without it; the charts have no value for it."
 
@@ -81,7 +81,7 @@ def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
             for part, what in _unknown(static):
                 raise Blocked(
                     f"{component}'s static pod on {controller.host.name} has {what}, which would be lost: the chart's "
-                    "pod has nothing like it",
+                    "pod has no equivalent",
                     remedy=_REMEDIES.get(part, _OTHERWISE),
                 )
 
@@ -112,7 +112,7 @@ def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
     yield from _command(static.component, container)
     for entry in container.get("env") or ():
         if "valueFrom" in entry:
-            yield "env", f"the variable {entry['name']}, whose value comes from elsewhere"
+            yield "env", f"the variable {entry['name']} with a value from another source"
 
 
 def _unsafe(context: Mapping[str, Any]) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _unsafe(context: Mapping[str, Any]) -> Iterator[str]:
 def _command(component: str, container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
     if not words or words[0].rpartition("/")[2] != component:
-        yield "command", f"the command `{words[0] if words else ''}` in place of {component}"
+        yield "command", f"the command `{words[0] if words else ''}` instead of {component}"
         return
     for word in words[1:]:
         # `--flag value` and `-v 2` are flags to the component, and would be none to a chart.

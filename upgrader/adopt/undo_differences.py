@@ -66,14 +66,14 @@ def check_undo(controllers: Collection[ControllerFacts], released: Mapping[str, 
     for name, minor in emulating.items():
         if minor is not None:
             raise Blocked(
-                f"{name} emulates {minor_text(minor)}, and kubeadm's manifest does not: an undo would end that for "
-                "good, unasked; nothing was changed",
-                remedy="End it first, or go back to that minor: upgrader finalize, or upgrader rollback",
+                f"{name} emulates {minor_text(minor)}, but kubeadm's manifest does not: an undo would end the "
+                "emulation permanently; nothing was changed",
+                remedy="First end the emulation (upgrader finalize), or return to that minor (upgrader rollback).",
             )
     manager = released.get("kube-controller-manager")
     if manager and manager.flags.get("cluster-signing-cert-file", ("",))[-1].endswith(f"/{SIGNING}"):
         raise Blocked(
-            "a rotation of the cluster's CA is not complete, and kubeadm's manifests know nothing of it; nothing was "
+            "a rotation of the cluster's CA is incomplete, and kubeadm's manifests don't reflect it; nothing was "
             "changed",
             remedy="Complete or cancel it first: upgrader certs rotate-ca show",
         )
@@ -87,15 +87,15 @@ def check_undo(controllers: Collection[ControllerFacts], released: Mapping[str, 
     if lost:
         raise Blocked(
             "\n".join(("kubeadm's retired manifests lack what the releases have; nothing was changed:", *lost)),
-            remedy=f"Write what is to stay into {ADOPTED}/COMPONENT.yaml of each controller, with the volumes that it "
-            "needs (or take it out of the values, and run `upgrader run`); then run this again.",
+            remedy=f"Add what must stay to {ADOPTED}/COMPONENT.yaml on each controller, with the volumes that it "
+            "needs; or remove it from the values, and run `upgrader run`. Then run this again.",
         )
 
 
 def _differences(pod: StaticPod, released: Released | None) -> Iterator[str]:
     if released is None:
         if "@" in pod.image:
-            yield f"{pod.component}: its image is {pod.image}, and which version runs now is not known"
+            yield f"{pod.component}: its image is {pod.image}, and the running version is unknown"
         return
     for name in sorted({*pod.flags, *released.flags} - _CHARTS_OWN):
         before, now = pod.flags.get(name), released.flags.get(name)

@@ -42,8 +42,10 @@ from upgrader.steps.release.kind import ReleaseKind
 
 __all__ = ["ADOPTED", "NOT_ADOPTED", "Adoption", "ProposedAdoption", "adoption", "is_adopted", "propose_undo"]
 
-ADOPTED = "Nothing to do: this control plane is adopted, and its releases are as the values say."
-NOT_ADOPTED = f"Nothing to undo: no release of {', '.join(BUILT_IN_CHARTS)} is installed, so this is kubeadm's own."
+ADOPTED = "Nothing to do: this control plane is adopted, and its releases match the values."
+NOT_ADOPTED = (
+    f"Nothing to undo: no release of {', '.join(BUILT_IN_CHARTS)} is installed, so this is a kubeadm control plane."
+)
 _BEFORE_ADOPTION = (
     "access",
     "hosts",

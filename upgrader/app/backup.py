@@ -30,8 +30,8 @@ def make_key(folder: Path, path: Path) -> str:
     home = folder.resolve()
     if (home / "upgrader.yaml").exists() and path.resolve().is_relative_to(home):
         raise UsageError(
-            f"{path} would be in the cluster's folder, which is committed and copied",
-            remedy="Name a file where your other keys are.",
+            f"{path} is in the cluster folder, which is committed and copied",
+            remedy="Choose a file where your other keys are.",
         )
     public, private = age_files().new_key()
     write_identity(path, public, private)
@@ -56,7 +56,7 @@ def prove_backup(folder: Path, backup: BackupFile, front_end: FrontEnd) -> Backu
         hosts = session.tools.hosts
         member, tools = read_member(hosts, session.cluster.controllers[0]), EtcdTools(hosts)
         with tools.workspace(member, 2 * manifest.snapshot.bytes):
-            front_end.notify(f"{member.host.name}: sending the snapshot, and reading it from a scratch etcd")
+            front_end.notify(f"{member.host.name}: sending the snapshot, and verifying it in a scratch etcd")
             send_snapshot(backup, hosts, [member])
             prove_on(member, manifest, tools)
     return manifest
@@ -75,5 +75,5 @@ def unless_locked(session: Session, front_end: FrontEnd) -> Iterator[None]:
         except ApiError as error:
             if not isinstance(error, ApiUnavailable) and error.status < _BROKEN:
                 raise
-            front_end.notify(f"Working without the cluster's lock, as the API does not answer: {error.message}")
+            front_end.notify(f"Continuing without the cluster's lock, because the API does not answer: {error.message}")
         yield

@@ -33,7 +33,7 @@ def create_bundle(folder: Path, path: Path, target: KubernetesVersion | None, ar
     releases = [step for step in steps if isinstance(step, IntendedRelease)]
     wanted = dict.fromkeys(full_name(name) for item in releases for name in images_in(item.manifest).values() if name)
     if not wanted:
-        raise UsageError(f"no release of {folder} has an image", remedy="Name the releases in `pipeline`.")
+        raise UsageError(f"no release of {folder} has an image", remedy="Add the releases to `pipeline`.")
     given = _archives(archives) if archives else {}
     with TemporaryDirectory(dir=path.absolute().parent) as scratch:
         found: dict[Path, None] = {}

@@ -139,7 +139,7 @@ class FoundCas:
         if (trust.steps and not late) or rotation.found.keeper is None:
             names = ", ".join(item.step.name for item in trust.steps)
             raise Blocked(
-                f"not everything trusts the new CA, which is to sign: {names} is left to do; {NOTHING}",
+                f"not everything trusts the new CA yet; still to do: {names}; {NOTHING}",
                 remedy="upgrader certs rotate-ca trust",
             )
         served = served_files(session)
@@ -242,8 +242,8 @@ def _look(cluster: Cluster, on_host: AuthorityOnHost) -> CaTrust:
     except ValueError as error:
         raise Blocked(
             f"{error}; {NOTHING}",
-            remedy="Look at the files that `upgrader certs show` lists. upgrader rotates a CA that kubeadm made, and "
-            "whose key each controller has.",
+            remedy="Check the files that `upgrader certs show` lists. upgrader only rotates a kubeadm CA whose key is "
+            "on each controller.",
         ) from error
 
 
@@ -257,7 +257,7 @@ def _kubeadm(session: Session) -> tuple[AuthorityOnHost, Mapping[str, object]]:
         return AuthorityOnHost(session.tools.hosts, config.certificates_folder), config.fields(_FORM)
     except ValueError as error:
         raise Blocked(
-            f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read, which says where certificates are: {error}",
+            f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read (it has the certificates' folder): {error}",
             remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
         ) from error
 
@@ -270,7 +270,7 @@ def _edited(session: Session, signing: str) -> dict[Path, str]:
         raise UsageError(
             f"{session.settings.folder / 'upgrader.yaml'} has no release {RELEASE} with the built-in chart and a "
             "values file",
-            remedy="Restore it in `pipeline`: the CA that signs is a value of it.",
+            remedy="Restore it in `pipeline`: the signing CA is set in its values.",
         )
     if str((found.values.get("pki") or {}).get("signingCertificate") or "") == signing:
         return {}

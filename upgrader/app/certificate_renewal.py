@@ -151,7 +151,7 @@ def _kubeadm(session: Session, front_end: FrontEnd, *, mend: bool) -> KubeadmOnH
         return KubeadmOnHost(tools.hosts, KubeadmConfig.of(config).certificates_folder)
     except ValueError as error:
         raise Blocked(
-            f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read, which says where certificates are: {error}",
+            f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read (it has the certificates' folder): {error}",
             remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
         ) from error
 
@@ -164,7 +164,7 @@ def mend_controllers(session: Session, front_end: FrontEnd) -> None:
     tools, mended = session.tools, False
     for host in session.cluster.controllers:
         for name in KubeadmOnHost(tools.hosts).mend(host):
-            front_end.notify(f"{host.name}: {name} was left unusable by an interrupted renewal, and is put back")
+            front_end.notify(f"{host.name}: an interrupted renewal left {name} unusable; restoring it")
             mended = True
     if mended:
         wait_until(tools.clock, lambda: "" if tools.kube.raw("/readyz") else "no answer", seconds=_BACK_SECONDS)
@@ -179,9 +179,9 @@ def _explained(session: Session, error: ApiError) -> ApiError:
         return error
     explained = type(error)(
         "\n".join((error.message, "these certificates have expired:", *expired)),
-        remedy="A run needs the API, and so these are renewed by hand. On each controller: kubeadm certs renew all; "
-        "kube-apiserver and etcd read their files within a minute. Then give your own kubeconfig the user of "
-        "/etc/kubernetes/admin.conf there, and run `upgrader certs renew` for the rest.",
+        remedy="A run needs the API, so renew these by hand: on each controller, kubeadm certs renew all; "
+        "kube-apiserver and etcd reload their files within a minute. Then copy the user of "
+        "/etc/kubernetes/admin.conf to your own kubeconfig, and run `upgrader certs renew` for the rest.",
     )
     explained.status = error.status
     return explained
@@ -197,9 +197,9 @@ def served_files(session: Session) -> Serving:
     found = serving(session.tools.kube)
     if found is None:
         raise Blocked(
-            "kube-apiserver doesn't serve a certificate from a file of the controllers; nothing was changed",
-            remedy="kubeadm renews files. Where the chart reads them from a Secret (`pki.source`), renew them there, "
-            "and run `upgrader run`.",
+            "kube-apiserver's certificate isn't a file on the controllers; nothing was changed",
+            remedy="kubeadm only renews files. If the chart reads certificates from a Secret (`pki.source`), renew "
+            "them there, and run `upgrader run`.",
         )
     return found
 
@@ -218,8 +218,9 @@ def _refuse_two_authorities(session: Session, kubeadm: KubeadmOnHost) -> None:
         text = (session.tools.hosts.read(host, path) or b"").decode("latin-1")
         if len(certificates(text)) > 1:
             raise Blocked(
-                f"{host.name}: {path} has several CAs, as while the cluster's CA is rotated; nothing was renewed",
-                remedy="See `upgrader certs rotate-ca show`, which says what comes next. Renew when that has ended.",
+                f"{host.name}: {path} has several CAs: a rotation of the cluster's CA is in progress; nothing was "
+                "renewed",
+                remedy="Complete the rotation first: `upgrader certs rotate-ca show` names the next step.",
             )
 
 
@@ -227,9 +228,11 @@ def _refuse_unknown(wanted: Mapping[Host, tuple[RenewableCertificate, ...]]) -> 
     lines = [f"{host.name}: {item.name}" for host, items in wanted.items() for item in items if item.name not in KNOWN]
     if lines:
         raise Blocked(
-            "\n".join(("where kubeadm keeps these certificates is not known here; nothing was renewed:", *lines)),
+            "\n".join(
+                ("this version of upgrader doesn't know the files of these certificates; nothing was renewed:", *lines)
+            ),
             remedy="Use a newer version of upgrader; or `kubeadm certs renew` there, then `upgrader certs renew "
-            "--within 1s`, which restarts what has to read them.",
+            "--within 1s`, which restarts the components that read them.",
         )
 
 
@@ -242,10 +245,10 @@ def _refuse_external(
         if external:
             authorities = ", ".join(sorted({item.authority for item in external}))
             names = ", ".join(item.name for item in external)
-            lines.append(f"{each.host.name}: the key of {authorities} is not there (an external CA), for {names}")
+            lines.append(f"{each.host.name}: the key of {authorities} is missing (an external CA), needed for {names}")
     if lines:
         raise Blocked(
             "\n".join(("kubeadm can't renew these certificates; nothing was renewed:", *lines)),
-            remedy="Have that CA issue them, put them in place, and run `upgrader certs renew` with --within a time "
-            "before which they don't end: it restarts what has to read them.",
+            remedy="Issue them with that CA, and copy them to their paths. Then run `upgrader certs renew --within "
+            "TIME`, with a time shorter than their validity: it restarts the components that read them.",
         )

@@ -35,11 +35,9 @@ class ShownCertificates:
             kind = HostUnreachable if isinstance(self.unread[0], HostUnreachable) else HostError
             hosts = "\n".join(error.message for error in self.unread)
             remedy = self.unread[0].remedy
-            raise kind(
-                f"which certificates these controllers have is not known: {hosts}\n{wrong}".strip(), remedy=remedy
-            )
+            raise kind(f"the certificates of these controllers are unknown: {hosts}\n{wrong}".strip(), remedy=remedy)
         if wrong:
-            raise HostError(wrong, remedy="Look at the file, or restore it from a backup.")
+            raise HostError(wrong, remedy="Check the file, or restore it from a backup.")
 
 
 def show_certificates(folder: Path) -> ShownCertificates:
@@ -63,7 +61,7 @@ def read_all(hosts: Hosts, controllers: tuple[Host, ...], now: datetime) -> Show
             unread.append(
                 HostError(
                     f"{host.name}: no certificate in /etc/kubernetes",
-                    remedy="Is this a controller, and may its user read the files with sudo?",
+                    remedy="Check that this is a controller, and that its user can read the files with sudo.",
                 )
             )
         for item in found:

@@ -25,7 +25,7 @@ def publish_check(folder: Path, checked: CheckedPlan, note: Callable[[str], None
         sinks, cluster = session.metric_sinks(), session.settings.observability.cluster
         if not sinks:
             raise UsageError(
-                "upgrader.yaml doesn't say where metrics go",
+                "upgrader.yaml has no destination for metrics",
                 remedy="Set observability.textfileDirectory or observability.pushgateway, or leave --metrics out.",
             )
         now = session.tools.clock.now()

@@ -55,15 +55,15 @@ def propose_jobs(folder: Path, system: CiSystem) -> ProposedJobs:
     root = next((each for each in (real, *real.parents) if (each / ".git").exists()), None)
     if root is None:
         raise UsageError(
-            f"{folder} is in no git repository: CI jobs are files of one",
-            remedy="Run `git init` in it, or in the folder that has all clusters' folders.",
+            f"{folder} is not in a git repository, which CI jobs need",
+            remedy="Run `git init` in it, or in the parent of all cluster folders.",
         )
     inside = real.relative_to(root)
     for part in (*inside.parts, *(() if inside.parts else (root.name,))):
         if not _PLAIN.fullmatch(part):
             raise UsageError(
                 f"{part!r} can't be in the path of a cluster folder that has CI jobs",
-                remedy="Rename it: letters, digits, '.', '_' and '-' are understood alike by shells and CI systems.",
+                remedy="Rename it: only letters, digits, '.', '_' and '-' are safe in shells and CI systems.",
             )
     name = (inside.name or root.name).replace(".", "-")
     jobs = Path(".github/workflows" if system == "github" else ".gitlab") / f"upgrader-{name}.yml"

@@ -13,6 +13,6 @@ def check_cluster_folder(folder: Path) -> None:
     """Raises UsageError for a folder that isn't a cluster's."""
     if not (folder / "upgrader.yaml").is_file():
         raise UsageError(
-            f"{folder} is not a cluster folder: there is no upgrader.yaml in it",
-            remedy="Give the cluster's folder with `-C DIR` (a lab's is .lab/NAME).",
+            f"{folder} is not a cluster folder: it has no upgrader.yaml",
+            remedy="Pass the cluster folder with `-C DIR` (a lab's is .lab/NAME).",
         )

@@ -52,8 +52,8 @@ def survey(kube: Kube) -> FoundCluster:
     if not controllers:
         raise Blocked(
             "no node has the label node-role.kubernetes.io/control-plane; nothing was written",
-            remedy="A managed control plane (of a cloud, say) is its provider's to upgrade. Otherwise label the nodes "
-            "on which kube-apiserver runs.",
+            remedy="A managed control plane is upgraded by its provider. Otherwise, label the nodes that run "
+            "kube-apiserver.",
         )
     return FoundCluster(version, _kind(kube), _sorted(controllers), _sorted(workers))
 
@@ -93,7 +93,7 @@ def _kind(kube: Kube) -> Literal["kubeadm", "self-hosted"]:
         return "kubeadm"
     what = f"static pods ({', '.join(static)}) without kubeadm's ConfigMap kubeadm-config" if static else "no pod"
     raise Blocked(
-        f"the control plane is neither kubeadm's nor of upgrader's charts: kube-apiserver runs as {what}; nothing was "
-        "written",
-        remedy="upgrader upgrades self-hosted control planes, and adopts those of kubeadm (docs/kubeadm.md).",
+        f"the control plane is neither kubeadm's nor from upgrader's charts: kube-apiserver runs as {what}; nothing "
+        "was written",
+        remedy="upgrader supports its own charts, and can adopt kubeadm control planes (docs/kubeadm.md).",
     )

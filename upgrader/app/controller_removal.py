@@ -99,14 +99,13 @@ class LeavingController:
         state = _State.of(replace(session, cluster=cluster), self.host, said=bool(self.dead))
         if bool(state.dead) != bool(self.dead):
             raise Blocked(
-                f"{self.host.name} answered a moment ago, and doesn't any more: {state.dead}; the cluster was not "
-                "changed",
+                f"{self.host.name} no longer answers: {state.dead}; the cluster was not changed",
                 remedy=AGAIN,
             )
         before, now = self.member, state.member
         if (before.member, before.left, bool(before.ask)) != (now.member, now.left, bool(now.ask)):
             raise Blocked(
-                f"etcd's members have changed meanwhile: without {self.host.name} there would be {now.left}, and not "
+                f"etcd's members have changed meanwhile: without {self.host.name}, {now.left} would be left instead of "
                 f"{before.left}; the cluster was not changed",
                 remedy=AGAIN,
             )

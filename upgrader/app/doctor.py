@@ -101,18 +101,20 @@ class Doctor:
             return Symptom("agent", "ok", "none: only keys in files are used")
         answer = self.machine.answer("ssh-add", "-l")
         if answer is None or answer.exit_status not in (0, 1):
-            return Symptom("agent", "warning", "SSH_AUTH_SOCK is set, and no agent answers", "eval $(ssh-agent)")
+            return Symptom("agent", "warning", "SSH_AUTH_SOCK is set, but no agent answers", "eval $(ssh-agent)")
         keys = len(answer.stdout.splitlines()) if answer.exit_status == 0 else 0
         return Symptom("agent", "ok", f"{keys} key{'' if keys == 1 else 's'}")
 
     def _disk(self) -> Symptom:
         free = self.machine.free_bytes(self.folder / "runs")
         if free is None:
-            return Symptom("disk", "warning", f"what is free for {self.folder} can't be read", "Check it: df")
+            return Symptom("disk", "warning", f"the free disk space of {self.folder} is unknown", "Check it: df")
         text = f"{free / 2**30:.1f} GiB free for journals and backups"
         if free >= _ENOUGH_BYTES:
             return Symptom("disk", "ok", text)
-        remedy = "Free some, or lower policy.keepRuns and backup.keep: a run stops where its journal can't be written."
+        remedy = (
+            "Free some space, or lower policy.keepRuns and backup.keep: a run stops if its journal can't be written."
+        )
         return Symptom("disk", "error" if free < _LEAST_BYTES else "warning", text, remedy)
 
     def _kubeconfig(self, settings: Settings) -> Symptom:
@@ -120,20 +122,22 @@ class Doctor:
         mode = self.machine.mode(path)
         if mode is None:
             if not settings.kubeconfig_named:
-                text = f"{path} isn't there: kubectl's KUBECONFIG counts, where a context is named"
+                text = f"{path} doesn't exist: with a context, kubectl's KUBECONFIG is used"
                 return Symptom("kubeconfig", "warning", text)
-            return Symptom("kubeconfig", "error", f"{path} can't be read", "See docs/ssh.md for which one counts.")
+            return Symptom(
+                "kubeconfig", "error", f"{path} can't be read", "See docs/ssh.md for which kubeconfig is used."
+            )
         if mode & _OTHERS:
-            return Symptom("kubeconfig", "warning", f"others may read {path} ({mode:o})", f"chmod 600 {path}")
+            return Symptom("kubeconfig", "warning", f"other users can read {path} ({mode:o})", f"chmod 600 {path}")
         return Symptom("kubeconfig", "ok", f"{path} ({mode:o})")
 
     def _secret(self, file: Path) -> Symptom:
         mode = self.machine.mode(file)
         if mode is None:
-            remedy = "Write it, or correct the section observability of upgrader.yaml."
+            remedy = "Create the file, or correct the section `observability` in upgrader.yaml."
             return Symptom("credentials", "error", f"{file} can't be read", remedy)
         if mode & _OTHERS:
-            return Symptom("credentials", "warning", f"others may read {file} ({mode:o})", f"chmod 600 {file}")
+            return Symptom("credentials", "warning", f"other users can read {file} ({mode:o})", f"chmod 600 {file}")
         return Symptom("credentials", "ok", f"{file} ({mode:o})")
 
     def _clock_of_the_api(self) -> Symptom:
@@ -150,7 +154,7 @@ class Doctor:
                 "clock",
                 "warning",
                 f"{apart.total_seconds():.0f} s apart from the API server's",
-                "Synchronise this machine's clock: saved plans, tokens and certificates are judged by it.",
+                "Synchronize this machine's clock: the validity of saved plans, tokens and certificates depends on it.",
             )
         return Symptom("clock", "ok", "that of the API server")
 
@@ -170,7 +174,7 @@ class Doctor:
         if mode is None:
             return Symptom("ssh key", "error", f"{file} can't be read", "Correct ansible_ssh_private_key_file.")
         if self.machine.ssh_refuses(file):
-            return Symptom("ssh key", "error", f"others may read {file}: ssh refuses it", f"chmod 600 {file}")
+            return Symptom("ssh key", "error", f"other users can read {file}: ssh refuses it", f"chmod 600 {file}")
         return Symptom("ssh key", "ok", str(file))
 
     def _known_hosts(self, controllers: tuple[Host, ...]) -> Symptom:

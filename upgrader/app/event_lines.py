@@ -98,7 +98,7 @@ def read_line(line: bytes) -> tuple[datetime, Event | UnknownEvent | None]:
         raise ValueError("it is not a JSON object")
     version, time, name = (fields.get(key) for key in ("format_version", "time", "type"))
     if not isinstance(version, str) or version.partition(".")[0] != FORMAT_VERSION.partition(".")[0]:
-        raise ValueError(f"its format_version is {str(version)[:60]!r}, and this version of upgrader reads 1")
+        raise ValueError(f"its format_version is {str(version)[:60]!r}, but this version of upgrader reads 1")
     if not isinstance(time, str) or not isinstance(name, str):
         raise ValueError("it has no time or no type")
     return time_of(time), None if name == OUTCOME else event_from(name, fields.get("data"))
@@ -117,7 +117,7 @@ def render() -> str:
     kinds = {**EVENTS, OUTCOME: CommandEnded}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A line of `-o json`, as every command that acts prints it",
+        "title": "A line of a command's `-o json` output",
         "description": "Made from upgrader/model/event.py and upgrader/app/event_lines.py. The second number of "
         "format_version goes up when types or fields are added, the first when a reader would misunderstand the new "
         "ones.",

@@ -156,8 +156,8 @@ def _make(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True)
     except OSError as error:
         raise UsageError(
-            f"{folder} can't be made: {error.strerror}; nothing was changed",
-            remedy=f"The run's journal would be there. See: df {folder.parent}",
+            f"{folder} can't be created: {error.strerror}; nothing was changed",
+            remedy=f"The run needs it for its journal. Check: df {folder.parent}",
         ) from error
 
 

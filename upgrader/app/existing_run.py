@@ -18,8 +18,8 @@ from upgrader.model.run_kind import RunKind
 __all__ = ["ExistingRun", "existing_run"]
 
 _SEARCH_AGAIN = (
-    "Make what is named above reachable, or run this on the machine that the run was started on. If the API is down: "
-    "`upgrader recover --dry-run`"
+    "Make these places reachable, or run this on the machine where the run was started. If the API is down: `upgrader "
+    "recover --dry-run`"
 )
 
 
@@ -75,17 +75,13 @@ def _choose(found: DiscoveredRuns, name: str | None) -> DiscoveredRun:
     if name is None:
         upgrades = [run for run in found.runs if run.state.is_upgrade]
         if not upgrades and found.problems:
-            raise UsageError(
-                "no upgrade was found, but not every place could be searched: there may be one", remedy=_SEARCH_AGAIN
-            )
+            raise UsageError("no upgrade was found, but not every place could be searched", remedy=_SEARCH_AGAIN)
         if not upgrades:
             raise UsageError("this cluster has no upgrade yet", remedy="Start one with: upgrader run")
         return upgrades[-1]
     run = found.get(name)
     if run is None and found.problems:
-        raise UsageError(
-            f"run {name} was not found, but not every place could be searched: it may be there", remedy=_SEARCH_AGAIN
-        )
+        raise UsageError(f"run {name} was not found, but not every place could be searched", remedy=_SEARCH_AGAIN)
     if run is None:
         raise UsageError(f"there is no run {name}", remedy="`upgrader history` lists all runs.")
     if not run.state.run:
@@ -103,8 +99,10 @@ def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
         if any(step.to_undo for step in state.steps):
             if state.kind is RunKind.FINALIZE:
                 raise UsageError(
-                    f"run {later.name} came after {run.name}, and ended the emulation: nothing leads back to before it",
-                    remedy="Objects may be stored as only the new minor reads them. Repair forward: `upgrader run`.",
+                    f"the later run {later.name} ended the emulation: {run.name} can no longer be resumed or rolled "
+                    "back",
+                    remedy="Objects may be stored in versions that the old minor can't read. Fix the problem with a "
+                    "new `upgrader run`.",
                 )
             if state.kind is RunKind.RENEW_CERTIFICATES:
                 continue  # no version depends on when a certificate ends
@@ -112,16 +110,16 @@ def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
                 if not _other_minor(run.state):
                     continue
                 raise UsageError(
-                    f"run {later.name} came after {run.name}, and migrated what is stored: nothing leads back to "
-                    "before it",
-                    remedy="Objects may be stored as only the new minor reads them. Repair forward: `upgrader run`.",
+                    f"the later run {later.name} migrated the stored objects: {run.name} can no longer be resumed or "
+                    "rolled back",
+                    remedy="Objects may be stored in versions that the old minor can't read. Fix the problem with a "
+                    "new `upgrader run`.",
                 )
             raise UsageError(
-                f"run {later.name} came after {run.name}, and its changes are still in place",
-                remedy=f"Roll that one back first (upgrader rollback --run {later.name}), or continue from it."
+                f"the changes of the later run {later.name} are still in place",
+                remedy=f"First roll it back (upgrader rollback --run {later.name}), or continue from there."
                 if state.is_upgrade
-                else f"It was `{state.kind.command}`, and an upgrade from before it can't be continued: "
-                "start a new run.",
+                else f"It was `{state.kind.command}`. An upgrade from before it can't be continued: start a new run.",
             )
 
 

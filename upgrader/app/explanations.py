@@ -121,7 +121,7 @@ def explain(code: str) -> Explanation:
         members = [code for code in known if code.startswith(f"{name.rstrip('.')}.")]  # a family, as `--skip` takes it
         near = members or difflib.get_close_matches(name, known, n=3, cutoff=0.6)
         raise UsageError(
-            f"{name!r} is no id of a check or of what `recover` finds, no gate, no exit code and no error",
+            f"{name!r} is not a check, a finding of `recover`, a gate, an exit code or an error",
             remedy=(f"Did you mean {' or '.join(near)}? " if near else "") + "`upgrader explain` lists all of them.",
         )
     return found
@@ -169,7 +169,7 @@ def _errors() -> list[Explanation]:
                 "error",
                 _paragraph(error),
                 f"it ends the command with exit code {end.code}: {_plain(end.meaning)}; the cluster: {cluster}",
-                f"what the message says, or else: {_plain(end.remedy)}",
+                f"as the message says; otherwise: {_plain(end.remedy)}",
                 "docs/reference/codes.md",
             )
         )
@@ -182,8 +182,9 @@ def _gates() -> list[Explanation]:
             name,
             "gate",
             _paragraph(gate),
-            "a step has passed once all its gates have, several times in a row; one that doesn't in time rolls it back",
-            "the verdict names the object and the cause; runs/RUN/report.html has what was seen",
+            "a step has passed once all its gates have passed several times in a row; a gate that doesn't pass in "
+            "time rolls the step back",
+            "the verdict names the object and the cause; runs/RUN/report.html has the details",
             "docs/concepts.md",
         )
         for name, gate in _GATES.items()
@@ -194,7 +195,7 @@ def _checks() -> list[Explanation]:
     described = {finding.id: (texts, finding) for texts in check_texts() for finding in texts.findings}
     found = []
     for id_, worst in WORST_SEVERITY.items():
-        skip = "`--skip` overrules it" if may_be_overruled(id_) else "it can't be skipped"
+        skip = "`--skip` overrides it" if may_be_overruled(id_) else "it can't be skipped"
         why = f"{worst}; {skip}" if worst in ("error", "unknown") else worst
         family, _, rest = id_.partition(".")
         if id_ in described:
@@ -203,9 +204,9 @@ def _checks() -> list[Explanation]:
             remedy = remedy if remedy != "…" else "what the finding says"
             why = f"{why}. What should hold: {texts.claim}"
         elif rest == "unknown":
-            means, remedy, page = f"what `{family}` asks could not be answered", "what the finding says", ""
+            means, remedy, page = f"`{family}` could not get an answer", "what the finding says", ""
         elif rest == "forbidden" and family in READ_BY_CHECKS_ONLY:
-            means, remedy, page = f"`{family}` lacks a right that only checks need", "allow what the finding names", ""
+            means, remedy, page = f"`{family}` lacks a permission that only checks need", "grant it to the user", ""
         else:
             means, remedy, page = f"found by `{family}`", "what the finding says", ""
         where = f"docs/reference/checks.md{f'#{page}' if page else ''}"
@@ -222,8 +223,8 @@ def _recoveries() -> list[Explanation]:
                 finding.id,
                 "recovery",
                 means,
-                "found by `upgrader recover` on a controller, or between you and the API; of all that it lists, the "
-                "first one is the cause",
+                "found by `upgrader recover` on a controller, or between you and the API; the first one that it lists "
+                "is the cause",
                 remedy if remedy.strip("… ") else "what the finding says",
                 "docs/troubleshooting.md#the-api-does-not-answer",
             )

@@ -103,7 +103,7 @@ def refuse_unended(session: Session) -> None:
     if upgrades and not upgrades[-1].state.over:
         name, outcome = upgrades[-1].name, upgrades[-1].state.result
         raise Blocked(
-            f"run {name}, an upgrade, has not reached its end ({outcome}); nothing was changed",
+            f"upgrade {name} is not complete ({outcome}); nothing was changed",
             remedy="Complete it with `upgrader resume`, or undo it with `upgrader rollback`.",
         )
 
@@ -124,7 +124,7 @@ def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor)
             others.append(name)
     if others:
         raise Blocked(
-            f"more than the emulation would change in release {', '.join(others)}: its values or its chart are no "
-            "longer what the last run had; nothing was changed",
-            remedy=f"Make these changes first, so that they can be rolled back: upgrader run --to {observed.server}",
+            f"release {', '.join(others)} would change in more than its emulation: its values or chart differ from the "
+            "last run's; nothing was changed",
+            remedy=f"Apply these changes first, so that they can be rolled back: upgrader run --to {observed.server}",
         )

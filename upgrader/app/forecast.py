@@ -52,7 +52,7 @@ def forecast(
         except HelmError as error:
             raise type(error)(
                 f"the hop to {version}, after {plan.target}, can't be planned: {error.message}",
-                remedy=f"{error.remedy} Or go no further than {plan.target} for now: --to {plan.target}".strip(),
+                remedy=f"{error.remedy} Or upgrade only to {plan.target} for now: --to {plan.target}".strip(),
             ) from error
         upgrades = any(step.nodes for step in planned_of(plan, PlannedNodes))
         families = (*_ABOUT_THE_TARGET, *(_ABOUT_NEW_KUBELETS if upgrades else ()))

@@ -36,7 +36,7 @@ def _forget(kube: Kube, clock: Clock, cell: str, asked: Callable[[str], None]) -
         known = sorted({name for each in kube.list(POD_PROTECTORS) for name in _cells(each)})
         raise UsageError(
             f"no PodProtector has a cell {cell!r}; there are {', '.join(known) or 'none'}",
-            remedy="`kubectl get podprotectors -A -o yaml` shows them, as their aggregators were told to call them.",
+            remedy="List the cells with `kubectl get podprotectors -A -o yaml`.",
         )
     for each in knowing:
         meta = each["metadata"]
@@ -51,9 +51,9 @@ def _forget(kube: Kube, clock: Clock, cell: str, asked: Callable[[str], None]) -
 
     if missing := wait_until(clock, waiting, seconds=_FORGOTTEN_SECONDS):
         raise Blocked(
-            f"cell {cell} isn't forgotten after {_FORGOTTEN_SECONDS:.0f} s: {missing}",
-            remedy="guard's generator does it: see `kubectl get pods` in guard's namespace. It goes on by itself once "
-            "that runs.",
+            f"cell {cell} was not removed within {_FORGOTTEN_SECONDS:.0f} s: {missing}",
+            remedy="guard's generator removes it: check its pod with `kubectl get pods` in guard's namespace. The "
+            "removal continues once it runs.",
         )
 
 

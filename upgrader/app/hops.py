@@ -75,17 +75,16 @@ def refuse_if_stopped(stop: StopRequest, goal: KubernetesVersion) -> None:
     """Raise Interrupted where a stop was requested during a run's last step: it has ended, but no other one begins."""
     if stop.requested:
         raise Interrupted(
-            f"{stop.reason}, on the way to {goal}: no further hop was begun",
-            remedy=f"`upgrader run --to {goal}` goes on.",
+            f"{stop.reason}, on the way to {goal}: no further hop was started",
+            remedy=f"Run `upgrader run --to {goal}` to continue.",
         )
 
 
 def _refuse_standstill(current: KubernetesVersion, reached: KubernetesVersion) -> None:
     if current.minors_after(reached) < 0:
         raise Blocked(
-            f"the run to {reached} succeeded, but the API server is at {current}: no further hop was begun",
-            remedy="Check that the pipeline upgrades the kube-apiserver which the kubeconfig names: "
-            "kubectl get --raw /version",
+            f"the run to {reached} succeeded, but the API server is at {current}: no further hop was started",
+            remedy="Check that the pipeline upgrades the kube-apiserver of this kubeconfig: kubectl get --raw /version",
         )
 
 

@@ -42,7 +42,8 @@ def push_images(folder: Path, release: Path, registry: str, progress: Callable[[
     archive = release / "images" / f"{_CHECKPOINTER}{_IMAGE_END}"
     if not archive.is_file():
         raise UsageError(
-            f"{archive} doesn't exist", remedy="Make it with `make dist` in a checkout of this version, or name --from."
+            f"{archive} doesn't exist",
+            remedy="Create it with `make dist` in a checkout of this version, or pass --from.",
         )
     repository = f"{registry}/{_CHECKPOINTER}"
     # A file that can't be changed is said before anything is pushed.

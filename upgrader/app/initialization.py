@@ -100,8 +100,8 @@ def look_at_cluster(folder: Path, login: Login) -> ProposedFolder:
         asked = f"kubectl --kubeconfig {shown(kubeconfig)} --context {context} get nodes"
         raise ApiUnavailable(
             error.message,
-            remedy=f"Check the kubeconfig's address and the way to it: {asked}. A folder is written of a cluster that "
-            "answers; of one that doesn't, write it by hand (docs/getting-started.md#the-cluster-folder).",
+            remedy=f"Check the kubeconfig's address and the connection to it: {asked}. `init` needs a cluster that "
+            "answers; otherwise, write the folder by hand (docs/getting-started.md#the-cluster-folder).",
         ) from error
 
 

@@ -29,9 +29,9 @@ def interrupted_upgrade(folder: Path, notify: Callable[[str], None]) -> str:
     name = newest_without_end(found)
     if not name and found.may_hide:
         raise Blocked(
-            "whether an upgrade was interrupted is unknown, and no new one was begun: "
-            f"not every journal can be read: {'; '.join(found.may_hide)}",
-            remedy="Make them readable, and run this again. If you know that no upgrade was interrupted, begin a new "
+            "not every journal can be read, so an upgrade may have been interrupted; no new one was started: "
+            f"{'; '.join(found.may_hide)}",
+            remedy="Make them readable, and run this again. If you know that no upgrade was interrupted, start a new "
             "one: upgrader run --new",
         )
     return name
@@ -55,6 +55,6 @@ def refuse_other_target(
         wanted = load_settings(folder, os.environ, Overrides(target=target)).target
     if wanted != reached:
         raise Blocked(
-            f"the interrupted upgrade to {reached} was completed; what was asked for now, {wanted}, was not begun",
-            remedy="Plan it from where the cluster is now: upgrader plan",
+            f"the interrupted upgrade to {reached} was completed; the upgrade to {wanted} was not started",
+            remedy="Plan it from the cluster's current state: upgrader plan",
         )

@@ -89,8 +89,8 @@ def cluster_lock(session: Session, front_end: FrontEnd, *, take_over: bool) -> I
         finally:
             if not lock.release():
                 front_end.notify(
-                    "The cluster's lock could not be released, as the API does not answer: other machines will wait "
-                    f"{LEASE_SECONDS} s before they take it."
+                    "The cluster's lock could not be released, because the API does not answer: other machines will "
+                    f"wait {LEASE_SECONDS} s before they take it."
                 )
 
 

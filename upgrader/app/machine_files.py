@@ -49,10 +49,13 @@ class MachineFiles:
 def sudoers_rule(folder: Path, user: str) -> MachineFiles:
     """What lets `user` do on controllers what upgrader does there. Raises UsageError for a user who needs no rule."""
     if user == "root":
-        raise UsageError("root needs no sudo", remedy="Name who logs in to the controllers: --sudoers --ssh-user USER.")
+        raise UsageError(
+            "root needs no sudo", remedy="Pass the SSH user of the controllers: --sudoers --ssh-user USER."
+        )
     if not _USER.fullmatch(user):
         raise UsageError(
-            f"{user!r} can't be in a rule of sudo: only a-z, 0-9, '_' and '-'", remedy="Name another user: --ssh-user."
+            f"{user!r} can't be in a sudoers file: only a-z, 0-9, '_' and '-' are allowed",
+            remedy="Pass another user with --ssh-user.",
         )
     file = folder / "sudoers"
     text = Templates.of_user(os.environ).render("machine/sudoers.j2", user=user)
@@ -73,8 +76,8 @@ def check_units(folder: Path, environ: Mapping[str, str]) -> MachineFiles:
     for what, value in values.items():
         if not _PLAIN.fullmatch(value):
             raise UsageError(
-                f"{value!r} can't be in a unit of systemd ({what})",
-                remedy="Only letters, digits, '/', '.', '_' and '-' are understood alike by systemd and the shell.",
+                f"{value!r} can't be in a systemd unit ({what})",
+                remedy="Use only letters, digits, '/', '.', '_' and '-', which are safe in systemd and the shell.",
             )
     templates, metrics = Templates.of_user(environ), bool(observability.textfile_folder or observability.pushgateway)
     units = folder / "systemd"

@@ -128,8 +128,8 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     observed = replace(session.observe(), server=version)
     if observed.emulated is not None:
         raise Blocked(
-            "an older minor is emulated, which kubeadm's own kube-apiserver knows nothing of; nothing was changed",
-            remedy="upgrader finalize, and then this again",
+            "the control plane emulates an older minor, but kubeadm's kube-apiserver does not; nothing was changed",
+            remedy="Run `upgrader finalize`, then this again.",
         )
     check_listed(kube, cluster)
     new = joined(read_controllers(hosts, cluster))
@@ -173,9 +173,10 @@ def _refuse_rotation(session: Session) -> None:
     values = _values(session, "kubernetes")
     if signing := (values.get("pki") or {}).get("signingCertificate"):
         raise Blocked(
-            f"values/kubernetes.yaml has the file {signing} for the CA that signs, as while the cluster's CA is "
-            "rotated: a new controller lacks it; nothing was changed",
-            remedy="See `upgrader certs rotate-ca show`; `upgrader certs rotate-ca cancel` ends it.",
+            f"values/kubernetes.yaml sets {signing} as the signing CA, as during a rotation of the cluster's CA: a new "
+            "controller lacks that file; nothing was changed",
+            remedy="Check `upgrader certs rotate-ca show`, then complete the rotation or run `upgrader certs "
+            "rotate-ca cancel`.",
         )
 
 
@@ -183,7 +184,7 @@ def _serve_all_clients(values: Mapping[str, Any], served: tuple[str, ...]) -> No
     left = set(served) - set(values.get("extraAddresses") or ())
     if left and not values.get("exposeOnAllInterfaces"):
         raise Blocked(
-            f"clients use the API at {', '.join(sorted(left))} of a new controller, where it would not be served any "
-            "more; nothing was changed",
-            remedy="Add that to `extraAddresses` in values/kube-apiserver.yaml, and run it again.",
+            f"clients use the API at {', '.join(sorted(left))} of a new controller, where it would no longer be "
+            "served; nothing was changed",
+            remedy="Add these addresses to `extraAddresses` in values/kube-apiserver.yaml, and run this again.",
         )

@@ -42,7 +42,7 @@ class CheckedFolder:
     def refuse_if_blocked(self, *, seen: bool = False) -> None:
         """Raise Blocked where the folder is not known to be right. `seen`: the findings are still on the screen."""
         if self.blocked:
-            what = "the folder is wrong, or can't be judged; no cluster was asked"
+            what = "the folder has errors, or can't be checked; no cluster was contacted"
             raise refusal(what, self.findings, seen=seen)
 
 

@@ -27,8 +27,8 @@ from upgrader.steps.step_document import ObjectChange
 __all__ = ["OfflinePlan", "OfflineStep", "plan_offline"]
 
 _UNKNOWN = (
-    "what is installed, and so what a run would really change: `upgrader plan` compares with the cluster",
-    "whether a check would block the run: `upgrader check --offline` tells what the folder alone can",
+    "what is installed, and so what a run would actually change: use `upgrader plan`",
+    "whether a check would block the run: `upgrader check --offline` checks the folder",
     "whether the cluster would accept the objects (admission, quotas, existing objects)",
 )
 """What can't be known without the cluster."""

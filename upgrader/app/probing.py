@@ -22,7 +22,7 @@ def recording(path: Path, display: Reporter) -> Iterator[SeriesWriter]:
     with SeriesWriter(path) as writer:
         yield writer
     if writer.problem:
-        display.emit(Note(f"{path.name}: {writer.problem}; the report's curves of the API are not complete"))
+        display.emit(Note(f"{path.name}: {writer.problem}; the report's API graphs are incomplete"))
 
 
 def probe_of(

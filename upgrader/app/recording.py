@@ -44,11 +44,11 @@ def recorded_run(folder: Path, name: str) -> RecordedRun:
     events = tuple(_journal(content, file) if _is_journal(content) else _stream(content, file))
     first = next((place for place, (_, event) in enumerate(events) if isinstance(event, RunStarted)), None)
     if first is None:
-        raise UsageError(f"{file} has no run: there is no RunStarted in it", remedy=_REMEDY)
+        raise UsageError(f"{file} has no run: it has no RunStarted event", remedy=_REMEDY)
     return RecordedRun(file, events[first:])
 
 
-_REMEDY = "Give the name of a run (`upgrader history` lists them), a journal, or a file that `-o json` was written to."
+_REMEDY = "Pass the name of a run (see `upgrader history`), a journal, or a file with `-o json` output."
 
 
 def _content(file: Path, name: str) -> bytes:
@@ -60,7 +60,7 @@ def _content(file: Path, name: str) -> bytes:
     except OSError as error:
         raise UsageError(f"{file} can't be read: {error.strerror}") from error
     if len(content) > _MOST_BYTES:
-        raise UsageError(f"{file} is larger than {_MOST_BYTES // 2**20} MiB: no run writes so much", remedy=_REMEDY)
+        raise UsageError(f"{file} is larger than {_MOST_BYTES // 2**20} MiB, more than a run writes", remedy=_REMEDY)
     return content
 
 
@@ -68,7 +68,9 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError as error:  # in a folder of somebody else
-        raise UsageError(f"{path} can't be read: {error.strerror}", remedy="Ask as the user who may.") from error
+        raise UsageError(
+            f"{path} can't be read: {error.strerror}", remedy="Run it as a user who can read it."
+        ) from error
 
 
 def _is_journal(content: bytes) -> bool:

@@ -58,11 +58,9 @@ class ProposedRecovery:
         version = str(json.loads(kube.raw("/version")).get("gitVersion", "VERSION"))
         own = kube.list(PODS, NAMESPACE, labels="component=kube-apiserver,tier=control-plane")
         raise RollbackFailed(
-            f"release {RELEASE} is not installed: there is nothing that a recovery could roll back. The API answers, "
+            f"release {RELEASE} is not installed, so a recovery can't roll it back. The API answers, "
             + ("from kubeadm's own static pods" if own else "from its standby pod"),
-            remedy="upgrader adopt"
-            if own
-            else f"Install it again, at the version that runs: upgrader run --to {version}",
+            remedy="upgrader adopt" if own else f"Install it again at the running version: upgrader run --to {version}",
         )
 
     def check_possible(self) -> None:
@@ -111,5 +109,5 @@ def _check_names(cluster: Cluster, names: tuple[str, ...]) -> None:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise UsageError(
-            f"{', '.join(unknown)}: no such controller in the inventory", remedy=f"Controllers: {', '.join(known)}"
+            f"{', '.join(unknown)}: not a controller in the inventory", remedy=f"Controllers: {', '.join(known)}"
         )

@@ -40,8 +40,8 @@ class RunToReport:
         own = Templates.of_user(os.environ)
         series, diffs = read_series(self.run.folder / SERIES), read_diffs(self.run.folder / DIFFS)
         if self.run.place:
-            series = AvailabilitySeries(problem=f"{SERIES} is on the machine that ran it")
-            diffs = PlanDiffs(problem=f"{DIFFS} is on the machine that ran it")
+            series = AvailabilitySeries(problem=f"{SERIES} is on the machine of the run")
+            diffs = PlanDiffs(problem=f"{DIFFS} is on the machine of the run")
         return report_text(
             state, form, running=self.running, redacted=redact, templates=own, series=series, diffs=diffs
         )
@@ -50,7 +50,7 @@ class RunToReport:
         """Make the files in the run's folder again; returns the page's path."""
         if self.run.place:
             raise UsageError(
-                f"the journal of {self.run.name} is in {self.run.place}, and there is no folder of that run here",
+                f"the journal of {self.run.name} is in {self.run.place}, and the run has no folder here",
                 remedy="Print the report with `-o html`, or run this in the folder that has the run.",
             )
         own = Templates.of_user(os.environ)
@@ -67,7 +67,7 @@ class RunToReport:
             hosts = load_names(load_settings(self.folder, os.environ).inventory)
         except ConfigError as error:
             raise UsageError(
-                f"the names of the hosts are not known, so they can't be replaced: {error.message}", remedy=error.remedy
+                f"the names of the hosts are unknown, so they can't be replaced: {error.message}", remedy=error.remedy
             ) from error
         return redacted(self.run.state, tuple({name for names in hosts.values() for name in names}))
 

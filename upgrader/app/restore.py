@@ -84,16 +84,16 @@ def _check_cluster(session: Session, member: EtcdMember, manifest: BackupManifes
     uid = _uid(session, member)
     if uid and uid != manifest.cluster_uid:
         raise BackupRefused(
-            f"the backup is of cluster {manifest.cluster_uid or 'unknown'}, and this is cluster {uid}; nothing was "
+            f"the backup is of cluster {manifest.cluster_uid or 'unknown'}, not of this cluster, {uid}; nothing was "
             "changed",
-            remedy="Check the folder and the file. A cluster that was made anew after it lost its data has another "
-            "UID: if that is so, add --other-cluster.",
+            remedy="Check the folder and the file. If this cluster was recreated after it lost its data, it has "
+            "another UID: add --other-cluster.",
         )
     authority = session.tools.hosts.read(member.host, AUTHORITY)
     # Two clusters that have it elsewhere are not the same for that.
     if not uid and (not authority or hashlib.sha256(authority).hexdigest() != manifest.authority):
         raise BackupRefused(
-            f"the backup is of a cluster with another CA than {member.host.name}'s {AUTHORITY}; nothing was changed",
+            f"the backup's cluster has another CA than {member.host.name}'s {AUTHORITY}; nothing was changed",
             remedy="Check the folder and the file; if they are right, add --other-cluster.",
         )
 

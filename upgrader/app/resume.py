@@ -105,9 +105,9 @@ def _refuse_over(state: RunState, resumed: RunState) -> None:
     """An interrupted run is resumed even if only its end is missing; one that has ended must have work left."""
     if not state.over and (state.outcome != "failed" or not isinstance(next_action(resumed), End)):
         return
-    back = "`upgrader rollback` undoes it; " if state.outcome == "succeeded" else ""
+    back = "`upgrader rollback` undoes it. " if state.outcome == "succeeded" else ""
     goal = hops_left(state)
-    on = f"`upgrader run --to {goal}` goes on." if goal is not None else "`upgrader run` starts a new one."
+    on = f"Run `upgrader run --to {goal}` to continue." if goal is not None else "`upgrader run` starts a new one."
     raise UsageError(
         f"there is nothing to resume: run {state.run} has ended ({state.outcome})",
         remedy=f"{back}{on}",
@@ -120,14 +120,14 @@ def _refuse_done(state: RunState, done: str) -> None:
     if done in stuck:
         return
     step = state.step(done)
-    why = "it has no such step, or hasn't begun it"
+    why = "it has no such step, or has not started it"
     if step is not None:
         why = "its rollback has not failed"
         if not _is_playbook(step):
-            why = "it isn't a playbook, and upgrader knows how to undo it: it tries again, whatever state it finds"
+            why = "it isn't a playbook: upgrader can undo it from any state, and tries again"
     remedy = f"`--done` is for a playbook whose rollback has failed: {', '.join(stuck)}." if stuck else ""
     raise UsageError(
-        f"step {done} of run {state.run} can't be called done: {why}",
+        f"step {done} of run {state.run} can't be marked as done: {why}",
         remedy=remedy or "Resume without `--done`.",
     )
 
@@ -149,12 +149,12 @@ def _pipeline(
     if set(names) ^ set(state.planned) == {BAKE}:
         was, back = ("on", "off") if BAKE in names else ("off", "on")
         raise UsageError(
-            f"`policy.bake` in upgrader.yaml was switched {was} since run {state.run} began, and a run keeps its steps",
+            f"`policy.bake` in upgrader.yaml was switched {was} after run {state.run} began, but a run keeps its steps",
             remedy=f"Switch it {back} until this run has ended; or run `upgrader rollback`, then start a new run.",
         )
     if names != state.planned:
         raise UsageError(
-            f"the pipeline has changed since run {state.run} began: it was {', '.join(state.planned)}, and is now "
+            f"the pipeline has changed since run {state.run} began: from {', '.join(state.planned)} to "
             f"{', '.join(names)}",
             remedy="Restore `pipeline` in upgrader.yaml; or run `upgrader rollback`, then start a new run.",
         )
@@ -174,6 +174,6 @@ def _emulated(state: RunState) -> Minor | None:
         return parse_minor(state.emulated)
     except ValueError as error:
         raise UsageError(
-            f"the journal of run {state.run} can't be followed: {state.emulated!r} is no minor version to emulate",
+            f"the journal of run {state.run} is invalid: {state.emulated!r} is not a minor version to emulate",
             remedy="Start a new run with: upgrader run",
         ) from error

@@ -67,7 +67,7 @@ class RunToRollBack:
         begun = [step.name for step in run.state.steps]
         if to and to not in begun:
             raise UsageError(
-                f"--to {to}: run {run.state.run} has not begun such a step",
+                f"--to {to}: run {run.state.run} has not started such a step",
                 remedy=f"Its steps: {', '.join(begun) or 'none'}",
             )
         why = RollbackRequested(run.state.run, lock_holder(), to)
@@ -92,7 +92,7 @@ def _check_meant(run: ExistingRun) -> None:
     if dead is not None and run.state.outcome == "succeeded":
         name = run.folder.name
         raise UsageError(
-            f"the cluster's lock was still held by {dead.holder}, but the newest run, {name}, succeeded: "
-            "no interrupted run was found that could be rolled back",
-            remedy=f"To roll that run back: upgrader rollback --run {name}",
+            f"{dead.holder} still held the cluster's lock, but the newest run, {name}, succeeded: there is no "
+            "interrupted run to roll back",
+            remedy=f"To roll back that run: upgrader rollback --run {name}",
         )

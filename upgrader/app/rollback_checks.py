@@ -30,11 +30,11 @@ def check_unchanged(helm: Helm, steps: Iterable[StepState]) -> None:
         )
         if now not in known:
             raise ChangedMeanwhile(
-                f"release {point.release}: revision {newest} was made after this run, which left revision "
-                f"{step.revision}; a rollback would revert it, too",
-                remedy=f"Check it: helm history {point.release} -n {point.namespace}. If it may go, return to what "
-                f"the run left (helm rollback {point.release} {step.revision} -n {point.namespace} --wait), then roll "
-                "back.",
+                f"release {point.release}: revision {newest} is newer than this run's, {step.revision}; a rollback "
+                "would revert it too",
+                remedy=f"Check it: helm history {point.release} -n {point.namespace}. If it isn't needed, return to "
+                f"the run's revision (helm rollback {point.release} {step.revision} -n {point.namespace} "
+                "--wait), then roll back.",
             )
 
 
@@ -54,6 +54,6 @@ def check_kubelets(kube: Kube, current: KubernetesVersion | None, steps: Iterabl
         raise Blocked(
             f"kube-apiserver would return to {current}, and these kubelets are newer: {named}; Kubernetes "
             "doesn't support a kubelet that is newer than the API server",
-            remedy=f"Return these kubelets to v{current.major}.{current.minor} first; or keep kube-apiserver: "
+            remedy=f"Downgrade these kubelets to v{current.major}.{current.minor} first; or keep kube-apiserver: "
             "upgrader rollback --to kube-apiserver",
         )

@@ -76,8 +76,8 @@ def propose_migration(folder: Path, front_end: FrontEnd, *, take_over: bool) -> 
 def _refuse_emulation(observed: Observed) -> None:
     if observed.emulated is not None:
         raise Blocked(
-            f"the control plane emulates {minor_text(observed.emulated)}, and stores objects as that does; nothing was "
-            "changed",
+            f"the control plane emulates {minor_text(observed.emulated)}, and stores objects in its versions; nothing "
+            "was changed",
             remedy="Run `upgrader finalize` first.",
         )
 
@@ -86,7 +86,7 @@ def _refuse_changes(plan: Plan) -> None:
     others = [step.name for step in plan.steps if step.action != "unchanged"]
     if others:
         raise Blocked(
-            f"release {', '.join(others)} is not what upgrader.yaml has for {plan.target}: which version stores what "
-            "isn't certain; nothing was changed",
-            remedy=f"Complete it first: upgrader run --to {plan.target}",
+            f"release {', '.join(others)} differs from upgrader.yaml's for {plan.target}, so the storage versions are "
+            "uncertain; nothing was changed",
+            remedy=f"Complete the upgrade first: upgrader run --to {plan.target}",
         )

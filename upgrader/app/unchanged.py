@@ -10,7 +10,7 @@ from upgrader.model.version import KubernetesVersion
 
 __all__ = ["AGAIN", "check_unchanged"]
 
-AGAIN = "Run it again: it decides anew, from what is true then."
+AGAIN = "Run it again: it then starts from the current state."
 
 
 def check_unchanged(session: Session, version: KubernetesVersion) -> None:
@@ -21,6 +21,6 @@ def check_unchanged(session: Session, version: KubernetesVersion) -> None:
     refuse_unended(session)
     if (now := running_version(session.tools.kube)) != version:
         raise Blocked(
-            f"the version that runs has changed meanwhile, from {version} to {now}; the cluster was not changed",
+            f"the running version has changed meanwhile, from {version} to {now}; the cluster was not changed",
             remedy=AGAIN,
         )

@@ -88,7 +88,7 @@ class CheckedPlan:
                 f"a check blocks the run to {blocked.target}; the cluster stays at {self.plan.current}",
                 blocked.findings,
                 "Then run this command again."
-                + (f" Or go no further than {blocked.current}: --to {blocked.current}" if later else ""),
+                + (f" Or upgrade only to {blocked.current}: --to {blocked.current}" if later else ""),
                 seen=seen,
             )
 
@@ -166,9 +166,9 @@ def save_plan(folder: Path, target: KubernetesVersion | None, path: Path, front_
         session, plan = planned.session, planned.plan
         if planned.later:
             raise UsageError(
-                f"a saved plan is of one minor version, and {planned.later[-1]} is several ahead of {plan.current}: "
-                "what later ones will change isn't certain before they begin",
-                remedy=f"Plan one at a time: upgrader plan --to {plan.target} --out {path}",
+                f"a saved plan covers one minor version, but {planned.later[-1]} is several ahead of {plan.current}: "
+                "later changes aren't certain yet",
+                remedy=f"Plan one minor at a time: upgrader plan --to {plan.target} --out {path}",
             )
         bound = bind(session, planned.observed, plan, bundle, path)
         checked = _asked(session, planned.checked(NO_SKIPS))
@@ -261,8 +261,8 @@ def _not_adopted(observed: Observed, error: ChartRefused) -> Blocked | None:
     if release is None or release.history:
         return None
     return Blocked(
-        f"there is no release kube-apiserver: this cluster was not adopted yet ({error.message})",
-        remedy="Have its control plane moved into Helm releases, which writes the values as well: upgrader adopt",
+        f"release kube-apiserver does not exist: this cluster was not adopted yet ({error.message})",
+        remedy="Move its control plane into Helm releases, which also writes the values: upgrader adopt",
     )
 
 
@@ -285,7 +285,7 @@ def _not_expired(session: Session, saved: SavedFile | None) -> Session:
 
 
 def _asked(session: Session, checked: CheckedPlan) -> CheckedPlan:
-    session.doing("asking hosts what playbooks would change…")
+    session.doing("checking what playbooks would change on hosts…")
     return replace(checked, host_changes=host_changes(session, checked.plan))
 
 
@@ -296,14 +296,14 @@ def _refuse_over_interrupted(session: Session, front_end: FrontEnd, *, anew: boo
     """
     found = session.find_brief_runs()
     for problem in found.may_hide:
-        front_end.notify(f"Whether an upgrade was interrupted is not fully known: {problem}")
+        front_end.notify(f"An interrupted upgrade may have been missed: {problem}")
     name = newest_without_end(found)
     run = found.get(name) if name else None
     if run is None or anew or not any(step.to_undo and not step.prepares for step in run.state.steps):
         return
     raise Blocked(
-        f"run {name} was interrupted, and what it changed is still in place: a new run would roll back to that, and "
-        "not to the cluster before it; nothing was changed",
-        remedy="To continue it: upgrader run --resume\nTo undo it: upgrader rollback\n"
-        "To leave it as it is, and start from there: upgrader run --new",
+        f"run {name} was interrupted, and its changes are still in place: a new run would roll back only to them, not "
+        "to the cluster before; nothing was changed",
+        remedy="To continue it: upgrader run --resume\nTo undo it: upgrader rollback\nTo keep its changes, and start "
+        "from there: upgrader run --new",
     )

@@ -27,7 +27,7 @@ def edited_counts(settings: Settings, addresses: tuple[str, ...]) -> dict[Path, 
         if found is None or found.chart is not None or found.values_file is None:
             raise UsageError(
                 f"{settings.folder / 'upgrader.yaml'} has no release {name} with the built-in chart and a values file",
-                remedy="Restore it in `pipeline`: controllers are counted there.",
+                remedy="Restore it in `pipeline`: its values have the number of controllers.",
             )
         values[name] = found.values
     changes = counted(values, addresses)

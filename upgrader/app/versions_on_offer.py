@@ -79,10 +79,10 @@ def read_versions(file: Path) -> tuple[KubernetesVersion, ...]:
     try:
         lines = file.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {error}", remedy="Give a text file with a version on each line.") from error
+        raise ConfigError(f"{file}: {error}", remedy="Pass a text file with one version per line.") from error
     found = tuple(KubernetesVersion.parse(line) for line in lines if _RELEASE.fullmatch(line))
     if not found:
-        raise ConfigError(f"{file}: it has no version such as v1.37.1", remedy="Write one on each line.")
+        raise ConfigError(f"{file}: it has no version such as v1.37.1", remedy="Write one version per line.")
     return found
 
 

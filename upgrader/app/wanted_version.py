@@ -26,7 +26,7 @@ def left_behind(folder: Path, reached: KubernetesVersion | None) -> str:
         return ""
     return (
         f"upgrader.yaml still has kubernetesVersion {wanted}. Set it to {reached}: without --to, `upgrader plan` and "
-        "`upgrader run` go by it, and refuse an older version."
+        "`upgrader run` use it, and refuse a downgrade."
     )
 
 

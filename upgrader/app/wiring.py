@@ -170,7 +170,7 @@ class Session:
 
     def observe(self) -> Observed:
         """Read from the cluster what the pipeline needs to know."""
-        self.doing("asking the cluster what is installed…")
+        self.doing("reading what is installed in the cluster…")
         found = observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings))
         if self.settings.etcd is None:
             return found

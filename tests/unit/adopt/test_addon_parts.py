@@ -195,7 +195,7 @@ def test_what_the_chart_has_no_value_for_is_refused(spec: dict[str, Any], words:
     if not words:
         check_addon(changed, rendered)
         return
-    with pytest.raises(Blocked, match="Deployment kube-system/coredns has what the chart would take") as caught:
+    with pytest.raises(Blocked, match="Deployment kube-system/coredns has parts that the chart would remove") as caught:
         check_addon(changed, rendered)
     assert words in caught.value.message and "`coredns.enabled: false`" in caught.value.remedy
 

@@ -33,7 +33,7 @@ def world(runtime: str, *sockets: str) -> tuple[FakeKube, FakeHosts]:
 def test_another_runtime_is_refused_before_anything_changes(runtime: str) -> None:
     """By its name; the API would have been interrupted before the first pod-checkpointer failed."""
     kube, hosts = world(runtime, "/run/containerd/containerd.sock")
-    with pytest.raises(Blocked, match=f"controller-1 runs its containers with {runtime}") as caught:
+    with pytest.raises(Blocked, match=f"controller-1 uses the container runtime {runtime}") as caught:
         check_container_runtime(kube, hosts, [HOST], {})
     assert "nothing was changed" in caught.value.message
 
@@ -41,7 +41,7 @@ def test_another_runtime_is_refused_before_anything_changes(runtime: str) -> Non
 def test_containerd_elsewhere_has_to_be_told() -> None:
     """Its socket is where the values say, or there is no adoption."""
     kube, hosts = world("containerd://2.2.1", "/run/k3s/containerd/containerd.sock")
-    with pytest.raises(Blocked, match=r"no socket /run/containerd/containerd\.sock") as caught:
+    with pytest.raises(Blocked, match=r"containerd's socket /run/containerd/containerd\.sock") as caught:
         check_container_runtime(kube, hosts, [HOST], {})
     assert "containerdFolder" in caught.value.remedy
     check_container_runtime(kube, hosts, [HOST], {"containerdFolder": "/run/k3s/containerd/"})

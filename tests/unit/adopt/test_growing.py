@@ -91,7 +91,7 @@ def test_releases_that_choose_their_nodes_otherwise_are_refused() -> None:
         kube.put(DEPLOYMENTS, {"metadata": {"name": "kube-scheduler"}, "spec": spec}, SYSTEM)
         if CONTROL_PLANE in selector:
             check_chosen_by_label(kube)
-    with pytest.raises(Blocked, match="kube-scheduler doesn't choose its nodes by the label"):
+    with pytest.raises(Blocked, match="kube-scheduler doesn't select its nodes by the label"):
         check_chosen_by_label(kube)
 
 

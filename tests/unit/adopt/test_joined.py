@@ -52,11 +52,11 @@ def test_inventory_that_lacks_the_controller_is_told_what_to_add() -> None:
     kube = FakeKube()
     nodes(kube, "controller-1", "controller-2")
     check_listed(kube, cluster("controller-1", "controller-2"))
-    with pytest.raises(Blocked, match="controller-2: a controller by its label") as caught:
+    with pytest.raises(Blocked, match="controller-2: has the label") as caught:
         check_listed(kube, cluster("controller-1"))
     assert "group `controllers` in hosts.yml" in caught.value.remedy
     assert yaml.safe_load(caught.value.remedy.partition("again:")[2]) == {"controller-2": {"ansible_host": "10.0.0.2"}}
-    with pytest.raises(Blocked, match="controller-3: a controller of the inventory, and no node"):
+    with pytest.raises(Blocked, match="controller-3: a controller in the inventory, but not a node"):
         check_listed(kube, cluster("controller-1", "controller-2", "controller-3"))
 
 
@@ -66,7 +66,7 @@ def test_controller_whose_label_an_interrupted_command_took_off() -> None:
     nodes(kube, "controller-1")
     for name in ("controller-2", "controller-3"):
         kube.put(NODES, {"metadata": {"name": name, "labels": {"app": "x"}}})
-    with pytest.raises(Blocked, match=r"controller-2, controller-3: .* whose nodes lack the label") as caught:
+    with pytest.raises(Blocked, match=r"controller-2, controller-3: .* but its node lacks the label") as caught:
         check_listed(kube, cluster("controller-1", "controller-2", "controller-3", "controller-4"))
     assert "kubectl label node controller-2 controller-3 node-role.kubernetes.io/control-plane=" in caught.value.remedy
     assert "upgrader controllers remove" in caught.value.remedy
@@ -99,9 +99,9 @@ def test_other_version_is_refused_before_anything_changes() -> None:
     """kubeadm has joined it with a version that does not run; an image without a version can't be compared."""
     new = [controller("controller-2", *FLAGS)]
     check_version(new, V136)
-    with pytest.raises(Blocked, match=r"controller-2: kubeadm made kube-apiserver there of v1\.36\.3") as caught:
+    with pytest.raises(Blocked, match=r"controller-2: kubeadm's kube-apiserver there has version v1\.36\.3") as caught:
         check_version(new, V137)
-    assert "let it join again with kubeadm v1.37.1" in caught.value.remedy
+    assert "join it again with kubeadm v1.37.1" in caught.value.remedy
     pod = static_pod("kube-scheduler")
     digest = StaticPod(pod.component, pod.manifest, pod.flags, "registry.k8s.io/kube-scheduler@sha256:ab")
     check_version([ControllerFacts(Host("controller-2", ""), {"kube-scheduler": digest}, {})], V137)
@@ -123,7 +123,7 @@ def test_files_of_the_operator_that_are_missing_are_named() -> None:
     made = {"name": "logs", "hostPath": {"path": "/var/log/audit", "type": "DirectoryOrCreate"}}
     with pytest.raises(Blocked, match=r"controller-2: the releases' pods need /etc/kubernetes/audit\.yaml") as caught:
         check_node_files(hosts, [controller("controller-2", *FLAGS)], [manifest(policy, made)])
-    assert caught.value.remedy.startswith("Copy that from another controller")
+    assert caught.value.remedy.startswith("Copy it from another controller")
     assert hosts.ran == [("controller-2", ("sh", "-c", hosts.ran[0][1][2], "sh", "/etc/kubernetes/audit.yaml"))]
     hosts.commands["sh"] = CommandResult(0, "", "")
     check_node_files(hosts, [controller("controller-2", *FLAGS)], [manifest(policy)])

@@ -34,7 +34,7 @@ def _hosts(server: str, *, in_file: bool = False, in_dns: bool = False) -> FakeH
 @pytest.mark.parametrize("server", ["https://127.0.0.1:6443", "https://localhost:6443", "https://[::1]:6443"])
 def test_the_controllers_own_loopback_is_refused(server: str) -> None:
     """As Kubespray has it on its controllers: the file and the controller are named."""
-    with pytest.raises(Blocked, match=r"controller-1: /etc/kubernetes/scheduler\.conf leads to") as caught:
+    with pytest.raises(Blocked, match=r"controller-1: /etc/kubernetes/scheduler\.conf has the server") as caught:
         check_leaders_api(_hosts(server), kubeadm_facts(), ())
     assert "nothing was changed" in caught.value.message
 
@@ -42,7 +42,7 @@ def test_the_controllers_own_loopback_is_refused(server: str) -> None:
 def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() -> None:
     """The pods read no /etc/hosts of the node; the chart's hostAliases tell them."""
     hosts = _hosts("https://lb-apiserver.kubernetes.local:6443", in_file=True)
-    with pytest.raises(Blocked, match="a name that only its /etc/hosts knows") as caught:
+    with pytest.raises(Blocked, match="a name that is only in /etc/hosts") as caught:
         check_leaders_api(hosts, kubeadm_facts(), ())
     assert "controlPlane.hostAliases" in caught.value.remedy
     values = {"controlPlane": {"hostAliases": [{"ip": "10.0.0.9", "hostnames": ["lb-apiserver.kubernetes.local"]}]}}

@@ -192,7 +192,7 @@ def test_the_charts_objects_are_not_kept_as_originals(place: Place) -> None:
     taken = daemonset()
     taken["metadata"]["annotations"] = {"meta.helm.sh/release-name": "kubernetes"}
     place.kube.put(DAEMONSETS, taken, SYSTEM)
-    with pytest.raises(StepFailed, match="DaemonSet kube-proxy belongs to Helm's release") as refused:
+    with pytest.raises(StepFailed, match="DaemonSet kube-proxy already belongs to Helm release") as refused:
         SaveOriginalsStep(place.originals).apply(quiet)
     assert "kubeadm init phase addon all" in refused.value.remedy
     assert not place.originals.kept()

@@ -19,8 +19,8 @@ def test_a_component_that_is_behind_is_named() -> None:
     pods["kube-scheduler"] = static_pod("kube-scheduler", image="registry.k8s.io/kube-scheduler:v1.36.1")
     proxy = {"spec": {"template": {"spec": {"containers": [{"image": "registry.k8s.io/kube-proxy:v1.35.9"}]}}}}
     assert list(about_other_versions(replace(facts(pods), proxy_daemonset=proxy), VERSION)) == [
-        "kube-scheduler runs v1.36.1 now, and gets v1.36.3, as kube-apiserver has it.",
-        "kube-proxy runs v1.35.9 now, and gets v1.36.3, as kube-apiserver has it.",
+        "kube-scheduler runs v1.36.1 now, and will get kube-apiserver's version, v1.36.3.",
+        "kube-proxy runs v1.35.9 now, and will get kube-apiserver's version, v1.36.3.",
     ]
 
 

@@ -68,7 +68,7 @@ def test_a_label_that_the_chart_needs_otherwise_is_refused() -> None:
     static = _pod(labels={"app.kubernetes.io/name": "api"})
     extra = extra_metadata(static, CHART)
     after = {"labels": {**CHART["labels"], **extra["podLabels"]}, "annotations": CHART["annotations"]}
-    words = "on controller-1 has the label app.kubernetes.io/name=api, and the chart's pod has kube-apiserver there"
+    words = "on controller-1 has the label app.kubernetes.io/name=api, but the chart's pod has kube-apiserver"
     with pytest.raises(Blocked, match=words):
         check_metadata(kubeadm_facts(static), "kube-apiserver", after, {})
 

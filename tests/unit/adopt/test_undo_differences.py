@@ -95,7 +95,7 @@ def test_what_runs_decides_on_the_image() -> None:
 
 def test_a_digest_without_its_release_is_refused() -> None:
     """Nothing says then whether that image is older than the data."""
-    with pytest.raises(Blocked, match="which version runs now is not known"):
+    with pytest.raises(Blocked, match="the running version is unknown"):
         check_undo([retired(image=f"registry.k8s.io/kube-apiserver{DIGEST}")], {})
 
 

@@ -186,7 +186,7 @@ def test_pods_that_do_not_start_again(place: Place) -> None:
 def test_external_ca_is_refused_by_name(place: Place) -> None:
     """Before the first controller is touched, also where only the second one lacks the key."""
     place.hosts.certificates[NODES_[1]]["front-proxy-client"].external = True
-    with pytest.raises(Blocked, match=r"controller-2: the key of front-proxy-ca is not there .*front-proxy-client"):
+    with pytest.raises(Blocked, match=r"controller-2: the key of front-proxy-ca is missing .*front-proxy-client"):
         place.renew()
     assert set(place.serials().values()) == {0}
     assert place.renew(timedelta(days=60)) is not None  # it isn't among those
@@ -195,7 +195,7 @@ def test_external_ca_is_refused_by_name(place: Place) -> None:
 def test_certificate_of_a_newer_kubeadm(place: Place) -> None:
     """Which files it would change isn't guessed, and so none is."""
     place.hosts.certificates[NODES_[1]]["new-client"] = Certificate(place.world.clock.now() + LATE)
-    with pytest.raises(Blocked, match=r"is not known here.*\ncontroller-2: new-client"):
+    with pytest.raises(Blocked, match=r"doesn't know the files.*\ncontroller-2: new-client"):
         place.renew()
     assert set(place.serials().values()) == {0}
 
@@ -214,7 +214,7 @@ def test_certificates_in_a_secret(place: Place) -> None:
     assert found is not None
     found["spec"]["template"]["spec"]["volumes"][0] = {"name": "pki", "secret": {"secretName": "pki"}}
     place.kube.put(DEPLOYMENTS, found)
-    with pytest.raises(Blocked, match="doesn't serve a certificate from a file"):
+    with pytest.raises(Blocked, match="certificate isn't a file"):
         place.renew()
 
 
@@ -315,7 +315,7 @@ def test_torn_files_are_mended_first(place: Place) -> None:
     place.hosts.torn[NODES_[1]] = ["apiserver"]
     finished = place.renew()
     assert finished is not None and finished.error is None
-    assert "controller-2: apiserver was left unusable" in place.said[0]
+    assert "controller-2: an interrupted renewal left apiserver unusable" in place.said[0]
     assert place.hosts.told[1] == ("controller-2", "mend")
 
 

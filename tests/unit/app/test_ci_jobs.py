@@ -205,7 +205,7 @@ def test_odd_folder(folder: Path, name: str) -> None:
 
 def test_outside_of_git(tmp_path: Path) -> None:
     """Jobs are files of a repository."""
-    with pytest.raises(UsageError, match="no git repository") as caught:
+    with pytest.raises(UsageError, match="not in a git repository") as caught:
         propose_jobs(tmp_path / "prod", "github")
     assert "git init" in caught.value.remedy
 

@@ -74,7 +74,7 @@ def test_checks_say_what_their_code_says() -> None:
     """Severity, whether it can be skipped, and the remedy."""
     found = explain("access.missing")
     assert "error; it can't be skipped" in found.why and "cluster-admin" in found.remedy
-    assert "`--skip` overrules it" in explain("helm.version").why
+    assert "`--skip` overrides it" in explain("helm.version").why
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_backup_without_the_lock(session: Any, status: int, goes_on: bool, monke
     front_end = FrontEnd(notify=notes.append)
     if goes_on:
         with unless_locked(session, front_end):
-            assert "Working without the cluster's lock" in notes[0]
+            assert "Continuing without the cluster's lock" in notes[0]
         return
     with pytest.raises(ApiError), unless_locked(session, front_end):
         pytest.fail("it must not begin")

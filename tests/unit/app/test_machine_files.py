@@ -60,7 +60,7 @@ def test_units(folder: Path) -> None:
     assert "OnCalendar=" in (folder / "systemd/upgrader-check-north-1.timer").read_text()
     assert "systemctl enable --now upgrader-check-north-1.timer" in said
     (folder / "systemd/upgrader-check-north-1.service").write_text("mine")
-    assert "stays as it is" in init(folder, "--systemd").stderr
+    assert "kept: " in init(folder, "--systemd").stderr
     assert (folder / "systemd/upgrader-check-north-1.service").read_text() == "mine"
 
 
@@ -87,5 +87,5 @@ def test_folder_that_no_unit_can_name(folder: Path) -> None:
     """Systemd would read the rest of the path as something else."""
     other = folder.with_name("north 1")
     folder.rename(other)
-    with pytest.raises(UsageError, match="can't be in a unit of systemd"):
+    with pytest.raises(UsageError, match="can't be in a systemd unit"):
         init(other, "--systemd")

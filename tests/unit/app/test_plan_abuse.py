@@ -181,7 +181,7 @@ def test_step_in_what_is_left_out(place: Place, monkeypatch: pytest.MonkeyPatch,
     """Nothing that a step names may lie where nobody looks."""
     place.write(f"{hidden}/smoke.yml", "[]\n")
     with_playbook(monkeypatch, lambda p: p.folder / hidden / "smoke.yml")
-    with pytest.raises(UsageError, match="can't be bound to"):
+    with pytest.raises(UsageError, match="can't cover"):
         save_plan(place.folder, TO, place.file)
 
 

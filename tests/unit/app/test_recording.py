@@ -49,6 +49,6 @@ def test_what_could_not_be_kept_is_said(tmp_path: Path) -> None:
     assert shown.events == [
         Note(
             "availability.jsonl: some samples could not be written: No such file or directory; "
-            "the report's curves of the API are not complete"
+            "the report's API graphs are incomplete"
         )
     ]

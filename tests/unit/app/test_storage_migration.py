@@ -42,7 +42,7 @@ def test_after_a_finalize_it_ends_every_way_back(place: Place) -> None:
     assert finished.state.kind is RunKind.MIGRATE_STORAGE
     assert [step.name for step in finished.state.steps] == ["kube-apiserver", "kubernetes", "storage"]
     with (
-        pytest.raises(UsageError, match="migrated what is stored"),
+        pytest.raises(UsageError, match="migrated the stored objects"),
         run_to_roll_back(place.folder, upgraded, FrontEnd(), take_over=False),
     ):
         pass
@@ -73,7 +73,7 @@ def test_other_values_are_refused(place: Place) -> None:
     place.emulation = False
     place.upgrade()
     place.values["kubernetes"]["more"] = ["--v=4"]
-    with pytest.raises(Blocked, match="release kubernetes is not what") as caught:
+    with pytest.raises(Blocked, match="release kubernetes differs from") as caught:
         migrate(place)
     assert str(TO) in caught.value.remedy
 

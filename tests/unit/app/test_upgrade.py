@@ -396,7 +396,7 @@ def test_new_run_where_it_is_unknown_whether_one_was_interrupted(world: World, t
     assert damaged is not None
     world.kube.put(SECRETS, {**damaged, "data": {}}, "kube-system")
     with propose_upgrade(tmp_path, TO, FrontEnd(notify=notes.append), take_over=False):
-        assert [note for note in notes if note.startswith("Whether an upgrade was interrupted is not fully known")]
+        assert [note for note in notes if note.startswith("An interrupted upgrade may have been missed")]
 
 
 def test_resumed_rollback_ends_as_was_requested(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,9 @@ def test_a_component_that_is_behind_is_named(found: Any, tmp_path: Path) -> None
     """Before the question, as adoption brings it to kube-apiserver's version."""
     found.version = KubernetesVersion.parse("v1.36.4")
     ended = upgrader(tmp_path, answer="n\n")
-    assert "kube-scheduler runs v1.36.3 now, and gets v1.36.4" in " ".join(ended.stderr.split())
+    assert "kube-scheduler runs v1.36.3 now, and will get kube-apiserver's version, v1.36.4" in " ".join(
+        ended.stderr.split()
+    )
 
 
 def test_nobody_to_ask(found: Any, tmp_path: Path) -> None:

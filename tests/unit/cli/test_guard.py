@@ -93,7 +93,7 @@ def test_what_was_to_be_forgotten_before_is_forgotten_too(kube: FakeKube, monkey
     """Without a generator it says so, and leaves what it has asked for."""
     monkeypatch.setattr(guard_cells, "system_clock", lambda: Generator(None))
     protector(kube, "a", "one", "two", once="three, two")
-    with pytest.raises(Blocked, match="cell two isn't forgotten after 60 s: shop/a still has the annotation"):
+    with pytest.raises(Blocked, match="cell two was not removed within 60 s: shop/a still has the annotation"):
         upgrader("forget-cell", "two")
     found = kube.get(POD_PROTECTORS, "a", "shop")
     assert found and found["metadata"]["annotations"][ONCE] == "three,two"

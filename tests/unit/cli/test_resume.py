@@ -248,7 +248,7 @@ def test_retried_job_of_another_target(site: Site, planned: list[bool]) -> None:
     """What was interrupted is completed, and what is asked for now is not taken for done."""
     site.run(OLDER, BEGUN)
     error = site.invoke("run", "--resume", "--to", "v1.38.0", "--yes").exception
-    assert isinstance(error, Blocked) and "v1.38.0, was not begun" in str(error) and "plan" in error.remedy
+    assert isinstance(error, Blocked) and "v1.38.0 was not started" in str(error) and "plan" in error.remedy
     assert len(site.done) == 1 and not planned
 
 
@@ -301,7 +301,7 @@ def test_playbook_that_was_taken_back_by_hand(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("step", "why"),
-    [("a", "it isn't a playbook"), ("c", "no such step, or hasn't begun it"), ("nope", "no such step")],
+    [("a", "it isn't a playbook"), ("c", "no such step, or has not started it"), ("nope", "no such step")],
 )
 def test_nothing_else_is_called_done(site: Site, step: str, why: str) -> None:
     """A person's word counts for the playbook that upgrader could not undo, and the error names that one."""
@@ -369,7 +369,7 @@ def test_other_steps_are_refused(site: Site) -> None:
     """A run whose pipeline has changed is not continued; the error names both pipelines."""
     site.run(OLDER, BEGUN)
     site.names = ("a", "c")
-    assert "it was a, b, c, and is now a, c" in site.refused("resume", "--yes").message
+    assert "from a, b, c to a, c" in site.refused("resume", "--yes").message
 
 
 def test_bake_that_was_switched_is_named(site: Site) -> None:
@@ -377,7 +377,7 @@ def test_bake_that_was_switched_is_named(site: Site) -> None:
     site.run(OLDER, BEGUN)
     site.bake_seconds = 60.0
     refused = site.invoke("resume", answer="y\n")
-    assert "`policy.bake` in upgrader.yaml was switched on since run" in str(refused.exception)
+    assert "`policy.bake` in upgrader.yaml was switched on after run" in str(refused.exception)
     assert site.done == []
 
 
@@ -402,7 +402,7 @@ def test_between_two_hops_a_new_run_goes_on(site: Site) -> None:
     """Ctrl-C in the pause: the hop has succeeded, and the error names the way on rather than only the way back."""
     site.goal = KubernetesVersion(1, 39, 0)
     site.run(OLDER, RunEnded(OLDER, "succeeded", 1.0))
-    assert site.refused("resume", "--yes").remedy.endswith("`upgrader run --to v1.39.0` goes on.")
+    assert site.refused("resume", "--yes").remedy.endswith("Run `upgrader run --to v1.39.0` to continue.")
 
 
 @pytest.mark.parametrize(("goal", "said"), [(KubernetesVersion(1, 39, 0), True), (None, False)])

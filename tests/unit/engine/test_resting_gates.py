@@ -51,7 +51,7 @@ def test_gate_that_holds_is_asked_in_every_third_round_and_in_all_that_decide(be
 
     So no pass is older than the state it judges, and nothing takes longer than if it had been checked all the time.
     """
-    slow = TimedGate("slow", bench.clock, until(29.0, pending("an old pod still terminates")))
+    slow = TimedGate("slow", bench.clock, until(29.0, pending("an old pod is still terminating")))
     well = TimedGate("well", bench.clock, lambda _: holds("up"))
     hold(bench, (slow, LARGE), (well, LARGE))
     deciding = [time for time in slow.asked if time >= 29.0]
