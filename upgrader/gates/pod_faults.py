@@ -8,7 +8,10 @@ from enum import IntEnum
 
 from upgrader.model.workload import Container, Pod, Termination
 
-__all__ = ["Fault", "Severity", "container_fault", "pod_fault", "worst_fault"]
+__all__ = ["UNSEEN", "Fault", "Severity", "container_fault", "pod_fault", "worst_fault"]
+
+UNSEEN = "has not been seen by any scheduler"
+"""Said of a pod that has neither a node nor a reason why it gets none."""
 
 CRASHES_UNTIL_BROKEN = 2
 """Restarts after which a crash counts as a loop: the container has then failed three times."""
@@ -68,6 +71,11 @@ def pod_fault(pod: Pod) -> Fault | None:
         return None
     if pod.unschedulable:
         return Fault(Severity.WAITS, pod, "finds no node", pod.unschedulable)
+    if pod.awaited_scheduler:
+        words = (
+            f"none works by the name {pod.awaited_scheduler} (profiles[].schedulerName of kube-scheduler's --config)"
+        )
+        return Fault(Severity.WAITS, pod, UNSEEN, words)
     faults = [fault for item in pod.containers if (fault := container_fault(pod, item)) is not None]
     # The first of the worst: a container that only waits for another one is less severe than that one.
     worst = max(faults, key=lambda fault: fault.severity, default=None)

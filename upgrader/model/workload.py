@@ -143,6 +143,8 @@ class Pod:
     """The node's own address, on which a pod in its network listens; "" while it isn't known."""
     unschedulable: str
     """The scheduler's message while it finds no node for the pod, else ""."""
+    awaited_scheduler: str
+    """The scheduler that it names, while that one has said nothing of it; else ""."""
     message: str
     """The pod's own status message (evicted, preempted, admission refused), mostly ""."""
     no_checkpoint: str
@@ -182,6 +184,7 @@ class Pod:
             ready=conditions.get("Ready", {}).get("status") == "True",
             node_address=status.get("hostIP", ""),
             unschedulable=scheduled.get("message", "") if waits else "",
+            awaited_scheduler="" if scheduled or spec.get("nodeName") else spec.get("schedulerName", ""),
             message=status.get("message", ""),
             no_checkpoint=kept.get("message", "") if kept.get("status") == "False" else "",
             containers=(

@@ -161,16 +161,20 @@ def add_pod(
     daemon: bool = False,
     deleting: bool = False,
     unschedulable: str = "",
+    awaits: str = "",
     priority_class: str = "",
     labels: dict[str, str] | None = None,
     message: str = "",
     host_ip: str = "",
     namespace: str = NAMESPACE,
 ) -> str:
-    """A pod of a workload's revision; Ready when all its containers are. Returns its name."""
+    """A pod of a workload's revision; Ready when all its containers are. Returns its name.
+
+    `awaits`: the scheduler that has not seen it.
+    """
     name = name or f"{owner}-{revision}-{node}"
     statuses = list(containers) or [running()]
-    ready = all(item["ready"] for item in statuses) and not unschedulable
+    ready = all(item["ready"] for item in statuses) and not unschedulable and not awaits
     of_revision = {"controller-revision-hash": f"hash-{revision}"} if daemon else {"pod-template-hash": f"{revision}"}
     meta: dict[str, Any] = {
         "name": name,
@@ -198,7 +202,8 @@ def add_pod(
         {
             "metadata": meta,
             "spec": {
-                "nodeName": "" if unschedulable else node,
+                "nodeName": "" if unschedulable or awaits else node,
+                "schedulerName": awaits,
                 "priorityClassName": priority_class,
                 "initContainers": [{"name": item["name"]} for item in init],
                 "containers": [{"name": item["name"], "image": item["image"]} for item in statuses],

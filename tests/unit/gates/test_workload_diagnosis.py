@@ -273,6 +273,14 @@ def test_unschedulable_pod_says_what_the_scheduler_said(kube: FakeKube) -> None:
     assert "finds no node: 0/1 nodes are available: 1 Insufficient memory." in verdict.reason
 
 
+def test_pod_that_no_scheduler_has_seen(kube: FakeKube) -> None:
+    """Neither a node nor a reason why there is none: nobody looks for one, and the message names who should."""
+    rolling(kube, waiting(""), phase="Pending", awaits="default-scheduler")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "has not been seen by any scheduler: none works by the name default-scheduler" in verdict.reason
+
+
 def test_failing_probe_is_quoted(kube: FakeKube) -> None:
     """A container that runs but never gets Ready: what its probe says is the cause, and it is not broken."""
     pod = rolling(kube, running("proxy", ready=False), running("main", ready=False))
