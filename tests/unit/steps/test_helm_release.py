@@ -65,6 +65,16 @@ def test_way_back_is_the_last_revision_that_worked(helm: FakeHelm) -> None:
     assert step(helm).capture().revision == 1
 
 
+def test_undo_is_watched_and_helped(helm: FakeHelm) -> None:
+    """While Helm rolls back, both are called: what watches over the API, and what helps, which has its notes."""
+    point = step(helm).capture()
+    step(helm).apply(quiet)
+    seen: list[str] = []
+    watched = replace(step(helm), undo_help=lambda note: lambda: note("helped")).undo_watched(lambda: seen.append("up"))
+    watched.undo(point, seen.append)
+    assert seen[-2:] == ["up", "helped"]
+
+
 def test_undo_after_helms_own_rollback_changes_nothing(helm: FakeHelm) -> None:
     """Where Helm has already rolled back by itself, undo detects that and changes nothing."""
     helm.fail_upgrade["app"] = HelmError("timed out")

@@ -48,6 +48,8 @@ class ChartStep:
     """Called about once a second while Helm rolls back."""
     before: str | None = None
     """The manifest that the change was planned against; None: whatever is there."""
+    undo_help: Callable[[Callable[[str], None]], Callable[[], None]] = lambda _: lambda: None
+    """Makes another such call, which notes what it does."""
 
     @property
     def name(self) -> str:
@@ -110,12 +112,18 @@ class ChartStep:
             note(f"{self.spec.name} already matches revision {point.revision}")
             return
         note(f"helm rollback {self.spec.name} {point.revision}")
+        helps = self.undo_help(note)
+
+        def watch() -> None:
+            self.undo_watch()
+            helps()
+
         self.helm.rollback(
             self.spec.name,
             self.spec.namespace,
             point.revision,
             timeout_seconds=self.timeout_seconds,
-            watch=self.undo_watch,
+            watch=watch,
         )
 
     def confirm(self, revision: int) -> None:

@@ -24,6 +24,7 @@ from upgrader.steps.release.free_release import FreeReleaseStep
 from upgrader.steps.release.helm_release import ChartStep
 from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.release.release_inspector import ReleaseInspector
+from upgrader.steps.release.unseen_scheduler import UnseenScheduler
 from upgrader.steps.step_kind import PlannedKind, Undoing, not_named
 from upgrader.steps.verify import VerifyStep
 
@@ -148,6 +149,7 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
         clock, patience, pace = context.tools.clock, context.settings.recovery.patience_seconds, gates.scaled
         # What is read beside Helm may be from before its last change: no gate behind the step gets that for an answer.
         beside = context.shared_reads(ReadMemory())
+        controllers = [host.name for host in context.cluster.controllers]
         return ChartStep(
             spec=spec,
             change=change,
@@ -163,6 +165,7 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
                 every_seconds=pace.interval_seconds,
                 recheck_seconds=pace.recheck_seconds,
             ),
+            undo_help=lambda note: UnseenScheduler(context.tools.kube, clock, spec.namespace, controllers, note),
         )
 
     def _inspector(self, spec: ReleaseSpec, timeout_seconds: float) -> ReleaseInspector:
