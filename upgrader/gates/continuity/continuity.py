@@ -127,7 +127,9 @@ class Continuity:
         if not item.changes:
             return item
         gates = (*item.gates, self._compared(), self._workload(), self._clients(item))
-        return replace(item, gates=gates, undo_gates=(*item.undo_gates, self._compared(_Patient), self._workload()))
+        return replace(
+            item, gates=gates, undo_gates=(*item.undo_gates, self._compared(_Patient), self._workload(_Patient))
+        )
 
     def _compared(self, wrap: Callable[[Gate], Gate] = lambda gate: gate) -> GateRun:
         def gate() -> Gate:
@@ -137,9 +139,9 @@ class Continuity:
         often = max(self.policy.consecutive, LEAST_CHECKS, len(self.controllers))
         return GateRun(gate(), replace(self.policy, consecutive=often), gate)
 
-    def _workload(self) -> GateRun:
+    def _workload(self, wrap: Callable[[Gate], Gate] = lambda gate: gate) -> GateRun:
         def gate() -> Gate:
-            return WorkloadGate(self.kube, self.clock, self._known)
+            return wrap(WorkloadGate(self.kube, self.clock, self._known))
 
         return GateRun(gate(), replace(self.policy, consecutive=1), gate)
 

@@ -15,6 +15,11 @@ NAME = "kubernetes.default.svc"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 TIMEOUT_SECONDS = 3.0
 
+NO_ADDRESS = "the cluster's DNS does not resolve"
+OTHER_ADDRESS = "the cluster's DNS resolves"
+NOT_TRUSTED = "a client that uses this name does not trust the API's certificate"
+NOT_KNOWN = "rejects this pod's token with HTTP 401"
+
 
 def wait() -> None:
     """Until SIGTERM, which would otherwise not end the first process of a container."""
@@ -29,14 +34,39 @@ def check(environment: dict[str, str], account: str) -> str:
     try:
         found = {item[4][0] for item in socket.getaddrinfo(NAME, port, type=socket.SOCK_STREAM)}
     except OSError as error:
-        return f"the cluster's DNS does not resolve {NAME}: {error}"
+        return f"{NO_ADDRESS} {NAME}: {error}"
     if host not in found:
-        return f"the cluster's DNS resolves {NAME} to {', '.join(sorted(map(str, found)))} instead of {host}"
+        return f"{OTHER_ADDRESS} {NAME} to {', '.join(sorted(map(str, found)))} instead of {host}"
     try:
         status = get(host, port, account)
     except OSError as error:
         return f"the API is unreachable at its ClusterIP {host}:{port}: {error}"
-    return "" if status == 200 else f"the API at {host}:{port} rejects this pod's token with HTTP {status}"
+    if status != 200:
+        return f"the API at {host}:{port} rejects this pod's token with HTTP {status}"
+    return untrusted(host, port, account)
+
+
+def untrusted(host: str, port: int, account: str) -> str:
+    """Why the API's certificate is not trusted by name; "" when it is, or when it has never been for this name.
+
+    Which certificate is shown depends on the name that a client asks for; by its address, the API's own is.
+    """
+    trust = ssl.create_default_context(cafile=f"{account}/ca.crt")
+    try:
+        if NAME in shown(host, port, trust, host):
+            shown(host, port, trust, NAME)
+    except ssl.SSLCertVerificationError as error:
+        return f"{NAME}: {NOT_TRUSTED} (kube-apiserver's tls-sni-cert-key): {error.verify_message}"
+    except OSError as error:
+        return f"the API is unreachable at its ClusterIP {host}:{port}: {error}"
+    return ""
+
+
+def shown(host: str, port: int, trust: ssl.SSLContext, name: str) -> set[str]:
+    """The names in the certificate that is shown to who asks for this name. Raises SSLCertVerificationError."""
+    connection = socket.create_connection((host, port), TIMEOUT_SECONDS)
+    with connection, trust.wrap_socket(connection, server_hostname=name) as asked:
+        return {str(entry[1]) for entry in (asked.getpeercert() or {}).get("subjectAltName", ())}
 
 
 def get(host: str, port: int, account: str) -> int:

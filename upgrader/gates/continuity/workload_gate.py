@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from upgrader.errors import ApiError
+from upgrader.gates.continuity.inside_pod import NO_ADDRESS, NOT_KNOWN, NOT_TRUSTED, OTHER_ADDRESS
 from upgrader.gates.continuity.new_workload import NewWorkload
+from upgrader.gates.pod_faults import UNSEEN
 from upgrader.model.baseline import Baseline
-from upgrader.model.outcome import Verdict, holds
+from upgrader.model.outcome import Verdict, VerdictKind, holds
 from upgrader.ports import Clock, Kube
 
 __all__ = ["WorkloadGate"]
 
 FIRST_ATTEMPT_SECONDS = 15.0
 """For the first Deployment; each further one has twice as long, as a slow cluster may just need it."""
+
+_CERTAIN = (UNSEEN, NO_ADDRESS, OTHER_ADDRESS, NOT_TRUSTED, NOT_KNOWN)
+"""What doesn't pass by waiting, once a second pod has said it as well for as long as the first one had."""
 
 
 class WorkloadGate:
@@ -40,8 +46,11 @@ class WorkloadGate:
         verdict = self._workload.check()
         if self._workload.impossible:  # a rollback may remove what the run installed
             return holds(f"not compared: {self._workload.impossible}")
-        late = self._clock.monotonic() - self._begun >= self._patience_seconds
-        if late and not self._workload.worked and self._removed():
+        spent = self._clock.monotonic() - self._begun
+        again = self._patience_seconds > FIRST_ATTEMPT_SECONDS
+        if again and spent >= FIRST_ATTEMPT_SECONDS and any(sign in verdict.reason for sign in _CERTAIN):
+            return replace(verdict, kind=VerdictKind.BROKEN)
+        if spent >= self._patience_seconds and not self._workload.worked and self._removed():
             self._patience_seconds *= 2
             self._workload, self._begun = NewWorkload(self._kube, self._clock), None
         return verdict

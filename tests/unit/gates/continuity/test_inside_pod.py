@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -36,6 +36,7 @@ def found(monkeypatch: pytest.MonkeyPatch, addresses: list[str] | OSError, statu
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr(inside_pod, "get", get)
+    monkeypatch.setattr(inside_pod, "untrusted", lambda host, port, account: "")
     return inside_pod.check(ENVIRONMENT, "/nowhere")
 
 
@@ -55,6 +56,55 @@ def test_check(
     """DNS, the ClusterIP and the pod's own token must work; what doesn't is said in one line."""
     said = found(monkeypatch, addresses, status)
     assert words in said and bool(said) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("names", "by_name", "words"),
+    [
+        ({"kubernetes.default.svc"}, None, ""),
+        ({"kubernetes.default.svc"}, ssl.SSLCertVerificationError(), inside_pod.NOT_TRUSTED),
+        ({"kubernetes.default.svc"}, OSError("timed out"), "is unreachable"),
+        ({"api.example.org"}, ssl.SSLCertVerificationError(), ""),
+    ],
+)
+def test_certificate_for_the_name(
+    monkeypatch: pytest.MonkeyPatch, names: set[str], by_name: OSError | None, words: str
+) -> None:
+    """Clients that use the API's name must trust what it shows them, if its own certificate is for that name at all."""
+
+    def shown(host: str, port: int, trust: object, name: str) -> set[str]:
+        if name != host and by_name is not None:
+            by_name.verify_message = "self-signed certificate"  # type: ignore[attr-defined]
+            raise by_name
+        return names
+
+    monkeypatch.setattr(ssl, "create_default_context", lambda cafile: cafile)
+    monkeypatch.setattr(inside_pod, "shown", shown)
+    said = inside_pod.untrusted("10.96.0.1", 443, "/nowhere")
+    assert words in said and bool(said) == bool(words)
+
+
+def test_certificate_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name goes to the server, which chooses the certificate by it; the names in that one are returned."""
+    asked: list[Any] = []
+
+    class Connection:
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            asked.append("closed")
+
+        def wrap_socket(self, plain: object, server_hostname: str) -> Connection:
+            asked.append(server_hostname)
+            return self
+
+        def getpeercert(self) -> dict[str, Any]:
+            return {"subjectAltName": (("DNS", "kubernetes"), ("IP Address", "10.96.0.1"))}
+
+    monkeypatch.setattr(socket, "create_connection", lambda address, timeout: Connection())
+    found = inside_pod.shown("10.96.0.1", 443, Connection(), "kubernetes")  # type: ignore[arg-type]
+    assert found == {"kubernetes", "10.96.0.1"} and asked == ["kubernetes", "closed", "closed"]
 
 
 @pytest.mark.parametrize(("said", "code"), [("", 0), ("no DNS", "no DNS")])

@@ -10,7 +10,9 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.gates.continuity import workload_gate
+from upgrader.gates.continuity.inside_pod import NO_ADDRESS
 from upgrader.gates.continuity.workload_gate import WorkloadGate
+from upgrader.gates.pod_faults import UNSEEN
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, VerdictKind, holds, pending
 
@@ -25,6 +27,7 @@ class Workload:
     created: float | None = None
     ending: float | None = None
     needs_seconds = 13.0
+    says: ClassVar[str] = "starting"
     made: ClassVar[list[Workload]] = []
     removed: bool = field(default=False)
 
@@ -40,7 +43,7 @@ class Workload:
         if self.ending is None and now - self.created >= self.needs_seconds:
             self.ending = now
         if self.ending is None:
-            return pending("starting")
+            return pending(self.says)
         return holds("done") if now - self.ending >= 1.0 else pending("ending")
 
     def remove(self) -> None:
@@ -57,3 +60,26 @@ def test_pod_that_worked_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> 
         clock.sleep(5.0)
     assert clock.monotonic() == 20.0
     assert [item.removed for item in Workload.made] == [False]
+
+
+@pytest.mark.parametrize(("says", "seconds"), [(UNSEEN, 30.0), (NO_ADDRESS, 30.0), ("is being created", None)])
+def test_second_pod_that_says_the_same_is_certain(
+    monkeypatch: pytest.MonkeyPatch, says: str, seconds: float | None
+) -> None:
+    """What doesn't pass by waiting is broken once the second pod has said it for as long as the first one had; what
+    may just take long never is.
+    """
+    monkeypatch.setattr(workload_gate, "NewWorkload", Workload)
+    monkeypatch.setattr(Workload, "needs_seconds", 1000.0)
+    monkeypatch.setattr(Workload, "says", f"Deployment x: {says}")
+    clock = FakeClock()
+    gate = WorkloadGate(FakeKube(), clock, lambda: Baseline(version="v1.36.3", new_workload=True))
+    broken = []
+    for _ in range(120):
+        verdict = gate.check()
+        assert says in verdict.reason
+        if verdict.kind is VerdictKind.BROKEN:
+            broken.append(clock.monotonic())
+        clock.sleep(1.0)
+    assert (min(broken) if broken else None) == (seconds and pytest.approx(seconds, abs=2))
+    assert not broken or broken[:3] == [broken[0], broken[0] + 1, broken[0] + 2], "three in a row fail a gate"
