@@ -78,5 +78,7 @@ class Baseline:
     service_ranges: tuple[str, ...] = ()
     new_workload: bool = False
     """Whether a new Deployment was rolled out, was in its Service's endpoints, and reached the API from its pod."""
+    signed_token: bool = False
+    """Whether a token that kube-controller-manager put into a new Secret was accepted."""
     clients: tuple[ServerBaseline, ...] = ()
     not_compared: tuple[NotCompared, ...] = ()

@@ -15,6 +15,7 @@ from upgrader.gates.continuity.new_workload import remove_workloads
 from upgrader.gates.continuity.restored_services import restore_services
 from upgrader.gates.continuity.sentinel import remove_sentinel
 from upgrader.gates.continuity.served_groups import built_in, missing_at
+from upgrader.gates.continuity.signed_token import remove_signed_tokens
 from upgrader.gates.continuity.take_baseline import take_baseline, with_new_sentinel
 from upgrader.gates.continuity.workload_gate import WorkloadGate
 from upgrader.model.baseline import Baseline
@@ -113,6 +114,7 @@ class Continuity:
     def end(self, *, keep_sentinel: bool) -> None:
         """Remove what is no longer needed; a run that can be resumed needs its sentinel. Raises ApiError."""
         remove_workloads(self.kube)
+        remove_signed_tokens(self.kube)
         if not keep_sentinel:
             remove_sentinel(self.kube)
 

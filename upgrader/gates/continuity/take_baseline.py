@@ -19,6 +19,7 @@ from upgrader.gates.continuity.sentinel import Sentinel, check_secret, check_tok
 from upgrader.gates.continuity.served_groups import read_groups
 from upgrader.gates.continuity.server_metrics import Counters, parse, summarize
 from upgrader.gates.continuity.service_range import read_cluster_ip, read_ranges
+from upgrader.gates.continuity.signed_token import SignedToken, remove_signed_tokens
 from upgrader.model.baseline import Baseline, NotCompared
 from upgrader.model.emulation import ServerVersion
 from upgrader.model.outcome import VerdictKind
@@ -51,12 +52,16 @@ def take_baseline(
     """
     taking = _Taking()
     taking.read("leftovers of an earlier run", lambda: remove_workloads(kube))
+    taking.read("leftovers of an earlier run", lambda: remove_signed_tokens(kube))
     version = taking.read("the version", lambda: str(ServerVersion.parse(kube.raw("/version")).serves_as)) or ""
     sentinel = taking.read("a Secret and a token", lambda: create_sentinel(kube)) or Sentinel("", 0)
     workload = NewWorkload(kube, clock) if sentinel.digest else None  # its pod has the sentinel's ServiceAccount
     begun = clock.monotonic()
     if workload is not None:
         workload.check()  # it starts while the rest is read
+    token = SignedToken(kube) if sentinel.digest else None
+    if token is not None:
+        token.check()
     servers = taking.read("the instances of kube-apiserver", lambda: running_instances(kube, controllers)) or ()
     answering = tuple(server for server in servers if taking.read(server, partial(kube.raw, "/readyz", server=server)))
     leases, others = taking.read("the controllers' Leases", lambda: held_leases(kube)) or ({}, {})
@@ -76,6 +81,10 @@ def take_baseline(
         taking.missing += [NotCompared("a new Deployment", why)] if why else []
     if first:
         clock.sleep(max(0.0, read_at + WINDOW_SECONDS - clock.monotonic()))
+    signed = token.check() if token is not None else None
+    if token is not None and signed is not None and signed.kind is not VerdictKind.HOLDS:
+        taking.missing.append(NotCompared("a token of a new Secret", signed.reason))
+        taking.read("the removal of that Secret", token.remove)
     clients = summarize(first, taking.metrics(kube, first))
     leases, still = _renewed(kube, clock, leases)
     taking.missing += [NotCompared(f"Lease {name}", "no process renews it") for name in still]
@@ -92,6 +101,7 @@ def take_baseline(
         cluster_ip=address or "",
         service_ranges=ranges or (),
         new_workload=works,
+        signed_token=signed is not None and signed.kind is VerdictKind.HOLDS,
         clients=clients,
         not_compared=tuple(taking.missing),
     )
@@ -104,7 +114,7 @@ def with_new_sentinel(kube: Kube, taken: Baseline) -> Baseline:
     sentinel = taking.read("a Secret and a token", lambda: create_sentinel(kube)) or Sentinel("", 0)
     missing = (*taken.not_compared, *taking.missing)
     renewed = replace(taken, secret_digest=sentinel.digest, token_seconds=sentinel.token_seconds, not_compared=missing)
-    return _proven(kube, renewed if sentinel.digest else replace(renewed, new_workload=False))
+    return _proven(kube, renewed if sentinel.digest else replace(renewed, new_workload=False, signed_token=False))
 
 
 def _renewed(kube: Kube, clock: Clock, leases: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:

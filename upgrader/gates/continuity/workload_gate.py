@@ -8,6 +8,7 @@ from dataclasses import replace
 from upgrader.errors import ApiError
 from upgrader.gates.continuity.inside_pod import NO_ADDRESS, NOT_KNOWN, NOT_TRUSTED, OTHER_ADDRESS
 from upgrader.gates.continuity.new_workload import NewWorkload
+from upgrader.gates.continuity.signed_token import SignedToken
 from upgrader.gates.pod_faults import UNSEEN
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, VerdictKind, holds
@@ -26,7 +27,8 @@ class WorkloadGate:
     """A Deployment that is created after the step is rolled out, works and goes, as one did before the run.
 
     One whose pod doesn't work in time is replaced: the pod may have got its token while an instance that is being
-    replaced still answered, and a kubelet keeps a token for most of its life.
+    replaced still answered, and a kubelet keeps a token for most of its life. Once its pod has worked, and so the
+    controllers do, a new Secret gets a token that the API accepts.
     """
 
     name = "continuity/workload"
@@ -35,6 +37,7 @@ class WorkloadGate:
         self._kube, self._clock, self._baseline = kube, clock, baseline
         self._patience_seconds = FIRST_ATTEMPT_SECONDS
         self._workload = NewWorkload(kube, clock)
+        self._token = SignedToken(kube)
         self._begun: float | None = None
 
     def check(self) -> Verdict:
@@ -50,6 +53,10 @@ class WorkloadGate:
         again = self._patience_seconds > FIRST_ATTEMPT_SECONDS
         if again and spent >= FIRST_ATTEMPT_SECONDS and any(sign in verdict.reason for sign in _CERTAIN):
             return replace(verdict, kind=VerdictKind.BROKEN)
+        if self._workload.worked and self._baseline().signed_token:
+            signed = self._token.check()
+            decides = signed.kind is VerdictKind.BROKEN or verdict.kind is VerdictKind.HOLDS
+            return signed if decides and signed.kind is not VerdictKind.HOLDS else verdict
         if spent >= self._patience_seconds and not self._workload.worked and self._removed():
             self._patience_seconds *= 2
             self._workload, self._begun = NewWorkload(self._kube, self._clock), None

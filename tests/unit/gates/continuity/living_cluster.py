@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -15,18 +16,21 @@ from upgrader.gates.kubernetes_kinds import (
     LEASES,
     NODES,
     PODS,
+    SECRETS,
     SERVICE_CIDRS,
     SERVICES,
     WORKLOADS,
 )
 from upgrader.ports import Kind, KubeObject
 
-__all__ = ["CONTROLLERS", "SERVERS", "LivingKube", "metrics", "refusal"]
+__all__ = ["CONTROLLERS", "SERVERS", "SIGNED", "LivingKube", "metrics", "refusal"]
 
 CONTROLLERS = ("controller-1", "controller-2")
 SERVERS = ("https://10.0.0.11:6443", "https://10.0.0.12:6443")
 GROUPS = ("apps/v1", "apiregistration.k8s.io/v1", "autoscaling/v2", "metrics.k8s.io/v1beta1", "widgets.example.com/v1")
 
+SIGNED = "signed-by-kube-controller-manager"
+"""The token in a new Secret for one."""
 _TEST = "upgrader-continuity-"
 
 
@@ -40,6 +44,10 @@ class LivingKube(FakeKube):
         """Beginning of a request, such as `list secrets` → what it is refused with."""
         self.rolls_out = True
         """Whether a new Deployment gets a pod."""
+        self.signs = True
+        """Whether a Secret for a token gets one."""
+        self.knows_the_key = True
+        """Whether the API accepts it."""
         self.renews = True
         """Whether the Leases are renewed."""
         self._renewals = 0
@@ -71,6 +79,13 @@ class LivingKube(FakeKube):
             self._lease(name)
         return super().get(kind, name, namespace)
 
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
+        made = super().create(kind, manifest, namespace, dry_run=dry_run)
+        if kind == SECRETS and manifest.get("type") == "kubernetes.io/service-account-token" and self.signs:
+            token = base64.b64encode(SIGNED.encode()).decode()
+            self.put(kind, {**made, "data": {"token": token}})
+        return made
+
     def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
         made = super().apply(kind, manifest, namespace)
         name = str(manifest["metadata"]["name"])
@@ -88,6 +103,9 @@ class LivingKube(FakeKube):
         if kind == WORKLOADS["Deployment"] and name.startswith(_TEST):
             super().delete(PODS, f"{name}-1-controller-1", NAMESPACE)
             self.endpoint(name, ready=False)
+
+    def _token_lives(self, token: str) -> bool:
+        return self.knows_the_key if token == SIGNED else super()._token_lives(token)
 
     def endpoint(self, name: str, *, ready: bool) -> None:
         """What the Service's EndpointSlice says of the pod."""

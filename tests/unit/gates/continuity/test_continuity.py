@@ -143,14 +143,40 @@ def test_nothing_changed_holds(continuity: Continuity, clock: FakeClock) -> None
     assert not any(name.startswith("upgrader") for name in left)
 
 
+def test_token_that_the_controller_manager_signs(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """With another key than kube-apiserver knows, no token in a Secret is accepted; none at all is waited for."""
+    kube.knows_the_key = False
+    problem = first_problem(continuity, clock)
+    assert problem.kind is VerdictKind.BROKEN and "service-account-private-key-file" in problem.reason
+    kube.signs = False
+    problem = first_problem(continuity, clock)
+    assert problem.kind is VerdictKind.PENDING and "has put no token into the new Secret" in problem.reason
+    continuity.end(keep_sentinel=True)
+    kinds = [item.get("type") for item in kube.list(SECRETS, NAMESPACE)]
+    assert "kubernetes.io/service-account-token" not in kinds and kinds, "only the sentinel is left"
+
+
+@pytest.mark.parametrize("broken", ["signs", "knows_the_key"])
+def test_token_that_was_not_signed_before(kube: LivingKube, clock: FakeClock, broken: str) -> None:
+    """Where no Secret gets a token that is accepted, the run says so, compares all else, and leaves no Secret."""
+    setattr(kube, broken, False)
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
+    continuity.compare_with(continuity.take(lambda text: None, begun=False), clock.now())
+    baseline = continuity.baseline
+    assert baseline is not None and baseline.new_workload and not baseline.signed_token
+    assert [item.what for item in baseline.not_compared] == ["a token of a new Secret"]
+    assert all("token" not in item.get("type", "") for item in kube.list(SECRETS, NAMESPACE))
+    assert [verdict.kind for verdict in check(continuity, clock)] == [VerdictKind.HOLDS] * 3
+
+
 def test_checks_are_cheap(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
-    """No round of checks of all these gates makes more than twenty requests."""
+    """No round of checks of all these gates makes more than 21 requests."""
     asked = gates(replace(continuity, kube=SharedReads(kube, clock, ReadMemory())))
     for _ in range(CHECKS):
         kube.requests = 0
         for gate in asked:
             gate.check()
-        assert kube.requests <= 20
+        assert kube.requests <= 21
         clock.sleep(1)
 
 
@@ -599,7 +625,7 @@ def test_workload_that_comes_to_nothing_is_replaced(continuity: Continuity, kube
     kube.refused["delete deployments"] = ApiUnavailable("refused")
     assert gate.check().kind is VerdictKind.PENDING, "the first can't be removed"
     kube.refused.clear()
-    assert [gate.check().kind for _ in range(3)] == [VerdictKind.PENDING, VerdictKind.PENDING, VerdictKind.HOLDS]
+    assert [gate.check().kind for _ in range(4)] == [VerdictKind.PENDING] * 3 + [VerdictKind.HOLDS]
     left = [item["metadata"]["name"] for item in kube.list(WORKLOADS["Deployment"], "kube-system")]
     assert not any(name.startswith("upgrader") for name in left)
 
@@ -619,7 +645,7 @@ def test_endpoints_must_follow(continuity: Continuity, kube: LivingKube, clock: 
     assert "is still among its Service's endpoints" in gate.check().reason
     kube.delete = kube_delete  # type: ignore[method-assign]
     kube.endpoint(name, ready=False)
-    assert gate.check().kind is VerdictKind.HOLDS
+    assert [gate.check().kind for _ in range(3)][-1] is VerdictKind.HOLDS, "with a token in a new Secret, too"
 
 
 def test_steps_without_change_have_no_such_gates(continuity: Continuity) -> None:
