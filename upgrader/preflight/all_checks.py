@@ -12,6 +12,7 @@ from upgrader.preflight.admission import check_admission
 from upgrader.preflight.api_endpoints import check_api_endpoints
 from upgrader.preflight.approvals import check_approvals
 from upgrader.preflight.audit_log import check_audit_log
+from upgrader.preflight.audit_webhook import check_audit_webhook
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.backups import check_backups
 from upgrader.preflight.certificates import check_certificates
@@ -91,6 +92,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("admission", check_admission),
     ("resources", check_resources),
     ("planned-etcd", check_planned_etcd),
+    ("audit-webhook", check_audit_webhook),
     ("webhooks", check_webhooks),
     ("apis", check_served_apis),
     ("audit-log", check_audit_log),

@@ -229,6 +229,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "os-support.kernel",
         "os-support.not-known",
     ),
+    "test_checks_of_webhooks.py::test_audit_webhook": ("audit-webhook.unanswered",),
     "test_emulation.py::test_next_minor_while_another_one_is_emulated": ("version.emulating",),
     "test_playbooks.py::test_playbooks_before_a_run": (
         "playbooks.idle-play",

@@ -35,11 +35,11 @@ def get(
         raise Failed(f"{address}:{port}: {_words(error)}") from error
 
 
-def plain(address: str, port: int, path: str) -> tuple[int, str]:
-    """Status and text of a GET without TLS. Raises Failed with the reason."""
+def plain(address: str, port: int, path: str, body: str | None = None) -> tuple[int, str]:
+    """Status and text of a GET, or of a POST when there is a body, without TLS. Raises Failed with the reason."""
     try:
         connection = http.client.HTTPConnection(address, port, timeout=SECONDS)
-        connection.request("GET", path)
+        connection.request("GET" if body is None else "POST", path, body=body)
         answer = connection.getresponse()
         return answer.status, answer.read(1 << 20).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
