@@ -19,7 +19,9 @@ __all__ = ["WorkloadGate"]
 FIRST_ATTEMPT_SECONDS = 15.0
 """For the first Deployment; each further one has twice as long, as a slow cluster may just need it."""
 
-_CERTAIN = (UNSEEN, NO_ADDRESS, OTHER_ADDRESS, NOT_TRUSTED, NOT_KNOWN)
+_CERTAIN = (OTHER_ADDRESS, NOT_TRUSTED)
+"""What nothing says that is only slow, or still starts."""
+_CERTAIN_LATER = (UNSEEN, NO_ADDRESS, NOT_KNOWN)
 """What doesn't pass by waiting, once a second pod has said it as well for as long as the first one had."""
 
 
@@ -50,8 +52,8 @@ class WorkloadGate:
         if self._workload.impossible:  # a rollback may remove what the run installed
             return holds(f"not compared: {self._workload.impossible}")
         spent = self._clock.monotonic() - self._begun
-        again = self._patience_seconds > FIRST_ATTEMPT_SECONDS
-        if again and spent >= FIRST_ATTEMPT_SECONDS and any(sign in verdict.reason for sign in _CERTAIN):
+        again = self._patience_seconds > FIRST_ATTEMPT_SECONDS and spent >= FIRST_ATTEMPT_SECONDS
+        if any(sign in verdict.reason for sign in (*_CERTAIN, *(_CERTAIN_LATER if again else ()))):
             return replace(verdict, kind=VerdictKind.BROKEN)
         if self._workload.worked and self._baseline().signed_token:
             signed = self._token.check()

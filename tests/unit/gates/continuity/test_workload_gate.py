@@ -10,7 +10,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.gates.continuity import workload_gate
-from upgrader.gates.continuity.inside_pod import NO_ADDRESS
+from upgrader.gates.continuity.inside_pod import NO_ADDRESS, NOT_TRUSTED
 from upgrader.gates.continuity.workload_gate import WorkloadGate
 from upgrader.gates.pod_faults import UNSEEN
 from upgrader.model.baseline import Baseline
@@ -62,12 +62,12 @@ def test_pod_that_worked_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert [item.removed for item in Workload.made] == [False]
 
 
-@pytest.mark.parametrize(("says", "seconds"), [(UNSEEN, 30.0), (NO_ADDRESS, 30.0), ("is being created", None)])
-def test_second_pod_that_says_the_same_is_certain(
-    monkeypatch: pytest.MonkeyPatch, says: str, seconds: float | None
-) -> None:
+@pytest.mark.parametrize(
+    ("says", "seconds"), [(UNSEEN, 30.0), (NO_ADDRESS, 30.0), (NOT_TRUSTED, 0.0), ("is being created", None)]
+)
+def test_what_is_certain_is_broken(monkeypatch: pytest.MonkeyPatch, says: str, seconds: float | None) -> None:
     """What doesn't pass by waiting is broken once the second pod has said it for as long as the first one had; what
-    may just take long never is.
+    nothing says that only starts, at once; and what may just take long, never.
     """
     monkeypatch.setattr(workload_gate, "NewWorkload", Workload)
     monkeypatch.setattr(Workload, "needs_seconds", 1000.0)
@@ -81,5 +81,5 @@ def test_second_pod_that_says_the_same_is_certain(
         if verdict.kind is VerdictKind.BROKEN:
             broken.append(clock.monotonic())
         clock.sleep(1.0)
-    assert (min(broken) if broken else None) == (seconds and pytest.approx(seconds, abs=2))
+    assert (min(broken) if broken else None) == (None if seconds is None else pytest.approx(seconds, abs=2))
     assert not broken or broken[:3] == [broken[0], broken[0] + 1, broken[0] + 2], "three in a row fail a gate"
