@@ -80,5 +80,7 @@ class Baseline:
     """Whether a new Deployment was rolled out, was in its Service's endpoints, and reached the API from its pod."""
     signed_token: bool = False
     """Whether a token that kube-controller-manager put into a new Secret was accepted."""
+    conversions: tuple[str, ...] = ()
+    """Paths of objects that a webhook converts whenever they are read; at most four."""
     clients: tuple[ServerBaseline, ...] = ()
     not_compared: tuple[NotCompared, ...] = ()

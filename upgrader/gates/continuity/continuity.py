@@ -130,13 +130,15 @@ class Continuity:
             return item
         gates = (*item.gates, self._compared(), self._workload(), self._clients(item))
         return replace(
-            item, gates=gates, undo_gates=(*item.undo_gates, self._compared(_Patient), self._workload(_Patient))
+            item, gates=gates, undo_gates=(*item.undo_gates, self._compared(undone=True), self._workload(_Patient))
         )
 
-    def _compared(self, wrap: Callable[[Gate], Gate] = lambda gate: gate) -> GateRun:
+    def _compared(self, *, undone: bool = False) -> GateRun:
         def gate() -> Gate:
-            made = ContinuityGate(self.kube, self.clock, self._known, self._since, self.removed, self.controllers)
-            return wrap(made)
+            made = ContinuityGate(
+                self.kube, self.clock, self._known, self._since, self.removed, self.controllers, undone=undone
+            )
+            return _Patient(made) if undone else made
 
         often = max(self.policy.consecutive, LEAST_CHECKS, len(self.controllers))
         return GateRun(gate(), replace(self.policy, consecutive=often), gate)

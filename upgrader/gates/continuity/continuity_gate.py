@@ -9,6 +9,7 @@ from datetime import datetime
 from upgrader.errors import ApiError
 from upgrader.gates.continuity.admission import check_admission
 from upgrader.gates.continuity.api_services import check_api_services, deleted_versions
+from upgrader.gates.continuity.conversions import ConversionWatch
 from upgrader.gates.continuity.findings import contradicted
 from upgrader.gates.continuity.leader_leases import LeaseWatch
 from upgrader.gates.continuity.object_counts import check_counts
@@ -27,7 +28,8 @@ LEAST_CHECKS = 3
 
 
 class ContinuityGate:
-    """Credentials, Secrets, tokens, API groups, APIServices, objects, admission, controllers, Service addresses.
+    """Credentials, Secrets, tokens, API groups, APIServices, objects, admission, controllers, Service addresses, and
+    conversions of custom resources.
 
     Each check asks one instance of kube-apiserver in turn, and a third of the slower questions in turn. A question that
     finds a problem is asked in every check until it finds none; one that still waits after two comes again in its turn,
@@ -44,11 +46,16 @@ class ContinuityGate:
         taken: Callable[[], datetime],
         removed: Collection[str],
         controllers: Collection[str],
+        *,
+        undone: bool = False,
     ) -> None:
-        """`removed`: the group versions that the plan removes. `controllers`: the names of their nodes."""
+        """`removed`: the group versions that the plan removes. `controllers`: the names of their nodes. `undone`: the
+        step was undone, which repairs no webhook that has ended by itself.
+        """
         self._kube, self._clock, self._removed = kube, clock, removed
         self._baseline, self._taken = baseline, taken
         self._leases = LeaseWatch()
+        self._conversions = None if undone else ConversionWatch(clock)
         self._followed = FollowedInstances(kube, controllers)
         self._deleted: frozenset[str] = frozenset()
         """The group versions that were deleted during the run, by others."""
@@ -73,6 +80,8 @@ class ContinuityGate:
             slower = self._in_turn(baseline)
             if verdict is None or (slower is not None and slower.kind is VerdictKind.BROKEN):
                 verdict = slower
+        if verdict is None and self._conversions:
+            verdict = self._conversions.check(self._kube, baseline, servers[self._instance % len(servers)])
         if verdict is not None:
             self._prepare_next(baseline, verdict)
             return verdict

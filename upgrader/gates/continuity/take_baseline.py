@@ -11,6 +11,7 @@ from upgrader.errors import ApiError
 from upgrader.gates.continuity.admission import admitted_templates
 from upgrader.gates.continuity.api_services import available_services
 from upgrader.gates.continuity.clients_gate import WINDOW_SECONDS
+from upgrader.gates.continuity.conversions import read_conversions
 from upgrader.gates.continuity.leader_leases import held_leases
 from upgrader.gates.continuity.new_workload import NewWorkload, remove_workloads
 from upgrader.gates.continuity.object_counts import count_objects
@@ -73,6 +74,7 @@ def take_baseline(
     counts = taking.read("the number of objects", lambda: count_objects(kube))
     address = taking.read("the Service kubernetes", lambda: read_cluster_ip(kube))
     ranges = taking.read("ranges of Services", lambda: read_ranges(kube))
+    conversions = taking.read("conversions of custom resources", lambda: read_conversions(kube))
     first, read_at = taking.metrics(kube, answering or ("",)), clock.monotonic()
     works = False
     if workload is not None:
@@ -102,6 +104,7 @@ def take_baseline(
         service_ranges=ranges or (),
         new_workload=works,
         signed_token=signed is not None and signed.kind is VerdictKind.HOLDS,
+        conversions=conversions or (),
         clients=clients,
         not_compared=tuple(taking.missing),
     )

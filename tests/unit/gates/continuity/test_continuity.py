@@ -143,6 +143,63 @@ def test_nothing_changed_holds(continuity: Continuity, clock: FakeClock) -> None
     assert not any(name.startswith("upgrader") for name in left)
 
 
+DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+THING = "/apis/example.com/v2/namespaces/shop/things/one?timeout=2s"
+
+
+@pytest.fixture
+def converted(kube: LivingKube, clock: FakeClock) -> Continuity:
+    """The continuity of a cluster with a custom resource that a webhook converts, and others that nothing does."""
+    url = {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://convert.example"}}}
+    for plural, conversion in (("things", url), ("widgets", url), ("plain", {"strategy": "None"}), ("none", {})):
+        versions = [{"name": name, "served": True, "storage": name == "v1"} for name in ("v1", "v2")]
+        spec = {"group": "example.com", "names": {"plural": plural}, "versions": versions, "conversion": conversion}
+        kube.put(DEFINITIONS, {"metadata": {"name": f"{plural}.example.com"}, "spec": spec})
+        listed = '{"items": [{"metadata": {"namespace": "shop", "name": "one"}}]}'
+        kube.raw_answers[f"/apis/example.com/v2/{plural}?limit=1&timeout=2s"] = listed
+        kube.raw_answers[f"/apis/example.com/v2/namespaces/shop/{plural}/one?timeout=2s"] = "{}"
+    made = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
+    made.compare_with(made.take(lambda text: None, begun=False), clock.now())
+    return made
+
+
+def kinds_of(gate: Gate, clock: FakeClock, seconds: int) -> list[VerdictKind]:
+    """What a gate says, each second."""
+    found = []
+    for _ in range(seconds):
+        found.append(gate.check().kind)
+        clock.sleep(1)
+    return found
+
+
+def test_conversion_that_fails(converted: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """One read for each webhook. One that restarts has half a minute; one that has ended is repaired by no undo."""
+    assert converted.baseline is not None and converted.baseline.conversions == (THING.partition("?")[0],)
+    kube.raw_answers[THING] = refusal(500, "conversion webhook failed: no such host")
+    found = kinds_of(gates(converted)[0], clock, 60)
+    assert VerdictKind.HOLDS not in found[3:] and found[:30].count(VerdictKind.BROKEN) == 0
+    assert found[40:].count(VerdictKind.BROKEN) == 20, "three checks in a row fail a gate"
+    step = PipelineStep(VerifyStep("kube-apiserver"), (), ())
+    (item,) = converted.around(Pipeline((step,))).steps
+    undo = item.undo_gates[0].again
+    assert undo is not None and kinds_of(undo(), clock, 12)[-1] is VerdictKind.HOLDS
+    kube.raw_answers[THING] = refusal(404, "it was deleted")
+    assert kinds_of(gates(converted)[0], clock, 12)[-1] is VerdictKind.HOLDS
+    kube.raw_answers[THING] = ApiUnavailable("timed out")
+    assert VerdictKind.UNKNOWN in kinds_of(gates(converted)[0], clock, 12)
+
+
+@pytest.mark.parametrize("answer", ['{"items": []}', None])
+def test_conversion_that_was_not_needed_or_failed_before(
+    converted: Continuity, kube: LivingKube, answer: str | None
+) -> None:
+    """Of nothing, a conversion proves nothing; one that fails before the run is no step's fault."""
+    for plural in ("things", "widgets"):
+        path = f"/apis/example.com/v2/{plural}?limit=1&timeout=2s"
+        kube.raw_answers[path] = refusal(500, "no backend") if answer is None else answer
+    assert converted.take(lambda text: None, begun=False).conversions == ()
+
+
 def test_token_that_the_controller_manager_signs(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
     """With another key than kube-apiserver knows, no token in a Secret is accepted; none at all is waited for."""
     kube.knows_the_key = False

@@ -1,0 +1,99 @@
+"""Whether custom resources can be read in versions in which they aren't stored: a webhook converts them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.api_absence import unanswered
+from upgrader.model.baseline import Baseline
+from upgrader.model.outcome import Verdict, broken, pending
+from upgrader.ports import Clock, Kind, Kube, KubeObject
+
+__all__ = ["ConversionWatch", "read_conversions"]
+
+_DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+_AT_MOST = 4
+_PATIENCE_SECONDS = 30.0
+"""For a webhook that restarts."""
+_NOT_FOUND = 404
+"""It was deleted, or its definition, or serves this version no longer."""
+_SOON = "timeout=2s"
+"""A webhook may take half a minute to answer nothing."""
+
+
+def read_conversions(kube: Kube) -> tuple[str, ...]:
+    """The path of an object that each of the first webhooks converts. Raises ApiUnavailable or ApiError."""
+    found: dict[str, str] = {}
+    for definition in kube.each(_DEFINITIONS):
+        for webhook, resource in _converted(definition):
+            if webhook not in found and len(found) < _AT_MOST and (path := _first(kube, resource)):
+                found[webhook] = path
+    return tuple(found.values())
+
+
+class ConversionWatch:
+    """Reads the paths of the baseline again; what fails for long is broken, as a webhook may just restart."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failing: dict[str, float] = {}
+        """Path → since when."""
+
+    def check(self, kube: Kube, baseline: Baseline, server: str) -> Verdict | None:
+        """None when each path of the baseline can be read at this instance, or is gone."""
+        for path in baseline.conversions:
+            try:
+                kube.raw(f"{path}?{_SOON}", server=server)
+            except ApiUnavailable as error:
+                return unanswered(path, error)
+            except ApiError as error:
+                if error.status != _NOT_FOUND:
+                    return self._fails(path, error)
+            self._failing.pop(path, None)
+        return None
+
+    def _fails(self, path: str, error: ApiError) -> Verdict:
+        now = self._clock.monotonic()
+        certain = now - self._failing.setdefault(path, now) >= _PATIENCE_SECONDS
+        return (broken if certain else pending)(
+            f"reading {path} worked before this run and fails now, as what is stored in another version can't be "
+            f"converted: {error.message}",
+            remedy="Check the conversion webhook: whether it runs, and whether kube-apiserver reaches it (its name by "
+            "the DNS of the controllers, a proxy). If it fails after the rollback, too, it has ended by itself: "
+            "repair it before you run again.",
+        )
+
+
+def _converted(definition: KubeObject) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Who converts, as text that tells one from another; and group and version, with the resource's name, of each
+    version that isn't stored.
+    """
+    spec = definition["spec"]
+    conversion = spec.get("conversion") or {}
+    if conversion.get("strategy") != "Webhook":
+        return
+    client = (conversion.get("webhook") or {}).get("clientConfig") or {}
+    webhook = json.dumps([client.get("url"), client.get("service")], sort_keys=True)
+    for version in spec.get("versions") or ():
+        if version.get("served") and not version.get("storage"):
+            yield webhook, (f"/apis/{spec['group']}/{version['name']}", spec["names"]["plural"])
+
+
+def _first(kube: Kube, resource: tuple[str, str]) -> str:
+    """The path of the first object, as a list comes from a cache, which has been converted before; "" for none."""
+    version, plural = resource
+    try:
+        items = json.loads(kube.raw(f"{version}/{plural}?limit=1&{_SOON}")).get("items")
+        if not items:
+            return ""
+        meta = items[0]["metadata"]
+        within = f"/namespaces/{meta['namespace']}" if meta.get("namespace") else ""
+        path = f"{version}{within}/{plural}/{meta['name']}"
+        kube.raw(f"{path}?{_SOON}")
+    except ApiUnavailable:
+        raise
+    except ApiError:
+        return ""
+    return path
