@@ -1,4 +1,4 @@
-"""Makes kube-apiserver wrong in every known way, through `upgrader run`; writes docs/benchmarks/wrong-api.md."""
+"""Makes a control plane wrong in every known way, through `upgrader run`; writes docs/benchmarks/wrong-api.md."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from upgrader.errors import ApiError
 
 __all__ = ["Row", "main", "page"]
 
+_BLOCKED = 3
+_WORDS = 400
+"""Of a cause: what is wrong comes last in it."""
 _PAGE = PAGES / "wrong-api.md"
 
 
@@ -38,12 +41,18 @@ class Row:
     cause: str
 
     harmless: bool = False
+    blocked: bool = False
+    """Whether a check must block the run before it changes anything."""
 
     @property
     def good(self) -> bool:
-        """Whether it was rolled back in time, to a healthy cluster; what is harmless is none the worse for staying."""
+        """Whether it was rolled back in time, to a healthy cluster; what is harmless is none the worse for staying, and
+        what a check must tell of was not begun.
+        """
         if self.harmless:
             return self.exit_code == 0 and not self.healthy
+        if self.blocked:
+            return self.exit_code == _BLOCKED and not self.healthy
         return self.exit_code == 4 and self.seconds <= self.limit and not self.healthy
 
 
@@ -53,8 +62,8 @@ def page(rows: Sequence[Row], command: str, date: str) -> str:
         "# An API server that answers and is wrong",
         "",
         f"Made by `{command}` on {date}, on a lab with one controller at {OLD}. Each row is one `upgrader run` with",
-        "these flags in `extraArgs` of the release kube-apiserver. Seconds count from the change in place to the end",
-        "of its rollback.",
+        "these flags in `extraArgs` of the release kube-apiserver, or other values of a release (JSON). Seconds count",
+        "from the change in place to the end of its rollback.",
         "",
         "| wrong | flags | exit code | seconds | limit | run | healthy after it | what the run said |",
         "|---|---|---|---|---|---|---|---|",
@@ -64,8 +73,8 @@ def page(rows: Sequence[Row], command: str, date: str) -> str:
             row.name,
             f"`{row.flags}`",
             str(row.exit_code),
-            "–" if row.harmless else f"{row.seconds:.0f}",
-            "–" if row.harmless else f"{row.limit:.0f}",
+            "–" if row.harmless or row.blocked else f"{row.seconds:.0f}",
+            "–" if row.harmless or row.blocked else f"{row.limit:.0f}",
             f"{row.run_seconds:.0f}",
             row.healthy or "yes",
             "harmless: nothing changed for any client" if row.harmless else row.cause.replace("|", "/"),
@@ -98,28 +107,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _try(cluster: LabCluster, name: str, wrong: WrongApi) -> Row:
     cluster.restore_files()
     wrong.prepare(cluster)
-    if wrong.before:
-        cluster.change_values("kube-apiserver", {"extraArgs": dict(wrong.before)})
-        _must_succeed(cluster)
-    # A standby pod that still drains, of a boot or of the row before, can't be started again until it has ended.
-    cluster.wait_until_settled(OLD)
-    cluster.change_values("kube-apiserver", wrong.values)
-    ended = cluster.run(OLD, skip=wrong.told)
-    try:
-        cluster.wait_healthy(OLD)
-        healthy = ""
-    except (AssertionError, ApiError) as error:
-        healthy = " ".join(str(error).split())
+    with wrong.beside(cluster):
+        if wrong.before:
+            cluster.change_values(wrong.release, {"extraArgs": dict(wrong.before)})
+            _must_succeed(cluster)
+        # A standby pod that still drains, of a boot or of the row before, can't be started until it has ended.
+        cluster.wait_until_settled(OLD)
+        cluster.change_values(wrong.release, wrong.values)
+        ended = cluster.run(OLD, skip="" if wrong.blocked else wrong.told)
+        try:
+            cluster.wait_healthy(OLD)
+            healthy = ""
+        except (AssertionError, ApiError) as error:
+            healthy = " ".join(str(error).split())
     flags = " ".join(f"--{flag}={value}" for flag, value in wrong.flags.items()) or json.dumps(wrong.others)
     try:
-        seconds = seconds_until_healthy(cluster)
+        seconds = 0.0 if wrong.blocked else seconds_until_healthy(cluster, wrong.release)
     except IndexError:
         seconds = float("inf")
     # Its last words: `Error: The run failed …`, and in the next line why.
-    cause = ended.stderr.rpartition("\nError: ")[2].partition("\n")[2].partition("\n")[0].strip()
-    row = Row(name, flags, ended.exit_code, seconds, ended.seconds, wrong.seconds, healthy, cause[:160], wrong.harmless)
+    cause = ended.stderr.rpartition("\nError: ")[2].partition("\n")[2].partition("\n")[0].strip()[:_WORDS]
+    row = Row(
+        name,
+        flags,
+        ended.exit_code,
+        seconds,
+        ended.seconds,
+        wrong.seconds,
+        healthy,
+        cause,
+        wrong.harmless,
+        wrong.blocked,
+    )
     sys.stderr.write(f"{row}\n{ended.stderr}\n")
-    if healthy or ended.exit_code != 4 or wrong.before:
+    if healthy or ended.exit_code not in (4, _BLOCKED) or wrong.before:
         cluster.restore()
     return row
 

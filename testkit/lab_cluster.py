@@ -160,13 +160,10 @@ class LabCluster:
         return [run for run in (self.folder / "runs").glob("*/") if not run.name.startswith(".")]
 
     def change_values(self, release: str, changes: Mapping[str, Any]) -> None:
-        """Merge `changes` into `values/RELEASE.yaml`, top level and one below."""
+        """Merge `changes` into `values/RELEASE.yaml`; a list, and what isn't a mapping, takes the place of another."""
         file = self.folder / "values" / f"{release}.yaml"
         values = yaml.safe_load(file.read_text()) if file.exists() else {}
-        values = values or {}
-        for key, value in changes.items():
-            values[key] = {**values[key], **value} if isinstance(values.get(key), dict) else value
-        file.write_text(yaml.safe_dump(values, sort_keys=False))
+        file.write_text(yaml.safe_dump(_merged(values or {}, changes), sort_keys=False))
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
         """Set top-level keys of `upgrader.yaml`."""
@@ -357,6 +354,14 @@ def _must(ended: Ended) -> Ended:
     if ended.exit_code:
         raise AssertionError(str(ended))
     return ended
+
+
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(values)
+    for key, value in changes.items():
+        both = isinstance(merged.get(key), dict) and isinstance(value, Mapping)
+        merged[key] = _merged(merged[key], value) if both else value
+    return merged
 
 
 def _copy(source: Path, target: Path) -> None:

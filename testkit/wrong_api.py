@@ -1,26 +1,36 @@
-"""Changes after which kube-apiserver is Ready, or at least answers, and is wrong."""
+"""Changes after which kube-apiserver, or another part of the control plane, is Ready and wrong."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from testkit.lab_cluster import LabCluster
+from testkit.wrong_surroundings import (
+    PKI,
+    converted_by_name,
+    dying_conversion,
+    self_signed,
+    write_file,
+)
 
 __all__ = ["WRONG", "WrongApi", "seconds_until_healthy"]
 
-_PKI = "/etc/kubernetes/pki"  # the folder that kube-apiserver's pod mounts
-_OTHER_CA = f"{_PKI}/wrong-ca.crt"
-_ADMISSION, _WEBHOOK = f"{_PKI}/admission.yaml", f"{_PKI}/image-policy.yaml"
-_OLD_KEY, _NEW_KEY = f"{_PKI}/encryption-old.yaml", f"{_PKI}/encryption-new.yaml"
+_OTHER_CA = f"{PKI}/wrong-ca.crt"
+_ADMISSION, _WEBHOOK = f"{PKI}/admission.yaml", f"{PKI}/image-policy.yaml"
+_AUDIT_POLICY, _AUDIT_WEBHOOK = f"{PKI}/audit-policy.yaml", f"{PKI}/audit-webhook.yaml"
+_SNI, _SIGNING_KEY, _HOSTS = f"{PKI}/sni", f"{PKI}/wrong-sa.key", f"{PKI}/hosts"
+_SCHEDULER = "/etc/kubernetes/wrong-scheduler.yaml"
+_OLD_KEY, _NEW_KEY = f"{PKI}/encryption-old.yaml", f"{PKI}/encryption-new.yaml"
 
 
 @dataclass(frozen=True)
 class WrongApi:
-    """One change, as `extraArgs` in the values of the release kube-apiserver, or as other `values` of it."""
+    """One change, as `extraArgs` in the values of a release, or as other `values` of it."""
 
     flags: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 90.0
@@ -35,8 +45,13 @@ class WrongApi:
     """Whether it changes nothing for any client, so that the run succeeds."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """Other values than `extraArgs`."""
+    release: str = "kube-apiserver"
+    beside: Callable[[LabCluster], AbstractContextManager[object]] = lambda cluster: nullcontext()
+    """What is there from before the run until its end, such as a webhook, or busy clients."""
     told: str = ""
     """The finding that blocks such a run before it changes anything; "" where no check can tell."""
+    blocked: bool = False
+    """Whether that finding is relied on; else the run is tried in spite of it, too."""
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -96,6 +111,65 @@ def _pod_security(cluster: LabCluster) -> None:
     cluster.on_controller("sh", "-c", f"echo '{json.dumps(admission)}' > {_ADMISSION}")
 
 
+def _hanging_audit(cluster: LabCluster) -> None:
+    """A webhook that takes connections and never answers; health checks aren't audited, as usual."""
+    source = "import socket, time; s = socket.create_server(('127.0.0.1', 2997)); time.sleep(1e6)"
+    unit = "wrong-audit"
+    cluster.on_controller(f'systemctl is-active -q {unit} || systemd-run -q --unit={unit} python3 -c "{source}"')
+    unaudited = {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*"]}
+    policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [unaudited, {"level": "Metadata"}]}
+    webhook = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "audit", "cluster": {"server": "http://127.0.0.1:2997"}}],
+        "contexts": [{"name": "audit", "context": {"cluster": "audit", "user": ""}}],
+        "current-context": "audit",
+    }
+    write_file(cluster, _AUDIT_POLICY, json.dumps(policy))
+    write_file(cluster, _AUDIT_WEBHOOK, json.dumps(webhook))
+
+
+def _foreign_certificate(cluster: LabCluster) -> None:
+    self_signed(cluster, _SNI, "DNS:kubernetes.default.svc")
+
+
+def _foreign_key(cluster: LabCluster) -> None:
+    cluster.on_controller(f"openssl genrsa -out {_SIGNING_KEY} 2048 2>/dev/null")
+
+
+def _other_profile(cluster: LabCluster) -> None:
+    """Pods that name no scheduler are nobody's: this one schedules those of `other` alone."""
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf"},
+        "profiles": [{"schedulerName": "other"}],
+    }
+    write_file(cluster, _SCHEDULER, json.dumps(configuration))
+
+
+def _no_names(cluster: LabCluster) -> None:
+    write_file(cluster, _HOSTS, "127.0.0.1 localhost\n")
+
+
+def _file(name: str, path: str, inside: str) -> Mapping[str, Any]:
+    return {
+        "extraVolumes": [{"name": name, "hostPath": {"path": path, "type": "File"}}],
+        "extraVolumeMounts": [{"name": name, "mountPath": inside, "readOnly": True}],
+    }
+
+
+_WRONG_ANSWERS = """.:53 {
+    errors
+    health
+    ready
+    template IN A cluster.local {
+        answer "{{ .Name }} 30 IN A 192.0.2.1"
+    }
+    forward . /etc/resolv.conf
+}
+"""
+
 WRONG: Mapping[str, WrongApi] = {
     "issuer": WrongApi({"service-account-issuer": "https://other.example"}, names=("service-account-issuer",)),
     "dead etcd": WrongApi(
@@ -135,14 +209,59 @@ WRONG: Mapping[str, WrongApi] = {
         {"max-requests-inflight": "2", "max-mutating-requests-inflight": "1"}, harmless=True
     ),
     "tokens' audience": WrongApi({"api-audiences": "other"}, names=("api-audiences",)),
+    "audit webhook": WrongApi(
+        {
+            "audit-policy-file": _AUDIT_POLICY,
+            "audit-webhook-config-file": _AUDIT_WEBHOOK,
+            "audit-webhook-mode": "blocking-strict",
+        },
+        names=("audit",),
+        prepare=_hanging_audit,
+        told="audit-webhook.unanswered",
+        blocked=True,
+    ),
+    "certificate for a name": WrongApi(
+        {"tls-sni-cert-key": f"{_SNI}.crt,{_SNI}.key:kubernetes.default.svc"},
+        names=("kubernetes.default.svc",),
+        prepare=_foreign_certificate,
+    ),
+    "names that kube-apiserver resolves": WrongApi(
+        others=_file("hosts", _HOSTS, "/etc/hosts"),
+        names=("things",),
+        prepare=_no_names,
+        before={"v": "1"},  # a new pod, whose /etc/hosts has the webhook
+        beside=converted_by_name,
+    ),
+    "conversion webhook dies": WrongApi(
+        others={"podAnnotations": {"rolled": "yes"}}, names=("things",), beside=dying_conversion
+    ),
+    "signing key": WrongApi(
+        others={"controllerManager": {"extraArgs": {"service-account-private-key-file": _SIGNING_KEY}}},
+        names=("service-account-private-key-file",),
+        prepare=_foreign_key,
+        release="kubernetes",
+    ),
+    "scheduler's profile": WrongApi(
+        others={"scheduler": {"extraArgs": {"config": _SCHEDULER}, **_file("config", _SCHEDULER, _SCHEDULER)}},
+        names=("scheduler",),
+        prepare=_other_profile,
+        release="kubernetes",
+    ),
+    "DNS answers wrongly": WrongApi(
+        others={"coredns": {"corefile": _WRONG_ANSWERS}}, names=("192.0.2.1",), release="kubernetes"
+    ),
+    # The lab's own mode is nftables, and its image of kube-proxy has no iptables.
+    "kube-proxy by iptables": WrongApi(
+        others={"kubeProxy": {"config": {"mode": "iptables"}}}, names=("iptables",), release="kubernetes"
+    ),
 }
 
 
-def seconds_until_healthy(cluster: LabCluster) -> float:
-    """From the moment in which the newest run's bad change was in place until it was undone."""
+def seconds_until_healthy(cluster: LabCluster, release: str = "kube-apiserver") -> float:
+    """From the moment in which the newest run's bad change to a release was in place until it was undone."""
     times = [
         (line["type"], line["data"].get("step"), datetime.fromisoformat(line["time"])) for line in cluster.journal()
     ]
-    begun = [time for kind, step, time in times if step == "kube-apiserver" and kind in ("StepStarted", "StepApplied")]
-    undone = [time for kind, step, time in times if step == "kube-apiserver" and kind == "UndoEnded"]
+    begun = [time for kind, step, time in times if step == release and kind in ("StepStarted", "StepApplied")]
+    undone = [time for kind, step, time in times if step == release and kind == "UndoEnded"]
     return (undone[-1] - begun[-1]).total_seconds()
