@@ -124,7 +124,7 @@ class Site:
         add_pod(
             kube,
             API_SERVER,
-            running(API_SERVER),
+            running(API_SERVER, image=f"registry.k8s.io/kube-apiserver:{FROM}"),
             name=OLD_POD,
             priority_class="system-node-critical",
             host_ip="10.0.0.2",
