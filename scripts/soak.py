@@ -94,7 +94,7 @@ PARTS: Mapping[str, Part] = {
         ),
     ),
     "others": Part(
-        "Others at work in the cluster meanwhile: GitOps, pipelines, policies, people; a laptop that sleeps, a VPN",
+        "Others who change the cluster meanwhile: GitOps, pipelines, policies, people; a laptop that sleeps, a VPN",
         ("others_at_work",),
     ),
     "certificates": Part(

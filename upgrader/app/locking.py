@@ -33,7 +33,7 @@ class HeldLock:
     stop: StopRequest
 
     def confirm(self) -> None:
-        """Ask whether the lock is still ours; where it isn't, the run begins nothing more."""
+        """Ask whether the lock is still ours; if it isn't, the run begins nothing more."""
         if not self.lock.renew():
             self.lost_to(self.lock.lost_to)
 

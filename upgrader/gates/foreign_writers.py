@@ -16,9 +16,9 @@ __all__ = ["foreign_verdict"]
 
 
 def foreign_verdict(ref: WorkloadRef, found: KubeObject, template: Mapping[str, Any]) -> Verdict | None:
-    """`broken`, with who changed what of the applied pod template; None where nobody did.
+    """`broken`, with who changed what of the applied pod template; None for no change.
 
-    Helm could only apply it once more, and so fight with whoever changes it back.
+    Helm could only apply it once more, and so fight with the one that changes it back.
     """
     changes = foreign_changes(found, template)
     if not changes:

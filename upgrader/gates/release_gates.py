@@ -73,7 +73,7 @@ class GateCatalog:
     ) -> tuple[GateRun, ...]:
         """A release's own gates, then those of the cluster, which stand behind every step.
 
-        `applied`: the manifest has just been applied, and nobody else may have changed its workloads since.
+        `applied`: the manifest has just been applied, and no one else may have changed its workloads since.
         """
         own = self.own(release, manifest, namespace=namespace, target=target, applied=applied)
         return own + self.of_cluster()

@@ -24,7 +24,7 @@ __all__ = ["RolloutGate"]
 class RolloutGate:
     """Every pod of the DaemonSet, Deployment or StatefulSet is of its newest generation, Ready and available.
 
-    Behind a step that changed it, nobody but Helm has changed its pod template since, by its managed fields.
+    Behind a step that changed it, only Helm has changed its pod template since, by its managed fields.
 
     Of a StatefulSet none is missing, and pods below its partition may be of any generation; with OnDelete, somebody has
     to have deleted those of older ones. `allow_none`: a DaemonSet that matches no node holds too. Where `images` are
@@ -41,7 +41,7 @@ class RolloutGate:
     asked: AskedVersions | None = None
     """Asks its pods for their versions; None: they aren't asked."""
     applied: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """The pod template that Helm has just applied, which nobody else may have changed; empty: whatever there is."""
+    """The pod template that Helm has just applied, which no one else may have changed; empty: whatever there is."""
 
     @property
     def name(self) -> str:

@@ -80,7 +80,7 @@ class WorkloadWatcher:
     ) -> None:
         """`glance` is called with each check, for what the gates behind the step need to have seen meanwhile.
 
-        `templates` are the pod templates that Helm applies, which nobody else may change meanwhile.
+        `templates` are the pod templates that Helm applies, which no one else may change meanwhile.
         """
         self._templates = templates
         self._every_seconds = every_seconds

@@ -48,11 +48,11 @@ class ForeignChange:
     manager: str
     """The writer's field manager."""
     time: str
-    """When it last wrote, as the API server has it; "" where that isn't told."""
+    """When it last wrote, as the API server has it; "" if that isn't known."""
     wanted: str
-    """As the release's manifest has it; "" where it isn't shown."""
+    """As the release's manifest has it; "" if it isn't shown."""
     found: str
-    """As it is now; "" where it isn't shown."""
+    """As it is now; "" if it isn't shown."""
 
     def __str__(self) -> str:
         at = f" at {self.time}" if self.time else ""
@@ -96,7 +96,7 @@ def declaring_writers(live: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _changes(field: str, wanted: Any, found: Any, owners: _Owners) -> Iterator[ForeignChange]:
-    """Of what is gone, nobody is the owner any more: nothing tells whether it was ever kept by the API server."""
+    """What is gone has no owner any more: nothing tells whether it was ever kept by the API server."""
     if not owners or found is None or wanted == found:
         return
     if isinstance(wanted, Mapping) and isinstance(found, Mapping) and not _atomic(owners):

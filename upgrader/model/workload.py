@@ -98,7 +98,7 @@ class Container:
     spec_image: str = ""
     """The image of the pod's spec; `image` is whichever of that image's names the runtime reports."""
     image_id: str = ""
-    """As the runtime names what runs: `REPOSITORY@sha256:…`, or the image's own ID; "" where it isn't reported."""
+    """As the runtime names what runs: `REPOSITORY@sha256:…`, or the image's own ID; "" if it isn't reported."""
 
     @classmethod
     def parse(cls, status: Mapping[str, Any], *, init: bool, spec_image: str = "") -> Container:

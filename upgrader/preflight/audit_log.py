@@ -123,7 +123,7 @@ def _counted(requests: Requests) -> str:
 
 
 def _second(time: str) -> str:
-    """Without fractions, which tell nobody more."""
+    """Without fractions, which add nothing."""
     return f"{time.partition('.')[0]}Z" if "." in time else _shown(time) or "?"
 
 

@@ -95,7 +95,7 @@ class Runner:
         nothing is left to do, or the run is interrupted, before that is recorded; it raises no UpgraderError.
         `folder` is the run's, in which a file may approve of a step; `typed` is what was answered on its terminal: see
         `await_approval`. `confirm_lock` asks the API whether the cluster's lock is still this process's, and has `stop`
-        end the run where it isn't.
+        end the run if it isn't.
         """
         self._kube = kube
         self._clock = clock

@@ -54,7 +54,7 @@ class PlannedCommand:
         return f"Container {self.container} of {self.workload}."
 
     def value(self, flag: str) -> str | None:
-        """The last value of a flag; None where it isn't given."""
+        """The last value of a flag; None if it isn't given."""
         own = [given.value or "" for given in self.flags or () if given.name == flag and not given.letter]
         return own[-1] if own else None
 

@@ -1,6 +1,6 @@
 """Before guard is uninstalled: every Deployment and PodProtector that has its finalizer loses it.
 
-Only guard takes it off. Without it a deleted Deployment, or its namespace, would stay for ever.
+Only guard takes it off. Without it a deleted Deployment, or its namespace, would never be removed.
 """
 
 from __future__ import annotations

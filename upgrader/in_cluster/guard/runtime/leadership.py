@@ -53,9 +53,9 @@ class Leadership:
         return self._renewed is not None and self._clock() - self._renewed < _STOP_SECONDS
 
     async def seize(self) -> None:
-        """Take it, or renew it, whoever has it: that one stops leading when it tries to renew it, or can't.
+        """Take it, or renew it, from any holder: that one stops leading when it tries to renew it, or can't.
 
-        Where there is no such Lease, nobody leads. Raises ApiAway, ApiRefused.
+        Without such a Lease, no replica leads. Raises ApiAway, ApiRefused.
         """
         while (found := await self._api.get(_LEASES, self._name, self._namespace)) is not None:
             try:
