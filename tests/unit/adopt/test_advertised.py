@@ -13,7 +13,7 @@ def test_another_address_than_the_nodes_is_refused() -> None:
     """A VM with two networks: pods of other nodes would be sent to the one that only this node has."""
     controllers = facts().controllers
     check_advertised(controllers, ("10.0.0.1",))
-    with pytest.raises(Blocked, match=r"advertises 10\.0\.0\.1, and .* is 10\.0\.2\.15") as no:
+    with pytest.raises(Blocked, match=r"advertises 10\.0\.0\.1, but .* is 10\.0\.2\.15") as no:
         check_advertised(controllers, ("10.0.2.15",))
     assert "--node-ip=10.0.0.1" in no.value.remedy
 

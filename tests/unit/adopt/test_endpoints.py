@@ -142,4 +142,6 @@ def test_refused_endpoints_are_noted() -> None:
 
     notes: list[str] = []
     publish_fixed_endpoint(with_one_replica(Refusing()), notes.append)
-    assert notes == ["Endpoints default/kubernetes may have no address: endpoints is forbidden"]
+    assert notes == [
+        "Endpoints default/kubernetes could not be updated and may have no address: endpoints is forbidden"
+    ]

@@ -117,7 +117,7 @@ def test_certificates_of_each_controllers_own_are_refused(helm: HelmAdapter) -> 
     ]
     with pytest.raises(Blocked, match=r"controller-2 differs from controller-1 in --etcd-certfile") as caught:
         derive_values(facts(*pods), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())
-    assert "copy them to the same path on every controller" in caught.value.remedy
+    assert "copy it to the same path on every controller" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_folder_that_the_chart_would_fill_otherwise_is_kept(helm: HelmAdapter)
 def test_a_folder_above_the_certificates_that_is_another_one_is_refused(helm: HelmAdapter) -> None:
     """Kubespray's hardening guide mounts `admission-controls` at /etc/kubernetes: the certificates would be hidden."""
     odd = volume("admission", "/etc/kubernetes/admission-controls", at="/etc/kubernetes")
-    with pytest.raises(Blocked, match="mounts /etc/kubernetes/admission-controls at /etc/kubernetes, above its cert"):
+    with pytest.raises(Blocked, match="mounts /etc/kubernetes/admission-controls at /etc/kubernetes, which would hide"):
         _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", {}, odd)))
     _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", {}, volume("all", "/etc/kubernetes"))))
 

@@ -292,7 +292,7 @@ def test_a_pod_of_another_image_is_not_taken_for_the_restored_one(kubelet: Kubel
     kubelet.hosts.files.pop((HOST.name, f"{MANIFESTS}/{SCHEDULER}.yaml"))
     kubelet.stale = "registry.k8s.io/kube-scheduler:v1.35.0"
     pods = replace(kubelet.pods(V137), images={SCHEDULER: "registry.k8s.io/kube-scheduler:v1.37.1"})
-    with pytest.raises(StepFailed, match=r"runs registry.k8s.io/kube-scheduler:v1.35.0, and its manifest has .*v1.37"):
+    with pytest.raises(StepFailed, match=r"runs registry.k8s.io/kube-scheduler:v1.35.0, but its manifest has .*v1.37"):
         RestoreStep("restore", pods, (SCHEDULER,)).apply(quiet)
 
 

@@ -473,7 +473,7 @@ def test_kube_apiserver_that_verifies_kubelets_reads_their_ca_again(place: Place
     place.world.clock.sleep(60)
     template = {"metadata": {"annotations": {TRUSTED_CA: None}}}
     place.kube.patch(WORKLOADS["Deployment"], "kube-apiserver", {"spec": {"template": template}}, "kube-system")
-    with pytest.raises(Blocked, match=r"roll-out kube-apiserver.* left to do"):
+    with pytest.raises(Blocked, match=r"still to do: roll-out kube-apiserver"):
         place.phase(Phase.SIGN)
     repeated = place.phase()
     assert repeated is not None and repeated.error is None, repeated and repeated.error

@@ -30,12 +30,12 @@ def test_a_key_that_is_there_stays(tmp_path: Path) -> None:
     """Without it, nothing would read the backups that it was made for."""
     (tmp_path / "key.txt").write_text("mine")
     error = CliRunner().invoke(cli, ["-C", str(tmp_path), "backup", "keygen", str(tmp_path / "key.txt")]).exception
-    assert isinstance(error, UsageError) and "left as it is" in error.message
+    assert isinstance(error, UsageError) and "is never replaced" in error.message
     assert (tmp_path / "key.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
-    ("where", "why"), [("cluster/key.txt", "would be in the cluster's folder"), ("none/key.txt", "can't be written")]
+    ("where", "why"), [("cluster/key.txt", "is in the cluster folder"), ("none/key.txt", "can't be written")]
 )
 def test_a_place_for_no_key_is_refused(tmp_path: Path, where: str, why: str) -> None:
     """The cluster's folder is committed and copied; a folder that isn't there is named."""
