@@ -67,7 +67,7 @@ def test_refusals_between_right_answers_count(kube: FakeKube, clock: FakeClock) 
     for _ in range(11):
         absence.check([pending("1 old pod still terminates")])
         clock.sleep(2)
-    with pytest.raises(ApiLost, match="refuses what a rollback needs"):
+    with pytest.raises(ApiLost, match="rejects requests that a rollback needs"):
         absence.check([pending("1 old pod still terminates")])
 
 

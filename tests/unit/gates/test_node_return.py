@@ -42,15 +42,15 @@ def asked(kube: FakeKube, times: int = 5, unready: tuple[str, ...] = ()) -> list
 def test_live_node_is_back_after_two_heartbeats(kube: FakeKube) -> None:
     """The first reading may be of a heartbeat from before the restart: two later ones count."""
     first, second, third, *_ = asked(kube)
-    assert first == "its kubelet has renewed its Lease 0 of 2 times"
-    assert second == "its kubelet has renewed its Lease 1 of 2 times"
+    assert first == "its kubelet has renewed its Lease 0 times (2 needed)"
+    assert second == "its kubelet has renewed its Lease 1 times (2 needed)"
     assert third == ""
 
 
 def test_ready_node_with_a_dead_kubelet_is_not_back(kube: FakeKube) -> None:
     """`Ready` outlives a kubelet for 40 s: without a heartbeat that changes it says nothing."""
     kube.silent_kubelets = {"worker-1"}
-    assert set(asked(kube)) == {"its kubelet has renewed its Lease 0 of 2 times"}
+    assert set(asked(kube)) == {"its kubelet has renewed its Lease 0 times (2 needed)"}
 
 
 def test_old_version_is_not_back(kube: FakeKube) -> None:

@@ -259,7 +259,7 @@ def test_api_that_lost_the_group_of_its_workloads_ends_the_wait(
     for _ in range(20):
         look()
         clock.sleep(1)
-    assert look.last[0].kind is VerdictKind.UNKNOWN and "was there before" in look.last[0].reason
+    assert look.last[0].kind is VerdictKind.UNKNOWN and "existed before" in look.last[0].reason
 
     def refuse(*_: object, **__: object) -> object:
         error = ApiError("refused 'list deployments kube-system': HTTP 404 404 page not found")

@@ -73,7 +73,7 @@ def test_what_no_right_server_refuses_is_conclusive() -> None:
     seen = replace(facts(), clients=(*everybody, lacks))
     assert refused_clients(seen) == (lacks,)
     found = diagnose([Examined(HOST, seen)], FINE)
-    assert found.wrong.endswith("on controller-1 it refuses kubelet's GET /apis/apps/v1 (HTTP 404)")
+    assert found.wrong.endswith("on controller-1 it rejects kubelet's GET /apis/apps/v1 (HTTP 404)")
 
 
 def test_each_instance_is_judged_by_itself() -> None:
@@ -97,7 +97,7 @@ def test_two_instances_that_refuse_the_same_are_one_sentence() -> None:
     """Each client is named once."""
     clients = tuple(Client("kubelet", 401, pod=pod) for pod in ("u-1", "u-2"))
     found = wrong_finding(FINE, {"controller-1": clients})
-    assert found is not None and found.title.endswith("on controller-1 it refuses kubelet (HTTP 401)")
+    assert found is not None and found.title.endswith("on controller-1 it rejects kubelet (HTTP 401)")
 
 
 def test_one_component_is_enough_beside_the_operator() -> None:
@@ -119,7 +119,7 @@ def test_finding_names_the_evidence() -> None:
     found = wrong_finding(seen, {"controller-1": (Client("kubelet", 401),)})
     assert found is not None
     assert (found.id, found.severity) == ("apiserver.wrong", "error")
-    assert "on controller-1 it refuses kubelet (HTTP 401)" in found.title
+    assert "on controller-1 it rejects kubelet (HTTP 401)" in found.title
     assert found.diagnosis == "HTTP 401 Unauthorized"
 
 

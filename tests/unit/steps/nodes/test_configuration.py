@@ -111,7 +111,7 @@ def test_a_node_that_fails_has_its_old_configuration_again() -> None:
     """And is known to have it: a later run tries it again."""
     fleet = Configured("worker-1")
     fleet.never_ready.add("worker-1")
-    with pytest.raises(StepFailed, match="put back"):
+    with pytest.raises(StepFailed, match="were restored"):
         fleet.step().apply(fleet.notes.append)
     assert fleet.configured() == {"worker-1": AS_BEFORE} and not fleet.left_open()
 

@@ -119,7 +119,7 @@ def test_plan_shows_a_surge() -> None:
     shown = {step.name: (step.kind, step.action, str(step.undo)) for step in document.steps}
     assert shown["surge-workers"] == ("surge", "add", "the surge nodes are drained and removed")
     assert shown["end-surge-workers"] == ("surge", "remove", "not needed")
-    assert "1 more node while nodes-workers works (add.yml)" in plan_markdown(document)
+    assert "1 more node during nodes-workers (add.yml)" in plan_markdown(document)
 
 
 def test_saved_plan_is_bound_to_both_playbooks() -> None:
