@@ -47,7 +47,7 @@ def test_a_pod_with_more_than_the_charts_have(spec: dict[str, Any], words: str) 
         ({"env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}, "the variable NODE"),
         ({"securityContext": {"privileged": True}}, r"`securityContext\.privileged`"),
         ({"securityContext": {"capabilities": {"add": ["NET_BIND_SERVICE"]}}}, r"`securityContext\.capabilities`"),
-        ({"command": ["/bin/sh", "-c", "exec kube-apiserver --v=2"]}, "the command `/bin/sh` in place"),
+        ({"command": ["/bin/sh", "-c", "exec kube-apiserver --v=2"]}, "the command `/bin/sh` instead"),
     ],
 )
 def test_a_container_with_more_than_the_charts_have(container: dict[str, Any], words: str) -> None:

@@ -70,5 +70,5 @@ def test_one_that_fails_keeps_no_other(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_nowhere_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks for metrics and has named no place gets an error, not silence."""
-    with pytest.raises(UsageError, match="where metrics go"):
+    with pytest.raises(UsageError, match="no destination for metrics"):
         published(monkeypatch, findings=())

@@ -79,7 +79,7 @@ def test_run_whose_folder_can_not_be_made(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "mkdir", no_room)
-    with pytest.raises(UsageError, match="can't be made: No space left on device; nothing was changed") as caught:
+    with pytest.raises(UsageError, match="can't be created: No space left on device; nothing was changed") as caught:
         execute_run(session(tmp_path), FrontEnd(), Pipeline(()), kind=RunKind.UPGRADE, held=None)
     assert f"df {tmp_path / 'runs'}" in caught.value.remedy
 

@@ -193,7 +193,7 @@ def test_a_stop_during_the_last_step_is_not_forgotten(world: World, tmp_path: Pa
     watcher = Watcher(world)
     with pytest.raises(Interrupted) as stopped:
         run_hops(propose, watcher)
-    assert stopped.value.remedy == "`upgrader run --to v1.39.0` goes on."
+    assert stopped.value.remedy == "Run `upgrader run --to v1.39.0` to continue."
     assert targets(watcher.runs) == [("v1.37.4", "succeeded")]
     assert watcher.pauses == []
 
