@@ -146,7 +146,7 @@ def test_records_that_this_helm_does_not_find(site: Site, arguments: tuple[str, 
     site.helm = FakeHelm()
     error = site.invoke(*arguments).exception
     assert isinstance(error, RollbackFailed) and site.ran == []
-    assert "Deployment kube-system/kube-apiserver is there" in error.message and "standby" not in error.message
+    assert "Deployment kube-system/kube-apiserver exists" in error.message and "standby" not in error.message
     assert "HELM_DRIVER" in error.remedy and "upgrader run" not in error.remedy
 
 
