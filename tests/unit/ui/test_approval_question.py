@@ -45,7 +45,7 @@ events = [{"type": type(event).__name__, **dataclasses.asdict(event)} for event 
 told = {"outcome": result.outcome, "reason": result.reason, "remedy": result.remedy, "diary": diary, "events": events}
 (folder / "told.json").write_text(json.dumps(told, default=str))
 """
-ASKED = "Approve of roll? [y/n]:"
+ASKED = "Approve roll? [y/n]:"
 
 
 def asked(
@@ -83,7 +83,7 @@ def test_no(tmp_path: Path) -> None:
     """The step doesn't begin, and the run ends as one that can be resumed or rolled back; who said no, and why."""
     _, told = asked(tmp_path, (ASKED, "no\r"), ("Why not? (for the journal):", "half of the shop is down\r"))
     assert (told["outcome"], told["diary"]) == ("interrupted", [])
-    assert told["reason"] == "ann@desk did not approve of the step roll: half of the shop is down"
+    assert told["reason"] == "ann@desk did not approve step roll: half of the shop is down"
     assert told["events"][-1]["reason"] == told["reason"]
     assert "upgrader resume" in told["remedy"] and "upgrader rollback" in told["remedy"]
 
@@ -181,4 +181,4 @@ def test_name_that_a_terminal_would_obey() -> None:
     written: list[str] = []
     with open(theirs, closefd=True) as terminal, open(ours, closefd=True):
         ApprovalQuestion(terminal, written.append, "ann@desk").ask("re\x1b[2Jboot")
-    assert written == ["Approve of re\ufffd[2Jboot? [y/n]: "]
+    assert written == ["Approve re\ufffd[2Jboot? [y/n]: "]
