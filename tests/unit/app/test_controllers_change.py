@@ -276,7 +276,9 @@ def test_new_controller_that_advertises_another_address(place: Place) -> None:
     pod = kubeadm_pod("kube-apiserver", {"advertise-address": "192.168.56.13"}).pod
     place.hosts.files[LAST, f"{MANIFESTS}/kube-apiserver.yaml"] = yaml.safe_dump(pod).encode()
     with (
-        pytest.raises(Blocked, match=r"on controller-3 advertises 192\.168\.56\.13, but its node's InternalIP is 10\.0\.0\.3"),
+        pytest.raises(
+            Blocked, match=r"on controller-3 advertises 192\.168\.56\.13, but its node's InternalIP is 10\.0\.0\.3"
+        ),
         place.adoption(),
     ):
         pass
