@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -227,16 +228,25 @@ class HelmAdapter:
         self._command = _Command(helm, kubeconfig, context, cluster, confinement)
         self._client = pyhelm3.Client(self._command, executable=str(helm))
         self._loop = asyncio.new_event_loop()
+        # In a thread of its own: a second Ctrl-C raises KeyboardInterrupt wherever the main thread is. That is where it
+        # waits, then, and never in the middle of a coroutine, which would end Helm, or of the loop itself.
+        self._thread = threading.Thread(target=self._loop.run_forever, name="helm", daemon=True)
 
     def close(self) -> None:
         """Close the event loop. What a second Ctrl-C has left in it ends; a Helm that is at work goes on by itself."""
-        left = asyncio.all_tasks(self._loop)
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._leave(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+
+    async def _leave(self) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
         if left:
             self._command.left = True
             for task in left:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.wait(left))
-        self._loop.close()
+            await asyncio.wait(left)
 
     def version(self) -> str:
         return str(self._client.version)
@@ -374,8 +384,11 @@ class HelmAdapter:
 
     def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
         """Run one call in the adapter's loop, and translate its errors."""
+        if not self._thread.is_alive():
+            self._thread.start()
         try:
-            return self._loop.run_until_complete(asyncio.wait_for(work, limit_seconds))  # noqa: TID251  # nothing cancels it
+            limited = asyncio.wait_for(work, limit_seconds)  # noqa: TID251  # nothing cancels it
+            return asyncio.run_coroutine_threadsafe(limited, self._loop).result()
         except TimeoutError as error:
             raise HelmError(
                 f"Helm did not return within {limit_seconds:.0f} s, working on release '{release}'",

@@ -199,10 +199,13 @@ def test_helm_completes_what_it_began_when_its_starter_ends(slow_helm: Path, num
     """Its output has no reader any more, which doesn't end it; a second Ctrl-C leaves no traceback."""
     command = [sys.executable, "-c", _STARTER, str(slow_helm)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starter:
-        wait_for(slow_helm / "begun")
-        wait_for(slow_helm / "watched")
-        starter.send_signal(number)
-        _, said = starter.communicate(timeout=30)
+        try:
+            wait_for(slow_helm / "begun")
+            wait_for(slow_helm / "watched")
+            starter.send_signal(number)
+            _, said = starter.communicate(timeout=30)
+        finally:
+            starter.kill()
     (slow_helm / "killed").touch()
     wait_for(slow_helm / "completed")
     assert said == ""
