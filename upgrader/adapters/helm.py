@@ -330,6 +330,8 @@ class HelmAdapter:
                 # Otherwise Helm merges in the values of the newest revision, even of a failed one.
                 reset_values=True,
                 take_ownership=take_ownership,
+                # Both, as in `rollback`: Helm 4 refuses the second for a release that Helm 3 wrote, without the first.
+                server_side="true" if self._client.version.major >= 4 else None,
                 force_conflicts=self._client.version.major >= 4,
                 create_namespace=False,
                 description=_plain(description) or None,

@@ -82,10 +82,18 @@ class GateCatalog:
         self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
     ) -> tuple[GateRun, ...]:
         """The same behind a rollback: a worker that is down for a reason of its own doesn't make it fail."""
-        return self.own(release, manifest, namespace=namespace, target=target) + self.of_controllers()
+        own = self.own(release, manifest, namespace=namespace, target=target, images=False)
+        return own + self.of_controllers()
 
     def own(
-        self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None, applied: bool = False
+        self,
+        release: str,
+        manifest: str,
+        *,
+        namespace: str,
+        target: KubernetesVersion | None,
+        applied: bool = False,
+        images: bool = True,
     ) -> tuple[GateRun, ...]:
         """The gates of a release as its rendered manifest says: one a workload, then those that it is known for.
 
@@ -98,7 +106,9 @@ class GateCatalog:
         for ref in workloads_in(manifest, namespace):
             if ref in sets:
                 continue
-            gates.append(replace(self._rollout(release, manifest, ref), applied=templates.get(ref, {})))
+            gate = replace(self._rollout(release, manifest, ref), applied=templates.get(ref, {}))
+            # What ran before a run is not judged once it runs again: a rollback would fail for it.
+            gates.append(gate if images else replace(gate, images={}, asked=None))
             if ref.name == release == "kube-apiserver":
                 spec = pod_spec(manifest, ref.name)
                 port, flags = secure_port(spec), instance_flags(spec)

@@ -69,5 +69,5 @@ class RolloutGate:
         reading = read_workload(self.kube, self.ref)
         if reading is None:
             return None  # the next check says so
-        found = judge_images(self.kube, reading, self.images)
+        found = judge_images(self.kube, reading, self.images, compare=bool(self.applied))
         return found or (self.asked.judge(self.kube, reading, self.images) if self.asked else None)

@@ -21,7 +21,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import Container, Pod
 from upgrader.ports import Kube
 
-__all__ = ["AskedVersions", "VersionMemory", "started_version"]
+__all__ = ["AskedVersions", "VersionMemory", "image_version", "started_version"]
 
 _Instance = tuple[str, str, datetime | None]
 """A container of a pod (its uid), since its start."""
@@ -47,7 +47,9 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _COREDNS = re.compile(r"^CoreDNS-(\d+\.\d+\.\d+)", re.MULTILINE)
-_TAG = re.compile(r"v?\d+\.\d+\.\d+(?=$|[-+._])")
+_TAG = re.compile(r"v\d+\.\d+\.\d+(?=$|[-+._])")
+_COREDNS_TAG = re.compile(r"v?1\.\d+\.\d+(?=$|[-+._])")
+"""Other tags number an organisation's own builds."""
 _NOT_BUILT_IN = KubernetesVersion(0, 0, 0)
 """As a build reports that was given no version."""
 
@@ -70,7 +72,7 @@ class AskedVersions:
             if not pod.ready or (ref.kind == "DaemonSet" and pod.node not in self.controllers):
                 continue
             for item in pod.containers:
-                wanted = _named(planned.get(item.name, ""))
+                wanted = image_version(item.name, planned.get(item.name, ""))
                 said = self._said(kube, pod, item) if wanted else None
                 if said not in (None, wanted):
                     return pending(
@@ -105,8 +107,8 @@ def started_version(component: str, log: str) -> KubernetesVersion | None:
     return None if version == _NOT_BUILT_IN else version
 
 
-def _named(image: str) -> KubernetesVersion | None:
-    """The version that an image's tag names."""
+def image_version(component: str, image: str) -> KubernetesVersion | None:
+    """The version of the component that an image's tag names; None if the tag numbers other builds."""
     tag = "" if "@" in image else image.rpartition("/")[2].partition(":")[2]
-    found = _TAG.match(tag)
+    found = (_COREDNS_TAG if component == "coredns" else _TAG).match(tag)
     return KubernetesVersion.parse(found[0]) if found else None

@@ -8,6 +8,7 @@ in another form (`1000m` as `1`), or has changed by a policy while Helm wrote it
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ _GITOPS = ("argocd", "helm-controller", "kustomize-controller")
 """How the field managers begin of those that apply an object again and again, also where they merge it."""
 _BY_HAND = "kubectl"
 _SHOWN = 80
+_RESIZED = "resources"
+"""Of containers."""
 _ENVIRONMENT = ".env["
 """What may hold a password in any form."""
 
@@ -63,7 +66,8 @@ class ForeignChange:
 def foreign_changes(live: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[ForeignChange, ...]:
     """What others have changed of a workload's pod template, of which a manifest has `template`.
 
-    Only of that: replicas are an autoscaler's to change. What isn't in the manifest, such as the annotation of `kubectl
+    Only of that: replicas are an autoscaler's to change, and containers' resources those of one that sizes an add-on to
+    its cluster. What isn't in the manifest, such as the annotation of `kubectl
     rollout restart`, takes nothing from the release. Nothing where Helm is no writer of it, as after a restore without
     managed fields.
     """
@@ -97,10 +101,12 @@ def declaring_writers(live: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _changes(field: str, wanted: Any, found: Any, owners: _Owners) -> Iterator[ForeignChange]:
     """What is gone has no owner any more: nothing tells whether it was ever kept by the API server."""
-    if not owners or found is None or wanted == found:
+    if not owners or found is None or wanted is None:
         return
     if isinstance(wanted, Mapping) and isinstance(found, Mapping) and not _atomic(owners):
         for key, value in wanted.items():
+            if key == _RESIZED and field.endswith("]"):
+                continue
             yield from _changes(f"{field}.{key}", value, found.get(key), _below(owners, f"f:{key}"))
     elif isinstance(wanted, list) and isinstance(found, list) and (keys := _keys(owners)):
         for item in (each for each in wanted if isinstance(each, Mapping)):
@@ -108,7 +114,7 @@ def _changes(field: str, wanted: Any, found: Any, owners: _Owners) -> Iterator[F
             same = next((each for each in found if key and _is(each, _identity(key))), None)
             name = next(iter(_identity(key).values()), "") if key else ""
             yield from _changes(f"{field}[{name}]", item, same, _below(owners, key))
-    elif not any(writer.ours for writer, _ in owners) and not _same_quantity(wanted, found):
+    elif not any(writer.ours for writer, _ in owners) and not _same(wanted, found):
         last = max((writer for writer, _ in owners), key=lambda each: each.time)
         shown = ("", "") if _ENVIRONMENT in field else (_text(wanted, found), _text(found, wanted))
         yield ForeignChange(field, last.manager, last.time, *shown)
@@ -139,10 +145,16 @@ def _is(item: Any, identity: Mapping[str, Any], *, defaulted: bool = False) -> b
     return bool(own) and all(identity[name] == value for name, value in own.items()) and (defaulted or own == identity)
 
 
-def _same_quantity(wanted: Any, found: Any) -> bool:
-    """Whether it is one amount in two forms: before Helm 4, Helm didn't own what it left as it was."""
+def _same(wanted: Any, found: Any) -> bool:
+    """Whether it is one value, with what the API server fills in below it, or one amount in two forms: before Helm 4,
+    Helm didn't own what it left as it was.
+    """
+    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
+        return all(value is None or _same(value, found.get(key)) for key, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(wanted) == len(found) and all(map(_same, wanted, found))
     try:
-        return quantity(str(wanted)) == quantity(str(found))
+        return wanted == found or math.isclose(quantity(str(wanted)), quantity(str(found)))
     except ValueError:
         return False
 

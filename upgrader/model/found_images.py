@@ -39,11 +39,11 @@ class FoundImages:
         for (image, _, _), nodes in sorted(self.digests.items()):
             groups: list[tuple[frozenset[str], list[str]]] = []
             for node, digests in sorted(nodes.items()):
-                same = next((names for known, names in groups if known & digests), None)
-                if same is None:
-                    groups.append((digests, [node]))
-                else:
-                    same.append(node)
+                # One that has the digests of two groups shows that they are one.
+                same = [group for group in groups if group[0] & digests]
+                names = [name for _, known in same for name in known]
+                groups = [group for group in groups if group not in same]
+                groups.append((digests.union(*(known for known, _ in same)), [*names, node]))
             if len(groups) > 1:
                 kinds = "; ".join(f"{', '.join(sorted(known))} on {first_few(names)}" for known, names in groups)
                 yield f"{image} is {kinds}"

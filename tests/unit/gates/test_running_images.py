@@ -11,8 +11,9 @@ from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.release_gates import GateCatalog
-from upgrader.gates.started_version import started_version
+from upgrader.gates.started_version import image_version, started_version
 from upgrader.model.cluster import Cluster
+from upgrader.model.found_images import FoundImages
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy
 from upgrader.model.version import KubernetesVersion
@@ -27,13 +28,19 @@ spec: {{template: {{spec: {{containers: [{{name: {name}, image: "{image}"}}]}}}}
 
 
 def verdict(
-    kube: FakeKube, cluster: Cluster, name: str = SCHEDULER, image: str = IMAGE, memory: GateMemory | None = None
+    kube: FakeKube,
+    cluster: Cluster,
+    name: str = SCHEDULER,
+    image: str = IMAGE,
+    memory: GateMemory | None = None,
+    **more: bool,
 ) -> Verdict:
-    """What the gate of a workload of the release `kubernetes` says, planned with this image."""
+    """What the gate of a workload of the release `kubernetes` says, planned with this image and just applied."""
     kind = "DaemonSet" if name == PROXY else "Deployment"
     catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(1, 1.0, 60.0), memory=memory or GateMemory())
     manifest = MANIFEST.format(kind=kind, name=name, image=image)
-    return catalog.own("kubernetes", manifest, namespace="kube-system", target=None)[0].gate.check()
+    more = {"applied": True, **more}
+    return catalog.own("kubernetes", manifest, namespace="kube-system", target=None, **more)[0].gate.check()
 
 
 def two_pods(kube: FakeKube, first: str, second: str, image: str = IMAGE, **nodes: list[str]) -> None:
@@ -64,6 +71,7 @@ def log(kube: FakeKube, pod: str, name: str, text: str | Exception) -> None:
         (IMAGE, IMAGE),
         ("mirror.example.com/kube-scheduler:v1.37.1", IMAGE),  # a webhook rewrites where images come from
         (f"{IMAGE}@sha256:1", IMAGE),  # one that adds the digest
+        ("registry.k8s.io/kube-scheduler@sha256:1", IMAGE),  # one that replaces the tag by what it is
         ("registry.k8s.io/kube-scheduler@sha256:1", "registry.k8s.io/kube-scheduler@sha256:1"),
     ],
 )
@@ -77,7 +85,6 @@ def test_planned_images_hold(kube: FakeKube, cluster: Cluster, runs: str, planne
     ("runs", "planned"),
     [
         ("registry.k8s.io/kube-scheduler:v1.36.3", IMAGE),
-        ("registry.k8s.io/kube-scheduler@sha256:1", IMAGE),
         ("registry.k8s.io/kube-scheduler@sha256:1", "registry.k8s.io/kube-scheduler@sha256:2"),
         (IMAGE, "registry.k8s.io/kube-scheduler@sha256:2"),
     ],
@@ -96,6 +103,35 @@ def test_one_name_two_contents(kube: FakeKube, cluster: Cluster) -> None:
     found = verdict(kube, cluster)
     assert found.kind is VerdictKind.PENDING
     assert found.details == (f"{IMAGE} is sha256:1 on controller-1; sha256:2 on controller-2",)
+
+
+@pytest.mark.parametrize("more", [{"applied": False}, {"images": False}])
+def test_what_the_run_did_not_apply_may_differ(kube: FakeKube, cluster: Cluster, more: dict[str, bool]) -> None:
+    """Nodes have had these for long, of a release that doesn't change, or behind a rollback: it would fail for that."""
+    two_pods(kube, "registry.k8s.io/kube-scheduler@sha256:1", "registry.k8s.io/kube-scheduler@sha256:2")
+    assert verdict(kube, cluster, SCHEDULER, IMAGE, None, **more).kind is VerdictKind.HOLDS
+
+
+def test_node_that_is_no_machine_reports_no_image(kube: FakeKube, cluster: Cluster) -> None:
+    """A virtual kubelet's pods are Ready without: what the others report counts."""
+    two_pods(kube, "registry.k8s.io/kube-scheduler@sha256:1", "")
+    assert verdict(kube, cluster).kind is VerdictKind.HOLDS
+
+
+def test_tags_of_an_organisations_own_builds() -> None:
+    """They number its builds, and not the program: its log says nothing against them."""
+    own = ("corp/coredns:2026.11.3", "corp/coredns:3.2.0", "corp/kube-proxy:1.0.7")
+    assert [image_version(image.rpartition("/")[2].partition(":")[0], image) for image in own] == [None] * 3
+    assert image_version("coredns", "coredns/coredns:1.14.2") == KubernetesVersion(1, 14, 2)
+    assert image_version("kube-proxy", "eks/kube-proxy:v1.37.1-eksbuild.1") == KubernetesVersion(1, 37, 1)
+
+
+def test_third_node_shows_that_two_digests_are_one_image() -> None:
+    """One node has the index's digest, one its architecture's, and the third one both."""
+    found = FoundImages()
+    for node, digests in (("a", "1"), ("b", "2"), ("c", "12")):
+        found.add(IMAGE, {"metadata": {"name": node}}, [f"registry.k8s.io/kube-scheduler@sha256:{x}" for x in digests])
+    assert list(found.differing()) == []
 
 
 def test_two_names_of_one_content(kube: FakeKube, cluster: Cluster) -> None:

@@ -113,13 +113,36 @@ def test_additions_take_nothing_from_the_release() -> None:
     assert foreign_changes(found, TEMPLATE) == ()
 
 
-def test_quantity_that_helm_3_left_to_its_first_writer() -> None:
-    """Helm 3 owns only what it changed: an equal quantity of another writer in another form is no change."""
-    found = live(entry("helm", without("f:resources")), entry("kubectl", owned("f:resources")))
-    found["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}}
-    assert foreign_changes(found, TEMPLATE) == ()
+def first_written(field: str, wanted: Any, found: Any) -> tuple[str, ...]:
+    """What is said of a field of the container that kubeadm wrote once, and Helm 3 left as it was."""
+    template, workload = copy.deepcopy(TEMPLATE), live(entry("helm", owned()))
+    template["spec"]["containers"][0][field] = wanted
+    workload["spec"]["template"]["spec"]["containers"][0][field] = found
+    theirs: dict[str, Any] = {"f:spec": {"f:template": {"f:spec": {"f:containers": {CONTAINER: {f"f:{field}": {}}}}}}}
+    workload["metadata"]["managedFields"].append(entry("kubeadm", theirs))
+    return tuple(change.field for change in foreign_changes(workload, template))
+
+
+def test_what_helm_3_left_to_its_first_writer() -> None:
+    """Helm 3 owns only what it changed. What the API server has filled in below such a field, or written in another
+    form, is no change; another value is.
+    """
+    source = {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    defaulted = {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}
+    assert first_written("x", source, defaulted) == ()
+    assert first_written("x", [source, {"divisor": "700m"}], [defaulted, {"divisor": "0.7"}]) == ()
+    assert first_written("x", None, {"restartedAt": "now"}) == ()
+    assert first_written("x", source, {"fieldRef": {"fieldPath": "spec.other"}}) == (
+        "spec.template.spec.containers[main].x",
+    )
+    assert first_written("x", [source], [defaulted, defaulted]) != ()
+
+
+def test_resources_are_those_of_who_sizes_an_add_on() -> None:
+    """An add-on resizer, or a proportional autoscaler, writes them into the Deployment right behind Helm."""
+    found = live(entry("helm", without("f:resources")), entry("pod_nanny", owned("f:resources")))
     found["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
-    assert [change.found for change in foreign_changes(found, TEMPLATE)] == ["2"]
+    assert foreign_changes(found, TEMPLATE) == ()
 
 
 def test_nothing_is_said_without_managed_fields_of_helm() -> None:
