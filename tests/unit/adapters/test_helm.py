@@ -15,7 +15,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.errors import ApiUnavailable, HelmError
-from upgrader.model.release import ReleaseSpec
+from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion as V
 
 ROW = {"revision": 4, "status": "deployed", "chart": "web-1.0.0", "description": "", "updated": ""}
@@ -119,35 +119,42 @@ def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) ->
     assert tries(asked) == 1
 
 
-def test_history_tells_whose_revision_it_is(tmp_path: Path) -> None:
-    """What is described is passed on in characters that any locale has, and no longer than Helm takes."""
-    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
+def upgraded(place: Path, description: str = "") -> tuple[Revision, list[str]]:
+    """The revision of an upgrade by a Helm 4, and what that was called with."""
+    (place / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
     info = {"status": "deployed", "last_deployed": "2026-01-01T00:00:00Z", "description": "as it was described"}
     done = json.dumps({"name": "web", "namespace": "default", "version": 2, "info": info, "manifest": ""})
-    program = tmp_path / "helm"
+    program = place / "helm"
     program.write_text(
         f"""#!/bin/sh
 case $1 in
 version) printf v4.0.0;;
-show) cat {tmp_path}/Chart.yaml;;
-upgrade) printf '%s\\n' "$@" > {tmp_path}/asked; echo '{done}';;
+show) cat {place}/Chart.yaml;;
+upgrade) printf '%s\\n' "$@" > {place}/asked; echo '{done}';;
 esac
 """
     )
     program.chmod(0o755)
-    adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
+    adapter = HelmAdapter(place / "kubeconfig", executable=program, clock=FakeClock())
     try:
-        made = adapter.upgrade(
-            ReleaseSpec("web", "default", tmp_path),
-            timeout_seconds=60,
-            watch=lambda: None,
-            description=f"upgrader: v1 → v2 {'x' * 300}",
-        )
+        spec = ReleaseSpec("web", "default", place)
+        made = adapter.upgrade(spec, timeout_seconds=60, watch=lambda: None, description=description)
     finally:
         adapter.close()
-    asked = (tmp_path / "asked").read_text().splitlines()
+    return made, (place / "asked").read_text().splitlines()
+
+
+def test_history_tells_whose_revision_it_is(tmp_path: Path) -> None:
+    """What is described is passed on in characters that any locale has, and no longer than Helm takes."""
+    made, asked = upgraded(tmp_path, description=f"upgrader: v1 → v2 {'x' * 300}")
     assert asked[asked.index("--description") + 1] == f"upgrader: v1 -> v2 {'x' * 300}"[:256]
     assert (made.number, made.description) == (2, "as it was described")
+
+
+def test_release_that_helm_3_wrote_is_upgraded_by_helm_4(tmp_path: Path) -> None:
+    """Helm 4 applies it on the client's side otherwise, and refuses --force-conflicts there."""
+    _, asked = upgraded(tmp_path)
+    assert {"--server-side=true", "--force-conflicts"} <= {*asked}
 
 
 _STARTER = """
