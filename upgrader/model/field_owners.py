@@ -66,10 +66,9 @@ class ForeignChange:
 def foreign_changes(live: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[ForeignChange, ...]:
     """What others have changed of a workload's pod template, of which a manifest has `template`.
 
-    Only of that: replicas are an autoscaler's to change, and containers' resources those of one that sizes an add-on to
-    its cluster. What isn't in the manifest, such as the annotation of `kubectl
-    rollout restart`, takes nothing from the release. Nothing where Helm is no writer of it, as after a restore without
-    managed fields.
+    Only of that: replicas are an autoscaler's to change, and so are the resources of an add-on that is sized to its
+    cluster. What isn't in the manifest, such as the annotation of `kubectl rollout restart`, takes nothing from the
+    release. Nothing where Helm is no writer of it, as after a restore without managed fields.
     """
     entries = (live.get("metadata") or {}).get("managedFields") or ()
     writers = [

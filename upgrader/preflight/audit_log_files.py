@@ -106,7 +106,7 @@ class _Reading:
                     continue
                 whole = text.startswith(b"{") and text.endswith(b"}") and len(line) < _LONGEST_LINE
                 if not (whole and _EVENT in text and _GROUP in text):
-                    if not (time or before) and line.endswith(b"\n"):
+                    if not before and line.endswith(b"\n"):
                         raise UsageError(f"{path}:{number}: not an event of an audit log", remedy=_REMEDY)
                     if line.endswith(b"\n"):
                         self._damage(path, number)
