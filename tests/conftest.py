@@ -29,7 +29,7 @@ _seconds = pytest.StashKey[dict[str, float]]()
 class _Clusters:
     """The shared cluster, made when a test first asks for it, and restored when a test left it in another state.
 
-    There is one in each process: more of them share the same two cores, and each costs a fifth of one while it waits.
+    There is one in each process.
 
     UPGRADER_LAB names the folder of an adopted lab (`…/.lab/NAME`) to use instead, while you write a test; it is not
     removed. Save it first (`upgrader lab save adopted`), so that it can be restored.
@@ -122,6 +122,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.add_marker(kind)
     if isinstance(item, pytest.Function) and {"_clusters", "lab_folder"} & set(item.fixturenames):
         item.add_marker("lab")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In a folder, the files whose tests upgrade the shared cluster come last: those after them need it restored."""
+    folders = list(dict.fromkeys(item.path.parent for item in items))
+    upgrading = {
+        item.path for item in items if isinstance(item, pytest.Function) and "upgraded_cluster" in item.fixturenames
+    }
+    items.sort(key=lambda item: (folders.index(item.path.parent), item.path in upgrading))
 
 
 @pytest.hookimpl(wrapper=True)
