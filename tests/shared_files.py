@@ -26,13 +26,13 @@ class SharedFiles:
         if session.testsfailed:
             raise session.Interrupted("errors during collection")
         files: dict[Path, list[pytest.Item]] = {}
-        for item in session.items:
-            files.setdefault(item.path, []).append(item)
+        for each in session.items:
+            files.setdefault(each.path, []).append(each)
         for file, items in files.items():
             if not self._take(file):
                 continue
             # pytest tears down what the next test doesn't need; of another file's test, the session's fixtures stay.
-            other = next((each[0] for path, each in files.items() if path != file), None)
+            other = next((its[0] for path, its in files.items() if path != file), None)
             for item, following in itertools.zip_longest(items, items[1:], fillvalue=other):
                 assert item is not None
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
