@@ -399,7 +399,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         tmp_path / "hosts.yml",
         tuple(releases),
         availability=AvailabilitySettings(0.0),
-        gates=GatePolicy(consecutive=1),
+        gates=GatePolicy(consecutive=1, interval_seconds=15.0),
     )
     machines = tuple(Host(name, f"10.0.0.{number}") for number, name in enumerate(NODES_, 1))
     cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, machines[:-1], machines[-1:])
