@@ -85,6 +85,8 @@ def cluster_lock(session: Session, front_end: FrontEnd, *, take_over: bool) -> I
         try:
             with kept_alive(lock, held.lost_to):
                 session.fence.hold(lock, front_end.notify)
+                # Gates want to see each kubelet's heartbeat change, every 10 s: what is read until then takes as long.
+                session.builder.gates.health.glance()
                 yield held
         finally:
             if not lock.release():

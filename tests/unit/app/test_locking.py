@@ -15,6 +15,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import add_node
 from upgrader.app.backup import unless_locked
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, own_name
@@ -24,16 +25,21 @@ from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import ApiError, ApiUnavailable, Interrupted, StepFailed
+from upgrader.gates.release_gates import GateCatalog
+from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import RunStarted
 from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import GatePolicy
 
 
 @pytest.fixture
 def session(tmp_path: Path) -> Any:
     """What the lock needs from a session."""
-    clock = FakeClock()
+    clock, kube = FakeClock(), FakeKube()
+    cluster = Cluster(tmp_path, Path(), "", tmp_path / "hosts.yml", (Host("controller-1", "10.0.0.1"),))
     return SimpleNamespace(
-        tools=SimpleNamespace(kube=FakeKube(), clock=clock),
+        tools=SimpleNamespace(kube=kube, clock=clock),
+        builder=SimpleNamespace(gates=GateCatalog(kube, clock, cluster, GatePolicy())),
         settings=SimpleNamespace(folder=tmp_path),
         fence=Fence(FakeHosts(), (), clock),
         find_runs=lambda: DiscoveredRuns((), ()),
@@ -82,6 +88,16 @@ def test_lock_is_given_back(session: Any, end: Callable[[], object], raised: typ
         command()
     assert not held(session)
     assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_heartbeats_are_watched_from_the_start(session: Any) -> None:
+    """A kubelet that has renewed its Lease since the command began lives, for the first gate that asks."""
+    kube, clock, health = session.tools.kube, session.tools.clock, session.builder.gates.health
+    add_node(kube, "controller-1", renewed="2026-02-01T00:00:00Z")
+    with cluster_lock(session, FrontEnd(), take_over=False):
+        clock.sleep(12)
+        add_node(kube, "controller-1", renewed="2026-02-01T00:00:10Z")
+        assert health.controllers() == {"controller-1": ""}
 
 
 def test_lock_counts_on_from_runs_that_are_known_elsewhere(session: Any, tmp_path: Path) -> None:
