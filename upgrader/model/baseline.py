@@ -42,6 +42,8 @@ class ServerBaseline:
     latencies: tuple[Latency99, ...] = ()
     start: str = ""
     """When its process started, as it says itself; "" in a run of an older version."""
+    queued: float = 0.0
+    """Requests that waited for a seat of API Priority and Fairness."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from upgrader.gates.api_absence import unanswered
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES
 from upgrader.gates.continuity.running_instances import FollowedInstances
 from upgrader.gates.continuity.server_metrics import Counters, parse, since, together
-from upgrader.gates.continuity.worse_clients import more_refusals, slower
+from upgrader.gates.continuity.worse_clients import more_queued, more_refusals, slower
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
 from upgrader.ports import Clock, Kube
@@ -22,6 +22,8 @@ WINDOW_SECONDS = 4.0
 """Between two readings of an instance: they may be large, and a moment says nothing."""
 WORSE_WINDOWS = 3
 """Windows in a row in which the same kind of refusal has risen, after which this is no start-up noise."""
+_QUEUED_WINDOWS = 8
+"""Windows in a row in which requests have waited for a seat, after which these aren't the lists of a new start."""
 
 _LOGIN = "401"
 """What is refused before the API looks at what is asked: who asks isn't known, or is no longer."""
@@ -31,7 +33,8 @@ _ONE_CLIENT = 3.0
 _REMEDY = (
     "Find the clients in the audit log, or with `kubectl get --raw /metrics | grep apiserver_request_total`. For 401, "
     "check kube-apiserver's flags service-account-issuer, service-account-key-file and client-ca-file; for 403, "
-    f"authorization-mode; otherwise, its log. {KEEP_THE_RELEASES}"
+    "authorization-mode; for requests that wait or are too many, max-requests-inflight and "
+    f"max-mutating-requests-inflight; otherwise, its log. {KEEP_THE_RELEASES}"
 )
 
 _UNREAD_REMEDY = "Check that the metrics can be read: kubectl get --raw /metrics"
@@ -46,6 +49,7 @@ class _Instance:
     seconds: float = 0.0
     """The length of the last window."""
     worse: int = 0
+    queued: int = 0
     window: Counters | None = None
     """What it counted in the last window; None before it has been read twice."""
     problem: Verdict | None = None
@@ -55,7 +59,8 @@ class _Instance:
 
 
 class ClientsGate:
-    """Refusals (401, 403, 5xx, too many requests) and the 99th percentile by verb, compared with the baseline.
+    """Refusals (401, 403, 5xx, too many requests), requests that wait for a seat, and the 99th percentile by verb,
+    compared with the baseline.
 
     Each instance is read every few seconds, one in each check. It holds once a whole window of each was as good as
     before; slower answers alone are waited for until the deadline, as an instance that has just started is slow.
@@ -137,9 +142,12 @@ class ClientsGate:
         refusals = more_refusals(known, window, everywhere) or more_refusals(known, everywhere, everywhere)
         if self._own_fault(everywhere):
             reading.excused = refusals.pop(_LOGIN, "")
-        slow = slower(known, window)
+        queued = more_queued(known, window)
+        slow = (*([queued] if queued else []), *slower(known, window))
         reading.worse = seen.worse + 1 if refusals else 0
-        reading.problem = _problem(server, tuple(refusals.values()), slow, certain=reading.worse >= WORSE_WINDOWS)
+        reading.queued = seen.queued + 1 if queued else 0
+        certain = reading.worse >= WORSE_WINDOWS or reading.queued >= _QUEUED_WINDOWS
+        reading.problem = _problem(server, tuple(refusals.values()), slow, certain=certain)
 
     def _own_fault(self, everywhere: Counters) -> bool:
         """Whether the refused logins are as few as one client's, and can't come from the step.

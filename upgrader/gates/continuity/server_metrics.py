@@ -17,6 +17,7 @@ _PREFIXES = (
     "apiserver_request_total{",
     "authentication_attempts{",
     "apiserver_flowcontrol_rejected_requests_total{",
+    "apiserver_flowcontrol_current_inqueue_requests{",
     "apiserver_admission_webhook_rejection_count{",
     "apiserver_request_duration_seconds_bucket{",
     "process_start_time_seconds",
@@ -47,6 +48,8 @@ class Counters:
     """Verb → histogram."""
     denied: Mapping[str, float] = field(default_factory=dict)
     """Code → how many guard has denied, of whatever resource: while a run holds groups still, that is its work."""
+    queued: float = 0.0
+    """Requests that wait for a seat of API Priority and Fairness: now, or at both readings."""
 
     @property
     def unwanted(self) -> Mapping[str, float]:
@@ -64,7 +67,7 @@ class Counters:
 
 def parse(text: str) -> Counters:
     """Read the few metrics that count, out of thousands of lines."""
-    start, requests = "", 0.0
+    start, requests, queued = "", 0.0, 0.0
     refused: dict[str, float] = defaultdict(float)
     denied: dict[str, float] = defaultdict(float)
     durations: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
@@ -86,13 +89,15 @@ def parse(text: str) -> Counters:
                 refused["401"] += float(number)
         elif name == "apiserver_flowcontrol_rejected_requests_total":
             refused["rejected as too many"] += float(number)
+        elif name == "apiserver_flowcontrol_current_inqueue_requests":
+            queued += float(number)
         elif name == "apiserver_admission_webhook_rejection_count":
             if labels.get("error_type") == "no_error" and labels.get("name", "").endswith(_GUARDS):
                 denied[labels.get("rejection_code", "")] += float(number)
         elif labels.get("verb") not in _LONG:
             durations[labels.get("verb", "")][float(labels.get("le", "inf").replace("+Inf", "inf"))] += float(number)
     histograms = {verb: dict(found) for verb, found in durations.items()}
-    return Counters(start, requests, dict(refused), histograms, dict(denied))
+    return Counters(start, requests, dict(refused), histograms, dict(denied), queued)
 
 
 def since(before: Counters, now: Counters) -> Counters | None:
@@ -105,6 +110,7 @@ def since(before: Counters, now: Counters) -> Counters | None:
         _grown(before.refused, now.refused),
         {verb: _grown(before.durations.get(verb, {}), found) for verb, found in now.durations.items()},
         _grown(before.denied, now.denied),
+        min(before.queued, now.queued),
     )
 
 
@@ -131,7 +137,13 @@ def summarize(first: Mapping[str, Counters], second: Mapping[str, Counters]) -> 
     windows = {server: window for server, window in found if window is not None}
     shares = _shares(together(first.values()), together(windows.values()))
     return tuple(
-        ServerBaseline(server, shares, tuple(_latencies(seen, windows.get(server, Counters()))), seen.start)
+        ServerBaseline(
+            server,
+            shares,
+            tuple(_latencies(seen, windows.get(server, Counters()))),
+            seen.start,
+            max(seen.queued, second.get(server, seen).queued),
+        )
         for server, seen in first.items()
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from upgrader.gates.continuity.server_metrics import Counters, percentile99
 from upgrader.model.baseline import ServerBaseline
 
-__all__ = ["more_refusals", "slower"]
+__all__ = ["more_queued", "more_refusals", "slower"]
 
 _FEW = 5
 """Refusals that any client may cause by itself."""
@@ -16,6 +16,8 @@ _FLOOR = 0.02
 """Share of all requests that is no news in a window of seconds: two in a hundred."""
 _SLOW_SECONDS = 1.0
 _SLOWER = 4.0
+_QUEUE = 10.0
+"""Requests that may wait for a seat at any time."""
 
 
 def more_refusals(before: Collection[ServerBaseline], window: Counters, everywhere: Counters) -> dict[str, str]:
@@ -35,6 +37,14 @@ def _risen(window: Counters, everywhere: float, known: Mapping[str, float]) -> I
         share = known.get(what, 0.0)
         if number >= _FEW and number > _FACTOR * share * everywhere + _FLOOR * window.total:
             yield what, f"HTTP {what}: {number:.0f} of {window.total:.0f} requests, {share:.1%} before this run"
+
+
+def more_queued(before: Collection[ServerBaseline], window: Counters) -> str:
+    """`24 requests wait for a seat …`, where several times as many wait as at any instance before; "" otherwise."""
+    known = max((server.queued for server in before), default=0.0)
+    if window.queued < max(_QUEUE, _FACTOR * known):
+        return ""
+    return f"{window.queued:.0f} requests wait for a seat (API Priority and Fairness), {known:.0f} before this run"
 
 
 def slower(before: Collection[ServerBaseline], window: Counters) -> tuple[str, ...]:

@@ -194,12 +194,14 @@ def metrics(
     c403: int = 0,
     unauthenticated: int = 0,
     rejected: int = 0,
+    queued: int = 0,
     denied: int = 0,
     by: str = "hold-scale.guard.guard.upgrader.io",
 ) -> str:
     """kube-apiserver's metrics after so many requests, each within `seconds`; `slow` ones took 8 s.
 
-    `c403`: how many lists of Secrets were forbidden. `denied`: how many scales of StatefulSets the webhook `by` denied.
+    `c403`: how many lists of Secrets were forbidden. `queued`: how many requests wait for a seat now.
+    `denied`: how many scales of StatefulSets the webhook `by` denied.
     """
     lines = [
         "# HELP apiserver_request_total Counter of apiserver requests",
@@ -208,6 +210,8 @@ def metrics(
         f'authentication_attempts{{result="success"}} {requests}',
         f'authentication_attempts{{result="failure"}} {unauthenticated}',
         f'apiserver_flowcontrol_rejected_requests_total{{reason="queue-full"}} {rejected}',
+        'apiserver_flowcontrol_current_inqueue_requests{flow_schema="probes",priority_level="exempt"} 0',
+        f'apiserver_flowcontrol_current_inqueue_requests{{priority_level="workload-low"}} {queued}',
         f'apiserver_request_duration_seconds_bucket{{verb="LIST",le="{seconds}"}} {requests - slow}',
         f'apiserver_request_duration_seconds_bucket{{verb="LIST",le="8"}} {requests}',
         f'apiserver_request_duration_seconds_bucket{{verb="LIST",le="+Inf"}} {requests}',

@@ -94,6 +94,26 @@ def test_slow_server_is_waited_for() -> None:
     assert "99 % of LIST requests take up to 8 s, 0.1 s before" in watch(*scrapes)[-1].reason
 
 
+def test_requests_that_wait_for_a_seat() -> None:
+    """As a start's many lists do at first, so that it is pending; clients that go on waiting have too few seats."""
+    verdicts = watch(*(metrics(requests=300 * n, queued=24) for n in range(1, 11)))
+    assert [verdict.kind for verdict in verdicts] == [VerdictKind.PENDING] * 8 + [VerdictKind.BROKEN] * 2
+    assert "24 requests wait for a seat (API Priority and Fairness), 0 before" in verdicts[-1].reason
+    assert "max-requests-inflight" in verdicts[-1].remedy
+
+
+@pytest.mark.parametrize(
+    ("now", "before"),
+    [([24, 0, 24, 0, 24, 0, 24, 0, 24, 0], 0), ([9] * 10, 0), ([24] * 10, 10)],
+    ids=["now and then", "a few", "as before"],
+)
+def test_requests_that_usually_wait(now: list[int], before: int) -> None:
+    """A queue that is empty at every other reading, is short, or was there before the run is no news."""
+    scrapes = [metrics(requests=300 * n, queued=queued) for n, queued in enumerate(now, 1)]
+    verdicts = watch(*scrapes, before=metrics(requests=10_000, queued=before))
+    assert {verdict.kind for verdict in verdicts[1:]} == {VerdictKind.HOLDS}
+
+
 def test_another_instance_begins_anew() -> None:
     """Counters of another process are not compared with the last one's."""
     verdicts = watch(metrics(requests=300, c403=0), metrics(start="1.8e9", requests=300, c403=90))
