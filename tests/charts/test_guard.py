@@ -8,6 +8,7 @@ import pytest
 
 from tests.charts.conftest import Refused, Render, Rendered
 from upgrader.in_cluster.guard.commands.flags import Settings, parse
+from upgrader.in_cluster.guard.core.generator import FINALIZER
 from upgrader.in_cluster.guard.core.ingress import NODE_ANNOTATIONS
 from upgrader.model.workload import selects
 
@@ -365,6 +366,22 @@ def test_uninstalling_releases_what_guard_keeps(render: Render) -> None:
     assert not selects({"matchLabels": rendered.get("Service", "guard")["spec"]["selector"]}, labels)
     for values in ({"enabled": False}, {"enabled": True, "releaseOnUninstall": False}):
         assert chart(render, protector=values).names("Job") == set()
+
+
+def test_the_generator_changes_a_deployments_finalizer_alone(render: Render) -> None:
+    """By a policy, as RBAC has no fields: of its account and no other, where there is a generator; tests/contract has
+    what it lets through.
+    """
+    rendered = chart(render, protector=PROTECTOR)
+    (policy,) = (each for each in rendered.objects if each["kind"] == "ValidatingAdmissionPolicy")
+    spec = policy["spec"]
+    (condition,) = spec["matchConditions"]
+    assert condition["expression"] == "request.userInfo.username == 'system:serviceaccount:ops:guard-generator'"
+    assert spec["failurePolicy"] == "Fail" and FINALIZER in spec["validations"][0]["expression"]
+    (binding,) = (each for each in rendered.objects if each["kind"] == "ValidatingAdmissionPolicyBinding")
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    for values in ({"enabled": False}, REMOTE):
+        assert chart(render, protector=values).names("ValidatingAdmissionPolicy") == set()
 
 
 def test_pods_are_asked_about_but_not_the_control_planes(render: Render) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from tests.contract.guard.chart_rights import (
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.protected import PODS, PROTECTORS, Protected, becomes, chart, install_definition
 from tests.contract.guard.test_chart import FLAGS, rights
-from tests.contract.guard.test_protector import asked_directly, deployment, least
+from tests.contract.guard.test_protector import FINALIZER, asked_directly, deployment, least
+from tests.contract.guard.webhooks import applied
+from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.ports import Kind, KubeObject
 
@@ -51,6 +54,70 @@ def test_the_generators_rights_are_enough(pair: Pair, objects: list[KubeObject],
         becomes("both to go", lambda: pair.kube.get(DEPLOYMENTS, name, "shop") is None)
         assert least(pair, name) is None and complaints(guard) == []
     pair.kube.delete(LEASES, "guard-generator", "ops")
+
+
+_POLICIES = {
+    f"ValidatingAdmissionPolicy{kind}": Kind(
+        "admissionregistration.k8s.io/v1", f"validatingadmissionpolic{plural}", namespaced=False
+    )
+    for kind, plural in (("", "ies"), ("Binding", "ybindings"))
+}
+
+
+def test_the_generators_account_may_change_nothing_but_its_finalizer(
+    pair: Pair, objects: list[KubeObject], tmp_path: Path
+) -> None:
+    """By the chart's policy: neither the image, nor replicas, labels, annotations or others' finalizers; the generator
+    works with it from the first protector to the last.
+    """
+    account = KubeAdapter(pair.roles["generator"])
+    generator = guard_process(tmp_path, pair.roles["generator"], "-roles=generator")
+    with rights(pair, objects), ExitStack() as stack:
+        for kind, resource in _POLICIES.items():
+            (manifest,) = (each for each in objects if each["kind"] == kind)
+            stack.enter_context(applied(pair.kube, manifest, resource))
+        name = lives(pair)
+        others = {"metadata": {"finalizers": ["shop.example/kept"], "annotations": {"a": "b"}}}
+        pair.kube.patch(DEPLOYMENTS, name, others, "shop")
+        container = {"name": "x", "image": "another"}
+        changes: list[dict[str, Any]] = [
+            {"spec": {"replicas": 11}},
+            {"spec": {"template": {"spec": {"containers": [container]}}}},
+            {"metadata": {"labels": {"podseidon.kubewharf.io/protect": "false"}}},
+            {"metadata": {"annotations": {"a": None}}},
+            {"metadata": {"finalizers": ["shop.example/another"]}},
+            {"metadata": {"finalizers": [FINALIZER]}},
+        ]
+        becomes("the policy to be in force", lambda: "may only add" in refusal(account, name, changes[0]))
+        for change in changes:
+            assert "may only add or remove the finalizer" in refusal(account, name, change), change
+        assert refusal(pair.kube, name, changes[0]) == "", "of others nothing is asked"
+        guard = stack.enter_context(generator)
+        guard.wait_ready()
+        becomes("it to be protected", lambda: least(pair, name) is not None)
+        found: Any = pair.kube.get(DEPLOYMENTS, name, "shop")
+        assert found["metadata"]["finalizers"] == ["shop.example/kept", FINALIZER]
+        pair.kube.delete(DEPLOYMENTS, name, "shop")
+        becomes("its protector to go", lambda: least(pair, name) is None)
+        becomes("its finalizer to go", lambda: finalizers(pair, name) == ["shop.example/kept"])
+        assert complaints(guard) == []
+    unfinished(pair, DEPLOYMENTS, name)
+    pair.kube.delete(LEASES, "guard-generator", "ops")
+
+
+def refusal(kube: KubeAdapter, name: str, change: dict[str, Any]) -> str:
+    """Of a change of a Deployment; "" where it is done."""
+    try:
+        kube.patch(DEPLOYMENTS, name, change, "shop")
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+def finalizers(pair: Pair, name: str) -> list[str]:
+    """Of a Deployment that is being deleted."""
+    found: Any = pair.kube.get(DEPLOYMENTS, name, "shop")
+    return list(found["metadata"]["finalizers"])
 
 
 @pytest.mark.parametrize("vanished", [False, True])
