@@ -35,6 +35,7 @@ class Endpoint:
     """A request to a pod: connect to the pod's IP and `port`, with `host` as Host."""
 
     ordinal: int
+    namespace: str
     pod: str
     host: str
     scheme: str
@@ -86,6 +87,7 @@ def endpoint(which: StatefulSet, ordinal: int, url: SplitResult, cluster_domain:
     name = f"{pod}.{which.service_name}.{which.namespace}.svc.{cluster_domain}"
     return Endpoint(
         ordinal=ordinal,
+        namespace=which.namespace,
         pod=pod,
         host=f"{name}:{url.port}" if url.port else name,
         scheme=url.scheme,

@@ -27,13 +27,20 @@ async def tell(
     calls: PodCalls, method: str, endpoints: Iterable[Endpoint], ips: Mapping[str, str], seconds: float
 ) -> dict[str, Reply]:
     """What each answers, by the pod's name; those that haven't after `seconds` have failed."""
-    tasks = {each.pod: asyncio.ensure_future(_sent(calls, method, each, ips)) for each in endpoints}
+    asked: dict[str, float] = {}
+    tasks = {each.pod: asyncio.ensure_future(_sent(calls, method, each, ips, asked)) for each in endpoints}
     if not tasks:
         return {}
     try:
         await asyncio.wait(tasks.values(), timeout=seconds)
-        late = Reply(0, error=f"no answer within {seconds:.1f} s")
-        return {pod: task.result() if task.done() else late for pod, task in tasks.items()}
+        now = asyncio.get_running_loop().time()
+
+        def late(pod: str) -> Reply:
+            if pod in asked:
+                return Reply(0, error=f"no answer within {now - asked[pod]:.1f} s")
+            return Reply(0, error=f"not asked within {seconds:.1f} s: requests to other pods had their turn first")
+
+        return {pod: task.result() if task.done() else late(pod) for pod, task in tasks.items()}
     finally:
         for task in tasks.values():
             task.cancel()
@@ -48,9 +55,11 @@ def failures(replies: Mapping[str, Reply]) -> dict[str, str]:
     }
 
 
-async def _sent(calls: PodCalls, method: str, to: Endpoint, ips: Mapping[str, str]) -> Reply:
-    status, body, error = await calls.send(
-        method, ips.get(to.pod, ""), scheme=to.scheme, port=to.port, path=to.path, host=to.host
-    )
+async def _sent(calls: PodCalls, method: str, to: Endpoint, ips: Mapping[str, str], asked: dict[str, float]) -> Reply:
+    async with calls.turn(to.namespace):
+        asked[to.pod] = asyncio.get_running_loop().time()
+        status, body, error = await calls.send(
+            method, ips.get(to.pod, ""), scheme=to.scheme, port=to.port, path=to.path, host=to.host
+        )
     LOG.debug("told", extra={"method": method, "url": str(to), "status": status, "reason": error})
     return Reply(status, body, error)

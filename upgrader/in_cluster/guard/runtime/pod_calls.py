@@ -18,9 +18,10 @@ class PodCalls:
     """A context manager, used in one event loop. Names needn't be resolved, and no proxy is asked."""
 
     def __init__(self, timeout_seconds: float = 5.0, at_once: int = 32) -> None:
-        """`at_once`: requests of this process; the others wait, and their time begins when it is their turn."""
+        """`at_once`: requests to the pods of one namespace; the others wait for their turn."""
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
-        self._seconds, self._turn = timeout_seconds, asyncio.Semaphore(at_once)
+        self._seconds, self._at_once = timeout_seconds, at_once
+        self._turns: dict[str, asyncio.Semaphore] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -35,6 +36,12 @@ class PodCalls:
         if self._session is not None:
             await self._session.close()
 
+    def turn(self, namespace: str) -> asyncio.Semaphore:
+        """A context manager in which a pod of this namespace is asked: pods that never answer, of another one, take
+        nobody's turn here.
+        """
+        return self._turns.setdefault(namespace, asyncio.Semaphore(self._at_once))
+
     async def send(
         self, method: str, ip: str, *, scheme: str, port: int, path: str, host: str
     ) -> tuple[int, bytes, str]:
@@ -44,13 +51,12 @@ class PodCalls:
             return 0, b"", "it has no IP"
         url = URL(f"{scheme}://{f'[{ip}]' if ':' in ip else ip}:{port}{path}", encoded=True)
         name = host.partition(":")[0].rstrip(".") if scheme == "https" else None
-        async with self._turn:
-            try:
-                async with self._session.request(
-                    method, url, headers={"Host": host}, server_hostname=name, allow_redirects=False
-                ) as response:
-                    return response.status, await response.content.read(_MOST_BYTES), ""
-            except TimeoutError:
-                return 0, b"", f"no answer within {self._seconds:g} s"
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                return 0, b"", str(error) or type(error).__name__
+        try:
+            async with self._session.request(
+                method, url, headers={"Host": host}, server_hostname=name, allow_redirects=False
+            ) as response:
+                return response.status, await response.content.read(_MOST_BYTES), ""
+        except TimeoutError:
+            return 0, b"", f"no answer within {self._seconds:g} s"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return 0, b"", str(error) or type(error).__name__
