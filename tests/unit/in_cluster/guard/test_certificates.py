@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from tests.unit.in_cluster.guard.fake_api import FakeApi
+from upgrader.in_cluster.guard.commands.flags import parse
 from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
 from upgrader.in_cluster.guard.runtime.ca_injection import CONFIGURATIONS, Injection, labels_of
 from upgrader.in_cluster.guard.runtime.certificate_bundle import Bundle, Wanted, renewed
@@ -61,6 +62,15 @@ def test_it_is_renewed_at_two_thirds_of_its_life() -> None:
     after = renewed(bundle, WANTED, days(244), injected=True)
     assert after.leaf != bundle.leaf and after.trusted == bundle.trusted
     assert is_trusted(after, bundle.trusted, days(500))
+
+
+def test_the_shortest_life_that_the_flag_takes_lasts_for_minutes() -> None:
+    """As clocks differ, a certificate begins before it is made: one of two minutes would be due from the start."""
+    given = ["-kubernetes.namespace=ops", "-server-tls.enabled", "-server-tls.self-signed-cert.expiration=10m"]
+    wanted = replace(WANTED, life=parse(given).life)
+    bundle = renewed(None, wanted, NOW, injected=False)
+    assert renewed(bundle, wanted, NOW + timedelta(minutes=4), injected=True) is bundle
+    assert renewed(bundle, wanted, NOW + timedelta(minutes=6), injected=True) is not bundle
 
 
 def test_other_names_make_another_certificate() -> None:

@@ -69,7 +69,7 @@ def test_flags_that_change_nothing_here_are_taken_and_named() -> None:
         ("1y", timedelta(days=365)),
         ("1h30m", timedelta(hours=1.5)),
         ("2w", timedelta(days=14)),
-        ("1500ms", timedelta(seconds=1.5)),
+        ("600500ms", timedelta(seconds=600.5)),
     ],
 )
 def test_durations_are_those_of_go_and_of_prometheus(text: str, life: timedelta) -> None:
@@ -102,6 +102,7 @@ def test_contradictions_are_refused(arguments: list[str], message: str) -> None:
     [
         "-server.port=x",
         "-server-tls.request-timeout=40s",
+        "-server-tls.self-signed-cert.expiration=2m",
         "-webhook-dry-run=maybe",
         "-log.level=loud",
         "-bogus=1",

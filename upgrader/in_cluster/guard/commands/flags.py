@@ -38,6 +38,9 @@ _IGNORED = {
 """Flags of rollout-operator's that change nothing here, so that its manifests start; and why."""
 _MOST_TIMEOUT_SECONDS = 30.0
 """The API server gives a webhook no more."""
+_LEAST_LIFE_SECONDS = 600.0
+"""A certificate begins five minutes ago, for clocks that are behind: two thirds of a shorter one would be over at once,
+and each look would make another."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     text = "the Service's name in it (default: rollout-operator.NAMESPACE.svc)"
     flag(f"{own}.dns-name", "dns_name", str, "", text, metavar="NAME")
     flag(f"{own}.org", "organization", str, "upgrader", "organization in it", metavar="NAME")
-    flag(f"{own}.expiration", "life", _duration, 365 * 86400, "how long it is valid", metavar="1y")
+    text = "how long it is valid, 10m at least"
+    flag(f"{own}.expiration", "life", _life, 365 * 86400, text, metavar="1y")
     switch("webhooks.update-ca-bundle", "inject", True, "inject the authority into the labelled webhook configurations")
     switch("webhook-dry-run", "dry_run", False, "deny nothing: warn and count what would be denied")
     text = f"what it does: of {', '.join(ROLES)} (default: rollout, and webhook with -server-tls.enabled)"
@@ -225,6 +229,13 @@ def _duration(text: str) -> float:
     seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+)(ms|[smhdwy])", text))
     if not parts or seconds <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not a duration such as 90s, 1h30m or 1y")
+    return seconds
+
+
+def _life(text: str) -> float:
+    seconds = _duration(text)
+    if seconds < _LEAST_LIFE_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is less than 10m, which a certificate of the webhooks has to last")
     return seconds
 
 
