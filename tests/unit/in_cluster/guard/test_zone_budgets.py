@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -137,6 +138,27 @@ def test_an_invalid_budget_denies_with_its_name() -> None:
             await world.see()
 
     run(test)
+
+
+def test_a_stored_budget_that_is_invalid_is_told_before_an_eviction(caplog: pytest.LogCaptureFixture) -> None:
+    """Once in the log, with what to correct, however often it is written; counted until it is corrected."""
+
+    def told() -> list[str]:
+        return [record.__dict__["reason"] for record in caplog.records if record.message.startswith("a budget is")]
+
+    async def test(world: World) -> None:
+        assert told() == [] and "guard_invalid_zone_budgets 0.0" in world.metrics.text()
+        for _ in range(2):
+            world.put_budget(podNamePartitionRegex="(a+)+")
+            await world.see()
+        assert len(told()) == 1 and "podNamePartitionRegex can't be used" in told()[0]
+        assert "guard_invalid_zone_budgets 1.0" in world.metrics.text()
+        world.put_budget()
+        await world.see()
+        assert len(told()) == 1 and "guard_invalid_zone_budgets 0.0" in world.metrics.text()
+
+    with caplog.at_level(logging.WARNING, "guard"):
+        run(test)
 
 
 def test_a_budget_that_is_deleted_meanwhile_denies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.zone_budget_books import ZONE_BUDGETS
 from upgrader.in_cluster.guard.runtime.api_client import Api
-from upgrader.in_cluster.guard.runtime.informer import Informer, whole
+from upgrader.in_cluster.guard.runtime.informer import Informer, Key, whole
+from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
 __all__ = ["ZoneBudgetCache"]
@@ -22,9 +23,12 @@ _LOOK_SECONDS = 10.0
 class ZoneBudgetCache:
     """Without the kind's CustomResourceDefinition there are no budgets, which is known and fine."""
 
-    def __init__(self, api: Api, namespaces: Sequence[str]) -> None:
-        self._api = api
+    def __init__(self, api: Api, namespaces: Sequence[str], metrics: Metrics) -> None:
+        self._api, self._metrics = api, metrics
+        self._invalid: dict[Key, str] = {}
         self.informers = {each: Informer(api, ZONE_BUDGETS, each, keep=whole) for each in namespaces}
+        for informer in self.informers.values():
+            informer.tell(self._changed)
         self._installed = asyncio.Event()
         self._unknown = "not looked for yet"
 
@@ -68,6 +72,21 @@ class ZoneBudgetCache:
         async with asyncio.TaskGroup() as group:
             for informer in self.informers.values():
                 group.create_task(informer.run())
+
+    def _changed(self, before: Object | None, after: Object | None) -> None:
+        """One that is stored and invalid is told when it is seen, not only when an eviction is refused for it."""
+        found = read(after or before or {})
+        key = found.namespace, found.name
+        if after is not None and isinstance(found, InvalidBudget):
+            if self._invalid.get(key) != found.why:
+                LOG.warning(
+                    "a budget is invalid: evictions of its pods are refused",
+                    extra={"budget": str(found), "reason": found.why, "remedy": "correct its spec, or delete it"},
+                )
+            self._invalid[key] = found.why
+        else:
+            self._invalid.pop(key, None)
+        self._metrics.invalid_budgets.set(len(self._invalid))
 
     async def _look(self) -> bool:
         """Whether the API has the kind: who may list nothing can see that, too."""

@@ -42,7 +42,7 @@ class ZoneBudgets:
     ) -> None:
         """`seconds`: how long a budget may take to answer."""
         self._api, self._metrics, self._seconds, self._clock = api, metrics, seconds, clock
-        self.cache = ZoneBudgetCache(api, namespaces)
+        self.cache = ZoneBudgetCache(api, namespaces, metrics)
         self._writer = LedgerWriter(api, ZoneBudgetBooks(api))
         self._noticed: dict[Reservation, float] = {}
 

@@ -72,6 +72,11 @@ class Metrics:
             "How many of these requests wait for an answer now.",
             registry=self.registry,
         )
+        self.invalid_budgets = Gauge(
+            "guard_invalid_zone_budgets",
+            "Zone-aware budgets that are stored and invalid: evictions of their pods are refused.",
+            registry=self.registry,
+        )
         self._policies = _Policies()
         self.registry.register(self._policies)
 
