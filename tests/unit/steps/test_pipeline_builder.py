@@ -45,6 +45,7 @@ from upgrader.steps.playbook.plan import PlannedPlaybook
 from upgrader.steps.release.helm_release import ChartStep
 from upgrader.steps.release.kind import ReleaseKind
 from upgrader.steps.release.plan import Action, IntendedRelease, PlannedRelease
+from upgrader.steps.release.unseen_scheduler import UnseenScheduler
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 MANIFEST = "{apiVersion: apps/v1, kind: %s, metadata: {name: %s}}"
@@ -137,6 +138,30 @@ def test_gates_know_the_health_before_the_run() -> None:
     back = [run.gate for run in step.undo_gates if isinstance(run.gate, NodesGate)]
     assert [gate.health_before for gate in forward] == [baseline]
     assert [gate.controllers_only for gate in back] == [True]
+
+
+SCHEDULER = (
+    "{apiVersion: apps/v1, kind: Deployment, metadata: {name: kube-scheduler}, "
+    "spec: {template: {spec: {containers: [{name: kube-scheduler}]}}}}"
+)
+
+
+@pytest.mark.parametrize(("name", "manifest"), [("kubernetes", SCHEDULER), ("coredns", MANIFEST % ("Deployment", "a"))])
+def test_only_a_rollback_of_kube_scheduler_helps_its_pods(name: str, manifest: str) -> None:
+    """A run's own, and `rollback`'s: of another release, nobody looks for a scheduler's pod or gives it a node."""
+    spec, helm = ReleaseSpec(name, "kube-system", Path("/charts") / name), FakeHelm()
+    helm.history = lambda *_: ()  # type: ignore[assignment, method-assign]
+    helm.manifest = lambda *_: manifest  # type: ignore[assignment, method-assign]
+    built = builder()
+    settings = replace(built.settings, pipeline=(ReleaseSettings(name, "kube-system"),))
+    built = replace(built, settings=settings, tools=replace(built.tools, helm=helm))
+    release = PlannedRelease(spec, "upgrade", "change", manifest, "{}", ())
+    forward = built.forward(Plan(OLD, NEW, (release,))).steps[0].step
+    point = RestorePoint(name, "kube-system", 3)
+    back = built.rollback(RunState(steps=(StepState(name, "passed", restore_point=point),), rollback_to="")).steps[0]
+    for step in (forward, back.step):
+        assert isinstance(step, ChartStep)
+        assert isinstance(step.undo_help(print), UnseenScheduler) is (name == "kubernetes")
 
 
 @pytest.mark.parametrize("undo", [Path("/c/undo.yml"), None])

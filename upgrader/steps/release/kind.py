@@ -24,7 +24,7 @@ from upgrader.steps.release.free_release import FreeReleaseStep
 from upgrader.steps.release.helm_release import ChartStep
 from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.release.release_inspector import ReleaseInspector
-from upgrader.steps.release.unseen_scheduler import UnseenScheduler
+from upgrader.steps.release.unseen_scheduler import UnseenScheduler, has_scheduler
 from upgrader.steps.step_kind import PlannedKind, Undoing, not_named
 from upgrader.steps.verify import VerifyStep
 
@@ -87,7 +87,9 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
         if not changes:
             return PipelineStep(VerifyStep(planned.name), gates, undo_gates, changes=False, groups=groups)
         seconds = self.helm_seconds(planned.before, planned.after)
-        chart = replace(self._chart(spec, planned.summary, planned.after, seconds), before=planned.before)
+        chart = replace(
+            self._chart(spec, planned.summary, planned.before, planned.after, seconds), before=planned.before
+        )
         return PipelineStep(
             wrap(chart),
             gates,
@@ -110,7 +112,7 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
         spec = ReleaseSpec(point.release, point.namespace, Path())
         before = self._manifest(point)
         seconds, undo_gates = self.helm_seconds(before), self._undo_gates(spec, before, undoing.current)
-        chart = self._chart(spec, step.summary, "", seconds)
+        chart = self._chart(spec, step.summary, before, "", seconds)
         return PipelineStep(
             chart,
             (),
@@ -143,14 +145,16 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
                 "rollback`. If the run really installed it, keep it.",
             )
 
-    def _chart(self, spec: ReleaseSpec, change: str, after: str, timeout_seconds: float) -> ChartStep:
-        """`after` is the manifest whose workloads are watched while Helm waits for them."""
+    def _chart(self, spec: ReleaseSpec, change: str, before: str, after: str, timeout_seconds: float) -> ChartStep:
+        """`after` is the manifest whose workloads are watched while Helm waits for them; `before`: what a rollback
+        goes back to.
+        """
         context, gates = self.context, self.context.gates
         clock, patience, pace = context.tools.clock, context.settings.recovery.patience_seconds, gates.scaled
         # What is read beside Helm may be from before its last change: no gate behind the step gets that for an answer.
         beside = context.shared_reads(ReadMemory())
         controllers = [host.name for host in context.cluster.controllers]
-        return ChartStep(
+        chart = ChartStep(
             spec=spec,
             change=change,
             helm=context.tools.helm,
@@ -165,6 +169,11 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
                 every_seconds=pace.interval_seconds,
                 recheck_seconds=pace.recheck_seconds,
             ),
+        )
+        if not has_scheduler(before, spec.namespace):
+            return chart
+        return replace(
+            chart,
             undo_help=lambda note: UnseenScheduler(context.tools.kube, clock, spec.namespace, controllers, note),
         )
 

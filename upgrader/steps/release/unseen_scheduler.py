@@ -7,17 +7,23 @@ from itertools import cycle
 
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import NODES, PODS
+from upgrader.gates.manifest_workloads import templates_in
 from upgrader.gates.node_health import condition_problem
 from upgrader.model.workload import Pod
 from upgrader.ports import Clock, Kind, Kube, KubeObject
 
-__all__ = ["UnseenScheduler"]
+__all__ = ["UnseenScheduler", "has_scheduler"]
 
 _BINDINGS = Kind("v1", "bindings")
 _COMPONENT, _FORBIDDEN = "kube-scheduler", 403
 _LOOK_SECONDS = 2.0
 _UNSEEN_SECONDS = 5.0
 """A scheduler that works has a pod within a moment, and one that starts within seconds sees it then."""
+
+
+def has_scheduler(manifest: str, namespace: str) -> bool:
+    """Whether a release has pods of kube-scheduler: a rollback of any other one waits for none."""
+    return any(map(_is_scheduler, templates_in(manifest, namespace).values()))
 
 
 class UnseenScheduler:
@@ -68,4 +74,5 @@ class UnseenScheduler:
 
 
 def _is_scheduler(pod: KubeObject) -> bool:
-    return any(container["name"] == _COMPONENT for container in pod["spec"].get("containers") or ())
+    """Of a pod, or a pod template."""
+    return any(container.get("name") == _COMPONENT for container in (pod.get("spec") or {}).get("containers") or ())
