@@ -11,10 +11,10 @@ from upgrader.gates.api_absence import unanswered
 from upgrader.gates.foreign_writers import foreign_verdict
 from upgrader.gates.running_images import judge_images
 from upgrader.gates.started_version import AskedVersions
-from upgrader.gates.workload_diagnosis import diagnose_workload
-from upgrader.gates.workload_reading import find_workload, read_workload
+from upgrader.gates.workload_diagnosis import diagnose_reading, missing
+from upgrader.gates.workload_reading import Reading, find_workload, read_found
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.workload import WorkloadRef
+from upgrader.model.workload import Workload, WorkloadRef
 from upgrader.ports import Kube
 
 __all__ = ["RolloutGate"]
@@ -49,25 +49,21 @@ class RolloutGate:
 
     def check(self) -> Verdict:
         try:
-            verdict = self._changed() or self._rolled_out()
-            if verdict.kind is VerdictKind.HOLDS and self.images:
-                return self._contradicted() or verdict
+            found = find_workload(self.kube, self.ref)
+            if found is None:
+                return missing(self.ref)
+            changed = foreign_verdict(self.ref, found, self.applied) if self.applied else None
+            return changed or self._judge(read_found(self.kube, Workload.parse(self.ref.kind, found), found))
         except ApiError as error:
             return unanswered(str(self.ref), error)
+
+    def _judge(self, reading: Reading) -> Verdict:
+        verdict = diagnose_reading(self.kube, reading, allow_none=self.allow_none, absent=self.absent)
+        if verdict.kind is VerdictKind.HOLDS and self.images:
+            return self._contradicted(reading) or verdict
         return verdict
 
-    def _changed(self) -> Verdict | None:
-        """Who changed what Helm has just applied."""
-        found = find_workload(self.kube, self.ref) if self.applied else None
-        return foreign_verdict(self.ref, found, self.applied) if found is not None else None
-
-    def _rolled_out(self) -> Verdict:
-        return diagnose_workload(self.kube, self.ref, allow_none=self.allow_none, absent=self.absent)
-
-    def _contradicted(self) -> Verdict | None:
+    def _contradicted(self, reading: Reading) -> Verdict | None:
         """What runs instead of what was planned."""
-        reading = read_workload(self.kube, self.ref)
-        if reading is None:
-            return None  # the next check says so
         found = judge_images(self.kube, reading, self.images, compare=bool(self.applied))
         return found or (self.asked.judge(self.kube, reading, self.images) if self.asked else None)

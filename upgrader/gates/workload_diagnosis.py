@@ -28,7 +28,7 @@ from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.workload import Pod, WorkloadRef, parse_time
 from upgrader.ports import Kube
 
-__all__ = ["diagnose_reading", "diagnose_workload", "explain_pod"]
+__all__ = ["diagnose_reading", "diagnose_workload", "explain_pod", "missing"]
 
 _SHOWN_LOG_LINES = 10
 
@@ -49,12 +49,15 @@ def diagnose_workload(
     """
     try:
         reading = read_workload(kube, ref)
-        if reading is None:
-            see = f"kubectl -n {ref.namespace} get {ref.kind.lower()}s"
-            return pending(f"{ref} does not exist", remedy=f"List the existing ones: {see}")
-        return diagnose_reading(kube, reading, allow_none=allow_none, absent=absent)
+        return diagnose_reading(kube, reading, allow_none=allow_none, absent=absent) if reading else missing(ref)
     except ApiError as error:
         return unanswered(str(ref), error)
+
+
+def missing(ref: WorkloadRef) -> Verdict:
+    """What is said of a workload that doesn't exist."""
+    see = f"kubectl -n {ref.namespace} get {ref.kind.lower()}s"
+    return pending(f"{ref} does not exist", remedy=f"List the existing ones: {see}")
 
 
 def diagnose_reading(

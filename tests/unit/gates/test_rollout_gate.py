@@ -9,6 +9,7 @@ from tests.unit.gates.builders import add_daemonset, add_deployment, add_node, a
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import WorkloadRef
+from upgrader.ports import Kind, KubeObject
 
 DEPLOYMENT = WorkloadRef("Deployment", "kube-system", "web")
 DAEMONSET = WorkloadRef("DaemonSet", "kube-system", "agent")
@@ -157,6 +158,23 @@ def test_missing_workload_is_pending(kube: FakeKube) -> None:
     verdict = look(kube, DEPLOYMENT)
     assert verdict.kind is VerdictKind.PENDING
     assert verdict.reason == "Deployment kube-system/web does not exist"
+
+
+def test_a_check_reads_a_workload_once(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who changed it, whether it is complete, and which images run, are said of one moment."""
+    add_deployment(kube)
+    add_pod(kube, "web")
+    read: list[str] = []
+    plain = kube.list
+
+    def listed(kind: Kind, namespace: str = "", **more: str) -> tuple[KubeObject, ...]:
+        read.append(kind.plural)
+        return plain(kind, namespace, **more)
+
+    monkeypatch.setattr(kube, "list", listed)
+    gate = RolloutGate(kube, DEPLOYMENT, images={"main": "registry/x:1"}, applied={"spec": {}})
+    gate.check()
+    assert sorted(read) == ["deployments", "pods", "replicasets"]
 
 
 def test_api_away_is_unknown(kube: FakeKube) -> None:
