@@ -17,7 +17,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import blocking
-from upgrader.preflight.audit_log_files import read_audit_log
+from upgrader.preflight.audit_log_files import given_audit_log
 from upgrader.preflight.folder_checks import check_folder
 from upgrader.preflight.folder_context import FolderContext, NotAsked
 from upgrader.preflight.refusal import refusal
@@ -53,7 +53,7 @@ def check_offline(
 
     `target` None: the file's.
     """
-    log = read_audit_log(audit_logs) if audit_logs else None
+    log = given_audit_log(audit_logs)
     guard = UntrustedFolder(folder.absolute())
     reading = read_folder(folder, {}, Overrides(target=target), guard)
     releases = wanted_releases(reading.settings) if reading.settings else ()

@@ -14,7 +14,7 @@ from upgrader.errors import ApiError
 from upgrader.model.finding import Finding
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.audit_log_files import read_audit_log
+from upgrader.preflight.audit_log_files import given_audit_log
 from upgrader.steps.trial.findings import untried
 from upgrader.steps.trial.kind import TrialKind
 from upgrader.steps.trial.trial import remove_left
@@ -34,7 +34,7 @@ def check_and_try(
     Locks the cluster: a run's own pods would be taken for left behind. Raises Locked where another process works on it.
     """
     with front_end.busy():  # before the lock, as others wait for that
-        log = read_audit_log(audit_logs, front_end.doing) if audit_logs else None
+        log = given_audit_log(audit_logs, front_end.doing)
     with (
         front_end.busy(),
         open_session(folder, target) as opened,

@@ -25,7 +25,7 @@ from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.upgrade_path import upgrade_path
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import blocking
-from upgrader.preflight.audit_log_files import read_audit_log
+from upgrader.preflight.audit_log_files import given_audit_log
 from upgrader.preflight.refusal import refusal
 from upgrader.steps.images.bundle.reading import Bundle
 from upgrader.steps.intended import left_behind
@@ -140,7 +140,7 @@ def check_upgrade(
 ) -> CheckedPlan:
     """What the checks find, also of the clients in audit logs. Changes nothing. `target` None means the file's."""
     with front_end.busy():
-        log = read_audit_log(audit_logs, front_end.doing) if audit_logs else None
+        log = given_audit_log(audit_logs, front_end.doing)
         with open_session(folder, target) as session:
             told = session.telling(front_end.doing).with_audit_log(log)
             return PlannedUpgrade.of(told, None).checked(skips)

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from upgrader.errors import UsageError
 from upgrader.model.audit_log import AuditLog, Requests, ending_apis
 
-__all__ = ["read_audit_log"]
+__all__ = ["given_audit_log", "read_audit_log"]
 
 _LONGEST_LINE = 16 * 1024 * 1024
 """An event has at most a request and its answer. etcd takes 1.5 MiB; an answered list may be longer."""
@@ -51,6 +51,11 @@ def read_audit_log(paths: Sequence[Path], doing: Callable[[str], None] = lambda 
             where = getattr(error, "filename", None) or path
             raise UsageError(f"{where}: {getattr(error, 'strerror', None) or error}", remedy=_REMEDY) from error
     return reading.result()
+
+
+def given_audit_log(paths: Sequence[Path], doing: Callable[[str], None] = lambda _: None) -> AuditLog | None:
+    """The same of what `--audit-log` names; None where it names nothing."""
+    return read_audit_log(paths, doing) if paths else None
 
 
 def _files(path: Path) -> Iterator[Path]:
