@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.manifest_workloads import workloads_in
@@ -10,9 +10,15 @@ from upgrader.gates.remedies import pause_writer
 from upgrader.model.field_owners import declaring_writers
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
+from upgrader.model.workload import WorkloadKind, WorkloadRef
+from upgrader.ports import Kube, KubeObject
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_other_writers"]
+
+_SINGLE_READS = 5
+"""Above so many of a kind in a namespace, one list is cheaper than a read of each."""
+_AT_ONCE = 500
 
 
 def check_other_writers(context: PreflightContext) -> Iterator[Finding]:
@@ -20,12 +26,12 @@ def check_other_writers(context: PreflightContext) -> Iterator[Finding]:
 
     Whether it is paused can't be told from them: a run that meets one that isn't goes back, and names it.
     """
-    for release in context.changing:
+    changing = [(each, workloads_in(each.after, each.spec.namespace)) for each in context.changing]
+    live = _read(context.kube, {ref for _, refs in changing for ref in refs})
+    for release, refs in changing:
         found: dict[str, list[str]] = {}
-        refs = workloads_in(release.after, release.spec.namespace)
         for ref in refs:
-            live = context.kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
-            for manager in declaring_writers(live) if live is not None else ():
+            for manager in declaring_writers(live.get(ref, {})):
                 found.setdefault(manager, []).append(str(ref))
         for manager, names in found.items():
             yield Finding(
@@ -35,3 +41,19 @@ def check_other_writers(context: PreflightContext) -> Iterator[Finding]:
                 "Unless it is paused, it changes back what the run applies, and the run goes back then.",
                 pause_writer(next(ref for ref in refs if str(ref) == names[0]), manager),
             )
+
+
+def _read(kube: Kube, refs: Collection[WorkloadRef]) -> dict[WorkloadRef, KubeObject]:
+    """Those that exist, with their metadata at least. Raises ApiError."""
+    places: dict[tuple[WorkloadKind, str], set[str]] = {}
+    for ref in refs:
+        places.setdefault((ref.kind, ref.namespace), set()).add(ref.name)
+    found = dict[WorkloadRef, KubeObject]()
+    for (kind, namespace), names in places.items():
+        if len(names) > _SINGLE_READS:
+            items = kube.each(WORKLOADS[kind], namespace, at_once=_AT_ONCE, metadata_only=True)
+            listed = {item["metadata"]["name"]: item for item in items if item["metadata"]["name"] in names}
+        else:
+            listed = {name: item for name in names if (item := kube.get(WORKLOADS[kind], name, namespace)) is not None}
+        found |= {WorkloadRef(kind, namespace, name): item for name, item in listed.items()}
+    return found

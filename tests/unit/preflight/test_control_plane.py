@@ -290,6 +290,21 @@ def test_workload_that_a_gitops_controller_declares(world: World, manager: str, 
         )
 
 
+def test_many_workloads_of_a_release_are_one_list(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chart with forty Deployments costs a request, not forty, and each that is declared is counted."""
+    owned = {"manager": "argocd-controller", "operation": "Apply", "fieldsV1": {"f:spec": {"f:template": {}}}}
+    manifests = [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": f"web-{number}"}, "spec": {"template": {}}}
+        for number in range(40)
+    ]
+    for each in manifests:
+        live = {**each, "metadata": {**each["metadata"], "managedFields": [owned]}}  # type: ignore[dict-item]
+        world.kube.put(DEPLOYMENTS, live, "kube-system")
+    world.manifests["kubernetes"] = yaml.safe_dump_all(manifests)
+    monkeypatch.setattr(world.kube, "get", None)
+    assert "Deployment kube-system/web-0" in world.find(check_other_writers)["releases.other-writer"].title
+
+
 @pytest.mark.parametrize(
     ("manager", "replicas", "warned"),
     [("kube-controller-manager", 5, True), ("kube-controller-manager", 2, False), ("helm", 5, False)],
