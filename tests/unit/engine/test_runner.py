@@ -17,6 +17,7 @@ from upgrader.model.event import (
     Note,
     RecoveryEnded,
     RecoveryStarted,
+    RollbackRequested,
     RunResumed,
     RunStarted,
     StepEnded,
@@ -515,6 +516,53 @@ def test_others_change_of_an_earlier_step_is_told_as_it_goes_back(bench: Bench) 
     assert run(bench.runner(), written, bad).outcome == "rolled-back"
     notes = [event.text for event in bench.recorder.events if isinstance(event, Note)]
     assert any("another Helm has changed it" in text and "rolled back as well" in text for text in notes)
+
+
+def test_what_a_first_attempt_to_go_back_wrote_is_nobody_elses(bench: Bench) -> None:
+    """It lost the API behind `helm rollback`: the revision that it left is upgrader's own, in its second attempt and in
+    the rollback that is asked for later.
+    """
+    went_back = False
+
+    def confirm(revision: int) -> None:
+        if went_back:
+            replaced(revision)
+
+    class LosesTheApi(Written):
+        def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+            nonlocal went_back
+            went_back = True
+            super().undo(point, note)
+
+    written = PipelineStep(
+        LosesTheApi("a", bench.diary, undo_error=ApiUnavailable("the API does not answer")), (), (), confirm=confirm
+    )
+    bad = bench.step("b", apply_error=StepFailed("bad flag"))
+    runner = bench.runner()
+    assert run(runner, written, bad).outcome == "failed"
+    assert bench.diary.count("undo a to 1") == UNDO_ATTEMPTS
+    state = RunState()
+    for event in bench.recorder.events:
+        state = follow(state, event, bench.clock.now())
+    bench.runner().resume(Pipeline((written, bad)), state, RollbackRequested("r1", "me"))
+    assert bench.diary.count("undo a to 1") == 2 * UNDO_ATTEMPTS
+    assert not [event for event in bench.recorder.events if isinstance(event, Note) and "another Helm" in event.text]
+
+
+def test_what_a_recovery_wrote_is_nobody_elses(bench: Bench) -> None:
+    """It may have rolled kube-apiserver's release back before the step itself goes back."""
+
+    def confirm(revision: int) -> None:
+        if bench.recovery.calls:
+            replaced(revision)
+
+    def lose_api() -> None:
+        bench.kube.unavailable = True
+
+    written = PipelineStep(Written("a", bench.diary), (), (), confirm=confirm)
+    bad = bench.step("b", apply_error=ApiLost("the API does not answer"), on_apply=lose_api)
+    assert run(bench.runner(), written, bad).outcome == "rolled-back" and bench.recovery.calls
+    assert not [event for event in bench.recorder.events if isinstance(event, Note) and "another Helm" in event.text]
 
 
 def test_undo_waits_for_another_helm_at_work(bench: Bench) -> None:

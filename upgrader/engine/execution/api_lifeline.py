@@ -56,6 +56,11 @@ class ApiLifeline:
         """Whether the API is ready now, and accepts what a rollback needs."""
         return not api_problem(self._kube) and refusal(self._kube, admitted=self._admitted()) is None
 
+    @property
+    def recovered(self) -> bool:
+        """Whether it has recovered the API, for which it may have rolled kube-apiserver's release back."""
+        return self._recovered
+
     def secure(self, *, overdue: bool, release: str = "") -> None:
         """Return once the API is ready, and accepts what a rollback needs.
 

@@ -263,18 +263,23 @@ class Runner:
     def _undo(self, item: PipelineStep, *, interrupted: bool) -> None:
         name, began, point = item.step.name, self._clock.monotonic(), self._restore_point(item)
         assert point is not None
+        step = self._state.step(name)
+        again = step is not None and bool(step.goal)
         self._emit(UndoStarted(name, str(point)))
-        failure = self._roll_back(item, point, interrupted=interrupted)
+        failure = self._roll_back(item, point, interrupted=interrupted, again=again)
         spent = self._clock.monotonic() - began
         if failure is None:
             self._emit(UndoEnded(name, True, spent))
         else:
             self._emit(UndoEnded(name, False, spent, failure.message, failure.remedy))
 
-    def _roll_back(self, item: PipelineStep, point: RestorePoint, *, interrupted: bool) -> UpgraderError | None:
+    def _roll_back(
+        self, item: PipelineStep, point: RestorePoint, *, interrupted: bool, again: bool
+    ) -> UpgraderError | None:
         """Undo one step and check its gates; try again if the API is lost meanwhile, as an undo can be repeated.
 
-        Rolling back a workload that can't run two instances at once interrupts the API again.
+        Rolling back a workload that can't run two instances at once interrupts the API again. `again`: its rollback
+        was begun before.
         """
         failure: UpgraderError | None = None
         refused, in_vain = "", False
@@ -297,7 +302,8 @@ class Runner:
                     # What this step began is done: if a Helm works on the release now, it is another's. After a first
                     # attempt it may be that one's own, which has ended with it.
                     item.inspector.await_idle(point, self._note)
-                self._note_replaced(item)
+                if not again and not attempt:
+                    self._note_replaced(item)
                 guard = self._lifeline.guard()
                 step = item.undo_watched(guard) if guard and item.undo_watched else item.step
                 step.undo(point, self._note)
@@ -317,10 +323,15 @@ class Runner:
         return failure
 
     def _note_replaced(self, item: PipelineStep) -> None:
-        """What others have made of a release that goes back is told: the rollback takes that back, too."""
+        """What others have made of a release that goes back is told: the rollback takes that back, too.
+
+        Asked before a rollback of it has begun, and not once the API was recovered: both write revisions, which are
+        upgrader's own.
+        """
         step = self._state.step(item.step.name)
-        others = None if step is None or step.reason else self._replaced(item)
-        if others is not None:
+        if step is None or step.reason or self._state.recoveries or self._lifeline.recovered:
+            return
+        if (others := self._replaced(item)) is not None:
             self._note(f"{others.message}; it is rolled back as well. {others.remedy}")
 
     def _written(self, item: PipelineStep) -> bool:
