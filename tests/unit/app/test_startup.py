@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from tests.unit.gates.builders import add_pod, crashed, running, waiting
+from tests.unit.gates.builders import add_node, add_pod, crashed, running, waiting
 from upgrader.app import startup
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.startup import await_start
@@ -23,6 +23,8 @@ CRITICAL = "system-node-critical"
 class Starting:
     """A controller whose pods become what `later` says after some seconds; what is told of the wait."""
 
+    names: tuple[str, ...] = ("controller-1",)
+
     def __init__(self) -> None:
         self.kube, self.clock = FakeKube(), FakeClock()
         self.told: list[str] = []
@@ -31,7 +33,8 @@ class Starting:
     def wait(self, seconds: float = 60.0) -> float:
         """Wait; returns for how long it did."""
         folder = Path("/cluster")
-        cluster = Cluster(folder, folder / "kubeconfig", "", folder / "hosts.yml", (Host("controller-1", "10.0.0.11"),))
+        hosts = tuple(Host(name, f"10.0.0.1{number}") for number, name in enumerate(self.names))
+        cluster = Cluster(folder, folder / "kubeconfig", "", folder / "hosts.yml", hosts)
         front_end = FrontEnd(notify=self.told.append, doing=self.doing.append)
         begun = self.clock.monotonic()
         await_start(self.kube, self.clock, cluster, seconds, front_end)
@@ -44,6 +47,55 @@ def test_nothing_to_wait_for() -> None:
     add_pod(world.kube, "kube-apiserver", priority_class=CRITICAL)
     add_pod(world.kube, "web", running(ready=False))
     assert (world.wait(), world.told) == (0.0, [])
+
+
+class PowerCut(Starting):
+    """Three controllers whose pods are stored as Ready; the third one's kubelet starts after a while, and then says
+    that its pod isn't.
+    """
+
+    names = ("controller-1", "controller-2", "controller-3")
+
+    def __init__(self, *, back_after: float) -> None:
+        super().__init__()
+        self.back = self.clock.monotonic() + back_after
+        for name in self.names:
+            add_node(self.kube, name)
+            add_pod(self.kube, "kube-apiserver", node=name, priority_class=CRITICAL)
+        self.kube.silent_kubelets = {self.names[2]}
+        self.sleep, self.clock.sleep = self.clock.sleep, self.later  # type: ignore[method-assign]
+
+    def later(self, seconds: float) -> None:
+        """What a kubelet does meanwhile: it renews its Lease at once, and writes its pods' status a moment later."""
+        self.sleep(seconds)
+        now = self.clock.monotonic()
+        if now >= self.back:
+            self.kube.silent_kubelets = set()
+        if self.back < now < self.back + 30:
+            unready = running(ready=False)
+            add_pod(self.kube, "kube-apiserver", unready, node=self.names[2], priority_class=CRITICAL)
+        elif now >= self.back + 30:
+            add_pod(self.kube, "kube-apiserver", node=self.names[2], priority_class=CRITICAL)
+
+
+def test_what_is_stored_from_before_a_power_cut_is_not_believed() -> None:
+    """Until each controller's kubelet has reported, pods that are stored as Ready are waited for as well."""
+    world = PowerCut(back_after=28)
+    assert world.wait() == 58.0
+    assert world.told == [
+        "Waiting up to 1 min 00 s (--timeout) for what is not Ready yet: the kubelet's report of controller-3"
+    ]
+
+
+def test_kubelets_at_work_are_seen_within_seconds() -> None:
+    """Nothing is said of it, where they only renew their Leases in their time; one that is dead is named in the end."""
+    world = PowerCut(back_after=0)
+    world.back = float("inf")
+    world.kube.silent_kubelets = set()
+    assert (world.wait(), world.told) == (4.0, []), "the fake's kubelets renew at each reading"
+    dead = PowerCut(back_after=1000)
+    assert dead.wait() == 60.0
+    assert dead.told[-1] == "Not Ready after 1 min 00 s: the kubelet's report of controller-3"
 
 
 def test_pod_that_becomes_ready(monkeypatch: pytest.MonkeyPatch) -> None:
