@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
-from upgrader.model.redaction.printable import mask_around_colours, printable
+from upgrader.model.redaction.printable import printable, shown_on_a_terminal
 
 __all__ = ["mask_output"]
 
@@ -21,7 +21,7 @@ class _MaskedStream:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         # On a terminal, control characters are those of the display.
-        self._shown = mask_around_colours if stream.isatty() else printable
+        self._shown = shown_on_a_terminal if stream.isatty() else printable
 
     def write(self, text: str | bytes) -> int:
         """Bytes, too: click writes a completion's answer so."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -56,6 +58,42 @@ def test_a_terminal_keeps_its_display() -> None:
         shown = screen.read(4096).decode()
     os.close(theirs)
     assert "\x1b[31mx" in shown and "[masked]" in shown and "hunter22" not in shown
+
+
+_WRAPS = """
+from upgrader.model.finding import Finding
+from upgrader.ui.errors import print_error
+from upgrader.ui.findings import print_findings
+from upgrader.errors import UpgraderError
+for most in (*range(46, 82, 3), *range(166, 202, 3)):
+    text = "x" * most + " ::error file=a::pwned ##[error]pwned ##vso[x]pwned"
+    print_findings([Finding("a.b", "error", text, text, text)], "v1")
+    print_error(UpgraderError(text, remedy=text))
+"""
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_wraps_begins_no_line_with_a_command(terminal: bool) -> None:
+    """Wherever a finding's text is broken into lines, also where a job gives its command a terminal."""
+    script = _PROGRAM.split("click.echo", 1)[0] + _WRAPS
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    if not terminal:
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        shown = done.stdout + done.stderr
+    else:
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=theirs, stderr=theirs, env=environment)
+        os.close(theirs)
+        with os.fdopen(ours, "rb", buffering=0) as screen:
+            parts: list[bytes] = []
+            with contextlib.suppress(OSError):  # its other end is closed
+                while part := screen.read(65536):
+                    parts.append(part)
+        assert process.wait() == 0
+        shown = b"".join(parts).decode()
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in shown.splitlines()]
+    assert any("error file=a::pwned" in line for line in lines)
+    assert not [line for line in lines if line.startswith("::") or "##[" in line or "##vso" in line]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.redaction.patterns import mask_patterns
 
-__all__ = ["mask_around_colours", "mask_secrets", "printable", "without_commands"]
+__all__ = ["mask_around_colours", "mask_secrets", "printable", "shown_on_a_terminal", "without_commands"]
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -16,6 +16,8 @@ halves of characters, which no stream takes: JSON may have them."""
 _WORKFLOW_COMMAND = re.compile(r"(?m)^([^\S\n]*):(?=:[A-Za-z].*::)")
 """`::error::`, `::set-env name=…::`, which GitHub Actions obeys at the start of a line, after whatever Unicode calls a
 space."""
+_COMMAND_ON_A_TERMINAL = re.compile(r"(?m)^((?:\x1b\[[0-9;?]*[A-Za-z]|[^\S\n])*)::(?=[A-Za-z].*::)")
+"""The same behind what a display writes at the start of a line."""
 _LOGGING_COMMAND = re.compile(r"##(?=(?:vso|teamcity)?\[)")
 """`##[command]`, `##vso[…]`, `##teamcity[…]`."""
 
@@ -43,3 +45,10 @@ def mask_secrets(text: str) -> str:
 def mask_around_colours(text: str) -> str:
     """The same for what a terminal shows, whose colours are ours and stay."""
     return mask_patterns(KNOWN.mask(text))
+
+
+def shown_on_a_terminal(text: str) -> str:
+    """What a display writes, with secrets masked. A CI job may give it a terminal (`docker run -t`): a line that was
+    broken before `::error::` would begin with a command. It stays as long as it was.
+    """
+    return _COMMAND_ON_A_TERMINAL.sub(r"\1: ", mask_around_colours(text))
