@@ -116,6 +116,7 @@ PARTS: Mapping[str, Part] = {
             "surge",
             "upgraded_node_playbooks",
             "worker_reboots",
+            "worker_that_is_down",
         ),
     ),
     "guard": Part(

@@ -89,9 +89,11 @@ class Helm(Protocol):
         watch: Callable[[], None],
         take_ownership: bool = False,
         description: str = "",
+        wait: bool = True,
     ) -> Revision:
         """Install or upgrade atomically, and wait until every workload of the chart is ready.
 
+        Without `wait`, return as soon as all is written; what fails by then stays as it is.
         `watch` is called about once a second while Helm works. When it raises, Helm is stopped and that
         exception is what the caller sees. Raises HelmError when Helm fails; by then Helm may or may not have
         rolled back: check `history`. `description` is what the history says of the revision once it has worked; "" for

@@ -52,8 +52,9 @@ class FakeHelm:
         watch: Callable[[], None],
         take_ownership: bool = False,
         description: str = "",
+        wait: bool = True,
     ) -> Revision:
-        self.calls.append(f"upgrade {spec.name}")
+        self.calls.append(f"upgrade {spec.name}{'' if wait else ' without waiting'}")
         error = self.fail_upgrade.get(spec.name)
         try:
             watch()
@@ -62,6 +63,8 @@ class FakeHelm:
         if error is not None:
             good = last_good(self.history(spec.name, spec.namespace))
             self._add(spec.name, "failed", self.render(spec))
+            if not wait:
+                raise error
             if good is not None:
                 self._add(spec.name, "deployed", self.manifests[spec.name, good.number])
             else:
@@ -79,7 +82,7 @@ class FakeHelm:
         wait: bool = True,
         watch: Callable[[], None] = lambda: None,
     ) -> Revision:
-        self.calls.append(f"rollback {release} {revision}")
+        self.calls.append(f"rollback {release} {revision}{'' if wait else ' without waiting'}")
         watch()
         if release in self.fail_rollback:
             raise self.fail_rollback[release]

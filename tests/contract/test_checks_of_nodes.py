@@ -55,6 +55,17 @@ def test_node_that_is_healthy_then_not_ready(kube: KubeAdapter, made: Make, stat
     assert found(kube, check_workers, name) == ["workers.unknown"]
 
 
+def test_worker_that_is_down(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """By what kube-controller-manager makes of a silent kubelet: the condition, and the taint."""
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+    name = fake_node(made, status, spec={"taints": [taint]})
+    silent = {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}
+    status(NODES, name, "", {"conditions": [silent]})
+    (finding,) = [item for item in findings(kube, check_workers) if name in item.title]
+    assert (finding.id, finding.diagnosis) == ("workers.down", "Kubelet stopped posting node status.")
+    assert not finding.blocking
+
+
 def test_node_whose_kubelet_never_reported(kube: KubeAdapter, made: Make, status: Status) -> None:
     """It has no version, which stops neither the checks nor a plan: it is the finding."""
     name = fake_node(made, status, nodeInfo=None, conditions=None)

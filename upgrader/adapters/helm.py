@@ -318,6 +318,7 @@ class HelmAdapter:
         watch: Callable[[], None],
         take_ownership: bool = False,
         description: str = "",
+        wait: bool = True,
     ) -> Revision:
         async def work() -> pyhelm3.ReleaseRevision:
             chart = await self._client.get_chart(spec.chart)
@@ -326,7 +327,8 @@ class HelmAdapter:
                 chart,
                 dict(spec.values),
                 namespace=spec.namespace,
-                rollback_on_failure=True,
+                # Helm takes a rollback on failure for a wish to wait, too.
+                rollback_on_failure=wait,
                 # Otherwise Helm merges in the values of the newest revision, even of a failed one.
                 reset_values=True,
                 take_ownership=take_ownership,
@@ -336,7 +338,7 @@ class HelmAdapter:
                 create_namespace=False,
                 description=_plain(description) or None,
                 timeout=f"{timeout_seconds:.0f}s",
-                wait=True,
+                wait=wait,
             )
 
         done = self._call(_watched(work(), watch), spec.name, timeout_seconds + 2 * _GRACE_SECONDS)

@@ -6,12 +6,12 @@ Calico, have namespaces of their own. Any application may call itself critical t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS, WORKLOADS
-from upgrader.gates.node_health import HEARTBEATS, LEASES_AT_ONCE, condition_problem
+from upgrader.gates.node_health import HEARTBEATS, LEASES_AT_ONCE, condition_problem, is_unreachable
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.workload import Pod, selector_of
@@ -82,9 +82,23 @@ def read_health_before(kube: Kube, cluster: Cluster) -> HealthBefore:
 
 def unready_workloads(kube: Kube, cluster: Cluster) -> tuple[str, ...]:
     """The critical workloads of which not every pod is Ready, as `DaemonSet cilium`. Raises ApiError."""
-    unready = {item.name for item in short_workloads(kube)}
+    short = short_workloads(kube)
+    # Those that lack pods only where no node is up are healthy: behind each step they are asked for as before.
+    down = {_name(node) for node in kube.each(NODES, at_once=_NODES_AT_ONCE) if is_unreachable(node)} if short else ()
+    unready = {item.name for item in short if not (down and _only_on(kube, item, down))}
     on_controllers = (pod for host in cluster.controllers for pod in critical_pods_on(kube, host.name))
     return tuple(sorted(unready | {pod.workload for pod in on_controllers if not pod.ready}))
+
+
+def _only_on(kube: Kube, workload: CriticalWorkload, nodes: Collection[str]) -> bool:
+    """Whether these nodes have each of its pods that isn't Ready, and at least one."""
+    pods = [Pod.parse(item) for item in kube.list(PODS, workload.namespace, labels=workload.selector)]
+    unready = [pod for pod in pods if not (pod.ready or pod.finished or pod.is_checkpoint)]
+    return bool(unready) and all(pod.node in nodes for pod in unready)
+
+
+def _name(node: KubeObject) -> str:
+    return str(node["metadata"]["name"])
 
 
 def _is_critical(namespace: str, priority_class: str) -> bool:

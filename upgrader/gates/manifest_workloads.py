@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from upgrader.model.manifest import Manifest, objects_in
+from upgrader.model.pod_placement import may_run_on
 from upgrader.model.rollout_time import replacement_seconds
 from upgrader.model.workload import ROLLOUT_GROUP, WorkloadKind, WorkloadRef
 
-__all__ = ["StatefulSetIn", "pod_spec", "stateful_sets_in", "templates_in", "workloads_in"]
+__all__ = ["StatefulSetIn", "daemon_sets_on", "pod_spec", "stateful_sets_in", "templates_in", "workloads_in"]
 
 _HOOK = "helm.sh/hook"
 
@@ -23,6 +24,12 @@ def workloads_in(manifest: str, namespace: str) -> tuple[WorkloadRef, ...]:
 def templates_in(manifest: str, namespace: str) -> dict[WorkloadRef, Mapping[str, Any]]:
     """The pod template of each of these workloads."""
     return {ref: (item.get("spec") or {}).get("template") or {} for ref, item in _workloads(manifest, namespace)}
+
+
+def daemon_sets_on(manifest: str, namespace: str, node: Mapping[str, Any]) -> tuple[WorkloadRef, ...]:
+    """The DaemonSets among these workloads that want a pod on this node."""
+    daemons = {ref: spec for ref, spec in templates_in(manifest, namespace).items() if ref.kind == "DaemonSet"}
+    return tuple(ref for ref, template in daemons.items() if may_run_on(template.get("spec") or {}, node))
 
 
 @dataclass(frozen=True)

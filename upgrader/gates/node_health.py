@@ -14,13 +14,24 @@ from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import LEASES, NODES
 from upgrader.ports import Clock, Kube, KubeObject
 
-__all__ = ["HEARTBEATS", "LEASES_AT_ONCE", "NOT_SEEN", "NodeHealth", "NodeMemory", "condition_problem"]
+__all__ = [
+    "HEARTBEATS",
+    "LEASES_AT_ONCE",
+    "NOT_SEEN",
+    "NodeHealth",
+    "NodeMemory",
+    "condition_problem",
+    "is_unreachable",
+]
 
 HEARTBEATS = "kube-node-lease"
 """The namespace of the kubelets' Leases."""
 
 NOT_SEEN = "has shown no heartbeat yet (its kubelet renews its Lease every 10 s)"
 """The problem of a node whose Lease was not watched for long enough to know."""
+
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+"""The taint that kube-controller-manager gives a node whose kubelet has been silent for too long."""
 
 _STALE_SECONDS = 40.0
 """A kubelet renews its Lease every 10 s; the controller-manager allows it 40 to 50 s."""
@@ -184,3 +195,11 @@ def condition_problem(node: KubeObject) -> str:
         if bad and condition["status"] != "False":
             return f"has {kind} ({condition['status']}): {condition.get('message', '')}"
     return ""
+
+
+def is_unreachable(node: KubeObject) -> bool:
+    """Whether its machine or its kubelet is down, as kube-controller-manager has it: it alone may only be late."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready = next((item["status"] for item in conditions if item["type"] == "Ready"), "")
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return ready == "Unknown" and any(taint.get("key") == _UNREACHABLE for taint in taints)

@@ -294,6 +294,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "webhooks.no-backend": "error",
     "webhooks.slow": "warning",
     "workers.deleting": "error",
+    "workers.down": "warning",
     "workers.not-ready": "error",
     "workers.unknown": "unknown",
 }

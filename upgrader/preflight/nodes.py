@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from upgrader.gates.node_health import condition_problem
+from upgrader.gates.manifest_workloads import daemon_sets_on
+from upgrader.gates.node_health import condition_problem, is_unreachable
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.manifest import objects_in
 from upgrader.model.node_mark import MARK, NodeMark
 from upgrader.ports import KubeObject
@@ -50,12 +52,36 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
 
 def check_workers(context: PreflightContext) -> Iterator[Finding]:
     """Every worker that the run doesn't upgrade is Ready, and not being deleted: a run gets through without, and may
-    be started in spite of it.
+    be started in spite of it. One that is down needs no such word: nothing of a run needs it.
     """
     asked = _controllers(context) | _planned(context)
     for name, node in sorted(context.nodes.items()):
-        if name not in asked:
+        if name in asked:
+            continue
+        if is_unreachable(node) and "deletionTimestamp" not in node["metadata"]:
+            yield _down(context, name, node)
+        else:
             yield from _node(name, node, "workers", controller=False)
+
+
+def _down(context: PreflightContext, name: str, node: KubeObject) -> Finding:
+    ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
+    since = f" since {ready['lastTransitionTime']}" if "lastTransitionTime" in ready else ""
+    refs = [
+        str(ref) for release in context.changing for ref in daemon_sets_on(release.after, release.spec.namespace, node)
+    ]
+    left = (
+        f" Not waited for there: {first_few(refs)}. Its pods get their new version when the worker is back."
+        if refs
+        else ""
+    )
+    return Finding(
+        "workers.down",
+        "warning",
+        f"worker {name} is down{since}: the run leaves it out",
+        f"{ready.get('message', '')}{left}".strip(),
+        f"If its machine is gone for good: kubectl delete node {name}, and remove it from the inventory.",
+    )
 
 
 def _controllers(context: PreflightContext) -> set[str]:
@@ -103,16 +129,18 @@ def _labels_of(node: KubeObject) -> Mapping[str, str]:
     return node["metadata"].get("labels") or {}
 
 
-def _see(name: str, *, controller: bool) -> str:
+def _see(name: str, *, controller: bool, upgraded: bool = False) -> str:
     see = f"kubectl describe node {name}. "
     if controller:
         return see + "A run never skips a controller: fix it, or remove it from the cluster (docs/troubleshooting.md)."
-    return see + f"If its machine is gone for good: kubectl delete node {name}, and remove it from the inventory."
+    gone = f"If its machine is gone for good: kubectl delete node {name}, and remove it from the inventory."
+    later = f" To upgrade the others first, name it in `nodes.leftAlone` of upgrader.yaml: `- nodes: [{name}]`."
+    return see + gone + (later if upgraded else "")
 
 
 def _node(name: str, node: KubeObject, family: str, *, controller: bool) -> Iterator[Finding]:
     conditions = {item["type"]: item for item in node.get("status", {}).get("conditions") or ()}
-    ready, see = conditions.get("Ready", {}), _see(name, controller=controller)
+    ready, see = conditions.get("Ready", {}), _see(name, controller=controller, upgraded=family == "nodes")
     what = f"{'controller' if controller else 'node'} {name}"
     if ready.get("status") == "False":
         yield Finding(f"{family}.not-ready", "error", f"{what} is not Ready", ready.get("message", ""), see)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from upgrader.gates.node_health import is_unreachable
 from upgrader.model.api_lifecycle import newest_known
 from upgrader.model.emulation import minor_text
 from upgrader.model.finding import Finding
@@ -37,6 +38,7 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
             "minor at a time.",
             f"End the emulation first: upgrader finalize. Or choose a version of v{server.major}.{server.minor}.",
         )
+    workers = context.observed.kubelets.keys() - {host.name for host in context.cluster.controllers}
     for node, kubelet in sorted(context.observed.kubelets.items()):
         behind = target.minors_after(kubelet)
         if behind < 0:
@@ -59,12 +61,16 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
         elif behind > KUBELET_MINORS:
             alone = context.leaves_alone(node)
             by = ", by what manages it: `nodes.leftAlone` has every run leave it alone" if alone else ""
+            down = node in workers and is_unreachable(context.nodes.get(node, {}))
             yield Finding(
                 "version.kubelet-older",
-                "error",
+                "warning" if down else "error",
                 f"the kubelet of {node} ({kubelet}) is {behind} minor versions behind {target}",
-                f"A kubelet may be {KUBELET_MINORS} minor versions behind the API server at most.",
-                f"Upgrade the kubelet of {node} first{by}.",
+                f"A kubelet may be {KUBELET_MINORS} minor versions behind the API server at most."
+                + (" This one is down; once it is back, it may not work." if down else ""),
+                f"Before it comes back: kubectl delete node {node}, upgrade its kubelet, and join it again."
+                if down
+                else f"Upgrade the kubelet of {node} first{by}.",
             )
     yield from _unknown_kubelets(context)
 

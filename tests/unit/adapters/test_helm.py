@@ -119,7 +119,7 @@ def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) ->
     assert tries(asked) == 1
 
 
-def upgraded(place: Path, description: str = "") -> tuple[Revision, list[str]]:
+def upgraded(place: Path, description: str = "", *, wait: bool = True) -> tuple[Revision, list[str]]:
     """The revision of an upgrade by a Helm 4, and what that was called with."""
     (place / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
     info = {"status": "deployed", "last_deployed": "2026-01-01T00:00:00Z", "description": "as it was described"}
@@ -138,7 +138,7 @@ esac
     adapter = HelmAdapter(place / "kubeconfig", executable=program, clock=FakeClock())
     try:
         spec = ReleaseSpec("web", "default", place)
-        made = adapter.upgrade(spec, timeout_seconds=60, watch=lambda: None, description=description)
+        made = adapter.upgrade(spec, timeout_seconds=60, watch=lambda: None, description=description, wait=wait)
     finally:
         adapter.close()
     return made, (place / "asked").read_text().splitlines()
@@ -155,6 +155,13 @@ def test_release_that_helm_3_wrote_is_upgraded_by_helm_4(tmp_path: Path) -> None
     """Helm 4 applies it on the client's side otherwise, and refuses --force-conflicts there."""
     _, asked = upgraded(tmp_path)
     assert {"--server-side=true", "--force-conflicts"} <= {*asked}
+
+
+def test_upgrade_that_does_not_wait_rolls_nothing_back(tmp_path: Path) -> None:
+    """To Helm, a rollback on failure is a wish to wait."""
+    waits = {"--wait", "--wait-for-jobs", "--rollback-on-failure"}
+    assert waits <= {*upgraded(tmp_path)[1]}
+    assert not waits & {*upgraded(tmp_path, wait=False)[1]}
 
 
 _STARTER = """

@@ -100,6 +100,7 @@ class WorldHelm(FakeHelm):
         watch: Callable[[], None],
         take_ownership: bool = False,
         description: str = "",
+        wait: bool = True,
     ) -> Revision:
         name, text = spec.name, self.render(spec)
         newest = self.history(name, "")[-1:]

@@ -10,6 +10,7 @@ from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, EVENTS, LEASES
 __all__ = [
     "add_daemonset",
     "add_deployment",
+    "add_down_node",
     "add_event",
     "add_node",
     "add_pod",
@@ -332,3 +333,10 @@ def add_node(
     if renewed:
         lease = {"metadata": {"name": name, "namespace": "kube-node-lease"}, "spec": {"renewTime": renewed}}
         kube.put(LEASES, lease)
+
+
+def add_down_node(kube: FakeKube, name: str) -> None:
+    """A node whose kubelet has been silent for so long that kube-controller-manager has tainted it."""
+    add_node(kube, name, conditions={"Ready": "Unknown"})
+    node = dict(kube.get(NODES, name) or {})
+    kube.put(NODES, {**node, "spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}})

@@ -9,7 +9,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from tests.unit.gates.builders import add_daemonset, add_deployment, add_node, add_pod, crashed, running
+from tests.unit.gates.builders import add_daemonset, add_deployment, add_down_node, add_node, add_pod, crashed, running
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.kubernetes_kinds import STATEFUL_SETS, WORKLOADS
@@ -136,6 +136,24 @@ def test_what_was_not_ready_before_is_not_asked_for(gate: CriticalPodsGate, kube
     # Another revision of the same workload has other names.
     add_pod(kube, "dns", crashed(), name=pod, revision=2, priority_class=CRITICAL)
     assert replace(gate, health_before=health_before).check().kind is VerdictKind.HOLDS
+
+
+def test_workload_that_lacks_pods_only_where_no_node_is_up_is_asked_for(
+    gate: CriticalPodsGate, kube: FakeKube, cluster: Cluster
+) -> None:
+    """A dead worker doesn't make a network plugin unhealthy that works on all others: if a run breaks it, that is
+    found.
+    """
+    agents(kube, 1, running(ready=False))
+    add_down_node(kube, "worker-2")
+    health_before = read_health_before(kube, cluster)
+    assert health_before == HealthBefore(("worker-1",))
+    known = replace(gate, health_before=health_before)
+    assert known.check().kind is VerdictKind.HOLDS
+    add_pod(kube, "agent", crashed(), node="worker-1", daemon=True, priority_class=CRITICAL)
+    assert known.check().kind is VerdictKind.BROKEN
+    # What fails elsewhere as well was unhealthy.
+    assert read_health_before(kube, cluster).unready == ("DaemonSet agent",)
 
 
 def test_baseline_leaves_out_unhealthy_workers(gate: CriticalPodsGate, kube: FakeKube, cluster: Cluster) -> None:

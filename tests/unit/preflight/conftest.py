@@ -161,6 +161,12 @@ class World:
         self.kube.put(NODES, node)
         return node
 
+    def down(self, name: str) -> None:
+        """Set a worker whose kubelet has been silent for too long."""
+        node = self.node(name, ready="Unknown")
+        node["spec"]["taints"] = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
+        self.kube.put(NODES, node)
+
     def pod(
         self, name: str, labels: dict[str, str], *, ready: bool = True, flags: tuple[str, ...] = (), **meta: Any
     ) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.unit.preflight.conftest import CONTROL_PLANE, CONTROLLER, World
+from tests.unit.preflight.conftest import CONTROL_PLANE, CONTROLLER, World, workload
 from tests.unit.preflight.pki import printed
 from upgrader.model.check_ids import may_be_overruled
+from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.quantity import quantity
 from upgrader.ports import CommandResult
 from upgrader.preflight.certificates import check_certificates
@@ -22,6 +25,8 @@ from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.memory import check_memory
 from upgrader.preflight.nodes import check_nodes, check_workers
 from upgrader.preflight.ssh_access import check_hosts
+from upgrader.steps.nodes.plan import PlannedNodes
+from upgrader.steps.step_document import NodeChange
 
 
 def test_a_host_that_is_away_is_an_error(world: World) -> None:
@@ -77,6 +82,36 @@ def test_workers_stand_in_the_way_of_nothing_but_a_run(world: World) -> None:
     found = world.find(check_workers)
     assert {"workers.not-ready", "workers.deleting"} <= found.keys() and all(map(may_be_overruled, found))
     assert not may_be_overruled("nodes.not-ready")
+
+
+def test_worker_that_is_down_stops_nothing(world: World) -> None:
+    """The warning names it, and what the run doesn't wait for there; a release that wants no pod of it says nothing.
+    Where the run is to upgrade it, it stands in the way, and the remedy says how the others get their turn.
+    """
+    world.down("worker-1")
+    world.manifests["kubernetes"] = workload({"name": "kube-proxy"}, kind="DaemonSet")
+    found = world.find(check_workers)
+    assert found.keys() == {"workers.down"} and not found["workers.down"].blocking
+    assert found["workers.down"].title == "worker worker-1 is down: the run leaves it out"
+    assert "Not waited for there: DaemonSet kube-system/x." in found["workers.down"].diagnosis
+    assert "kubectl delete node worker-1" in found["workers.down"].remedy
+    world.manifests["kubernetes"] = workload({"name": "x"}, kind="DaemonSet", nodeSelector=CONTROL_PLANE)
+    assert "Not waited for" not in world.find(check_workers)["workers.down"].diagnosis
+    world.down(CONTROLLER)
+    assert world.find(check_nodes)["nodes.unknown"].blocking
+
+
+def test_worker_that_is_down_and_to_be_upgraded(world: World) -> None:
+    """Nobody can upgrade it: the remedy says how the others get their turn before it is back."""
+    world.down("worker-1")
+    context = world.context()
+    change = NodeChange("worker-1", world.observed.server, world.target)
+    step = PlannedNodes(NodePool("workers"), (change,), world.target, NodeSource("packages"), 1.0, 1, Path("/p"))
+    assert context.plan is not None
+    context = replace(context, plan=replace(context.plan, steps=(step,)))
+    (found,) = (item for item in check_nodes(context) if item.id == "nodes.unknown")
+    assert found.blocking and "`- nodes: [worker-1]`" in found.remedy
+    assert not list(check_workers(context))
 
 
 def test_a_node_without_conditions_is_unknown(world: World) -> None:

@@ -193,6 +193,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     ),
     "test_checks_of_nodes.py::test_node_that_is_healthy_then_not_ready": ("workers.not-ready", "workers.unknown"),
     "test_checks_of_nodes.py::test_node_under_pressure": ("nodes.pressure",),
+    "test_checks_of_nodes.py::test_worker_that_is_down": ("workers.down",),
     "test_checks_of_nodes.py::test_pods_with_addresses_of_another_network": ("pod-addresses.outside",),
     "test_checks_of_nodes.py::test_ports_that_services_may_take": ("ports.node-ports",),
     "test_checks_of_nodes.py::test_surge_node_that_an_earlier_run_has_left": (

@@ -67,6 +67,17 @@ def test_a_kubelet_may_be_three_minors_behind(world: World) -> None:
     assert "4 minor versions behind v1.37.1" in world.find(check_version)["version.kubelet-older"].title
 
 
+def test_kubelet_of_a_worker_that_is_down_may_be_too_old(world: World) -> None:
+    """Nothing runs there; before it comes back, something is to be done, and the warning says what."""
+    world.kubelet(V(1, 36, 3))
+    world.observed = replace(world.observed, kubelets={**world.observed.kubelets, "worker-1": V(1, 33, 9)})
+    world.node("worker-1")
+    assert world.find(check_version)["version.kubelet-older"].severity == "error"
+    world.down("worker-1")
+    found = world.find(check_version)["version.kubelet-older"]
+    assert found.severity == "warning" and "kubectl delete node worker-1" in found.remedy
+
+
 def test_kubelet_that_is_left_alone_must_not_be_too_old(world: World) -> None:
     """It is refused by name, and the remedy doesn't say that a run could upgrade it."""
     world.kubelet(V(1, 33, 9))

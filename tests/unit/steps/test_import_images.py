@@ -75,6 +75,16 @@ def test_nodes_get_what_they_lack() -> None:
     ]
 
 
+def test_node_that_is_down_gets_nothing_and_stops_nothing() -> None:
+    """Nobody asks it over SSH, which would only time out; it is named."""
+    nodes, notes = Nodes(), list[str]()
+    pods = PlannedPods("Pod a/b", "a", "default", (), False, "", (WantedImage(NGINX),), {})
+    step = ImportImagesStep((pods,), Archives(NGINX), nodes, NODES, ImageSettings(), lambda: {"worker-1"})
+    step.apply(notes.append)
+    assert [name for name, _ in nodes.sent] == ["controller-1"] and {name for name, _ in nodes.ran} == {"controller-1"}
+    assert notes[0] == "down, so nothing is imported there: worker-1"
+
+
 def test_image_that_the_bundle_lacks_is_named() -> None:
     """The nodes may have it, or reach a registry: the step after this one finds out."""
     assert f"not in the bundle, so nodes must have or pull them: {OTHER}" in apply(Nodes(), Archives(), OTHER)

@@ -118,6 +118,7 @@ class BypassingHelm:
         watch: Callable[[], None],
         take_ownership: bool = False,
         description: str = "",
+        wait: bool = True,
     ) -> Revision:
         return self.webhooks.needed(
             lambda: self.helm.upgrade(
@@ -126,6 +127,7 @@ class BypassingHelm:
                 watch=watch,
                 take_ownership=take_ownership,
                 description=description,
+                wait=wait,
             )
         )
 

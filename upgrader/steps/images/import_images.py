@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,6 +10,7 @@ from typing import Protocol
 from upgrader.errors import HostError, StepFailed, UsageError
 from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Host
+from upgrader.model.first_few import first_few
 from upgrader.model.image_name import full_name
 from upgrader.model.own_steps import BUNDLE
 from upgrader.model.settings import ImageSettings
@@ -45,6 +46,8 @@ class ImportImagesStep(OneWay):
     hosts: Hosts
     nodes: tuple[Host, ...]
     settings: ImageSettings
+    down: Callable[[], Collection[str]] = tuple
+    """The nodes that are down, which get nothing. Raises ApiError."""
 
     NAME = BUNDLE
 
@@ -61,8 +64,12 @@ class ImportImagesStep(OneWay):
         absent = sorted(wanted - {name for item in archives for name in item.names})
         if absent:
             note(f"not in the bundle, so nodes must have or pull them: {', '.join(absent)}")
-        with ThreadPoolExecutor(self.settings.imported_at_once(len(self.nodes))) as pool:
-            work = {pool.submit(self._import, node, archives): node for node in self.nodes}
+        down = self.down()
+        nodes = [node for node in self.nodes if node.name not in down]
+        if left := [node.name for node in self.nodes if node.name in down]:
+            note(f"down, so nothing is imported there: {first_few(left)}")
+        with ThreadPoolExecutor(self.settings.imported_at_once(len(nodes))) as pool:
+            work = {pool.submit(self._import, node, archives): node for node in nodes}
             try:
                 for done in as_completed(work):
                     note(f"{work[done].name}: {done.result()} of {len(archives)} image archives imported")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
+from upgrader.gates.kubernetes_kinds import NODES
+from upgrader.gates.node_health import is_unreachable
 from upgrader.pipeline import PipelineStep
+from upgrader.ports import Kube
 from upgrader.steps.images.import_images import ImportImagesStep
 from upgrader.steps.images.pull_images import PullImagesStep
 from upgrader.steps.plan import Plan
@@ -31,6 +35,11 @@ class ImagesKind(OwnKind):
             yield preparing(VerifyStep(ImportImagesStep.NAME))
         elif bundle is not None and (resumed is None or ImportImagesStep.NAME in resumed):
             nodes = (*context.cluster.controllers, *context.cluster.workers)
-            yield preparing(ImportImagesStep(images.planned, bundle, context.tools.hosts, nodes, settings))
+            down = partial(self._down, context.tools.kube)
+            yield preparing(ImportImagesStep(images.planned, bundle, context.tools.hosts, nodes, settings, down))
         if settings.pull if resumed is None else images.name in resumed:
             yield preparing(images)
+
+    @staticmethod
+    def _down(kube: Kube) -> frozenset[str]:
+        return frozenset(node["metadata"]["name"] for node in kube.each(NODES) if is_unreachable(node))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from upgrader.errors import ReleaseLocked
 from upgrader.model.release import RestorePoint, abandoned_after, last_good
 from upgrader.ports import Clock, Helm
+from upgrader.steps.release.down_workers import DownWorkers, roll_back
 
 __all__ = ["FreeReleaseStep"]
 
@@ -24,6 +25,8 @@ class FreeReleaseStep:
     helm: Helm
     clock: Clock
     timeout_seconds: float
+    down: DownWorkers | None = None
+    """Finds the workers that aren't waited for; None: Helm waits for all."""
 
     @staticmethod
     def name_for(release: str) -> str:
@@ -64,7 +67,15 @@ class FreeReleaseStep:
                 "objects may be serving.",
             )
         note(f"{what} since {age:.0f} s, longer than Helm's timeout: rolling back to revision {good.number}")
-        self.helm.rollback(self.release, self.namespace, good.number, timeout_seconds=self.timeout_seconds)
+        roll_back(
+            self.helm,
+            self.down,
+            self.release,
+            self.namespace,
+            good.number,
+            timeout_seconds=self.timeout_seconds,
+            note=note,
+        )
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Nothing to undo."""

@@ -10,6 +10,7 @@ from upgrader.errors import ApiUnavailable, HelmError, StepFailed, WorkloadFaile
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import ReleaseSpec, RestorePoint, Revision, last_good, without_revision
 from upgrader.ports import Helm
+from upgrader.steps.release.down_workers import DownWorkers, roll_back
 
 __all__ = ["ChartStep", "Watcher"]
 
@@ -33,7 +34,10 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class ChartStep:
-    """One atomic `helm upgrade --install`."""
+    """One `helm upgrade --install`: atomic, but where a worker is down for whose pods Helm would wait in vain.
+
+    There the step waits itself, and a failure is undone as that of a gate is.
+    """
 
     spec: ReleaseSpec
     change: str
@@ -50,6 +54,10 @@ class ChartStep:
     """The manifest that the change was planned against; None: whatever is there."""
     undo_help: Callable[[Callable[[str], None]], Callable[[], None]] = lambda _: lambda: None
     """Makes another such call, which notes what it does."""
+    after: str = ""
+    """The planned manifest."""
+    down: DownWorkers | None = None
+    """Finds the workers that aren't waited for; None: Helm waits for all."""
 
     @property
     def name(self) -> str:
@@ -85,16 +93,22 @@ class ChartStep:
         return RestorePoint(self.spec.name, self.spec.namespace, good.number if good else None)
 
     def apply(self, note: Callable[[str], None]) -> int:
+        wait = self.down.upgrading(self.after, self.spec.namespace) if self.down is not None else None
         watcher = self.watcher()
-        note(f"helm upgrade --install {self.spec.name} (atomic, timeout {self.timeout_seconds:.0f} s)")
+        watch = _Told(watcher, note)
+        how = "atomic" if wait is None else f"{wait.why}: waited for without, and not by Helm"
+        note(f"helm upgrade --install {self.spec.name} ({how}, timeout {self.timeout_seconds:.0f} s)")
         try:
             done = self.helm.upgrade(
                 self.spec,
                 timeout_seconds=self.timeout_seconds,
-                watch=_Told(watcher, note),
+                watch=watch,
                 take_ownership=self.take_ownership,
                 description=f"upgrader: {self.change}",
+                wait=wait is None,
             )
+            if wait is not None:
+                wait(self.timeout_seconds, watch, note)
         except StepFailed:
             raise
         except (HelmError, ApiUnavailable) as error:
@@ -110,6 +124,9 @@ class ChartStep:
             return
         if history and history[-1].status == "deployed" and self._same_manifest(history[-1].number, point.revision):
             note(f"{self.spec.name} already matches revision {point.revision}")
+            found = self.helm.manifest(self.name, self.spec.namespace, point.revision)
+            if self.down is not None and (wait := self.down.undoing(found, self.spec.namespace)) is not None:
+                wait(self.timeout_seconds, self.undo_watch, note)  # nothing has, where Helm doesn't
             return
         note(f"helm rollback {self.spec.name} {point.revision}")
         helps = self.undo_help(note)
@@ -118,11 +135,14 @@ class ChartStep:
             self.undo_watch()
             helps()
 
-        self.helm.rollback(
+        roll_back(
+            self.helm,
+            self.down,
             self.spec.name,
             self.spec.namespace,
             point.revision,
             timeout_seconds=self.timeout_seconds,
+            note=note,
             watch=watch,
         )
 

@@ -20,6 +20,7 @@ from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, PipelineStep, Step
 from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.release.down_workers import DownWorkers
 from upgrader.steps.release.free_release import FreeReleaseStep
 from upgrader.steps.release.helm_release import ChartStep
 from upgrader.steps.release.plan import PlannedRelease
@@ -64,7 +65,7 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
     def free(self, planned: PlannedRelease, plan: Plan) -> PipelineStep:
         """Free a release, with the gates of the revision that it rolls back to."""
         spec, tools, timeout = planned.spec, self.context.tools, self.helm_seconds(planned.before, planned.after)
-        free = FreeReleaseStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout)
+        free = FreeReleaseStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout, self._down)
         return PipelineStep(
             free,
             self._gates(spec, planned.before, plan.current),
@@ -175,10 +176,18 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
         return replace(
             chart,
             undo_help=lambda note: UnseenScheduler(context.tools.kube, clock, spec.namespace, controllers, note),
+            after=after,
+            down=self._down,
         )
 
+    @property
+    def _down(self) -> DownWorkers:
+        context, health = self.context, self.context.health_before
+        controllers = frozenset(host.name for host in context.cluster.controllers)
+        return DownWorkers(context.tools.kube, context.tools.clock, controllers, health.workers if health else None)
+
     def _inspector(self, spec: ReleaseSpec, timeout_seconds: float) -> ReleaseInspector:
-        return ReleaseInspector(spec, self.context.tools.helm, self.context.tools.clock, timeout_seconds)
+        return ReleaseInspector(spec, self.context.tools.helm, self.context.tools.clock, timeout_seconds, self._down)
 
     def _gates(
         self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None, *, applied: bool = False

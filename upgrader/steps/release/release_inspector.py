@@ -10,6 +10,7 @@ from upgrader.model.manifest import objects_in
 from upgrader.model.release import ReleaseSpec, RestorePoint, Revision, abandoned_after
 from upgrader.pipeline import Inspection
 from upgrader.ports import Clock, Helm
+from upgrader.steps.release.down_workers import DownWorkers, roll_back
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ReleaseInspector"]
@@ -33,6 +34,8 @@ class ReleaseInspector:
     clock: Clock
     timeout_seconds: float
     """Helm's own; after it, Helm rolls back, which takes at most as long again."""
+    down: DownWorkers | None = None
+    """Finds the workers that aren't waited for; None: Helm waits for all."""
 
     def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
         self._wait(note)
@@ -50,7 +53,15 @@ class ReleaseInspector:
             f"{self._describe(newest)}, and no Helm process works on it any more: running helm rollback {self._name} "
             f"{point.revision}"
         )
-        self.helm.rollback(self._name, self.spec.namespace, point.revision, timeout_seconds=self.timeout_seconds)
+        roll_back(
+            self.helm,
+            self.down,
+            self._name,
+            self.spec.namespace,
+            point.revision,
+            timeout_seconds=self.timeout_seconds,
+            note=note,
+        )
 
     def inspect(self, point: RestorePoint | None) -> Inspection:
         newest = self._newest()
@@ -58,8 +69,13 @@ class ReleaseInspector:
             return Inspection(False, f"release {self._name} is not installed")
         if newest.status != "deployed" or point is None:
             return Inspection(False, self._describe(newest))
-        deployed = objects_in(self._manifest(newest.number))
+        manifest = self._manifest(newest.number)
+        deployed = objects_in(manifest)
         if deployed == objects_in(self.helm.render(self.spec)):
+            if self.down is not None and (wait := self.down.upgrading(manifest, self.spec.namespace)) is not None:
+                # The process that was to wait in Helm's place is gone.
+                found = f"the change is in place (revision {newest.number} of release {self._name}), but {wait.why}"
+                return Inspection(False, f"{found}: Helm hasn't waited for its workloads")
             found = f"the change is in place: revision {newest.number} of release {self._name}"
             return Inspection(True, found, newest.number)
         before = objects_in(self._manifest(point.revision)) if point.revision is not None else {}

@@ -1,0 +1,346 @@
+"""A release that wants pods on a worker that is down: neither Helm nor the DaemonSet's controller gets past it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import NAMESPACE, add_daemonset, add_down_node, add_node, add_pod, running, waiting
+from upgrader.errors import ApiError, StepFailed, WorkloadFailed
+from upgrader.gates.kubernetes_kinds import PODS, WORKLOADS
+from upgrader.model.outcome import Verdict
+from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.steps.release.down_workers import DownWorkers
+from upgrader.steps.release.free_release import FreeReleaseStep
+from upgrader.steps.release.helm_release import ChartStep
+from upgrader.steps.release.release_inspector import ReleaseInspector
+
+DOWN, UP = "worker-2", ("controller-1", "worker-1", "worker-3")
+
+
+def rolling(**update: Any) -> dict[str, Any]:
+    """The values of the release, which FakeHelm takes for its manifest: one DaemonSet, for every node."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": NAMESPACE},
+        "spec": {"updateStrategy": {"rollingUpdate": update or {"maxUnavailable": 1}}, "template": {"spec": {}}},
+    }
+
+
+class Watch:
+    """A watcher that sees nothing."""
+
+    last: tuple[Verdict, ...] = ()
+
+    def __call__(self) -> None:
+        return None
+
+
+@dataclass
+class Cluster:
+    """Nodes, and one DaemonSet that is rolled out as Kubernetes' own controller (v1.37.1) does it."""
+
+    kube: FakeKube = field(default_factory=FakeKube)
+    clock: FakeClock = field(default_factory=FakeClock)
+    helm: FakeHelm = field(default_factory=FakeHelm)
+    down: set[str] = field(default_factory=lambda: {DOWN})
+    broken: bool = False
+    """Whether pods of the new revision don't become Ready."""
+    fewest: int = 9
+    """The fewest Ready pods that there have been."""
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in (*UP, DOWN):
+            add_node(self.kube, name)
+            add_pod(self.kube, "agent", waiting("") if name in self.down else running(), node=name, daemon=True)
+        for name in self.down:
+            add_down_node(self.kube, name)
+        self._count(revision=1)
+
+    def change(self, **update: Any) -> None:
+        """A new pod template, as Helm applies it."""
+        self._count(revision=2, strategy={"type": "RollingUpdate", "rollingUpdate": update or {"maxUnavailable": 1}})
+
+    def sync(self) -> None:
+        """What the controller does once: the pods on nodes that are down never end, and never start."""
+        found: Any = self.kube.get(WORKLOADS["DaemonSet"], "agent", NAMESPACE)
+        self._note_fewest()
+        for pod in self.pods():
+            node = pod["spec"]["nodeName"]
+            if _hash(pod) == "hash-2" and not (_ready(pod) or self.broken or node in self.down):
+                add_pod(self.kube, "agent", node=node, revision=2, daemon=True)
+        rolling = found["spec"].get("updateStrategy", {}).get("rollingUpdate", {"maxUnavailable": 1})
+        surge = rolling.get("maxSurge", 0)
+        pods = self.pods()
+        old = {each["spec"]["nodeName"]: each for each in pods if _hash(each) == "hash-1" and not _ends(each)}
+        new = {each["spec"]["nodeName"]: each for each in pods if _hash(each) == "hash-2"}
+        some = {each["spec"]["nodeName"] for each in pods}
+        if surge:
+            used = sum(not _ready(new[node]) for node in new if node in old)
+            for node, pod in old.items():
+                if node in new and _ready(new[node]):
+                    self.end(pod)
+                elif node not in new and (not _ready(pod) or used < surge):
+                    used += _ready(pod)
+                    self._start(node)
+        else:
+            lacking = {node for node in (*UP, DOWN) if not any(_ready(each.get(node)) for each in (old, new))}
+            used = len(lacking & some)
+            for pod in old.values():
+                if not _ready(pod) or used < rolling["maxUnavailable"]:
+                    used += _ready(pod)
+                    self.end(pod)
+        self._note_fewest()
+        for node in {*UP, DOWN} - {each["spec"]["nodeName"] for each in self.pods()}:
+            self._start(node)
+        self._count(revision=2, strategy=found["spec"].get("updateStrategy"))
+
+    def end(self, pod: Any) -> None:
+        """Delete a pod, as anyone may."""
+        if pod["spec"]["nodeName"] in self.down:
+            pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            self.kube.put(PODS, pod)
+        else:
+            self.kube.delete(PODS, pod["metadata"]["name"], NAMESPACE)
+
+    def pods(self) -> list[Any]:
+        """All of them."""
+        return [dict(each) for each in self.kube.list(PODS, NAMESPACE)]
+
+    def newest(self) -> set[str]:
+        """The nodes with a Ready pod of the new revision."""
+        return {each["spec"]["nodeName"] for each in self.pods() if _hash(each) == "hash-2" and _ready(each)}
+
+    def workers(self, *healthy: str) -> DownWorkers:
+        """What is known of a run that began with these."""
+        return DownWorkers(self.kube, self.clock, {"controller-1"}, healthy or ("worker-1", "worker-3"))
+
+    def step(self, **changes: Any) -> ChartStep:
+        """The upgrade of the release, beside which the controller is at work."""
+        manifest = rolling()
+        spec = ReleaseSpec("app", NAMESPACE, Path("/charts/app"), {**manifest, "v": 2})
+        step = ChartStep(spec, "v1 → v2", self.helm, 60.0, Watch, after=yaml.safe_dump(manifest), down=self.workers())
+        return replace(step, **changes).watched(self.sync).undo_watched(self.sync)
+
+    def _start(self, node: str) -> None:
+        """Only the next `sync` finds it Ready."""
+        add_pod(self.kube, "agent", waiting(""), node=node, revision=2, daemon=True)
+
+    def _note_fewest(self) -> None:
+        self.fewest = min(self.fewest, sum(map(_ready, self.pods())))
+
+    def _count(self, revision: int, strategy: Any = None) -> None:
+        pods = self.pods()
+        ready = sum(map(_ready, pods))
+        updated = len({each["spec"]["nodeName"] for each in pods if _hash(each) == f"hash-{revision}"})
+        add_daemonset(
+            self.kube,
+            desired=len(UP) + 1,
+            revision=revision,
+            generation=revision,
+            updatedNumberScheduled=updated,
+            numberReady=ready,
+            numberAvailable=ready,
+        )
+        found: Any = self.kube.get(WORKLOADS["DaemonSet"], "agent", NAMESPACE)
+        found["spec"]["updateStrategy"] = strategy or {}
+        self.kube.put(WORKLOADS["DaemonSet"], found)
+
+
+def _hash(pod: Any) -> str:
+    return str(pod["metadata"]["labels"]["controller-revision-hash"])
+
+
+def _ends(pod: Any) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _ready(pod: Any) -> bool:
+    return bool(pod) and not _ends(pod) and pod["status"]["conditions"][0]["status"] == "True"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Three nodes that are up, and one that has been down since before the run."""
+    cluster = Cluster()
+    cluster.helm.install("app", yaml.safe_dump(rolling()))
+    return cluster
+
+
+def applied(cluster: Cluster, step: ChartStep, change: Callable[[], None]) -> None:
+    """Apply it, where Helm's part is `change`."""
+    upgrade = cluster.helm.upgrade
+
+    def changing(*given: Any, **named: Any) -> Any:
+        change()
+        return upgrade(*given, **named)
+
+    cluster.helm.upgrade = changing  # type: ignore[method-assign]
+    step.apply(cluster.notes.append)
+
+
+def test_rollout_gets_past_a_worker_that_was_down_before(cluster: Cluster) -> None:
+    """Helm doesn't wait, and what does replaces the pods of the others, never more at once than the DaemonSet allows.
+    The worker is named, and its dead pod is all that is left.
+    """
+    applied(cluster, cluster.step(), cluster.change)
+    assert cluster.helm.calls == ["upgrade app without waiting"]
+    assert cluster.newest() == set(UP)
+    assert cluster.fewest == len(UP) - 1
+    assert f"{DOWN} is down: waited for without, and not by Helm" in cluster.notes[0]
+    assert f"{DOWN} is down, and uses up the DaemonSet's maxUnavailable" in cluster.notes[1]
+
+
+def test_rollout_that_its_controller_continues_is_left_to_it(cluster: Cluster) -> None:
+    """Where maxUnavailable is larger than the number of dead nodes, nothing is deleted by us: the two might delete more
+    than is allowed.
+    """
+    applied(cluster, cluster.step(), lambda: cluster.change(maxUnavailable=2))
+    assert cluster.newest() == set(UP) and cluster.fewest == len(UP) - 1
+    assert len(cluster.notes) == 1
+
+
+def test_surge_gets_past_it(cluster: Cluster) -> None:
+    """The new pod beside the dead one is waited for by the controller as long as the dead one isn't deleted; nowhere is
+    a pod missing meanwhile.
+    """
+    applied(cluster, cluster.step(), lambda: cluster.change(maxSurge=1, maxUnavailable=0))
+    assert cluster.newest() == set(UP) and cluster.fewest == len(UP)
+
+
+def test_rollout_on_delete_is_left_alone(cluster: Cluster) -> None:
+    """Somebody else decides when these pods are replaced; what is missing in the end is said."""
+
+    def change() -> None:
+        cluster.change()
+        found: Any = cluster.kube.get(WORKLOADS["DaemonSet"], "agent", NAMESPACE)
+        found["spec"]["updateStrategy"] = {"type": "OnDelete"}
+        cluster.kube.put(WORKLOADS["DaemonSet"], found)
+
+    step = replace(cluster.step(), watcher=Watch)
+    with pytest.raises(WorkloadFailed, match=f"waited 60 s, without {DOWN}"):
+        applied(cluster, step, change)
+    assert len(cluster.pods()) == len(UP) + 1 and cluster.newest() == set()
+
+
+def test_new_pods_that_do_not_work_fail_the_step_and_take_one_node_only(cluster: Cluster) -> None:
+    """As of Helm's own wait, and no further pod is replaced; then the rollback needs no pod of the dead worker."""
+    cluster.broken = True
+    step = cluster.step()
+    with pytest.raises(WorkloadFailed, match=r"DaemonSet kube-system/agent: .*"):
+        applied(cluster, step, cluster.change)
+    assert cluster.fewest == len(UP) - 1
+
+
+def test_worker_that_goes_down_meanwhile_counts(cluster: Cluster) -> None:
+    """It was healthy before the run, and so has to be in the end: the step fails, and names its pod."""
+
+    def change() -> None:
+        cluster.change()
+        cluster.down.add("worker-3")
+        add_down_node(cluster.kube, "worker-3")
+        cluster.kube.delete(PODS, "agent-1-worker-3", NAMESPACE)
+        add_pod(cluster.kube, "agent", waiting(""), node="worker-3", daemon=True)
+
+    with pytest.raises(WorkloadFailed, match="node worker-3 went down meanwhile"):
+        applied(cluster, cluster.step(), change)
+
+
+def test_worker_that_went_down_in_the_run_is_waited_for_by_helm_as_ever(cluster: Cluster) -> None:
+    """Only a rollback does without it."""
+    step = replace(cluster.step(), down=cluster.workers(DOWN, *UP[1:]))
+    applied(cluster, replace(step, watcher=Watch), cluster.change)
+    assert cluster.helm.calls == ["upgrade app"]
+    cluster.kube.delete(PODS, f"agent-1-{DOWN}", NAMESPACE)
+    step.undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
+    assert cluster.helm.calls[-1] == "rollback app 1 without waiting"
+    assert f"{DOWN} is down: Helm doesn't wait for app" in cluster.notes[-2] + cluster.notes[-1]
+
+
+def test_undo_is_waited_for_without_it(cluster: Cluster) -> None:
+    """The rollback's own rollout stops at the dead worker as well, and is taken past it; so it is when an earlier
+    process had Helm roll back, and then ended.
+    """
+    step, point = cluster.step(), RestorePoint("app", NAMESPACE, 1)
+    cluster.helm.install("app", "v: 2\n")
+    cluster.change()
+    step.undo(point, cluster.notes.append)
+    assert cluster.newest() == set(UP) and cluster.fewest == len(UP) - 1
+    again = Cluster(helm=cluster.helm)
+    again.change()
+    again.step().undo(point, again.notes.append)
+    assert again.newest() == set(UP) and cluster.helm.calls == ["rollback app 1 without waiting"]
+
+
+def test_release_for_controllers_is_waited_for_by_helm(cluster: Cluster) -> None:
+    """What wants no pod on a dead worker is as before; so is everything where nothing is known of the workers."""
+    pinned = {"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}}
+    manifest = rolling()
+    manifest["spec"]["template"]["spec"] = pinned
+    assert cluster.workers().upgrading(yaml.safe_dump(manifest), NAMESPACE) is None
+    assert cluster.workers().upgrading("kind: ConfigMap\nmetadata: {name: a}\n", NAMESPACE) is None
+    unknown = DownWorkers(cluster.kube, cluster.clock, {"controller-1"})
+    assert unknown.upgrading(yaml.safe_dump(rolling()), NAMESPACE) is None
+    controller = DownWorkers(cluster.kube, cluster.clock, {DOWN}, ())
+    assert controller.upgrading(yaml.safe_dump(rolling()), NAMESPACE) is None
+
+
+def test_node_that_is_only_not_ready_is_waited_for(cluster: Cluster) -> None:
+    """Its kubelet reports, and can start pods; and a silence that nobody has judged yet is none."""
+    for ready in ("False", "Unknown"):
+        add_node(cluster.kube, DOWN, conditions={"Ready": ready})
+        assert cluster.workers().upgrading(yaml.safe_dump(rolling()), NAMESPACE) is None
+
+
+def test_refusal_to_delete_is_told_once(cluster: Cluster) -> None:
+    """Without the right, a run says so, and its wait ends with what is missing."""
+    refused = ApiError("cannot delete pods")
+    refused.status = 403
+    delete = cluster.kube.delete
+
+    def refuse(kind: Any, name: str, namespace: str = "") -> None:
+        raise refused
+
+    def sync() -> None:
+        cluster.kube.delete = delete  # type: ignore[method-assign]
+        cluster.sync()
+        cluster.kube.delete = refuse  # type: ignore[method-assign]
+
+    step = replace(cluster.step(), watcher=Watch).watched(sync)
+    with pytest.raises(StepFailed):
+        applied(cluster, step, cluster.change)
+    assert [note for note in cluster.notes if "cannot delete pods" in note] == cluster.notes[-1:]
+
+
+def test_release_that_helm_left_pending_is_freed_without_it(cluster: Cluster) -> None:
+    """Helm's rollback would wait for the dead worker like its upgrade."""
+    cluster.helm.install("app", "v: 2\n", "pending-upgrade", updated=cluster.clock.now())
+    cluster.clock.sleep(10_000)
+    for name in UP:
+        add_pod(cluster.kube, "agent", node=name, revision=2, daemon=True, name=f"agent-1-{name}")
+    cluster.change()
+    free = FreeReleaseStep("app", NAMESPACE, cluster.helm, cluster.clock, 60.0, cluster.workers())
+    free.apply(cluster.notes.append)
+    assert cluster.helm.calls == ["rollback app 1 without waiting"]
+
+
+def test_interrupted_step_is_applied_again(cluster: Cluster) -> None:
+    """Helm had written all when the process ended that was to wait in its place: nobody knows what became of it."""
+    values = rolling()
+    spec = ReleaseSpec("app", NAMESPACE, Path("/charts/app"), values)
+    point = RestorePoint("app", NAMESPACE, 1)
+    inspector = ReleaseInspector(spec, cluster.helm, cluster.clock, 60.0, cluster.workers())
+    found = inspector.inspect(point)
+    assert not found.applied and f"but {DOWN} is down: Helm hasn't waited" in found.found
+    add_node(cluster.kube, DOWN)
+    assert inspector.inspect(point).applied

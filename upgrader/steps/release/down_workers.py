@@ -1,0 +1,132 @@
+"""Workers that are down: Helm would wait for their pods, so a release that wants some there is waited for without it.
+
+As kstatus has it, a DaemonSet is complete when each of its nodes has a Ready pod of the newest revision; it stays
+incomplete while one of them is dead, and Helm rolls back at its timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from upgrader.errors import ApiError, WorkloadFailed
+from upgrader.gates.kubernetes_kinds import NODES
+from upgrader.gates.manifest_workloads import daemon_sets_on, stateful_sets_in, workloads_in
+from upgrader.gates.node_health import is_unreachable
+from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.model.first_few import first_few
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.workload import WorkloadRef
+from upgrader.ports import Clock, Helm, Kube, KubeObject
+from upgrader.steps.release.past_down_nodes import PastDownNodes
+from upgrader.wait_and_retry import wait_until
+
+__all__ = ["DownWorkers", "OwnWait", "roll_back"]
+
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class OwnWait:
+    """Waits for a release's workloads in Helm's place, without the pods on some nodes."""
+
+    kube: Kube
+    clock: Clock
+    workloads: tuple[WorkloadRef, ...]
+    down: tuple[str, ...]
+
+    @property
+    def why(self) -> str:
+        """Why Helm doesn't."""
+        return f"{first_few(self.down)} {'is' if len(self.down) == 1 else 'are'} down"
+
+    def __call__(self, seconds: float, watch: Callable[[], None], note: Callable[[str], None]) -> None:
+        """Raises WorkloadFailed with what is missing at the end; what `watch` raises ends it before."""
+        daemons = [ref for ref in self.workloads if ref.kind == "DaemonSet"]
+        helps = [PastDownNodes(self.kube, self.clock, ref, self.down, note) for ref in daemons]
+        lacking: list[Verdict] = []
+
+        def missing() -> str:
+            watch()
+            for each in helps:
+                each()
+            seen = [self._look(ref) for ref in self.workloads]
+            lacking[:] = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
+            return lacking[0].reason if lacking else ""
+
+        still = wait_until(self.clock, missing, seconds=seconds)
+        if still:
+            lines = [line for verdict in lacking for line in verdict.lines()] or [still]
+            lines += [f"node {name} went down meanwhile" for name in self._lost()]
+            without = f"(waited {seconds:.0f} s, without {first_few(self.down)}, which Helm would have waited for)"
+            remedy = lacking[0].remedy if lacking else ""
+            raise WorkloadFailed("\n".join((*lines, without)), remedy=remedy)
+
+    def _lost(self) -> list[str]:
+        """The nodes that are down by now, as far as the API says."""
+        try:
+            return sorted(_down(self.kube).keys() - {*self.down})
+        except ApiError:
+            return []
+
+    def _look(self, ref: WorkloadRef) -> Verdict:
+        # Not those that went down since: what is healthy when a run begins has to be so in its end.
+        return diagnose_workload(self.kube, ref, allow_none=True, absent=lambda nodes: {*nodes}.intersection(self.down))
+
+
+@dataclass(frozen=True)
+class DownWorkers:
+    """Finds those on which a release's DaemonSets can't be rolled out."""
+
+    kube: Kube
+    clock: Clock
+    controllers: Collection[str]
+    healthy_before: Collection[str] | None = None
+    """The workers that were healthy before the run; None: nothing is known of them, and each is waited for."""
+
+    def upgrading(self, manifest: str, namespace: str) -> OwnWait | None:
+        """None where Helm can wait. One that was healthy before the run has to be so after it. Raises ApiError."""
+        known = self.healthy_before
+        return self._wait(manifest, namespace, lambda name: known is not None and name not in known)
+
+    def undoing(self, manifest: str, namespace: str) -> OwnWait | None:
+        """The same of a rollback, which no worker makes fail that is down by now. Raises ApiError."""
+        return self._wait(manifest, namespace, lambda _: True)
+
+    def _wait(self, manifest: str, namespace: str, left_out: Callable[[str], bool]) -> OwnWait | None:
+        if not any(ref.kind == "DaemonSet" for ref in workloads_in(manifest, namespace)):
+            return None
+        names = [name for name, node in _down(self.kube).items() if daemon_sets_on(manifest, namespace, node)]
+        found = tuple(sorted(name for name in names if name not in self.controllers and left_out(name)))
+        if not found:
+            return None
+        # What others than their controllers replace, Helm doesn't wait for either: their own gates do.
+        sets = stateful_sets_in(manifest, namespace)
+        refs = workloads_in(manifest, namespace)
+        waited = tuple(ref for ref in refs if ref not in sets or not (sets[ref].on_delete or sets[ref].group))
+        return OwnWait(self.kube, self.clock, waited, found)
+
+
+def roll_back(
+    helm: Helm,
+    down: DownWorkers | None,
+    release: str,
+    namespace: str,
+    revision: int,
+    *,
+    timeout_seconds: float,
+    note: Callable[[str], None],
+    watch: Callable[[], None] = lambda: None,
+) -> None:
+    """Helm's rollback, and the wait for it."""
+    wait = down.undoing(helm.manifest(release, namespace, revision), namespace) if down is not None else None
+    if wait is not None:
+        note(f"{wait.why}: Helm doesn't wait for {release}, its workloads are waited for without")
+    helm.rollback(release, namespace, revision, timeout_seconds=timeout_seconds, wait=wait is None, watch=watch)
+    if wait is not None:
+        wait(timeout_seconds, watch, note)
+
+
+def _down(kube: Kube) -> dict[str, KubeObject]:
+    nodes = (node for node in kube.each(NODES, at_once=_AT_ONCE) if is_unreachable(node))
+    return {str(node["metadata"]["name"]): node for node in nodes}

@@ -1,0 +1,93 @@
+"""Takes a DaemonSet's rollout past nodes that are down, where its controller would wait for them for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from upgrader.errors import ApiError
+from upgrader.gates.kubernetes_kinds import PODS
+from upgrader.gates.workload_reading import Reading, find_workload, read_found
+from upgrader.model.health_before import IntOrPercent
+from upgrader.model.workload import Pod, Workload, WorkloadRef
+from upgrader.ports import Clock, Kube, KubeObject
+
+__all__ = ["PastDownNodes"]
+
+_LOOK_SECONDS = 2.0
+_FORBIDDEN = 403
+
+
+class PastDownNodes:
+    """Called about once a second.
+
+    The controller counts a node that is down as one without a pod: with `maxUnavailable: 1` a single one is all that it
+    allows, and it replaces no other pod. Once such nodes use up what is allowed, it deletes no pod that works, and so
+    this does in its place: of the nodes that are up, no more than `maxUnavailable` are without a pod at any time. With
+    `maxSurge` it waits for the new pod beside the old one; without that old one, which is dead, it doesn't.
+
+    Nothing is changed in the DaemonSet itself, so nothing is left to be put back after an interruption.
+    """
+
+    def __init__(
+        self, kube: Kube, clock: Clock, ref: WorkloadRef, down: Collection[str], note: Callable[[str], None]
+    ) -> None:
+        self._kube, self._clock, self._ref, self._note = kube, clock, ref, note
+        self._down = frozenset(down)
+        self._looked = clock.monotonic() - _LOOK_SECONDS
+        self._told: set[str] = set()
+
+    def __call__(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        try:
+            found = find_workload(self._kube, self._ref)
+            workload = Workload.parse("DaemonSet", found) if found is not None else None
+            if found is not None and workload is not None and workload.observed:
+                self._go_on(found, read_found(self._kube, workload, found))
+        except ApiError as error:  # the wait has a deadline, and says what it waits for
+            if error.status == _FORBIDDEN:
+                self._tell(f"{self._ref}: its old pods can't be deleted: {error.message}")
+
+    def _go_on(self, found: KubeObject, reading: Reading) -> None:
+        strategy = found["spec"].get("updateStrategy") or {}
+        rolling = strategy.get("rollingUpdate") or {}
+        if strategy.get("type") == "OnDelete":
+            return
+        old = [pod for pod in reading.others if not pod.deleting]
+        if _count(rolling.get("maxSurge"), reading.workload.desired, 0):
+            stale = [pod for pod in old if pod.node in self._down]
+            why = "its node is down, and its DaemonSet waits for the new one there"
+        else:
+            stale = self._next(old, reading, _count(rolling.get("maxUnavailable"), reading.workload.desired, 1))
+            why = f"{', '.join(sorted(self._down))} is down, and uses up the DaemonSet's maxUnavailable"
+        for pod in stale:
+            self._kube.delete(PODS, pod.name, pod.namespace)
+            self._tell(f"{self._ref}: its old pods are deleted for its controller: {why}")
+
+    def _next(self, old: list[Pod], reading: Reading, allowed: int) -> list[Pod]:
+        """The old pods on nodes that are up which may be replaced now; those that don't work its controller replaces
+        by itself.
+        """
+        fine = {pod.node for pod in (*reading.newest, *old) if pod.ready}
+        lost = {pod.node for pod in (*reading.newest, *reading.others)} & self._down - fine
+        if len(lost) < allowed:
+            return []
+        up = reading.workload.desired - len(lost)
+        # Its controller's own count is later, but knows of `minReadySeconds`.
+        available = min(len(fine - lost), reading.workload.available)
+        candidates = sorted((pod for pod in old if pod.ready and pod.node not in lost), key=lambda pod: pod.name)
+        return candidates[: max(0, allowed - (up - available))]
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._note(text)
+
+
+def _count(given: Any, total: int, default: int) -> int:
+    """As Kubernetes rounds a percentage: up."""
+    wanted = IntOrPercent.parse(default if given is None else given)
+    return -(-total * wanted.percent // 100) if wanted.percent else wanted.count
