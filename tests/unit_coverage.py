@@ -1,23 +1,22 @@
 """Branch coverage of the packages that decide, by unit tests alone: `python -m pytest -p tests.unit_coverage`.
 
-A plugin, so that no test runs twice and there is one summary. It measures from before the first import until the last
-unit test, and pauses for Hypothesis' tests: what they reach is random, so that a figure with them would change from
-run to run. It pauses for those that repeat one thing at every moment, too: they run no other lines, and being measured
-doubles their time. A line counts when an example runs it.
+A plugin, so that no test runs twice and there is one summary. SlipCover counts what ran, and stops counting a line that
+has; so tests take little longer for it. It counts from before the first import until the packages are judged: each is a
+test of its own, after the unit tests. Hypothesis' tests come after these: what they reach is random, so that a figure
+with them would change from run to run.
 
-The packages and the least share are in pyproject.toml, `tool.coverage`. Each package is a test of its own, after the
-unit tests.
+The packages and the least share are in pyproject.toml, `tool.unit-coverage`.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
+import tomllib
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
-from coverage import Coverage
-from coverage.exceptions import NoDataError
+from slipcover import FileMatcher, ImportManager, Slipcover
 
 __all__ = ["UnitCoverage"]
 
@@ -25,62 +24,62 @@ _UNIT = "tests/unit/"
 
 
 class UnitCoverage:
-    """Measures during unit tests, and knows the shares afterwards."""
+    """Counts from the start, and knows the shares afterwards."""
 
-    def __init__(self, coverage: Coverage) -> None:
-        self._coverage = coverage
-        self._measuring = False
-        self.measure(True)
-
-    @property
-    def least(self) -> float:
+    def __init__(self, root: Path) -> None:
+        settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["unit-coverage"]
+        self.packages: list[str] = settings["packages"]
+        self.least: float = settings["least"]
         """The least share of each package, in percent."""
-        return float(str(self._coverage.get_option("report:fail_under")))
+        omitted: list[str] = settings["omit"]
+        self._slipcover = Slipcover(branch=True, source=self.packages, omit=omitted)
+        ImportManager(self._slipcover, FileMatcher(self.packages, omitted)).__enter__()
 
-    @property
-    def packages(self) -> list[str]:
-        """The folders that are measured."""
-        folders = self._coverage.get_option("run:source")
-        assert isinstance(folders, list), "pyproject.toml lists them"
-        return folders
+    @cached_property
+    def _files(self) -> dict[str, Any]:
+        """File → what of it ran until now, and what didn't."""
+        files: dict[str, Any] = self._slipcover.get_coverage()["files"]
+        return files
 
-    def measure(self, on: bool) -> None:
-        """Measure from now on, or pause."""
-        if on != self._measuring:
-            (self._coverage.start if on else self._coverage.stop)()
-            self._measuring = on
+    def share(self, package: str = "") -> float:
+        """Percent of the lines and branches of one package, or of all, that ran."""
+        ran = every = 0
+        for name, file in self._files.items():
+            if name.startswith(f"{package}/" if package else ""):
+                done, missing = (sum(len(file[f"{kind}_{what}"]) for what in ("lines", "branches")) for kind in _KINDS)
+                ran, every = ran + done, every + done + missing
+        return 100 * ran / every if every else 0.0
 
-    def share(self, package: str = "") -> tuple[float, str]:
-        """Percent of lines and branches that ran, of one package or of all, and a table of those that didn't."""
-        table = io.StringIO()
-        files = f"{Path(package).resolve()}/*"
-        try:
-            percent = self._coverage.report(include=files, file=table, show_missing=True, skip_covered=True)
-        except NoDataError:
-            return 0.0, "no test ran any of it"
-        return percent, table.getvalue()
+    def missing(self, package: str) -> str:
+        """A line for each file of a package of which something didn't run: its lines, and branches as `from->to`."""
+        told = []
+        for name, file in sorted(self._files.items()):
+            lines = [str(line) for line in file["missing_lines"]]
+            branches = [f"{begin}->{end or 'exit'}" for begin, end in file["missing_branches"]]
+            if name.startswith(f"{package}/") and lines + branches:
+                told.append(f"{name}: {', '.join(lines + branches)}")
+        return "\n".join(told)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
-        """Judge the packages after the last unit test."""
-        behind = max((index for index, item in enumerate(items, 1) if item.nodeid.startswith(_UNIT)), default=0)
-        items[behind:behind] = [PackageItem.of(session, self, package) for package in self.packages]
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Measure this test if it counts."""
-        random = isinstance(item, pytest.Function) and getattr(item.obj, "is_hypothesis_test", False)
-        repeated = random or item.get_closest_marker("every_moment") is not None
-        self.measure(item.nodeid.startswith(_UNIT) and not isinstance(item, PackageItem) and not repeated)
-        return (yield)
+        """Judge the packages after the unit tests that aren't random."""
+        counting = [item for item in items if item.nodeid.startswith(_UNIT) and not _random(item)]
+        others = [item for item in items if item not in set(counting)]
+        items[:] = [*counting, *(PackageItem.of(session, self, package) for package in self.packages), *others]
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """One line for each package, and one for all."""
-        self.measure(False)
         terminalreporter.section("branch coverage by unit tests")
         for package in (*self.packages, ""):
-            terminalreporter.write_line(f"{package or 'total':<36}{self.share(package)[0]:7.2f} %")
+            terminalreporter.write_line(f"{package or 'total':<36}{self.share(package):7.2f} %")
+
+
+_KINDS = ("executed", "missing")
+
+
+def _random(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and bool(getattr(item.obj, "is_hypothesis_test", False))
 
 
 class PackageItem(pytest.Item):
@@ -98,8 +97,9 @@ class PackageItem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail when too little ran, and list what didn't."""
-        percent, missing = self.measured.share(self.package)
+        percent = self.measured.share(self.package)
         if percent < self.measured.least:
+            missing = self.measured.missing(self.package)
             pytest.fail(f"{percent:.2f} % is less than {self.measured.least:g} %\n{missing}", pytrace=False)
 
     def reportinfo(self) -> tuple[str, None, str]:
@@ -109,6 +109,5 @@ class PackageItem(pytest.Item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Begin before a conftest imports what is to be measured."""
-    settings = early_config.rootpath / "pyproject.toml"
-    early_config.pluginmanager.register(UnitCoverage(Coverage(data_file=None, config_file=str(settings))))
+    """Begin before a conftest imports what is to be counted."""
+    early_config.pluginmanager.register(UnitCoverage(early_config.rootpath))
