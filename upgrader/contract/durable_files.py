@@ -114,7 +114,7 @@ def replace(path: Name, content: Content, owner: Owner = OWN, *, sha256: str = "
     try:
         write(beside, content, owner)
         if sha256 and (written := sha256_of(beside)) != sha256:
-            raise ValueError(f"{os.fspath(path)}: what was to be put there has the SHA-256 {written} and not {sha256}")
+            raise ValueError(f"{os.fspath(path)}: the new content has the SHA-256 {written}, not {sha256}")
         os.rename(beside, path)
     except BaseException:
         remove(beside)

@@ -135,7 +135,7 @@ KATA = """
 def test_runtime_handler_that_a_runtime_class_may_name_stays() -> None:
     """Pods with that class would never start again. Another one may come, whatever its own cgroups are."""
     (gone,) = lost(V2 + KATA, V2)
-    assert gone.startswith("the runtime handler kata-qemu goes")
+    assert gone.startswith("the runtime handler kata-qemu is removed")
     assert lost(V2, V2 + KATA) == [] == lost(V1, V2 + KATA)
 
 

@@ -48,8 +48,8 @@ def test_new_program_has_to_read_the_file_in_place_as_well(tmp_path: Path, confi
     """A power cut may come between the program and its configuration: the node boots with the new and the old."""
     old, new = containerd(tmp_path, "old"), containerd(tmp_path, "new", refuses="in place", says="containerd: no")
     answer = tried(new, old, config, configuration="# new\n")
-    assert answer["failed"] and f"{new} would not start with {config}, as it is now" in answer["msg"]
-    assert "an upgrade of its own" in answer["msg"]
+    assert answer["failed"] and f"{new} can't use the present {config}" in answer["msg"]
+    assert "in a separate upgrade" in answer["msg"]
     assert not tried(containerd(tmp_path, "other"), old, config, configuration="# new\n").get("failed")
 
 
@@ -59,7 +59,7 @@ def test_new_program_loses_nothing_with_the_file_in_place(tmp_path: Path, config
     (tmp_path / "without").write_text(DUMP.replace("= true", "= false"))
     new.write_text(f'#!/bin/sh\nif grep -q "in place" "$2"; then cat {tmp_path}/without; else cat {new}.dump; fi\n')
     answer = tried(new, old, config, configuration="# new\n")
-    assert answer["failed"] and f"with {config}, as it is now" in answer["msg"]
+    assert answer["failed"] and f"can't use the present {config}" in answer["msg"]
     assert "SystemdCgroup changes from true to false" in answer["msg"]
 
 
@@ -79,5 +79,5 @@ def test_programs_are_put_in_place_before_their_configuration() -> None:
     assert order.index("Put containerd's programs in place") < configured
     assert order.index("Put containerd's package in place") < configured < order.index("Restart containerd")
     back = [task["name"] for task in tasks("put_back")]
-    assert back.index("Put back containerd's files") < back.index("Put back the packages")
-    assert back.index("Put back the packages") < back.index("Put back the files that the upgrade has changed")
+    assert back.index("Restore containerd's files") < back.index("Restore the packages")
+    assert back.index("Restore the packages") < back.index("Restore the files that the upgrade has changed")

@@ -20,13 +20,13 @@ from tests.unit.playbooks.node_role import complaint, task
         ("2.1.4", "2.1.4", ""),
         ("2.1.4", "2.1.3", "2.1.3 is older than 2.1.4"),
         ("1.10.0", "1.9.0", "1.9.0 is older than 1.10.0"),
-        ("1.6.20~ds1", "2.1.4", "go to 1.7 first"),
-        ("1.5.18", "2.1.4", "go to 1.7 first"),
+        ("1.6.20~ds1", "2.1.4", "upgrade to 1.7 first"),
+        ("1.5.18", "2.1.4", "upgrade to 1.7 first"),
         ("1.7.29", "2.0.0", "take 2.0.6 or newer"),
         ("1.7.29", "2.0.5-1~debian.12", "take 2.0.6 or newer"),
         ("1.7.29", "2.0", "take 2.0.6 or newer"),
-        ("", "2.1.4", "doesn't say its version"),
-        ("2.1.4", "latest", "is no version"),
+        ("", "2.1.4", "installed containerd is unknown"),
+        ("2.1.4", "latest", "is not a version"),
     ],
 )
 def test_step_that_could_end_containers_is_refused(installed: str, wanted: str, told: str) -> None:
@@ -57,7 +57,11 @@ def test_role_ends_before_such_a_step() -> None:
     assert asked["wanted"] == "{{ node_container_runtime.version | default(omit) }}"
     found = {"program": "/usr/bin/containerd", "version": "1.6.20", "step_problem": "go to 1.7 first"}
     facts = {"node_container_runtime": {"version": "2.1.4", "source": {"kind": "packages"}}}
-    told = complaint("runtime_look", "Containers outlive this step", node_containerd=found, **facts)
-    assert "/usr/bin/containerd is 1.6.20" in told and "go to 1.7 first" in told and "Nothing was changed" in told
+    told = complaint("runtime_look", "Check that containers survive this upgrade", node_containerd=found, **facts)
+    assert (
+        "/usr/bin/containerd can't be upgraded from 1.6.20 to 2.1.4: " in told
+        and "go to 1.7 first" in told
+        and "Nothing was changed" in told
+    )
     fine = {**found, "step_problem": ""}
-    assert complaint("runtime_look", "Containers outlive this step", node_containerd=fine, **facts) == ""
+    assert complaint("runtime_look", "Check that containers survive this upgrade", node_containerd=fine, **facts) == ""

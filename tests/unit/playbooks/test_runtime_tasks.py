@@ -13,9 +13,9 @@ CONTAINERD = {"program": "/usr/bin/containerd", "configuration": "/c.toml", "soc
 
 def test_containerd_that_does_not_say_where_it_listens_is_left_alone() -> None:
     """Its health after the restart couldn't be asked, so that every such node would be put back; unless it is told."""
-    file, name = "runtime_look", "Where containerd listens is known"
+    file, name = "runtime_look", "Check that containerd's socket is known"
     silent = {**CONTAINERD, "socket": ""}
-    assert "/usr/bin/containerd doesn't say where it listens" in complaint(file, name, node_containerd=silent)
+    assert "The socket of /usr/bin/containerd is unknown" in complaint(file, name, node_containerd=silent)
     assert complaint(file, name, node_containerd=silent, node_containerd_socket="/other.sock") == ""
     assert complaint(file, name, node_containerd=CONTAINERD) == ""
 
@@ -25,10 +25,10 @@ def test_containerd_that_does_not_say_where_it_listens_is_left_alone() -> None:
     [
         ("packages", {"rc": 0, "stdout": "containerd.io: /usr/bin/containerd"}, ""),
         ("packages", {"rc": 0, "stdout": "containerd:amd64: /usr/bin/containerd"}, ""),
-        ("packages", {"rc": 0, "stdout": "containerd.io-2.1.4-1.el9.x86_64"}, "Debian's packages only"),
-        ("packages", {"rc": 1, "stdout": ""}, "is of no package"),
+        ("packages", {"rc": 0, "stdout": "containerd.io-2.1.4-1.el9.x86_64"}, "only on Debian"),
+        ("packages", {"rc": 1, "stdout": ""}, "belongs to no package"),
         ("url", {"rc": 1, "stdout": ""}, ""),
-        ("url", {"rc": 0, "stdout": "containerd.io-2.1.4-1.el9.x86_64"}, "is of a package: containerd.io-2.1.4"),
+        ("url", {"rc": 0, "stdout": "containerd.io-2.1.4-1.el9.x86_64"}, "belongs to the package containerd.io-2.1.4"),
         ("", {"rc": 0, "stdout": "containerd.io-2.1.4-1.el9.x86_64"}, ""),
     ],
 )
@@ -36,7 +36,7 @@ def test_containerd_comes_from_where_it_is_from(kind: str, owner: dict[str, Any]
     """apt can't upgrade the package of another system, whose name rpm says in another form."""
     runtime = {"version": "2.1.4", "source": {"kind": kind}} if kind else {"config": "/c.toml"}
     facts = {"node_containerd": CONTAINERD, "node_containerd_owner": owner, "node_container_runtime": runtime}
-    said = complaint("runtime_look", "Containerd is from where it will come from", **facts)
+    said = complaint("runtime_look", "Check that the source of containerd fits", **facts)
     assert told in said if told else said == ""
 
 

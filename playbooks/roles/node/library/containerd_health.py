@@ -15,7 +15,7 @@ DOCUMENTATION = r"""
 module: containerd_health
 short_description: Wait until containerd serves the kubelet
 description:
-  - Waits until the program in place is what runs, with its files as they are, and its plugin cri is ok.
+  - Waits until the program in place runs with its present files, and its plugin cri is ok.
   - Changes nothing.
 author: [The upgrader authors]
 options:
@@ -61,7 +61,7 @@ def main() -> None:
             break
         time.sleep(0.5)
     said = _said(module.params["unit"])
-    module.fail_json(msg=f"waited {waited:.0f} s for containerd: {wrong}. It said last: {said}")
+    module.fail_json(msg=f"waited {waited:.0f} s for containerd: {wrong}. Its last log lines: {said}")
 
 
 def _wrong(unit_name: str, address: str) -> str:
@@ -69,7 +69,7 @@ def _wrong(unit_name: str, address: str) -> str:
         unit = read_unit(unit_name, "containerd")
         unit = unit._replace(arguments=(f"--config={configuration_of(list(unit.arguments))}",))
         if not unit.current():
-            return f"{unit_name} runs nothing, or not the program in place with its files as they are"
+            return f"{unit_name} isn't running, or wasn't restarted after its program or files changed"
         ctr = os.path.join(os.path.dirname(unit.program), "ctr")
         command = [ctr, "--address", address, "plugins", "ls"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)

@@ -21,7 +21,7 @@ options:
     type: str
     default: containerd.service
   wanted:
-    description: The version that it is to become.
+    description: The version to upgrade to.
     type: str
 """
 

@@ -1,4 +1,4 @@
-"""Ansible module: whether a containerd would start with a configuration, and what would be lost."""
+"""Ansible module: whether a containerd would start with a configuration, and which running pods that would break."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ module: containerd_trial
 short_description: Let a containerd read a configuration
 description:
   - C(containerd config dump) reads a configuration as the daemon does, with the settings of all its plugins.
-  - A setting by which pods that run would be lost is refused. Changes nothing.
+  - A setting that would break running pods is refused. Changes nothing.
 author: [The upgrader authors]
 options:
   program:
@@ -67,9 +67,8 @@ def main() -> None:
         wrong = complaint or "; ".join(lost(before, after))
         if wrong:
             module.fail_json(
-                msg=f"{program} would not start with {path}, as it is now, without a loss: {wrong}. It has to, until"
-                " the new configuration is in place. Nothing was changed. Change the configuration in an upgrade of its"
-                " own, before that of the version"
+                msg=f"{program} can't use the present {path}, which it must until the new configuration is in place:"
+                f" {wrong}. Nothing was changed. Change the configuration in a separate upgrade before this one"
             )
         after, complaint, ignored = _dump_of_text(program, path, text)
     if complaint:
@@ -80,7 +79,7 @@ def main() -> None:
         module.fail_json(msg=f"{program} would start without CRI, which the kubelet needs{why}. Nothing was changed")
     wrong = lost(before, after)
     if wrong:
-        module.fail_json(msg=f"this configuration would lose pods that run: {'; '.join(wrong)}. Nothing was changed")
+        module.fail_json(msg=f"this configuration would break running pods: {'; '.join(wrong)}. Nothing was changed")
     if ignored and text is not None:
         module.warn(f"{program} doesn't know these keys of the configuration, and ignores them: {', '.join(ignored)}")
     module.exit_json(changed=False, sandbox_image=image, sandbox_changes=image != sandbox_image(before))
@@ -105,7 +104,7 @@ def _dump(program: str, path: str) -> tuple[str, str, list[str]]:
     if done.returncode == 0 and done.stdout:
         return done.stdout, "", ignored_keys(done.stderr)
     said = done.stderr.strip()
-    return "", reading_problem(said) if said else f"it ended with {done.returncode}, and said nothing", []
+    return "", reading_problem(said) if said else f"exit code {done.returncode} without output", []
 
 
 if __name__ == "__main__":

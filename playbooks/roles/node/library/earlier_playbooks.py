@@ -11,8 +11,8 @@ DOCUMENTATION = r"""
 module: earlier_playbooks
 short_description: Wait until no earlier run of these playbooks works on the node
 description:
-  - Where Ansible is killed, what it has started on the node goes on, and might replace a file after another run has put
-    it back. A process of these playbooks is known by a variable of its environment. Changes nothing.
+  - If Ansible is killed, its processes on the node keep running, and might replace a file after another run has
+  restored it. Processes of these playbooks have a variable in their environment. Changes nothing.
 author: [The upgrader authors]
 options:
   seconds:
@@ -22,7 +22,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Wait for what an earlier run still does here
+- name: Wait until no earlier run works on the node
   earlier_playbooks:
     seconds: 300
 """
@@ -46,8 +46,8 @@ def main() -> None:
         time.sleep(0.5)
     shown = "; ".join(f"{pid}: {command}" for pid, command in sorted(others.items()))
     module.fail_json(
-        msg=f"waited {waited:.0f} s for what an earlier run of these playbooks does on this node: process {shown}."
-        " Nothing was changed by this one. Wait until it ends, or end it, then run the playbook again"
+        msg=f"an earlier run of these playbooks still works on this node after {waited:.0f} s: process {shown}."
+        " Nothing was changed. Wait until it ends, or end it, then run the playbook again"
     )
 
 

@@ -16,11 +16,11 @@ DOCUMENTATION = r"""
 module: kubelet_health
 short_description: Wait until the kubelet is healthy
 description:
-  - Waits until the program in place is what runs, and says itself that it is healthy. Changes nothing.
+  - Waits until the program in place runs, and reports that it is healthy. Changes nothing.
 author: [The upgrader authors]
 options:
   url:
-    description: Where the kubelet says so. Without it, where its flags and its configuration say.
+    description: The kubelet's health endpoint. Without it, the endpoint of its flags and its configuration.
     type: str
     default: ""
   seconds:
@@ -60,14 +60,14 @@ def main() -> None:
         if waited > module.params["seconds"]:
             break
         time.sleep(0.5)
-    module.fail_json(msg=f"waited {waited:.0f} s for a healthy kubelet: {wrong}. It said last: {_said(unit)}")
+    module.fail_json(msg=f"waited {waited:.0f} s for a healthy kubelet: {wrong}. Its last log lines: {_said(unit)}")
 
 
 def _wrong(url: str, unit: str) -> str:
     try:
         found = read_unit(unit)
         if not found.current():
-            return f"{unit} runs nothing, or not the program in place with its files as they are"
+            return f"{unit} isn't running, or wasn't restarted after its program or files changed"
         url = url or healthz_url(found)
         if not url:
             return ""  # it says nothing of itself, by its own configuration

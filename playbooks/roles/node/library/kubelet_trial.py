@@ -111,7 +111,7 @@ def main() -> None:
     unknown = unknown_fields(ended, module.params["fields"])
     if unknown:
         module.fail_json(
-            msg=f"{program} doesn't know {', '.join(unknown)} of its configuration, and would start without."
+            msg=f"{program} doesn't know {', '.join(unknown)} of its configuration, and would ignore that."
             " Nothing was changed. Correct node_kubelet_configuration"
         )
     module.exit_json(changed=False, rewritten=[{"path": path, "text": text} for path, text in rewritten.items()])

@@ -19,7 +19,7 @@ from ansible.module_utils.restore_point import (
 
 DOCUMENTATION = r"""
 module: node_restore_point
-short_description: Keep what a node has before its upgrade, and put it back
+short_description: Keep what a node has before its upgrade, and restore it
 author: [The upgrader authors]
 options:
   folder:
@@ -30,8 +30,8 @@ options:
     description:
       - V(kept) keeps what is at O(paths), unless an interrupted upgrade did so already.
       - V(swapping) says that what is at O(paths) is about to change.
-      - V(done) says that the upgrade has ended well, V(restored) that all is back.
-      - V(put_back) puts every file back that differs, of O(paths) where they are given.
+      - V(done) says that the upgrade has succeeded, V(restored) that everything is restored.
+      - V(put_back) restores every file that differs, only of O(paths) if they are given.
       - V(read) only reads.
     type: str
     choices: [read, kept, swapping, done, put_back, restored]
@@ -41,7 +41,7 @@ options:
     type: str
     default: ""
   paths:
-    description: Files that the upgrade may change. One that doesn't exist is removed when it is put back.
+    description: Files that the upgrade may change. V(put_back) removes a file that didn't exist.
     type: list
     elements: path
     default: []

@@ -10,7 +10,7 @@ from ansible.module_utils.static_pods import identity, live_uids, pinned, runnin
 
 DOCUMENTATION = r"""
 module: static_pods_kept
-short_description: Let static pods keep their UIDs
+short_description: Keep the UIDs of static pods
 description:
   - Writes the UID of each static pod that runs into its manifest. The kubelet that runs sees no difference, and one of
     another minor no new pod. Without it, etcd is restarted.

@@ -18,9 +18,9 @@ DEFAULT = "/etc/containerd/config.toml"
 """The configuration file, where no flag names another one."""
 
 _KEPT = {
-    "root": "images and containers are there",
-    "state": "containers that run are there",
-    "address": "the kubelet asks there",
+    "root": "images and containers are stored there",
+    "state": "the state of running containers is there",
+    "address": "the kubelet connects there",
     "snapshotter": "the images are unpacked there",
     "conf_dir": "the pods' network is configured there",
 }
@@ -90,10 +90,12 @@ def _plugin_folders(dump: str) -> set[str]:
 
 def _lost_handlers(before: str, after: str) -> list[str]:
     old, new = _handlers(before), _handlers(after)
-    gone = [f"the runtime handler {name} goes: pods of its RuntimeClass would not start" for name in old.keys() - new]
+    gone = [
+        f"the runtime handler {name} is removed: pods of its RuntimeClass would not start" for name in old.keys() - new
+    ]
     other = [
         f"SystemdCgroup changes from {old[name]} to {new[name]} in the runtime handler {name}: the kubelet's"
-        " cgroupDriver must be the same, and containers that run are in the other tree"
+        " cgroupDriver must be the same, and running containers are in the other cgroup tree"
         for name in old.keys() & new
         if old[name] != new[name]
     ]

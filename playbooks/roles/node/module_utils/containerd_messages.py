@@ -14,7 +14,9 @@ _READS = re.compile(r"toml|unmarshal|decod|convert|pars(?:e|ing)", re.IGNORECASE
 
 def reading_problem(said: str) -> str:
     """Where the mistake is, by the error of `config dump`, and how to see the rest."""
-    return f"it can't be read{_where(said)}. `containerd --config FILE config dump` says more, maybe with a password"
+    return (
+        f"it can't be read{_where(said)}. `containerd --config FILE config dump` shows more, possibly with a password"
+    )
 
 
 def without_values(line: str) -> str:

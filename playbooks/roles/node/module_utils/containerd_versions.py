@@ -20,17 +20,14 @@ def step_problem(installed: str, wanted: str) -> str:
     """Why a node with one version can't get the other under its containers, and what to do; "" where it can."""
     old, new = _numbers(installed), _numbers(wanted)
     if not old:
-        return "the containerd in place doesn't say its version: look at what it prints for --version"
+        return "the version of the installed containerd is unknown: see what it prints for --version"
     if not new:
-        return f"{wanted} is no version: it begins with numbers, as 2.1.4"
+        return f"{wanted} is not a version such as 2.1.4"
     if new < old:
         return f"{wanted} is older than {installed}, and may not be able to read its containers"
     if old < (1, 7) and new >= (2,):
         # A shim of 2.x leaves no file `address`, without which 1.6 takes its container for dead, and deletes it.
-        return (
-            f"{installed} would end the containers that {wanted} has started, so that no way back would be left: go to"
-            " 1.7 first"
-        )
+        return f"after a rollback, {installed} would end the containers that {wanted} has started: upgrade to 1.7 first"
     if old < (2,) <= new < _RESTARTS_IN_OLD_SANDBOXES:
         return f"{wanted} can't restart the containers of pods that {installed} has started: take 2.0.6 or newer"
     return ""

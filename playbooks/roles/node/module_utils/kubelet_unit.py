@@ -74,10 +74,10 @@ def read_unit(name: str, kind: str = "kubelet") -> Unit:
     )
     fragment, drop_ins = _properties(name, _UNIT, "FragmentPath", "DropInPaths")
     if len(starts) != 1:
-        raise UnitError(f"{name} has {len(starts)} ExecStart= commands, and one is needed. Is {kind} a unit here?")
+        raise UnitError(f"{name} has {len(starts)} ExecStart= commands instead of one. Is {kind} a systemd unit here?")
     program, arguments = starts[0][0], starts[0][1][1:]
     if os.path.basename(program) != kind:
-        raise UnitError(f"{name} starts {program} and not a program named {kind}: its flags can't be known")
+        raise UnitError(f"{name} starts {program}, not a program named {kind}: its flags are unknown")
     return Unit(
         program=program,
         arguments=tuple(arguments),
@@ -125,7 +125,7 @@ def complaint(ended: subprocess.CompletedProcess[str]) -> str:
     if found:
         return found[-1].replace('\\"', '"')
     last = [line for line in text.splitlines() if line.strip()][-3:]
-    return f"it ended with {ended.returncode}, and said: {' / '.join(last) or 'nothing'}"
+    return f"exit code {ended.returncode}; its last lines: {' / '.join(last) or 'nothing'}"
 
 
 def unknown_fields(ended: subprocess.CompletedProcess[str], fields: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ def playbook_processes(proc: str = "/proc", own: int = 0) -> dict[int, str]:
     """PID → command of each, without this one (`own`) and those that have started it.
 
     A host has one task of a play at a time: every other process is of another play. Processes of other users and in
-    containers are none: anybody who may run a pod here could have the node waited for, for ever.
+    containers don't count: otherwise, any user who may run a pod here could make a playbook wait permanently.
     """
     own = own or os.getpid()
     ours, where = _ancestry(proc, own), _user_and_depth(proc, str(own))

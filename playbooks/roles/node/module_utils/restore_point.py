@@ -1,4 +1,4 @@
-"""What a node had before its upgrade: kept in one folder, put back from there.
+"""What a node had before its upgrade: kept in one folder, and restored from there.
 
 ::
 
@@ -128,7 +128,7 @@ def put_back(folder: str, point: dict[str, Any], only: Sequence[str] = (), *, dr
         if "sha256" in entry and sha256_of(_content(folder, entry["sha256"])) != entry["sha256"]:
             raise Unusable(
                 f"the content kept of {entry['path']} is damaged: {_content(folder, entry['sha256'])} has another"
-                " SHA-256. Nothing was put back. Install that file from its source."
+                " SHA-256. Nothing was restored. Install that file from its source."
             )
     for entry in entries if not dry else []:
         path = entry["path"]
@@ -176,7 +176,7 @@ def _keep(folder: str, entry: dict[str, Any]) -> None:
 
 def _content(folder: str, sha256: str) -> str:
     if not sha256.isalnum():
-        raise Unusable(f"{os.path.join(folder, _NAME)} names content that can't be: {sha256!r}.")
+        raise Unusable(f"{os.path.join(folder, _NAME)} names invalid content: {sha256!r}.")
     return os.path.join(folder, "content", sha256)
 
 
@@ -190,7 +190,7 @@ def _make(folder: str) -> None:
 
 
 def _check_private(folder: str) -> None:
-    """What is in there will be put into /usr/bin: nobody else may have written it. Raises Unusable."""
+    """The content will be copied to /usr/bin, so only root may have written it. Raises Unusable."""
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise Unusable(f"{folder} must be a folder that only root can write. Look at what is in it, then remove it.")
