@@ -232,7 +232,7 @@ def test_zones_are_rolled_after_the_control_plane(zones: LabCluster) -> None:
     run = zones.runs()[-1]
     assert client.allowed == 0
     assert {"kube-apiserver", "kubernetes"} <= {step for step, _ in client.refusals}, client.refusals
-    said = f"{ZONES[0]} in shop from 2 to 1 replicas is not allowed while the upgrade {run} holds the group db still"
+    said = f"{ZONES[0]} in shop from 2 to 1 replicas is not allowed while the upgrade {run} holds the group db"
     assert all(said in refusal for _, refusal in client.refusals), client.refusals[:3]
     gates = [record["data"] for record in zones.journal() if record["type"] == "GatePassed"]
     assert any("rollout-group/shop/db" in str(gate) for gate in gates), gates

@@ -132,7 +132,7 @@ def wait_called(pair: Pair, name: str) -> None:
     """Until the API server calls the webhook about this set, which has no port that pods could be told at then."""
     missing = {"metadata": {"annotations": {"grafana.com/prepare-downscale-http-port": "0"}}}
     pair.kube.patch(SETS, name, missing, "shop")
-    wait_refused(pair.kube, name, 1, "no port")
+    wait_refused(pair.kube, name, 1, "not a port")
 
 
 def asked(guard: GuardProcess, name: str, before: int, after: int) -> str:

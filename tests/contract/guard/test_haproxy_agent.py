@@ -195,7 +195,7 @@ def test_what_can_not_be_asked_is_never_claimed(pair: Pair, haproxy: HAProxyProc
     with agent(pair, haproxy, tmp_path / "log", "-grace-period=1s") as process:
         haproxy.kill()
         annotate(pair, {DETACHMENT: "true"})
-        becomes("the agent to say so", lambda: process.said(f"HAProxy can't be asked: {haproxy.socket}: "))
+        becomes("the agent to say so", lambda: process.said(f"HAProxy can't be queried: {haproxy.socket}: "))
         time.sleep(3)
         assert not is_out(pair)
         haproxy.start()
@@ -209,7 +209,7 @@ def test_the_last_one_stays_in(pair: Pair, haproxy: HAProxyProcess, tmp_path: Pa
     becomes("worker-2 to be down", lambda: haproxy.answering() == {"worker-1"})
     with agent(pair, haproxy, tmp_path / "log") as process:
         annotate(pair, {DETACHMENT: "true"})
-        becomes("the agent to wait", lambda: process.said("waiting for another server that serves beside ingress/work"))
+        becomes("the agent to wait", lambda: process.said("waiting for another server to be up besides ingress/work"))
         time.sleep(1)
         assert not is_out(pair) and haproxy.answering() == {"worker-1"}
         haproxy.served["worker-2"].well = True
@@ -225,7 +225,7 @@ def test_it_is_back_after_a_good_check(pair: Pair, haproxy: HAProxyProcess, tmp_
         haproxy.served["worker-1"].well = False
         time.sleep(1)  # two checks
         annotate(pair, {DETACHMENT: None})
-        becomes("the agent to wait", lambda: process.said("waiting for a good check of ingress/worker-1"))
+        becomes("the agent to wait", lambda: process.said("waiting for a successful check of ingress/worker-1"))
         time.sleep(1)
         assert ATTACHED not in noted(pair) and is_out(pair)
         haproxy.served["worker-1"].well = True

@@ -99,7 +99,7 @@ def test_a_run_holds_groups_but_those_of_its_step(pair: Pair, objects: list[Kube
         waits("the Event", told)
         look_again(guard, pair.kube, group)
         assert len(group.pods(a)) == 2
-        says = f"from 2 to 1 replicas is not allowed while the upgrade {RUN} holds the group {group.group} still"
+        says = f"from 2 to 1 replicas is not allowed while the upgrade {RUN} holds the group {group.group}"
         for subresource in ("", "scale"):
             for dry_run in (True, False):
                 assert says in scaled(pair.kube, a, 1, subresource=subresource, dry_run=dry_run)

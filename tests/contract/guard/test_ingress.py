@@ -125,7 +125,7 @@ def test_nodes_that_go_and_one_that_somebody_else_has_out(pair: Pair, guard: Gua
         site.image("nginx:2")
 
         def waits() -> bool:
-            return "somebody else" in str(site.condition("Updated").get("message"))
+            return "another client" in str(site.condition("Updated").get("message"))
 
         goes_on(site, "it to wait", waits, agent=False)
         assert not site.replaced and OWNER not in site.marks(second)

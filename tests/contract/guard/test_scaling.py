@@ -178,7 +178,7 @@ def test_a_reference_that_is_not_there_changes_nothing(pair: Pair, guard: GuardP
     with zones(pair.kube, count=1) as group:
         (a,) = group.names
         follows(pair, a)
-        told(pair, a, "follows ReplicaTemplate db, which can't be read: it isn't there, or has no scale")
+        told(pair, a, "follows ReplicaTemplate db, which can't be read: it doesn't exist, or has no scale")
         group.template(a, "v2")
         until("its pod to be deleted", lambda: not group.pods(a), timeout_seconds=120)
         assert replicas(pair, a) == 1

@@ -184,7 +184,7 @@ def test_an_eviction_of_another_zone_stops_a_rollout(pair: Pair, called: GuardPr
         ({"podNamePartitionRegex": "(a)", "podNameRegexGroup": 0}, "greater than or equal to 1"),
         ({"crossZoneEvictionDelay": "20m"}, "crossZoneEvictionDelay needs podNamePartitionRegex"),
         ({"crossZoneEvictionDelay": "20 minutes", "podNamePartitionRegex": "(a)"}, "crossZoneEvictionDelay"),
-        ({"crossZoneEvictionDelay": "-5m", "podNamePartitionRegex": "(a)"}, "it is less than nothing"),
+        ({"crossZoneEvictionDelay": "-5m", "podNamePartitionRegex": "(a)"}, "it must not be negative"),
         ({"selector": {}}, "spec.selector.matchLabels"),
     ],
 )

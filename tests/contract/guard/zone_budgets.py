@@ -83,7 +83,7 @@ def webhooks(kube: KubeAdapter, guard: GuardProcess) -> Iterator[None]:
 
         def called() -> bool:
             said = made(kube, "probe", dry_run=True, **wrong)
-            return "podNameRegexGroup doesn't say" in said
+            return "podNameRegexGroup isn't set" in said
 
         until("the API server to call it", called, timeout_seconds=120, interval_seconds=0.1)
         yield

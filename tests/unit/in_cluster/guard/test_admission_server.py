@@ -238,7 +238,7 @@ def test_a_group_that_a_run_holds_does_not_shrink(request_: dict[str, Any]) -> N
     assert (status, response["allowed"], response["status"]["code"]) == (200, False, 403)
     assert response["status"]["message"] == (
         "downscale of statefulsets/db in shop from 3 to 1 replicas is not allowed while the upgrade run-7 holds the "
-        "group db still"
+        "group db"
     )
     assert asked_while_held(holder="", **request_)[1]["allowed"]
 

@@ -274,9 +274,9 @@ def test_the_keeper_shows_then_injects(monkeypatch: pytest.MonkeyPatch) -> None:
         served = ServedCertificate()
         secret = CertificateSecret(found.api, "ops", "cert", WANTED)
         keeper = CertificateKeeper(secret, served, found.injection, lambda: NOW)
-        assert served.why_not(NOW) == "there is none yet"
+        assert served.why_not(NOW) == "not issued yet"
         await keeper.once()
-        assert served.why_not(NOW) == "" and served.why_not(days(365)) == "it ended at 2027-01-01T00:00:00Z"
+        assert served.why_not(NOW) == "" and served.why_not(days(365)) == "expired at 2027-01-01T00:00:00Z"
         trusted = (await secret.current(NOW)).trusted
         (content,) = found.bundles()[:1]
         assert content == [base64.b64encode(trusted).decode()]

@@ -154,7 +154,7 @@ def test_the_last_one_that_serves_stays_in(caplog: pytest.LogCaptureFixture) -> 
     world.rounds(5)
     assert proxy.changes == ["ingress/a drain"]
     assert DETACHED in world.noted("a") and DETACHED not in world.noted("b")
-    told = "waiting for another server that serves beside ingress/b of /run/haproxy/admin.sock"
+    told = "waiting for another server to be up besides ingress/b of /run/haproxy/admin.sock"
     assert [record.message for record in caplog.records] == [told]
     world.annotate("a", asked=None)
     world.rounds(5)
@@ -219,7 +219,7 @@ def test_a_socket_that_is_gone_is_told_once(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.WARNING, "guard"):
         assert world.rounds(5) == 1
     assert [record.message for record in caplog.records] == [
-        "HAProxy can't be asked: /run/haproxy/admin.sock: Connection refused"
+        "HAProxy can't be queried: /run/haproxy/admin.sock: Connection refused"
     ]
     proxy.away = False
     world.rounds(25)
@@ -234,7 +234,7 @@ def test_a_node_without_a_server_is_told_of_and_not_answered(caplog: pytest.LogC
     world.annotate(asked="true")
     with caplog.at_level(logging.WARNING, "guard"):
         world.rounds(5)
-    assert [record.message for record in caplog.records] == ["waiting for a server of that name"]
+    assert [record.message for record in caplog.records] == ["waiting for a server with the node's name"]
     assert world.noted() == {DETACHMENT: "true"}
 
 

@@ -354,7 +354,7 @@ def test_whether_a_run_is_alive_must_be_known(error: Exception) -> None:
         world.api.next_answer("get", error)
         await world.look()
         assert not world.due("n1") and world.image("n2") == "nginx:2"
-        assert f"to be known whether an upgrade is at work: {error}" in world.condition("Updated")[1]
+        assert f"the Lease of upgrades, which can't be read: {error}" in world.condition("Updated")[1]
 
     held(test, "n1")
 
@@ -442,7 +442,7 @@ def test_somebody_elses_deployment_stays() -> None:
         world.api.put(NODES, {"metadata": {"name": "n2", "labels": {"ingress": "true"}}, "spec": {}})
         await world.look()
         assert world.its("n2")["spec"] == {"replicas": 7}
-        assert "exists already, and isn't this one's" in world.condition("Updated")[1]
+        assert "exists already and has another owner" in world.condition("Updated")[1]
 
     run(test, "n1")
 
@@ -512,7 +512,10 @@ def test_a_contradiction_changes_nothing() -> None:
         world.ingress({"maxUnavailableNodes": 1, "maxDegradedNodes": 1}, "nginx:2")
         await world.look()
         assert not world.due("n1") and world.image("n1") == "nginx:1"
-        assert world.condition("Valid") == ("False", "it has both maxUnavailableNodes and maxDegradedNodes")
+        assert world.condition("Valid") == (
+            "False",
+            "only one of maxUnavailableNodes and maxDegradedNodes may be 1 or more",
+        )
         assert world.status()["desiredNodes"] == 1
 
     run(test, "n1")
@@ -600,7 +603,7 @@ def test_one_that_is_nonsense_ends_nothing(pod: dict[str, Any]) -> None:
         world.api.put(NODES, {**world.node("n1"), "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}})
         await world.look()
         valid, why = world.condition("Valid")
-        assert valid == "False" and "is no list of objects" in why
+        assert valid == "False" and "isn't a list of objects" in why
 
     asyncio.run(test())
 

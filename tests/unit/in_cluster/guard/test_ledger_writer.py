@@ -320,7 +320,7 @@ def test_a_status_that_is_not_kept_allows_nothing() -> None:
 
     async def test(world: World) -> None:
         world.api.prunes = True
-        with pytest.raises(ApiRefused, match=r"CustomResourceDefinition budgets.example.org is another one"):
+        with pytest.raises(ApiRefused, match=r"CustomResourceDefinition budgets.example.org isn't guard's"):
             await world.writer.ask(KEY, ask("web-0"), 20)
 
     run(test)
@@ -331,7 +331,7 @@ def test_a_status_that_cannot_be_written_allows_nothing() -> None:
 
     async def test(world: World) -> None:
         world.api.next_answer("replace", NotFound("PUT …/status: 404", 404))
-        with pytest.raises(ApiRefused, match=r"no status that can be written: the CustomResourceDefinition") as refused:
+        with pytest.raises(ApiRefused, match=r"can't be written: the CustomResourceDefinition") as refused:
             await world.writer.ask(KEY, ask("web-0"), 20)
         assert not isinstance(refused.value, NotFound)
 

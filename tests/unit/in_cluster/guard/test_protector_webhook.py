@@ -241,7 +241,7 @@ def test_what_is_no_deletion_is_refused() -> None:
 
     async def test(world: World) -> None:
         assert (await world.ask(request_of(review_of("UPDATE")))).code == 400
-        with pytest.raises(NotAnAdmissionReview, match="no cell"):
+        with pytest.raises(NotAnAdmissionReview, match="know this cell"):
             await unknown_cell(deletion("x"))
 
     run(test)

@@ -160,7 +160,7 @@ def test_what_cannot_be_noted_is_an_error() -> None:
         api.next_answer("replace", *[Conflict("modified", 409)] * 5)
         with pytest.raises(Conflict):
             await groups.add("shop/db")
-        with pytest.raises(ApiAway, match="ops/other isn't there"):
+        with pytest.raises(ApiAway, match="ops/other doesn't exist"):
             await RollingGroups(api, "ops", "other").all()
 
     assert rolling(test) == {}

@@ -189,7 +189,7 @@ def test_a_locked_group_is_not_scaled_down(lease: GroupLease) -> None:
         world.api.put(LEASES, manifest("ops", GROUP, None, lease, 0.0), "ops")
         assert not await world.look() and world.replicas("b") == 3
         (told,) = world.events()
-        assert told.startswith("b is not scaled, as its group is locked: ")
+        assert told.startswith("b is not scaled, because its group is locked: ")
 
     run(test)
 
@@ -201,7 +201,7 @@ def test_a_run_keeps_sets_from_getting_fewer() -> None:
         world.run = Hold("run-7", frozenset({"shop/db"}))
         world.zone("a", 2, {})
         world.zone("b", 3, LEADER)
-        assert not await world.look() and world.events() == ["the upgrade run-7 holds the group db still"]
+        assert not await world.look() and world.events() == ["the upgrade run-7 holds the group db"]
         world.zone("a", 4, {})
         assert await world.look() and world.replicas("b") == 4
 
@@ -257,7 +257,7 @@ def test_sets_follow_a_reference_and_it_shows_what_they_have() -> None:
 @pytest.mark.parametrize(
     ("annotation", "why"),
     [
-        ({"name": "other"}, "it isn't there, or has no scale"),
+        ({"name": "other"}, "it doesn't exist, or has no scale"),
         ({"kind": "Unknown"}, "the API has no kind Unknown in rollout-operator.grafana.com/v1"),
         ({"api-version": ""}, "the API has no kind ReplicaTemplate in no version"),
     ],

@@ -117,7 +117,7 @@ def test_what_is_none_of_ours_is_let_through() -> None:
 
     async def test(world: World) -> None:
         assert (await world.budgets.evict(review("x", "elsewhere"))).warnings
-        assert (await world.budgets.evict(review("x"))).warnings == ("there is no such pod",)
+        assert (await world.budgets.evict(review("x"))).warnings == ("the pod doesn't exist",)
         free = pod("c")
         world.api.put(PODS, free, "shop")
         assert (await world.budgets.evict(review("c-0"))).allowed and world.counted("pod-not-in-scope", "200")
@@ -212,7 +212,7 @@ def test_without_the_kind_there_are_no_budgets() -> None:
     async def whole() -> None:
         world = World()
         cache = world.budgets.cache
-        assert cache.why_not_ready() == "not looked for yet"
+        assert cache.why_not_ready() == "the API server hasn't been queried for the kind yet"
         del world.api.objects[VERSION.path()]
         assert (await world.budgets.evict(review("a-0"))).allowed and cache.why_not_ready() == ""
         world.install()

@@ -18,26 +18,26 @@ __all__ = ["ROLES", "Settings", "parse"]
 
 ROLES = ("rollout", "webhook", "generator", "aggregator", "ingress")
 _ALONE = ("rollout", "webhook")
-"""What it does unless it is told: as rollout-operator."""
+"""The default roles: those of rollout-operator."""
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _IN = "rollout-operator-self-signed-certificate"
-"""The Secret that rollout-operator keeps its own in."""
+"""The Secret of rollout-operator's own certificate."""
 _TRACKER = "rollout-operator-zone-tracker"
 _IGNORED = {
     "log.format": "the log is JSON",
-    "kubernetes.client-timeout": "requests to the API server have a timeout of their own",
-    "kubernetes.client-qps": "requests to the API server aren't limited here",
-    "kubernetes.client-burst": "requests to the API server aren't limited here",
-    "zpdb.pod-ready-annotation-patch-timeout": "pods aren't annotated",
+    "kubernetes.client-timeout": "guard sets its own timeout for requests to the API server",
+    "kubernetes.client-qps": "guard doesn't limit its requests to the API server",
+    "kubernetes.client-burst": "guard doesn't limit its requests to the API server",
+    "zpdb.pod-ready-annotation-patch-timeout": "guard doesn't annotate pods",
     **{
-        f"server.cluster-validation.http.{each}": "no request's cluster label is looked at"
+        f"server.cluster-validation.http.{each}": "guard doesn't check the cluster label of requests"
         for each in ("enabled", "soft-validation", "excluded-paths", "excluded-user-agents", "label")
     },
 }
-"""Flags of rollout-operator's that change nothing here, so that its manifests start; and why."""
+"""Flags of rollout-operator that guard accepts and ignores, so that its manifests start; each with the reason."""
 _MOST_TIMEOUT_SECONDS = 30.0
-"""The API server gives a webhook no more."""
+"""The longest timeout that the API server gives a webhook."""
 _LEAST_LIFE_SECONDS = 600.0
 """A certificate begins five minutes ago, for clocks that are behind: two thirds of a shorter one would be over at once,
 and each look would make another."""
@@ -76,7 +76,7 @@ class Settings:
     zone_tracker: str = ""
     """The ConfigMap in which rollout-operator has noted when zones were downscaled; "": none."""
     ignored: tuple[str, ...] = ()
-    """Flags that were given and do nothing, each with why."""
+    """Flags that were given and are ignored, each with the reason."""
     protector: ProtectorSettings = field(default_factory=ProtectorSettings)
     ingress: IngressSettings = field(default_factory=IngressSettings)
 
@@ -94,9 +94,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         raise UsageError("the role webhook needs -server-tls.enabled")
     files = _files(given)
     if files and given.inject:
-        raise UsageError(
-            "certificates from files have an authority that guard doesn't know: set -webhooks.update-ca-bundle=false"
-        )
+        raise UsageError("guard doesn't know the CA of a certificate from files: set -webhooks.update-ca-bundle=false")
     return Settings(
         roles=roles,
         log_level={"warn": "warning"}.get(given.log_level, given.log_level),
@@ -133,14 +131,14 @@ def _files(given: argparse.Namespace) -> tuple[Path, Path] | None:
         return None
     if not all(files):
         raise UsageError(
-            "no certificate: leave -server-tls.self-signed-cert.enabled on, or set -server-tls.cert-file and -key-file"
+            "no certificate: enable -server-tls.self-signed-cert.enabled, or set -server-tls.cert-file and -key-file"
         )
     return files
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="guard", description="Answers for workloads while a cluster is being changed.", allow_abbrev=False
+        prog="guard", description="Protects workloads while a cluster is changed.", allow_abbrev=False
     )
 
     def flag(name: str, dest: str, kind: Callable[[str], Any], default: object, text: str, **more: Any) -> None:
@@ -150,48 +148,48 @@ def _parser() -> argparse.ArgumentParser:
         flag(name, dest, _truth, default, text, nargs="?", const=True, metavar="true|false")
 
     levels = ("debug", "info", "warn", "error")
-    flag("log.level", "log_level", str, "info", "what is logged: " + ", ".join(levels), choices=levels, metavar="info")
+    flag("log.level", "log_level", str, "info", "log level: " + ", ".join(levels), choices=levels, metavar="info")
     flag("server.port", "port", _port, 8001, "port of /ready and /metrics", metavar="8001")
     switch("server-tls.enabled", "tls", False, "answer webhooks over HTTPS")
     flag("server-tls.port", "tls_port", _port, 8443, "port of the webhooks", metavar="8443")
-    text = "how long a webhook's request may take"
+    text = "timeout of a webhook's request"
     flag("server-tls.request-timeout", "timeout_seconds", _seconds, 10.0, text, metavar="10s")
     flag("server-tls.cert-file", "certificate", Path, None, "certificate, if not from the Secret", metavar="FILE")
     flag("server-tls.key-file", "key", Path, None, "its key", metavar="FILE")
     own = "server-tls.self-signed-cert"
-    switch(f"{own}.enabled", "own", True, "make a certificate authority and certificate in a Secret")
+    switch(f"{own}.enabled", "own", True, "create a CA and a certificate in a Secret")
     flag(f"{own}.secret-name", "secret", str, _IN, "name of that Secret", metavar="NAME")
     text = "the Service's name in it (default: rollout-operator.NAMESPACE.svc)"
     flag(f"{own}.dns-name", "dns_name", str, "", text, metavar="NAME")
     flag(f"{own}.org", "organization", str, "upgrader", "organization in it", metavar="NAME")
-    text = "how long it is valid, 10m at least"
+    text = "validity of the certificate, 10m at least"
     flag(f"{own}.expiration", "life", _life, 365 * 86400, text, metavar="1y")
-    switch("webhooks.update-ca-bundle", "inject", True, "inject the authority into the labelled webhook configurations")
+    switch("webhooks.update-ca-bundle", "inject", True, "write the CA into the labelled webhook configurations")
     switch("webhook-dry-run", "dry_run", False, "deny nothing: warn and count what would be denied")
-    text = f"what it does: of {', '.join(ROLES)} (default: rollout, and webhook with -server-tls.enabled)"
+    text = f"roles, separated by commas: {', '.join(ROLES)} (default: rollout, and webhook with -server-tls.enabled)"
     flag("roles", "roles", _roles, (), text, metavar="ROLE,…")
-    text = (
-        "who holds rollouts still: an upgrade that is alive, by the Lease kube-system/upgrader (run), or nobody (none)"
-    )
+    text = "what holds rollouts and downscales: the Lease of an active upgrade, kube-system/upgrader (run), or none"
     flag("hold", "hold", str, "none", text, choices=("run", "none"), metavar="none")
-    text = "how long a pod may take to answer that it is prepared for its end"
+    text = "how long a pod may take to answer that it is prepared for shutdown"
     flag("pods.client-timeout", "pods_timeout_seconds", _duration, 5.0, text, metavar="5s")
-    text = "the domain of the cluster's DNS, by which pods know their own names"
+    text = "domain of the cluster's DNS, for the Host header of requests to pods"
     flag("kubernetes.cluster-domain", "cluster_domain", str, "cluster.local.", text, metavar="cluster.local.")
-    text = "how often each group is looked at, whatever has changed"
+    text = "interval at which each group is reconciled, even without changes"
     flag("reconcile.interval", "interval_seconds", _duration, 5.0, text, metavar="5s")
-    text = "namespace that it is for; can be repeated"
+    text = "namespace of the StatefulSets; can be repeated"
     flag("kubernetes.namespace", "namespaces", str, [], text, action="append", metavar="NAME")
-    switch("zpdb.enabled", "budgets", True, "ask ZoneAwarePodDisruptionBudgets, where there are any")
-    text = "namespace whose ZoneAwarePodDisruptionBudgets are asked; can be repeated (default: -kubernetes.namespace)"
+    switch("zpdb.enabled", "budgets", True, "evaluate ZoneAwarePodDisruptionBudgets, if there are any")
+    text = "namespace of the ZoneAwarePodDisruptionBudgets; can be repeated (default: -kubernetes.namespace)"
     flag("zpdb.namespace", "budget_namespaces", str, [], text, action="append", metavar="NAME")
     flag("kubernetes.config-file", "kubeconfig", Path, None, "kubeconfig, outside a cluster", metavar="FILE")
     flag("kubernetes.api-url", "url", str, "", "the API server's URL, if not the kubeconfig's", metavar="URL")
-    switch("use-zone-tracker", "use_zone_tracker", False, "refuse by what rollout-operator's zone tracker has noted")
-    text = "the ConfigMap in which it has noted when each zone was last downscaled; it is only read"
+    switch(
+        "use-zone-tracker", "use_zone_tracker", False, "read the last downscales from rollout-operator's zone tracker"
+    )
+    text = "ConfigMap with the zone tracker's times of the last downscales; guard only reads it"
     flag("zone-tracker.config-map-name", "zone_tracker", _tracker, _TRACKER, text, metavar=_TRACKER)
     for name, why in _IGNORED.items():
-        text = f"does nothing, so that rollout-operator's manifests start: {why}"
+        text = f"ignored, so that rollout-operator's manifests start: {why}"
         flag(name, name, str, None, text, nargs="?", const="", metavar="VALUE")
     add_flags(flag, _duration)
     add_ingress_flags(flag)
@@ -201,19 +199,19 @@ def _parser() -> argparse.ArgumentParser:
 def _roles(text: str) -> tuple[str, ...]:
     roles = tuple(text.split(","))
     if unknown := [role for role in roles if role not in ROLES]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(ROLES)}")
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not a role: use {', '.join(ROLES)}")
     return roles
 
 
 def _tracker(text: str) -> str:
     if not text:
-        raise argparse.ArgumentTypeError("it is the name of a ConfigMap")
+        raise argparse.ArgumentTypeError("the name of a ConfigMap is needed")
     return text
 
 
 def _truth(text: str) -> bool:
     if text.lower() not in ("true", "false", "1", "0", "t", "f"):
-        raise argparse.ArgumentTypeError(f"{text} is neither true nor false")
+        raise argparse.ArgumentTypeError(f"{text} is not true or false")
     return text.lower() in ("true", "1", "t")
 
 
@@ -242,5 +240,5 @@ def _life(text: str) -> float:
 def _seconds(text: str) -> float:
     seconds = _duration(text)
     if seconds > _MOST_TIMEOUT_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text} is more than the {_MOST_TIMEOUT_SECONDS:g}s that API servers wait")
+        raise argparse.ArgumentTypeError(f"{text} exceeds API servers' limit of {_MOST_TIMEOUT_SECONDS:g}s")
     return seconds

@@ -27,7 +27,7 @@ def haproxy_agent(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     agents = Agents(given.agent or "", tuple(dict.fromkeys(given.peers)))
     if bool(agents.name) != bool(agents.others) or agents.name in agents.others:
-        parser.error("-agent.name and -agent.peer belong together: one's own name, and those of all others")
+        parser.error("set both -agent.name (this agent) and -agent.peer (each other agent), or neither")
     try:
         connection = connected(given.kubeconfig)
     except GuardError as error:
@@ -49,11 +49,13 @@ async def _serve(connection: Connection, given: argparse.Namespace, agents: Agen
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="guard haproxy-agent", description="Takes nodes out of HAProxy, and puts them back.", allow_abbrev=False
+        prog="guard haproxy-agent",
+        description="Detaches nodes from HAProxy, and attaches them again.",
+        allow_abbrev=False,
     )
     levels = ("debug", "info", "warn", "error")
     for name, dest, more in (
-        ("log.level", "log_level", {"default": "info", "choices": levels, "help": "what is logged"}),
+        ("log.level", "log_level", {"default": "info", "choices": levels, "help": "log level"}),
         (
             "haproxy.socket",
             "sockets",
@@ -61,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
                 "action": "append",
                 "default": [],
                 "metavar": "FILE",
-                "help": "HAProxy's runtime socket; can be repeated: a node is out once it is out of all "
+                "help": "HAProxy's runtime socket; can be repeated: a node is detached when all have drained it "
                 "(default: /run/haproxy/admin.sock)",
             },
         ),
@@ -72,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
                 "action": "append",
                 "default": [],
                 "metavar": "NAME",
-                "help": "a backend whose servers are nodes, by name; can be repeated (default: all backends)",
+                "help": "a backend whose servers have the names of nodes; can be repeated (default: all backends)",
             },
         ),
         (
@@ -81,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
             {
                 "type": _name,
                 "metavar": "NAME",
-                "help": "this agent's name, where HAProxies on several machines share an address (such as lb-1)",
+                "help": "this agent's name (such as lb-1), if HAProxies on several machines share an address",
             },
         ),
         (
@@ -92,8 +94,8 @@ def _parser() -> argparse.ArgumentParser:
                 "type": _name,
                 "default": [],
                 "metavar": "NAME",
-                "help": "the name of another agent of that address; can be repeated: a node is out once it is out of "
-                "all",
+                "help": "the name of another agent of that address; can be repeated: a node is detached when all have "
+                "drained it",
             },
         ),
         (
@@ -103,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
                 "type": _seconds,
                 "default": 30.0,
                 "metavar": "30s",
-                "help": "how long sessions have to end before a node counts as out nevertheless",
+                "help": "how long to wait for sessions to end before a node counts as detached anyway",
             },
         ),
         (
@@ -117,9 +119,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _name(text: str) -> str:
-    """It ends the name of an annotation."""
+    """A name that can end the name of an annotation."""
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", text):
-        raise argparse.ArgumentTypeError(f"{text} is no name of at most 40 small letters, digits and hyphens")
+        raise argparse.ArgumentTypeError(f"{text} is not a name of at most 40 lower-case letters, digits and hyphens")
     return text
 
 

@@ -22,11 +22,11 @@ class IngressSettings:
 
 def add_ingress_flags(flag: Callable[..., None]) -> None:
     """`flag(name, dest, type, default, help, **more)` adds one."""
-    text = "namespace whose IngressDaemonSets are kept; can be repeated (default: -kubernetes.namespace)"
+    text = "namespace whose IngressDaemonSets are reconciled; can be repeated (default: -kubernetes.namespace)"
     flag("ingress.namespace", "ingress_namespaces", str, [], text, action="append", metavar="NAME")
-    text = "guard's own image, for health checkers whose IngressDaemonSet names none, or the original's"
+    text = "guard's image, for health checkers whose IngressDaemonSet names no image, or the original's"
     flag("ingress.health-checker-image", "checker_image", str, "", text, metavar="IMAGE")
-    text = "annotation that IngressDaemonSets may have on Nodes; can be repeated (default: those that a run has)"
+    text = "annotation that IngressDaemonSets may set on Nodes; can be repeated (default: those of an upgrade)"
     flag("ingress.node-annotation", "node_annotations", str, [], text, action="append", metavar="KEY")
 
 

@@ -45,17 +45,17 @@ async def _serve(connection: Connection, given: argparse.Namespace, stop: asynci
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="guard ingress-health", description="Answers whether a node may get traffic.", allow_abbrev=False
+        prog="guard ingress-health", description="Reports whether a node may get traffic.", allow_abbrev=False
     )
 
     def flag(name: str, dest: str, text: str, **more: object) -> None:
         parser.add_argument(f"-{name}", f"--{name}", dest=dest, help=text, **more)  # type: ignore[arg-type]
 
     levels = ("debug", "info", "warn", "error")
-    flag("log.level", "log_level", "what is logged", default="info", choices=levels)
+    flag("log.level", "log_level", "log level", default="info", choices=levels)
     flag("ingress", "ingress", "the IngressDaemonSet", type=_ingress, required=True, metavar="NAMESPACE/NAME")
-    flag("port", "port", "where it answers", type=_port, required=True, metavar="PORT")
-    flag("due", "due", "annotation of a Deployment whose update is due", default=DUE, metavar="KEY")
+    flag("port", "port", "port to listen on", type=_port, required=True, metavar="PORT")
+    flag("due", "due", "annotation of a Deployment whose pods will be updated", default=DUE, metavar="KEY")
     node = os.environ.get("NODE_NAME", "")
     flag("node", "node", "the node (default: $NODE_NAME)", default=node, required=not node, metavar="NAME")
     flag("kubernetes.config-file", "kubeconfig", "kubeconfig, outside a cluster", type=Path, metavar="FILE")

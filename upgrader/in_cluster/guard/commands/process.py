@@ -43,21 +43,21 @@ from upgrader.in_cluster.guard.runtime.status_server import Question, status_app
 __all__ = ["serve"]
 
 _DRAIN_SECONDS = 5.0
-"""After it is told to end: until then, API servers and kube-proxy know that it isn't ready."""
+"""From SIGTERM to the end of the servers: by then, API servers and kube-proxy know that the pod isn't ready."""
 _LEASE = "guard-rollout"
 _BUDGETS_SHARE = 0.7
-"""Of the time that a webhook's request may take: then it is said which budget couldn't be written, and why."""
+"""Share of a webhook's timeout: the rest is for an answer that names the budget that couldn't be written."""
 
 
 @dataclass
 class _Parts:
-    """What runs, and what has to be so for it to be ready."""
+    """The running tasks, and the conditions of being ready."""
 
     running: list[Awaitable[None]] = field(default_factory=list)
     questions: dict[str, Question] = field(default_factory=dict)
 
     def follow(self, informer: Informer[Any]) -> None:
-        """A cache that has to be there."""
+        """Add a cache: the process is ready only after its first list."""
         self.running.append(informer.run())
         self.questions[f"cache of {informer.name}"] = lambda: "" if informer.synced.is_set() else "not listed yet"
 
@@ -65,7 +65,7 @@ class _Parts:
 async def serve(settings: Settings, connection: Connection, namespace: str, stop: asyncio.Event) -> None:
     """Until `stop`; then no longer ready, and after a while the end. `namespace`: where its Secret and Lease are."""
     for each in settings.ignored:
-        LOG.warning("a flag of rollout-operator's does nothing here", extra={"flag": each})
+        LOG.warning("a flag of rollout-operator is ignored", extra={"flag": each})
     metrics, parts = Metrics(), _Parts()
     parts.questions["process"] = lambda: "it is ending" if stop.is_set() else ""
     async with Api(connection) as api, AsyncExitStack() as servers:

@@ -33,25 +33,25 @@ class ProtectorSettings:
 
 def add_flags(flag: Callable[..., None], seconds: Callable[[str], float]) -> None:
     """`flag(name, dest, type, default, help, **more)` adds one; `seconds` reads a duration."""
-    text = "cells whose pods the webhook answers for, each with a kubeconfig if its API server isn't guard's own"
+    text = "cells whose pods the webhook protects, each with a kubeconfig if it is another cluster than guard's"
     flag("protector.cells", "cells", _cells, {}, text, metavar="CELL[=FILE],…")
-    text = "what comes before /CELL in the webhook's path"
+    text = "prefix of /CELL in the webhook's path"
     flag("protector.path-prefix", "prefix", _prefix, "/protector", text, metavar="/protector")
-    flag("protector.cell", "cell", _cell, "default", "the cell that the aggregator counts", metavar="default")
-    text = "kubeconfig of the cluster with the PodProtectors, if that isn't guard's own"
+    flag("protector.cell", "cell", _cell, "default", "cell whose pods the aggregator counts", metavar="default")
+    text = "kubeconfig of the cluster with the PodProtectors, if it is another cluster than guard's"
     flag("protector.core-config-file", "core", Path, None, text, metavar="FILE")
     text = "namespace whose pods are protected; can be repeated (default: all)"
     flag("protector.namespace", "protector_namespaces", str, [], text, action="append", metavar="NAME")
-    text = "the Deployments that get a PodProtector"
+    text = "selector of the Deployments that get a PodProtector"
     own = "podseidon.kubewharf.io/protect=true"
     flag("protector.protected-selector", "protected", _selector, Selector.parse(own), text, metavar=own)
-    text = "a selector of all pods of the cell that count, so that others take no memory"
+    text = "selector of the cell's pods to count; other pods take no memory"
     flag("protector.pod-selector", "pod_labels", _query, "", text, metavar="SELECTOR")
-    text = "deletions that may be allowed and not seen at a time, unless a PodProtector says it; 0: any number"
+    text = "default of how many allowed deletions may be uncounted at a time; 0: any number"
     flag("protector.max-concurrent-lag", "max_lag", _count, 0, text, metavar="0")
-    text = "how many of them are kept one by one"
+    text = "default of how many of these deletions are recorded one by one"
     flag("protector.compact-threshold", "compact", _count, 100, text, metavar="100")
-    text = "how long after a pod's change it is counted, at most"
+    text = "default of how long after its change a pod is counted at the latest"
     flag("protector.aggregation-rate", "rate", seconds, 1.0, text, metavar="1s")
 
 
@@ -71,7 +71,9 @@ def settings_of(given: argparse.Namespace) -> ProtectorSettings:
 
 def _cell(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a cell: letters, digits, dots, dashes, underscores")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a cell's name: use letters, digits, dots, dashes, underscores"
+        )
     return text
 
 
@@ -82,7 +84,7 @@ def _cells(text: str) -> dict[str, Path | None]:
 
 def _prefix(text: str) -> str:
     if not _PREFIX.fullmatch(text.rstrip("/")):
-        raise argparse.ArgumentTypeError(f"{text!r} is no path such as /protector")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path such as /protector")
     return text.rstrip("/")
 
 
@@ -100,5 +102,5 @@ def _query(text: str) -> str:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**31:
-        raise argparse.ArgumentTypeError(f"{text} is no number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
     return int(text)

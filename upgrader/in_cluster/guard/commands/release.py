@@ -21,7 +21,7 @@ __all__ = ["release"]
 
 
 def release(arguments: Sequence[str]) -> int:
-    """Exit code: 0 nothing has guard's finalizer any more, 1 it could not go on, 2 usage."""
+    """Exit code: 0 guard's finalizer is removed from all objects, 1 it could not go on, 2 usage."""
     given = _parser().parse_args(arguments)
     try:
         connection = connected(given.kubeconfig)
@@ -33,7 +33,7 @@ def release(arguments: Sequence[str]) -> int:
     except (GuardError, OSError) as error:
         sys.stderr.write(f"guard release: {error}\n")
         return 1
-    LOG.info("nothing has guard's finalizer any more", extra={"released": released})
+    LOG.info("guard's finalizer is removed from all objects", extra={"released": released})
     return 0
 
 
@@ -47,13 +47,15 @@ async def _release(connection: Connection, given: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="guard release",
-        description="Takes guard's finalizer off Deployments, and removes the PodProtectors that it made for them.",
+        description="Removes guard's finalizer from Deployments, and the PodProtectors that guard created for them.",
         allow_abbrev=False,
     )
     text = "namespace whose pods are protected; can be repeated (default: all)"
     parser.add_argument(
         "-protector.namespace", dest="namespaces", action="append", default=[], metavar="NAME", help=text
     )
-    parser.add_argument("-kubernetes.namespace", dest="namespace", default="guard", metavar="NAME", help="guard's own")
+    parser.add_argument(
+        "-kubernetes.namespace", dest="namespace", default="guard", metavar="NAME", help="guard's namespace"
+    )
     parser.add_argument("-kubernetes.config-file", dest="kubeconfig", type=Path, metavar="FILE", help="kubeconfig")
     return parser

@@ -1,8 +1,8 @@
-"""AdmissionReviews: what an API server asks, and what is answered.
+"""AdmissionReviews: the API server's request, and the response.
 
-Anybody in the cluster can reach a webhook's port, so that what arrives is parsed as if an enemy had sent it. What isn't
-an AdmissionReview v1 with all that a decision needs raises `NotAnAdmissionReview`, and nothing else is ever raised; it
-is answered with HTTP 400 and decides nothing.
+Any client in the cluster can reach a webhook's port, so every body is parsed as untrusted input. A body that isn't an
+AdmissionReview v1 with all that a decision needs raises `NotAnAdmissionReview`, and nothing else is ever raised; it is
+answered with HTTP 400 and decides nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NotAnAdmissionReview(Exception):
 
 @dataclass(frozen=True)
 class AdmissionRequest:
-    """What the API server asks about. `resource` is as the webhook's rule names it (`statefulsets`), with no "/scale".
+    """A request of the API server. `resource` is as the webhook's rule names it (`statefulsets`), with no "/scale".
 
     `object` and `old_object` are None where the review has none. `dry_run`: nothing will be stored, so that nothing
     may be reserved, written or called.
@@ -79,7 +79,7 @@ class AdmissionRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is answered. `code` and `reason` are a Status's; both are empty when it is allowed."""
+    """The response. `code` and `reason` are those of a Status; both are empty if the request is allowed."""
 
     allowed: bool
     code: int = 0
@@ -90,7 +90,7 @@ class Answer:
 
 
 def allow(*warnings: str, audit: Mapping[str, str] | None = None) -> Answer:
-    """Allowed; each warning is shown to who asked."""
+    """Allowed; the client sees each warning."""
     return Answer(allowed=True, warnings=tuple(_warning(w) for w in warnings), audit=dict(audit or {}))
 
 
@@ -117,7 +117,8 @@ def review(uid: str, answer: Answer) -> dict[str, Any]:
 
 
 def names_an_object(text: str) -> bool:
-    """Whether an object may have this name in the API's paths: `.` would be the list of all, read for whoever asks."""
+    """Whether an object may have this name in the API's paths: `.` would be a list of all objects, readable by any
+    client."""
     return text not in ("", ".", "..") and text.isprintable() and not {"/", "%"} & set(text)
 
 
@@ -132,11 +133,11 @@ def parse(body: bytes) -> AdmissionRequest:
     except RecursionError:
         raise NotAnAdmissionReview("the body is nested too deeply") from None
     except ValueError as error:  # no UTF-8, no JSON, a number of thousands of digits, a key that is there twice
-        raise NotAnAdmissionReview(f"the body is no JSON: {_one_line(str(error))}") from None
+        raise NotAnAdmissionReview(f"the body isn't JSON: {_one_line(str(error))}") from None
     if not isinstance(document, dict):
-        raise NotAnAdmissionReview("the body is no JSON object")
+        raise NotAnAdmissionReview("the body isn't a JSON object")
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, "AdmissionReview"):
-        raise NotAnAdmissionReview(f"the body is no {API_VERSION} AdmissionReview")
+        raise NotAnAdmissionReview(f"the body isn't an AdmissionReview of {API_VERSION}")
     request = document.get("request")
     if not isinstance(request, dict):
         raise NotAnAdmissionReview("the review has no request")
@@ -149,12 +150,12 @@ def _request(request: Mapping[str, Any]) -> AdmissionRequest:
         raise NotAnAdmissionReview(f"request.uid has {len(uid)} characters")
     operation = _text(request, "operation")
     if operation not in _OPERATIONS:
-        raise NotAnAdmissionReview(f"request.operation is none of {', '.join(_OPERATIONS)}")
+        raise NotAnAdmissionReview(f"request.operation isn't one of {', '.join(_OPERATIONS)}")
     if operation == "UPDATE" and not request.get("name"):  # without one, the API would be asked for all that there are
         raise NotAnAdmissionReview("request.name is missing")
     resource = _mapping(request, "resource")
     if resource is None or not _text(resource, "resource"):
-        raise NotAnAdmissionReview("request.resource names no resource")
+        raise NotAnAdmissionReview("request.resource doesn't name a resource")
     new = _mapping(request, "object")
     return AdmissionRequest(
         uid=uid,
@@ -184,16 +185,16 @@ def _evicts_nothing(request: Mapping[str, Any], new: Mapping[str, Any] | None) -
 def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
     value = parent.get(key)
     if value is not None and not isinstance(value, dict):
-        raise NotAnAdmissionReview(f"{key} is no object")
+        raise NotAnAdmissionReview(f"{key} isn't an object")
     return value
 
 
 def _text(parent: Mapping[str, Any], key: str) -> str:
     value = parent.get(key)
     if value is not None and not isinstance(value, str):
-        raise NotAnAdmissionReview(f"{key} is no string")
+        raise NotAnAdmissionReview(f"{key} isn't a string")
     if value and not value.isprintable():  # no half of a character, no line that a log would take for its own
-        raise NotAnAdmissionReview(f"{key} has characters that no name has")
+        raise NotAnAdmissionReview(f"{key} has characters that aren't allowed in a name")
     if value and len(value) > _LONGEST_NAME:  # it is written into logs, and asked for
         raise NotAnAdmissionReview(f"{key} has {len(value)} characters, more than {_LONGEST_NAME}")
     return value or ""
@@ -202,29 +203,29 @@ def _text(parent: Mapping[str, Any], key: str) -> str:
 def _name(parent: Mapping[str, Any], key: str) -> str:
     value = _text(parent, key)
     if value and not names_an_object(value):
-        raise NotAnAdmissionReview(f"{key} is no name of an object")
+        raise NotAnAdmissionReview(f"{key} isn't a valid name of an object")
     return value
 
 
 def _flag(parent: Mapping[str, Any], key: str) -> bool:
     value = parent.get(key)
     if value is not None and not isinstance(value, bool):
-        raise NotAnAdmissionReview(f"{key} is neither true nor false")
+        raise NotAnAdmissionReview(f"{key} isn't true or false")
     return bool(value)
 
 
 def _number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:_LONGEST_WARNING]} is no number in JSON")
+        raise ValueError(f"{text[:_LONGEST_WARNING]} isn't a JSON number")
     return number
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; refused when a key is there twice, as readers differ in which of the two they take."""
+    """An object; refused if a key is there twice, because parsers differ in which of the two they use."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("an object has the same key twice")
     return found
 
 

@@ -70,14 +70,14 @@ def delay_of(which: StatefulSet) -> Delay | None:
         return None
     seconds = days_of(text)
     if seconds is None:
-        raise NotScaled(f"{DELAY} of {which.name} is {text[:64]!r}, no duration such as 1h")
+        raise NotScaled(f"{DELAY} of {which.name} is {text[:64]!r}, not a duration such as 1h")
     try:
         url = urlsplit(address)
         right = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
     except ValueError:
         right = False
     if not right:
-        raise NotScaled(f"{URL} of {which.name} is {address[:128]!r}, no URL")
+        raise NotScaled(f"{URL} of {which.name} is {address[:128]!r}, not a URL")
     return Delay(seconds, url) if seconds else None
 
 
@@ -112,7 +112,7 @@ def reached(which: StatefulSet, wanted: int, delay: Delay, replies: Mapping[int,
     allowed = which.replicas
     since = {}
     for ordinal in range(which.first_ordinal + wanted, which.first_ordinal + which.replicas):
-        since[ordinal] = _since(f"{which.name}-{ordinal}", replies.get(ordinal, Reply(0, error="it wasn't asked")))
+        since[ordinal] = _since(f"{which.name}-{ordinal}", replies.get(ordinal, Reply(0, error="it wasn't called")))
     for ordinal in sorted(since, reverse=True):
         if now - since[ordinal] < delay.seconds:
             break
@@ -129,7 +129,7 @@ def _since(pod: str, reply: Reply) -> float:
     try:
         content = json.loads(reply.body)
     except (ValueError, RecursionError):
-        raise NotScaled(f"{pod} can't be prepared: its answer is no JSON") from None
+        raise NotScaled(f"{pod} can't be prepared: its answer isn't JSON") from None
     value = content.get("timestamp") if isinstance(content, dict) else None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < _MOST_SECONDS:
         raise NotScaled(f"{pod} can't be prepared: its answer has no timestamp")

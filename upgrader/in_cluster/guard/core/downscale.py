@@ -61,17 +61,17 @@ def decide(request: AdmissionRequest, parent: Parent | None = None) -> Answer:
     try:
         before, after = both(request)
     except Unreadable as error:
-        return allow(f"{request}: the change is allowed, as {error}")
+        return allow(f"{request}: allowed, because {error}")
     if before == after:
         return allow()
     if before is None or after is None:
-        return allow(f"{request}: the change is allowed, as replicas go {'from' if before is None else 'to'} null")
+        return allow(f"{request}: allowed, because replicas change {'from' if before is None else 'to'} null")
     if after > before:
         return allow()
     if by_scale(request):
         if parent is None or parent.labels is None:
-            why = "nobody asked for it" if parent is None else parent.why_not
-            return allow(f"{request}: the downscale is allowed, as its labels can't be read: {why}")
+            why = "they weren't requested" if parent is None else parent.why_not
+            return allow(f"{request}: allowed, because its labels can't be read: {why}")
         labels: Mapping[str, Any] = parent.labels
     else:
         labels = labels_before(request)
@@ -87,7 +87,7 @@ def decide(request: AdmissionRequest, parent: Parent | None = None) -> Answer:
 def replicas_of(content: Mapping[str, Any] | None, *, scale: bool) -> int | None:
     """`spec.replicas`, None for null or none; a Scale leaves them out when they are 0. Raises `Unreadable`."""
     if content is None:
-        raise Unreadable("the object isn't there")
+        raise Unreadable("the review has no object")
     spec = content.get("spec")
     if spec is None and scale:
         spec = {}
@@ -97,7 +97,7 @@ def replicas_of(content: Mapping[str, Any] | None, *, scale: bool) -> int | None
     if replicas is None:
         return 0 if scale else None
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not 0 <= replicas < _MOST_REPLICAS:
-        raise Unreadable("its replicas are no number")
+        raise Unreadable("its replicas aren't a number")
     return replicas
 
 

@@ -157,8 +157,8 @@ def conditions(before: Iterable[Mapping[str, Any]], target: Wanted | None, now: 
     found = {condition["type"]: condition for condition in before}
     if target is None:
         message = (
-            "the Deployment is gone, and wasn't deleted: apply it again. Its pods are protected until they are gone, "
-            f"even if this is deleted; to end that, annotate it with {RELEASE}=true"
+            "the Deployment is gone without a deletion: apply it again. Its pods stay protected until they are gone, "
+            f"even if this PodProtector is deleted; to release them, annotate it with {RELEASE}=true"
         )
         states = [("SourceFound", "False", "Vanished", message)]
     else:

@@ -146,7 +146,7 @@ def last_downscales(
         text = each.annotations.get(LAST)
         shown = seconds_of(text)
         if text and shown is None:
-            raise NoTime(f"{LAST} of {each.name} is {text[:64]!r}, no time such as {timestamp(0)}")
+            raise NoTime(f"{LAST} of {each.name} is {text[:64]!r}, not a time such as {timestamp(0)}")
         times = [at for at in (found.get(each.name), shown, tracked.get(each.name)) if at is not None]
         if times:
             found[each.name] = max(times)
@@ -187,7 +187,9 @@ def unseen(lease: GroupLease, sets: Iterable[StatefulSet], old: Collection[Waiti
             if _of_open(name, opened) not in old:
                 found[name] = f"the downscale of {name} from {opened.before} to {opened.after} replicas, not seen yet"
         elif which and which.uid == record.uid and (left := sorted(n for n in record.prepared if _stays(n, which))):
-            found[name] = f"{left[0]} was prepared for shutdown and stays, but doesn't know it yet; or delete it"
+            found[name] = (
+                f"{left[0]} was prepared for shutdown and stays, but hasn't been told; if it can't be, delete it"
+            )
     return found
 
 
@@ -430,14 +432,14 @@ def _numbers(of: Mapping[str, Any], *names: str) -> list[int]:
     found = [of[name] for name in names]
     for each in found:
         if not isinstance(each, int) or isinstance(each, bool):
-            raise ValueError(f"{each!r} is no number")
+            raise ValueError(f"{each!r} is not a number")
     return found
 
 
 def _seconds(text: object) -> float:
     seconds = seconds_of(text)
     if seconds is None:
-        raise ValueError(f"{text!r} is no time")
+        raise ValueError(f"{text!r} is not a time")
     return seconds
 
 

@@ -69,7 +69,7 @@ def refuse_downscale(request: AdmissionRequest, group: str, hold: Hold) -> Answe
     return deny(
         FORBIDDEN,
         f"downscale of {request.resource}/{request.name} in {request.namespace} from {before} to {after} replicas is "
-        f"not allowed while the upgrade {hold.run} holds the group {group} still",
+        f"not allowed while the upgrade {hold.run} holds the group {group}",
     )
 
 

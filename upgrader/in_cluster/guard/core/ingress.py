@@ -102,12 +102,12 @@ def read(item: Mapping[str, Any]) -> IngressDaemonSet:
     rolling = _object(_object(spec, "updateStrategy"), "rollingUpdate")
     nodes, degraded = _number(rolling, "maxUnavailableNodes", 0), _number(rolling, "maxDegradedNodes", None)
     if nodes and degraded:
-        raise InvalidIngress("it has both maxUnavailableNodes and maxDegradedNodes")
+        raise InvalidIngress("only one of maxUnavailableNodes and maxDegradedNodes may be 1 or more")
     if nodes == 0 and degraded == 0:
         raise InvalidIngress("with maxUnavailableNodes and maxDegradedNodes of 0 no node is ever updated")
     spelt = {str(rolling[key]): rolling[key] for key in _UNAVAILABLE_PODS if rolling.get(key) is not None}
     if len(spelt) > 1:
-        raise InvalidIngress("it says two different numbers of pods that may be unavailable on a node")
+        raise InvalidIngress("the two spellings of maxUnavailablePodsPerNode have different values")
     due_key, _, due_grace = _annotation(rolling, "annotateDeploymentToDetach")
     ports, detachment = _ports(spec), _detachment(rolling)
     told = _object(rolling, "annotateDeploymentToDetach").get("gracePeriodSeconds") is not None
@@ -148,8 +148,8 @@ def refuse_foreign_keys(which: IngressDaemonSet, allowed: Collection[str]) -> No
         if key and key not in allowed:
             told = ", ".join(sorted(allowed)) or "none"
             raise InvalidIngress(
-                f"{name} has the key {key[:317]!r}, which guard may not write on Nodes (it may: {told}); whoever "
-                "installs guard can allow it: -ingress.node-annotation, or the chart's ingress.nodeAnnotations"
+                f"{name} has the key {key[:317]!r}, which guard may not write on Nodes (allowed: {told}); to "
+                "allow it, set -ingress.node-annotation, or the chart's ingress.nodeAnnotations"
             )
 
 
@@ -159,14 +159,14 @@ def _detachment(rolling: Mapping[str, Any]) -> Detachment | None:
     if waits is None:
         return Detachment(key, value, grace, answer="", attached="") if key else None
     if not key:
-        raise InvalidIngress("it has waitForDetachmentByAnnotatedTimestamp, and no annotateNodeToDetach")
+        raise InvalidIngress("waitForDetachmentByAnnotatedTimestamp needs annotateNodeToDetach")
     if not isinstance(waits, dict):
-        raise InvalidIngress("waitForDetachmentByAnnotatedTimestamp is no object")
+        raise InvalidIngress("waitForDetachmentByAnnotatedTimestamp isn't an object")
     if waits.get("format") not in (None, "", "RFC3339"):
         raise InvalidIngress(f"the timestamp's format is {str(waits['format'])[:64]!r}, not RFC3339")
     answer = waits.get("key") or DETACHED
     if not isinstance(answer, str):
-        raise InvalidIngress("waitForDetachmentByAnnotatedTimestamp.key is no string")
+        raise InvalidIngress("waitForDetachmentByAnnotatedTimestamp.key isn't a string")
     attached = ATTACHED if answer == DETACHED else ""
     return Detachment(key, value, grace, answer, float(_number(waits, "gracePeriodSeconds", 0) or 0), attached)
 
@@ -176,7 +176,7 @@ def _annotation(rolling: Mapping[str, Any], name: str) -> tuple[str, str, float]
     content = _object(rolling, name)
     key, value = content.get("key") or "", content.get("value")
     if not isinstance(key, str) or not isinstance(value, str | None):
-        raise InvalidIngress(f"{name} has a key or a value that is no string")
+        raise InvalidIngress(f"{name} has a key or a value that isn't a string")
     key, _, beside = key.partition("=")
     return key, beside if value is None else value, float(_number(content, "gracePeriodSeconds", 0) or 0)
 
@@ -185,7 +185,7 @@ def _ports(spec: Mapping[str, Any]) -> tuple[int, ...]:
     ports = spec.get("healthCheckNodePorts") or []
     right = isinstance(ports, list) and all(isinstance(p, int) and 0 < p < 65536 for p in ports)
     if not right or len(set(ports)) != len(ports):
-        raise InvalidIngress("healthCheckNodePorts are no different ports")
+        raise InvalidIngress("healthCheckNodePorts isn't a list of different ports")
     return tuple(ports)
 
 
@@ -199,21 +199,21 @@ def _check_pod(spec: Mapping[str, Any]) -> None:
 def _objects(parent: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     value = parent.get(key)
     if value is not None and not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
-        raise InvalidIngress(f"{key} is no list of objects")
+        raise InvalidIngress(f"{key} isn't a list of objects")
     return value or []
 
 
 def _object(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = parent.get(key)
     if value is not None and not isinstance(value, dict):
-        raise InvalidIngress(f"{key} is no object")
+        raise InvalidIngress(f"{key} isn't an object")
     return value or {}
 
 
 def _labels(parent: Mapping[str, Any], key: str) -> Mapping[str, str]:
     value = _object(parent, key)
     if not all(isinstance(v, str) for v in value.values()):
-        raise InvalidIngress(f"{key} has a value that is no string")
+        raise InvalidIngress(f"{key} has a value that isn't a string")
     return value
 
 
@@ -222,7 +222,7 @@ def _number(parent: Mapping[str, Any], key: str, default: int | None) -> int | N
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidIngress(f"{key} is no number of 0 or more")
+        raise InvalidIngress(f"{key} isn't a number of 0 or more")
     return value
 
 
@@ -232,4 +232,4 @@ def _amount(value: object, key: str) -> int | str:
         return value
     if isinstance(value, str) and _AMOUNT.fullmatch(value):
         return value if value.endswith("%") else int(value)
-    raise InvalidIngress(f"{key} is neither a number nor a percentage")
+    raise InvalidIngress(f"{key} isn't a number or a percentage")

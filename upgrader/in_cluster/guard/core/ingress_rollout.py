@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 DETACH_ASKED = "ingressdaemonsets.mumoshu.github.com/detach-asked"
-_OTHERS = "somebody else to attach the node again"
+_OTHERS = "another client to attach the node again"
 Patch = Mapping[str, str | None]
 
 
@@ -249,7 +249,7 @@ def _back(which: IngressDaemonSet, node: Node) -> DetachStep:
     mine = taken_back(node.annotations, _owner(which))
     if which.detachment is None or (_detached(which, node) and not mine):
         # Not by this one any more: who has it out puts it back.
-        return DetachStep(done=not mine, patch=mine, waits_for="the annotation to be taken off the node")
+        return DetachStep(done=not mine, patch=mine, waits_for="the annotation to be removed from the Node")
     back = attach(node.annotations, which.detachment)
     return replace(back, done=back.done and not mine, patch={**back.patch, **mine})
 

@@ -32,7 +32,7 @@ def status(
     shown = [
         f"{node}: waiting for {text}" if node not in failures else f"{node}: {text}" for node, text in waits.items()
     ]
-    more = f", and {len(shown) - _MOST_NODES} nodes more" if len(shown) > _MOST_NODES else ""
+    more = f", and {len(shown) - _MOST_NODES} more nodes" if len(shown) > _MOST_NODES else ""
     message = "; ".join(sorted(shown)[:_MOST_NODES]) + more
     left_out = ports_left_out(which)
     return {

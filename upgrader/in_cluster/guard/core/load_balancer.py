@@ -106,7 +106,7 @@ def turn(
     answered for: another load balancer's agent may be.
     """
     if not servers and not agents.name:
-        return Turn(waits_for="a server of that name")
+        return Turn(waits_for="a server with the node's name")
     if DETACHMENT in annotations:
         return _out(annotations, servers, out_for, grace, now, agents)
     return _back(annotations, servers, now, agents) if concerned(annotations, agents) else Turn()
@@ -125,7 +125,7 @@ def _out(
         return Turn(patch={agents.mark: _BEGUN, **old})
     serving = tuple(number for number, each in enumerate(servers) if not (each.drained or each.disabled))
     if last := [servers[number].name for number in serving if servers[number].last]:
-        return Turn(waits_for=f"another server that serves beside {', '.join(last)}")
+        return Turn(waits_for=f"another server to be up besides {', '.join(last)}")
     if serving:
         return Turn(drain=serving)
     if DETACHED in annotations:
@@ -145,7 +145,7 @@ def _answer_of_all(annotations: Mapping[str, str], servers: Sequence[Server], no
         patch[DETACHED] = timestamp(now)
     if patch:
         return Turn(patch=patch)
-    return Turn(waits_for=f"the agent of {', '.join(waits_for)}" if waits_for else "a server of that name")
+    return Turn(waits_for=f"the agent of {', '.join(waits_for)}" if waits_for else "a server with the node's name")
 
 
 def _back(annotations: Mapping[str, str], servers: Sequence[Server], now: float, agents: Agents) -> Turn:
@@ -156,9 +156,9 @@ def _back(annotations: Mapping[str, str], servers: Sequence[Server], now: float,
         return Turn(ready=drained)
     enabled = [each for each in servers if not each.disabled]
     if servers and not enabled:
-        return Turn(waits_for="somebody to end the maintenance of its servers")
+        return Turn(waits_for="the maintenance of its servers to end")
     bad = [f"{each.name}: {each.check or 'not checked yet'}" for each in enabled if not each.good]
     if bad:
-        return Turn(waits_for=f"a good check of {'; '.join(bad)}")
+        return Turn(waits_for=f"a successful check of {'; '.join(bad)}")
     answer = {} if agents.not_in(annotations) else {ATTACHED: timestamp(now), DETACHED: None}
     return Turn(patch={**answer, agents.mark: None})

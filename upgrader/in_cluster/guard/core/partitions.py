@@ -52,7 +52,7 @@ class PartitionRegex:
             raise InvalidRegex(f"it has {len(text)} characters, more than {_MOST_CHARACTERS}")
         _refuse_what_takes_for_ever(text)
         if "[[" in _translated(text) or "[:" in _translated(text):
-            raise InvalidRegex("it has a class of characters that isn't known")
+            raise InvalidRegex("it has an unsupported character class")
         try:
             groups = _compiled(text).groups
         except (re.error, RecursionError, OverflowError) as error:
@@ -60,7 +60,7 @@ class PartitionRegex:
         if groups == 0:
             raise InvalidRegex("it has no group in parentheses")
         if group is None and groups > 1:
-            raise InvalidRegex(f"it has {groups} groups, and podNameRegexGroup doesn't say which is meant")
+            raise InvalidRegex(f"it has {groups} groups, and podNameRegexGroup isn't set")
         if group is not None and not 1 <= group <= groups:
             raise InvalidRegex(f"podNameRegexGroup is {group}, and it has {groups} groups")
         return cls(text, group or 1)
@@ -97,10 +97,10 @@ def _refuse_what_takes_for_ever(text: str) -> None:
         repeats = part in "*+?" or (part[0] == "{" and part != "{")
         if repeats and before == "repetition":
             if part != "?":  # this one only makes it lazy
-                raise InvalidRegex("it repeats a repetition")
+                raise InvalidRegex("it has a repetition of a repetition")
         elif repeats:
             if closed_varies and part != "?":
-                raise InvalidRegex("it repeats a group in which something repeats, or which has alternatives")
+                raise InvalidRegex("it repeats a group that contains a repetition or alternatives")
             ways.repeat(part)
             varies[-1] = True
         elif part == "|":
@@ -162,11 +162,11 @@ def _tokens(text: str) -> Iterator[str]:
     for found in _TOKEN.finditer(text):
         part = found[0]
         if part == "(" and text.startswith("(?", found.start()):
-            raise InvalidRegex("it looks around, or has another kind of group that isn't known")
+            raise InvalidRegex("it has a lookaround, or another unsupported kind of group")
         if _FLAGS.fullmatch(part) and not set(part) <= set("(?imsU-:)"):
-            raise InvalidRegex(f"it has flags that aren't known: {part}")  # with x, spaces part what belongs together
+            raise InvalidRegex(f"it has unsupported flags: {part}")  # with x, spaces part what belongs together
         if part[0] == "\\" and part[1:].isdigit():
-            raise InvalidRegex("it refers back to a group")
+            raise InvalidRegex("it has a backreference")
         if part.startswith("{,"):
-            raise InvalidRegex(f"it has {part}, which is text for RE2: write {{0{part[1:]}")
+            raise InvalidRegex(f"it has {part}, which RE2 reads as text: write {{0{part[1:]}")
         yield part

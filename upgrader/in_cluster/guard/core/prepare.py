@@ -65,9 +65,9 @@ def shrinks(request: AdmissionRequest) -> tuple[int, int] | Answer:
     try:
         before, after = both(request)
     except Unreadable as error:
-        return allow(f"{request}: the change is allowed, as {error}")
+        return allow(f"{request}: allowed, because {error}")
     if before is None or after is None:
-        return allow() if before == after else allow(f"{request}: the change is allowed, from or to null replicas")
+        return allow() if before == after else allow(f"{request}: allowed, because replicas change from or to null")
     return allow() if after >= before else (before, after)
 
 
@@ -105,7 +105,7 @@ def endpoints(which: StatefulSet, before: int, after: int, cluster_domain: str) 
         if not value:
             return f"its {name} is not set or empty"
     if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
-        return f"its annotation {PORT} is {port[:64]!r}, no port"
+        return f"its annotation {PORT} is {port[:64]!r}, not a port"
     url = urlsplit(f"http://pod:{port}/{path.lstrip('/')}")
     numbers = range(which.first_ordinal + after, which.first_ordinal + before)
     return tuple(endpoint(which, number, url, cluster_domain) for number in numbers)
@@ -148,7 +148,7 @@ def _preparation(
         if each.pod in running:
             asked.append(each)
         elif each.ordinal < which.first_ordinal + state.ever_ran:
-            return deny(FORBIDDEN, f"{what}{each.pod} isn't running, and can't be prepared for shutdown")
+            return deny(FORBIDDEN, f"{what}{each.pod} isn't running, so it can't be prepared for shutdown")
     return allow() if request.dry_run or not asked else Preparation(what, tuple(asked))
 
 
@@ -169,9 +169,9 @@ def _blocked(which: StatefulSet, state: GroupState, now: float) -> str:
             return f"{other.name} was downscaled at {timestamp(last)}, less than {least:.0f} s ago"
         stale = sum(p.revision != other.update_revision for p in own[other.uid])
         if not other.observed or stale:
-            return f"{other.name} has {stale} pods that aren't updated"
+            return f"{other.name} has {stale} outdated pods"
         if lacking := not_ready(other, own[other.uid]):
             return f"{other.name} has {lacking} pods that aren't ready"
         if surplus := len(own[other.uid]) - other.replicas:
-            return f"{other.name} has {surplus} pods that go yet"
+            return f"{other.name} has {surplus} pods that are still being removed"
     return ""

@@ -179,7 +179,7 @@ def misdirected(request: AdmissionRequest) -> Answer | None:
     asked = (request.operation, request.group, request.resource, request.subresource)
     if asked == ("DELETE", "", "pods", "") or (asked == ("CREATE", "", "pods", "eviction") and request.name):
         return None
-    return deny(BAD_REQUEST, f"{request.operation} of {request} is no deletion or eviction of a pod")
+    return deny(BAD_REQUEST, f"{request.operation} of {request} is not a deletion or eviction of a pod")
 
 
 def pod_of_delete(request: AdmissionRequest) -> Pod:
@@ -191,12 +191,12 @@ def pod_of_delete(request: AdmissionRequest) -> Pod:
     try:
         found = pod(request.old_object or {})
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise NotAnAdmissionReview("oldObject is no pod") from None
+        raise NotAnAdmissionReview("oldObject isn't a pod") from None
     texts = (found.name, found.uid, *_texts(found.labels), *_texts(found.annotations))
     if not all(isinstance(each, str) for each in texts) or not names_an_object(found.name):
-        raise NotAnAdmissionReview("oldObject is no pod")
+        raise NotAnAdmissionReview("oldObject isn't a pod")
     if request.name not in ("", found.name) or found.namespace != request.namespace:
-        raise NotAnAdmissionReview("oldObject is another pod than the request's")
+        raise NotAnAdmissionReview("oldObject isn't the request's pod")
     return found
 
 

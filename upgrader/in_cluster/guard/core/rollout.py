@@ -133,7 +133,7 @@ def max_unavailable(which: StatefulSet) -> tuple[int, str]:
     percent = _PERCENT.fullmatch(text)
     if percent and 1 <= int(percent[1]) <= 100:
         return max(1, which.replicas * int(percent[1]) // 100), ""
-    return 1, f"{MAX_UNAVAILABLE} is {text[:64]!r}, neither a number of 1 or more nor 1% to 100%; 1 is taken"
+    return 1, f"{MAX_UNAVAILABLE} is {text[:64]!r}, not a number of 1 or more, or 1% to 100%; guard uses 1"
 
 
 def decide(
@@ -152,7 +152,7 @@ def decide(
     if refusals := tuple(_not_on_delete(ordered)):
         return GroupDecision(Phase.REFUSED, refusals[0].message, events=refusals + events)
     if hold is not None and group not in hold.groups and not _complete(ordered, own):
-        reason = f"the upgrade {hold.run} holds the group still"
+        reason = f"the upgrade {hold.run} holds the group"
         return GroupDecision(Phase.HELD, reason, events=(*events, Event(ordered[0], "Normal", "RolloutHeld", reason)))
     if unclear := _unclear(ordered):
         return GroupDecision(Phase.WAITING, unclear, events=events)
@@ -175,7 +175,7 @@ def missing(sets: Iterable[StatefulSet], pods: Iterable[Pod]) -> tuple[str, ...]
         if not each.observed:
             found.append(f"the controller has not seen the latest spec of {each.name}")
         if stale := [p.name for p in _stale(each, own[each.uid])]:
-            found.append(f"{_first(stale)} of {each.name} have another revision than {each.update_revision}")
+            found.append(f"{_first(stale)} of {each.name} don't have the revision {each.update_revision}")
         if lacking := not_ready(each, own[each.uid]):
             found.append(f"{lacking} of {each.name}'s {each.replicas} pods aren't ready")
     return tuple(found)
@@ -209,7 +209,7 @@ def _in_turn(order: list[StatefulSet], own: Mapping[str, tuple[Pod, ...]], event
         if each.current_revision != each.update_revision:
             finished.append(Finished(each, each.update_revision))
     if paused:
-        return so_far(Phase.WAITING, f"paused with pods to be replaced: {', '.join(paused)}")
+        return so_far(Phase.WAITING, f"paused with outdated pods: {', '.join(paused)}")
     return so_far(Phase.DONE, "")
 
 
@@ -246,7 +246,7 @@ def _not_on_delete(sets: Iterable[StatefulSet]) -> Iterable[Event]:
     for each in sets:
         if each.update_strategy != "OnDelete":
             message = (
-                f"{each.name} has the update strategy {each.update_strategy}, not OnDelete: its group isn't rolled"
+                f"{each.name} has the update strategy {each.update_strategy}, not OnDelete: its group isn't rolled out"
             )
             yield Event(each, "Warning", "RolloutSkipped", message)
 

@@ -145,7 +145,7 @@ def min_time(which: StatefulSet) -> float | None:
         return None
     seconds = duration_of(text)
     if seconds is None:
-        raise NotScaled(f"{MIN_TIME} of {which.name} is {text[:64]!r}, no duration such as 12h")
+        raise NotScaled(f"{MIN_TIME} of {which.name} is {text[:64]!r}, not a duration such as 12h")
     return seconds
 
 
@@ -187,7 +187,7 @@ def _elapsed(which: StatefulSet, sets: list[StatefulSet], last_downscales: Mappi
         return True
     least = min_time(which)
     if least is None:
-        raise NotScaled(f"{which.name} has no {MIN_TIME}, and another zone of its group was downscaled")
+        raise NotScaled(f"{which.name} needs {MIN_TIME}, because another zone of its group was downscaled")
     return now - max(others) > least
 
 
@@ -196,7 +196,7 @@ def _forced(which: StatefulSet, otherwise: int) -> int:
     if text is None:
         return otherwise
     if not _AMOUNT.fullmatch(text):
-        raise NotScaled(f"{FORCE} of {which.name} is {text[:64]!r}, no number of 0 or more")
+        raise NotScaled(f"{FORCE} of {which.name} is {text[:64]!r}, not a number of 0 or more")
     return int(text)
 
 
@@ -204,7 +204,7 @@ def _reference(which: StatefulSet, references: Mapping[str, Reference | str]) ->
     wanted = reference_of(which)
     if wanted is None:
         return None
-    found = references.get(which.name, "nobody has read it yet")
+    found = references.get(which.name, "it hasn't been read yet")
     if isinstance(found, str):
         raise NotScaled(f"{which.name} follows {wanted[1]} {wanted[2]}, which can't be read: {found}")
     return found

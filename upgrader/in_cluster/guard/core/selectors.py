@@ -31,17 +31,17 @@ class Selector:
     def of(cls, content: object) -> Selector:
         """From the API's object; raises `InvalidSelector`. Who has none at all (null) selects nothing: ask before."""
         if not isinstance(content, dict):
-            raise InvalidSelector("it is no object")
+            raise InvalidSelector("it isn't an object")
         labels, expressions = content.get("matchLabels"), content.get("matchExpressions")
         labels, expressions = {} if labels is None else labels, [] if expressions is None else expressions
         if not isinstance(labels, dict) or not isinstance(expressions, list):
-            raise InvalidSelector("matchLabels is no object, or matchExpressions is no list")
+            raise InvalidSelector("matchLabels isn't an object, or matchExpressions isn't a list")
         found = [(str(key), "In", frozenset({str(value)})) for key, value in labels.items()]
         for each in expressions:
             key, operator = (each.get("key"), each.get("operator")) if isinstance(each, dict) else (None, None)
             values = (each.get("values") or []) if isinstance(each, dict) else []
             if not isinstance(key, str) or operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-                raise InvalidSelector(f"an expression has no key, or the operator {operator!r}")
+                raise InvalidSelector(f"an expression has no key, or the invalid operator {operator!r}")
             if not isinstance(values, list) or bool(values) is not operator.endswith("In"):
                 raise InvalidSelector(f"{operator} of {key} has {'no ' if not values else ''}values")
             found.append((key, operator, frozenset(map(str, values))))
@@ -54,7 +54,7 @@ class Selector:
         while place < len(text):
             term = _TERM.match(text, place)
             if term is None or (term.end() == len(text) and text.endswith(",")):
-                raise InvalidSelector(f"{text[place:]!r} is no requirement such as key=value or key in (a,b)")
+                raise InvalidSelector(f"{text[place:]!r} is not a requirement such as key=value or key in (a,b)")
             place = term.end()
             if term["alone"]:
                 found.append((term["alone"], "DoesNotExist" if term["not"] else "Exists", frozenset[str]()))
@@ -64,7 +64,7 @@ class Selector:
             else:
                 values = frozenset(value.strip() for value in term["values"].split(","))
                 if not all(re.fullmatch(_VALUE, value) for value in values):
-                    raise InvalidSelector(f"{term['values']!r} are no values of labels")
+                    raise InvalidSelector(f"{term['values']!r} are not values of labels")
                 found.append((term["of"], "NotIn" if term["set"] == "notin" else "In", values))
         return cls(tuple(found))
 

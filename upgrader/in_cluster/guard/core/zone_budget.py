@@ -101,17 +101,17 @@ def read(item: Mapping[str, Any]) -> ZoneBudget | InvalidBudget:
     selector = _selector(spec)
     try:
         if selector is None:
-            raise ValueError("selector.matchLabels is no map of labels")
+            raise ValueError("selector.matchLabels isn't a map of labels")
         most, percent = _whole(spec, "maxUnavailable"), _whole(spec, "maxUnavailablePercentage")
         if most is not None and percent is not None:
-            raise ValueError("it has both maxUnavailable and maxUnavailablePercentage")
+            raise ValueError("only one of maxUnavailable and maxUnavailablePercentage may be set")
         if percent is not None and percent > 100:
             raise ValueError(f"maxUnavailablePercentage is {percent}, more than 100")
         partition, delay = _partition(spec), _delay(spec)
         if percent and partition is not None:
-            raise ValueError("it has both maxUnavailablePercentage and podNamePartitionRegex")
+            raise ValueError("maxUnavailablePercentage can't be used with podNamePartitionRegex")
         if delay and partition is None:
-            raise ValueError("it has crossZoneEvictionDelay, and no podNamePartitionRegex")
+            raise ValueError("crossZoneEvictionDelay needs podNamePartitionRegex")
     except ValueError as error:
         return InvalidBudget(namespace, name, str(error), selector)
     if most is None and percent is None:
@@ -132,18 +132,18 @@ def validate(request: AdmissionRequest) -> Answer:
 def misdirected(request: AdmissionRequest) -> Answer | None:
     """A refusal of what is no eviction of a named pod; None for one."""
     if (request.operation, request.resource, request.subresource) != ("CREATE", "pods", "eviction"):
-        return deny(BAD_REQUEST, f"{request.operation} of {request.resource}/{request.subresource} is no eviction")
+        return deny(BAD_REQUEST, f"{request.operation} of {request.resource}/{request.subresource} is not an eviction")
     if not request.namespace or not request.name:
-        return deny(BAD_REQUEST, "the eviction doesn't say of which pod")
+        return deny(BAD_REQUEST, "the eviction doesn't name a pod")
     return None
 
 
 def budget_of(pod: Pod | None, budgets: Iterable[ZoneBudget | InvalidBudget]) -> ZoneBudget | Judgement:
     """The budget to be asked about a pod, or what is answered without one. `pod`: None when the API has none."""
     if pod is None:
-        return Judgement(allow("there is no such pod"), "pod-not-found")
+        return Judgement(allow("the pod doesn't exist"), "pod-not-found")
     if pod.terminating or pod.finished or pod.phase == "Pending":
-        return Judgement(allow("the pod is not running, so that no budget is asked"), "pod-not-ready")
+        return Judgement(allow("no budget applies, because the pod is not running"), "pod-not-ready")
     mine = [b for b in budgets if b.namespace == pod.namespace and _selects(b.selector, pod.labels)]
     if not mine:
         return Judgement(allow(), "pod-not-in-scope")
@@ -167,7 +167,7 @@ def judge(
     own = next((z for z in zones if z.uid == pod.owner_uid), None)
     if own is None:
         owner = f"{pod.owner_kind or 'no owner'} {pod.owner_name}".strip()
-        what = f"{_name(pod)} is of {owner}, which is no StatefulSet that {KIND} {budget} selects"
+        what = f"{_name(pod)} belongs to {owner}, not to a StatefulSet that {KIND} {budget} selects"
         return _no(BAD_REQUEST, "sts-not-found", what)
     most = _most(budget, own)
     if most == 0 and rollout is not None:
@@ -175,7 +175,7 @@ def judge(
     if most == 0:
         return _no(FORBIDDEN, "max-unavailable-0", f"{KIND} {budget} allows no pod to be unavailable")
     if len(zones) < 2:
-        what = f"{KIND} {budget} selects {len(zones)} StatefulSet, and needs two or more: {own.name}"
+        what = f"{KIND} {budget} selects only the StatefulSet {own.name}, but needs two or more"
         return _no(BAD_REQUEST, "min-sts-not-found", what)
     others = [z for z in zones if z is not own]
     if budget.partition:
@@ -261,7 +261,7 @@ def _selector(spec: Mapping[str, Any]) -> Mapping[str, str] | None:
 def _whole(spec: Mapping[str, Any], key: str) -> int | None:
     value = spec.get(key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise ValueError(f"{key} is no number of 0 or more")
+        raise ValueError(f"{key} isn't a number of 0 or more")
     return value
 
 
@@ -270,7 +270,7 @@ def _partition(spec: Mapping[str, Any]) -> PartitionRegex | None:
     if text is None or text == "":
         return None
     if not isinstance(text, str):
-        raise ValueError("podNamePartitionRegex is no string")
+        raise ValueError("podNamePartitionRegex isn't a string")
     try:
         return PartitionRegex.parse(text, _whole(spec, "podNameRegexGroup"))
     except InvalidRegex as error:
@@ -283,5 +283,5 @@ def _delay(spec: Mapping[str, Any]) -> float:
         return 0.0
     delay = duration_of(text)
     if delay is None:
-        raise ValueError("crossZoneEvictionDelay is no duration such as 20m")
+        raise ValueError("crossZoneEvictionDelay isn't a duration such as 20m")
     return delay

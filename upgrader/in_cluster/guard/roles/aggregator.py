@@ -157,11 +157,11 @@ class Aggregator:
                 seconds = 0.1 + self._chance() / 10
             else:
                 seconds = self._failing.setdefault(key, Backoff()).next_seconds()
-                LOG.warning("a protector can't be counted", extra={"of": "/".join(key), "reason": str(failed)})
+                LOG.warning("counting a PodProtector's pods failed", extra={"of": "/".join(key), "reason": str(failed)})
             self._queue.add(key, seconds)
         except Exception as failed:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for all others
             error = type(failed).__name__
-            LOG.exception("a protector can't be understood", extra={"of": "/".join(key)})
+            LOG.exception("counting a PodProtector's pods failed unexpectedly", extra={"of": "/".join(key)})
             self._queue.add(key, self._failing.setdefault(key, Backoff()).next_seconds())
         finally:
             self._busy.discard(key)
@@ -181,7 +181,7 @@ class Aggregator:
             if not self._is_new(protector, found.cell):
                 break
             if not self._leadership.sure():
-                raise ApiAway("it may not lead any more")
+                raise ApiAway("this replica may have lost leadership")
             content = status(protector.with_cell(found.cell), item.get("status"))
             try:
                 await self._core.replace(POD_PROTECTORS, {**item, "status": content}, key[0], subresource="status")
@@ -194,7 +194,7 @@ class Aggregator:
                     return
                 item, protector = newest, self._protectors.read(newest)
         else:
-            raise Conflict(f"{'/'.join(key)} was written by others {_TRIES} times", 409)
+            raise Conflict(f"{'/'.join(key)} was changed by other clients {_TRIES} times", 409)
         again = [_FRESH_SECONDS, *([_AGAIN_SECONDS] if found.cell.buckets else ())]
         self._queue.add(key, min([*again, *([found.again_in] if found.again_in is not None else ())]))
 

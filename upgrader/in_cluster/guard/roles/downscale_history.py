@@ -37,7 +37,7 @@ class DownscaleHistory:
         try:
             return last_downscales(held.lease, sets, tracked)
         except NoTime as error:
-            raise GroupLocked(f"{error}: correct it, or remove it") from None
+            raise GroupLocked(f"{error}: fix or remove it") from None
 
     async def _tracked(self, namespace: str) -> dict[str, float]:
         found = await self._api.get(CONFIG_MAPS, self._name, namespace)
@@ -51,5 +51,5 @@ class DownscaleHistory:
             found = None
         if found is None:
             what = f"the ConfigMap {namespace}/{self._name} doesn't say when {zone} was last downscaled"
-            raise GroupLocked(f"{what}: correct its key, or remove it")
+            raise GroupLocked(f"{what}: fix or remove its key")
         return found

@@ -73,9 +73,11 @@ class Downscales:
         try:
             await self._look(group, sets, pods)
         except (Conflict, GroupLocked) as error:
-            LOG.debug("somebody else acts on a group", extra={"group": "/".join(group), "reason": str(error)})
+            LOG.debug("another process has a group's lock", extra={"group": "/".join(group), "reason": str(error)})
         except (ApiAway, ApiRefused) as error:
-            LOG.warning("downscales can't be followed", extra={"group": "/".join(group), "reason": str(error)})
+            LOG.warning(
+                "reconciling a group's downscales failed", extra={"group": "/".join(group), "reason": str(error)}
+            )
 
     async def _look(self, group: Group, sets: Sequence[StatefulSet], pods: Iterable[Pod]) -> None:
         watched = {each.name for each in sets if is_prepared(each)}
@@ -131,7 +133,9 @@ class Downscales:
         failed = failures(replies)
         for pod, why in failed.items():
             LOG.warning("a pod can't be told that it stays", extra={"pod": pod, "reason": why})
-        LOG.info("pods stay that were prepared", extra={"set": which.name, "pods": [each.pod for each in going]})
+        LOG.info(
+            "prepared pods are told that they stay", extra={"set": which.name, "pods": [each.pod for each in going]}
+        )
         return {name: there[name] for name in failed if name in there}
 
     async def _show(self, sets: Iterable[StatefulSet], lease: GroupLease) -> None:

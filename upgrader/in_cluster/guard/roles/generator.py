@@ -103,11 +103,11 @@ class Generator:
             error = type(failed).__name__
             seconds = self._failing.setdefault(key, Backoff()).next_seconds()
             if not isinstance(failed, Conflict):
-                LOG.warning("a protector can't be kept", extra={"of": "/".join(key), "reason": str(failed)})
+                LOG.warning("reconciling a PodProtector failed", extra={"of": "/".join(key), "reason": str(failed)})
             self._queue.add(key, seconds)
         except Exception as failed:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for all others
             error = type(failed).__name__
-            LOG.exception("a protector can't be understood", extra={"of": "/".join(key)})
+            LOG.exception("reconciling a PodProtector failed unexpectedly", extra={"of": "/".join(key)})
             self._queue.add(key, self._failing.setdefault(key, Backoff()).next_seconds())
         finally:
             self._metrics.generator.labels(error).observe(time.monotonic() - begun)
@@ -145,7 +145,10 @@ class Generator:
             return found
         if _name(protector) not in self._of_people:
             self._of_people.add(_name(protector))
-            LOG.warning("a Deployment has a protector that people made", extra={"protector": _name(protector)})
+            LOG.warning(
+                "a PodProtector that guard didn't create has the name of a Deployment's: guard doesn't change it",
+                extra={"protector": _name(protector)},
+            )
         return Work()
 
     def _others_protect(self, protector: Object) -> bool:
@@ -183,7 +186,7 @@ class Generator:
         await self._replace(made, subresource="status")
         if deployment is None:
             LOG.warning(
-                "a Deployment has vanished: its protector stays",
+                "a Deployment is gone without a deletion: its PodProtector stays",
                 extra={"protector": _name(protector), "remedy": "apply the Deployment again"},
             )
 
@@ -194,7 +197,7 @@ class Generator:
         manifest = {"apiVersion": POD_PROTECTORS.api_version, "kind": "PodProtector", "metadata": meta}
         self._sure()
         made = await self._api.create(POD_PROTECTORS, {**manifest, "spec": target.spec}, target.namespace)
-        LOG.info("protector made", extra={"protector": _name(made), "min_available": target.spec["minAvailable"]})
+        LOG.info("PodProtector created", extra={"protector": _name(made), "min_available": target.spec["minAvailable"]})
         return made
 
     async def _update(self, deployment: Object, protector: Object) -> Object:
@@ -210,7 +213,7 @@ class Generator:
             "spec": {**(protector.get("spec") or {}), **target.spec},
         }
         found = await self._replace(made)
-        LOG.info("protector changed", extra={"protector": _name(made), "min_available": target.spec["minAvailable"]})
+        LOG.info("PodProtector updated", extra={"protector": _name(made), "min_available": target.spec["minAvailable"]})
         return found
 
     async def _release(self, protector: Object) -> None:
@@ -224,7 +227,7 @@ class Generator:
                 await self._api.delete(POD_PROTECTORS, meta["name"], meta["namespace"], uid=meta["uid"])
         except NotFound:
             pass
-        LOG.info("protector let go", extra={"protector": _name(protector)})
+        LOG.info("PodProtector released", extra={"protector": _name(protector)})
 
     async def _finalizers(self, deployment: Object, change: Callable[[list[str]], list[str]]) -> None:
         meta = deployment["metadata"]
@@ -265,7 +268,7 @@ class Generator:
 
     def _sure(self) -> None:
         if not self._leadership.sure():
-            raise ApiAway("it may not lead any more")
+            raise ApiAway("this replica may have lost leadership")
 
 
 def _name(item: Object) -> str:

@@ -133,7 +133,7 @@ class GroupLocks:
                 await self.write(held, replace(held.lease, lock=None))
         except (ApiAway, ApiRefused, GroupLocked, TimeoutError) as error:
             reason = str(error) or "no answer in time"
-            LOG.warning("a lock isn't given back", extra={"group": "/".join(held.group), "reason": reason})
+            LOG.warning("a group's lock can't be released", extra={"group": "/".join(held.group), "reason": reason})
 
     @asynccontextmanager
     async def locked(self, group: Group, why: str, *, holder: str) -> AsyncIterator[Held]:
@@ -152,7 +152,7 @@ class GroupLocks:
                 if not left:
                     break
                 await asyncio.sleep(random.uniform(*_AGAIN_SECONDS))  # noqa: S311 - so that two don't meet again
-        raise GroupLocked("others write its Lease all the time")
+        raise GroupLocked("other clients keep changing its Lease")
 
 
 def leases_of_groups(api: Api, namespace: str) -> Informer[Object]:

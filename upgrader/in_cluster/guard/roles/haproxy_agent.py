@@ -85,7 +85,7 @@ class HAProxyAgent:
         except LoadBalancerAway as error:
             # What isn't known is never claimed; and once it answers, the grace period begins anew.
             self._out_since.clear()
-            self._tell("", f"HAProxy can't be asked: {error}")
+            self._tell("", f"HAProxy can't be queried: {error}")
             return _POLL_SECONDS
         self._tell("", "")
         again = [await self._one(name, node, servers[name], serving) for name, node in there.items()]
@@ -125,7 +125,7 @@ class HAProxyAgent:
             if step.patch:
                 await self._annotate(name, node, step.patch)
         except (LoadBalancerAway, ApiAway, ApiRefused) as error:
-            self._tell(name, f"it can't go on: {error}")
+            self._tell(name, f"the node can't be processed: {error}")
             return _POLL_SECONDS
         sessions = sum(each.sessions for each in servers)
         self._tell(name, f"waiting for {step.waits_for}" if step.waits_for else "", sessions=sessions)

@@ -118,10 +118,12 @@ class IngressDaemonSets:
             return
         except (ApiAway, ApiRefused) as error:
             result, again = "failed", self._failing.setdefault(key, Backoff()).next_seconds()
-            LOG.warning("an IngressDaemonSet can't be kept", extra={"ingress": "/".join(key), "reason": str(error)})
+            LOG.warning(
+                "reconciling an IngressDaemonSet failed", extra={"ingress": "/".join(key), "reason": str(error)}
+            )
         except Exception:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for those of all others
             result, again = "failed", self._failing.setdefault(key, Backoff()).next_seconds()
-            LOG.exception("an IngressDaemonSet can't be understood", extra={"ingress": "/".join(key)})
+            LOG.exception("reconciling an IngressDaemonSet failed unexpectedly", extra={"ingress": "/".join(key)})
         self._metrics.looked_at(*key, result)
         if self._cluster.get(key) is None and again is None:
             self._metrics.forget(*key)
@@ -181,7 +183,7 @@ class IngressDaemonSets:
         try:
             hold = await rolling.hold(which.noted, lease)
         except (ApiAway, ApiRefused) as error:
-            return f"it to be known whether an upgrade is at work: {error}"
+            return f"the Lease of upgrades, which can't be read: {error}"
         return "" if hold is None or which.noted in hold.groups else f"the upgrade {hold.run} to end"
 
     async def _note(self, which: IngressDaemonSet, decision: IngressDecision) -> None:
@@ -273,7 +275,7 @@ class IngressDaemonSets:
             try:
                 await self._api.create(resource, manifest, namespace)
             except Conflict:
-                told = f"{resource.plural} {namespace}/{made['name']} exists already, and isn't this one's: delete it"
+                told = f"{resource.plural} {namespace}/{made['name']} exists already and has another owner: delete it"
                 raise ApiRefused(told, 409) from None
             LOG.info("made", extra=extra)
             return
@@ -322,7 +324,7 @@ class IngressDaemonSets:
 
     def _sure(self) -> None:
         if not self._leadership.sure():
-            raise ApiAway("it may not lead any more")
+            raise ApiAway("this replica may have lost leadership")
 
 
 def _anything(decision: IngressDecision, checkers: _Checkers) -> bool:

@@ -104,7 +104,7 @@ class _Waiting(Generic[B]):
     done: asyncio.Future[Judgement | None]
     request: Request | None = None
     change: Callable[[B], B] | None = None
-    failed: str = "what was to be written before it wasn't"
+    failed: str = "the write before it failed"
 
 
 class LedgerWriter(Generic[B]):
@@ -146,7 +146,7 @@ class LedgerWriter(Generic[B]):
         try:
             await self.change(budget, lambda book: self._books.given_back(book, request), _GIVE_BACK_SECONDS)
         except (ApiAway, ApiRefused) as error:
-            LOG.warning("a place isn't given back", extra={"pod": request.pod.name, "reason": str(error)})
+            LOG.warning("a reservation can't be released", extra={"pod": request.pod.name, "reason": str(error)})
 
     def _future(self) -> asyncio.Future[Judgement | None]:
         return asyncio.get_running_loop().create_future()
@@ -234,8 +234,8 @@ class LedgerWriter(Generic[B]):
         changed, name = {**item, "status": books.status_of(item, book)}, str(item["metadata"]["name"])
         what = f"{resource.plural} {namespace}/{name}"
         another = (
-            f"the CustomResourceDefinition {resource.plural}.{resource.api_version.partition('/')[0]} is another one "
-            "than guard's; apply the one of guard's chart"
+            f"the CustomResourceDefinition {resource.plural}.{resource.api_version.partition('/')[0]} isn't guard's: "
+            "apply the one of guard's chart"
         )
         try:
             written = await self._api.replace(resource, changed, namespace, subresource="status")
@@ -243,12 +243,12 @@ class LedgerWriter(Generic[B]):
             if await self._api.get(resource, name, namespace) is None:
                 raise
             # The object is there: one that can't be written isn't one that is gone, which refuses nothing.
-            raise ApiRefused(f"{what} has no status that can be written: {another}", 404) from None
+            raise ApiRefused(f"the status of {what} can't be written: {another}", 404) from None
         if written.get("status") != changed["status"] and (
             books.status_of(written, books.book_of(written)) != books.status_of(written, book)
         ):
             # Fields that a schema doesn't know are dropped without an error: nothing would be reserved, ever.
-            raise ApiRefused(f"the API server doesn't keep what is reserved in the status of {what}: {another}", 422)
+            raise ApiRefused(f"the API server drops reservations from the status of {what}: {another}", 422)
         return written
 
 

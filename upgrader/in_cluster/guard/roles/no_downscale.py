@@ -49,7 +49,7 @@ class NoDownscale:
         if labels is None:
             assert parent is not None and by_scale(request)
             raise ApiAway(
-                f"the upgrade {hold.run} holds groups still, and the group of {request} can't be read: {parent.why_not}"
+                f"the upgrade {hold.run} holds groups, and the group of {request} can't be read: {parent.why_not}"
             )
         return refuse_downscale(request, str(labels[GROUP_LABEL]), hold) or answer
 

@@ -96,12 +96,12 @@ class PrepareDownscale:
         if isinstance(change, Answer):
             return change
         if (request.group, request.resource) != ("apps", "statefulsets"):
-            return allow(f"{request}: the downscale is allowed, as only StatefulSets are prepared")
+            return allow(f"{request}: allowed, because guard prepares only StatefulSets")
         if self._dry_run:
             request = replace(request, dry_run=True)
         found = await self._api.get(STATEFUL_SETS, request.name, request.namespace)
         if found is None:
-            return allow(f"{request}: the downscale is allowed, as there is no such object")
+            return allow(f"{request}: allowed, because the object doesn't exist")
         which = stateful_set(found)
         group = request.namespace, which.labels.get(GROUP_LABEL, "")
         if not is_prepared(which) or not group[1]:
@@ -144,7 +144,7 @@ class PrepareDownscale:
                 break
             except Conflict:
                 if asyncio.get_running_loop().time() > until:
-                    raise GroupLocked("others write its Lease all the time") from None
+                    raise GroupLocked("other clients keep changing its Lease") from None
                 await asyncio.sleep(random.uniform(*_AGAIN_SECONDS))  # noqa: S311 - so that two don't meet again
                 seen = await self._locks.look(seen.group)
         decided: _Decided | None = None
@@ -173,7 +173,7 @@ class PrepareDownscale:
             told = {each.pod: decided.uids[each.pod] for each in decided.endpoints}
             await self._locks.write(held, with_open(held.lease, decided.set, preparing, self._locks.now(), told))
         except Conflict:
-            return refused(request, "it took so long that its group was given to somebody else")
+            return refused(request, "its group's lock has expired meanwhile")
         LOG.info("downscale allowed", extra={"request": str(request), "prepared": len(decided.endpoints)})
         return answer
 
@@ -186,7 +186,7 @@ class PrepareDownscale:
         sets = tuple(map(stateful_set, found))
         which = next((each for each in sets if each.name == request.name), None)
         if which is None:
-            raise ApiAway(f"{request} isn't in its group {group} any more: it has changed meanwhile")
+            raise ApiAway(f"{request} has left the group {group} meanwhile")
         others = [each for each in sets if each.uid != which.uid]
         state = GroupState(
             sets,

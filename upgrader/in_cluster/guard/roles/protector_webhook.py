@@ -161,7 +161,7 @@ def _without_asking(found: Pod, selecting: Sequence[Protector]) -> Judgement | N
 
 async def unknown_cell(request: AdmissionRequest) -> Answer:
     """The answer under any other path: none."""
-    raise NotAnAdmissionReview(f"{request}: no cell of this name is known here")
+    raise NotAnAdmissionReview(f"{request}: guard doesn't know this cell")
 
 
 def _kind(eviction: bool) -> str:

@@ -32,10 +32,10 @@ class References:
         except (ApiAway, ApiRefused) as error:
             return str(error)
         if scale is None:
-            return "it isn't there, or has no scale"
+            return "it doesn't exist, or has no scale"
         found = (scale.get("spec") or {}).get("replicas", 0), (scale.get("status") or {}).get("replicas", 0)
         if not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in found):
-            return "its scale has no numbers of replicas"
+            return "its scale has no number of replicas"
         return Reference(*found)
 
     async def show(self, which: StatefulSet, replicas: int) -> None:

@@ -39,7 +39,7 @@ class Share:
     async def body(self, request: web.Request) -> bytes:
         """The request's body, once there is room for it, and for what is made of it. Raises NoRoom."""
         if coding := request.headers.get("Content-Encoding"):
-            raise NoRoom(f"the body is encoded ({coding[:20]!r}), as API servers never do")
+            raise NoRoom(f"the body has the encoding {coding[:20]!r}, which API servers don't use")
         found = bytearray()
         async for chunk in request.content.iter_any():
             found += chunk
@@ -67,9 +67,9 @@ class Room:
         """For a request from there. Raises NoRoom."""
         theirs = self._by_address.get(address, 0) + size
         if theirs > self.most // 2:
-            raise NoRoom("requests from one address take too much memory: this one, or many at once")
+            raise NoRoom("this request, or all from its address together, need too much memory")
         if self.taken + size > self.most - (0 if small else self._for_small):
-            raise NoRoom("requests take too much memory: this one, or many at once")
+            raise NoRoom("this request, or all together, need too much memory")
         self._by_address[address] = theirs
         self.taken += size
 

@@ -55,7 +55,9 @@ class RollingGroups:
             try:
                 return await self.all()
             except (ApiAway, ApiRefused) as error:
-                LOG.warning("what was begun before can't be read", extra={"lease": self._lease, "reason": str(error)})
+                LOG.warning(
+                    "the record of active rollouts can't be read", extra={"lease": self._lease, "reason": str(error)}
+                )
                 await self._sleep(backoff.next_seconds())
 
     async def add(self, group: str) -> None:
@@ -99,7 +101,7 @@ class RollingGroups:
     async def _read(self) -> Object:
         found = await self._api.get(LEASES, self._lease, self._namespace)
         if found is None:
-            raise ApiAway(f"the Lease {self._namespace}/{self._lease} isn't there")
+            raise ApiAway(f"the Lease {self._namespace}/{self._lease} doesn't exist")
         return found
 
 

@@ -120,12 +120,12 @@ class Rollouts:
         except (ApiAway, ApiRefused) as error:
             self._metrics.failed_reconciles.labels(name).inc()
             seconds = self._failing.setdefault(group, Backoff()).next_seconds()
-            LOG.warning("a group can't be rolled", extra={"group": "/".join(group), "reason": str(error)})
+            LOG.warning("reconciling a group failed", extra={"group": "/".join(group), "reason": str(error)})
             self._queue.add(group, seconds)
             return
         except Exception:  # noqa: BLE001 - one that surprises, of one namespace, ends nothing for those of all others
             self._metrics.failed_reconciles.labels(name).inc()
-            LOG.exception("a group can't be understood", extra={"group": "/".join(group)})
+            LOG.exception("reconciling a group failed unexpectedly", extra={"group": "/".join(group)})
             self._queue.add(group, self._failing.setdefault(group, Backoff()).next_seconds())
             return
         finally:
@@ -162,7 +162,7 @@ class Rollouts:
     async def _roll(self, group: Group, sets: Sequence[StatefulSet], hold: Hold | None) -> None:
         """With the group's lock, unless somebody else has it: then it comes again. Raises ApiAway, ApiRefused."""
         if not self._leadership.sure():
-            raise ApiAway("it may not lead any more")
+            raise ApiAway("this replica may have lost leadership")
         try:
             async with self._locks.locked(group, "a rollout", holder=_HOLDER) as held:
                 await self._act(group, sets, await self._decided_by_the_api(group, hold, held), held)
@@ -183,7 +183,7 @@ class Rollouts:
             await self._delete(deletion, {each.uid: each for each in sets})
         for finished in decision.finished:
             await self._finish(finished)
-        LOG.debug("looked at", extra={"group": "/".join(group), "waits_for": decision.waits_for})
+        LOG.debug("reconciled", extra={"group": "/".join(group), "waits_for": decision.waits_for})
 
     async def _run_alive(self) -> Hold | None:
         """Raises ApiAway, ApiRefused where that can't be known."""
@@ -228,13 +228,13 @@ class Rollouts:
                 await self._events.record(Event(owner, "Normal", "RolloutWaiting", told))
             return
         if not self._leadership.sure():
-            raise ApiAway("it may not lead any more")
+            raise ApiAway("this replica may have lost leadership")
         try:
             await self._api.delete(PODS, which.name, which.namespace, uid=which.uid)
         except (NotFound, Conflict):
             return  # it is gone, or another one has its name
         LOG.info(
-            "pod deleted, to be replaced",
+            "outdated pod deleted",
             extra={"pod": f"{which.namespace}/{which.name}", "revision": which.revision, "was_ready": which.ready},
         )
 

@@ -65,6 +65,6 @@ class RunLease:
                 self._failed = ""
             except (ApiAway, ApiRefused) as error:
                 if str(error) != self._failed:
-                    LOG.warning("can't read the Lease of runs", extra={"reason": str(error)})
+                    LOG.warning("the Lease of upgrades can't be read", extra={"reason": str(error)})
                 self._failed = str(error)
             await self._sleep(_EVERY_SECONDS)

@@ -115,7 +115,7 @@ class Scaling:
                 self._stay(which, pods)
         else:
             if run := await hold():
-                raise NotScaled(f"the upgrade {run.run} holds the group {group[1]} still")
+                raise NotScaled(f"the upgrade {run.run} holds the group {group[1]}")
             if wish.by_reference:
                 replicas = await self._prepared_for_long(which, replicas, pods)
             held = await self._still_wanted(group, wish, seen)
@@ -140,7 +140,7 @@ class Scaling:
             return None
         others = [each for each in sets if each.uid != wish.set.uid]
         if locked := held.locked_by() or min(unseen(held.lease, others, held.old).values(), default=""):
-            raise GroupLocked(f"{wish.set.name} is not scaled, as its group is locked: {locked}")
+            raise GroupLocked(f"{wish.set.name} is not scaled, because its group is locked: {locked}")
         return held
 
     async def _prepared_for_long(self, which: StatefulSet, wanted: int, pods: Iterable[Pod]) -> int:

@@ -30,7 +30,7 @@ class ZoneBudgetCache:
         for informer in self.informers.values():
             informer.tell(self._changed)
         self._installed = asyncio.Event()
-        self._unknown = "not looked for yet"
+        self._unknown = "the API server hasn't been queried for the kind yet"
 
     def why_not_ready(self) -> str:
         """Why it isn't known which budgets there are; "" when it is."""
@@ -63,7 +63,10 @@ class ZoneBudgetCache:
                 await self._look()
             except (ApiAway, ApiRefused) as error:
                 self._unknown = str(error)
-                LOG.warning("can't look for the kind", extra={"resource": ZONE_BUDGETS.plural, "reason": str(error)})
+                LOG.warning(
+                    "the API server can't be queried for a kind",
+                    extra={"resource": ZONE_BUDGETS.plural, "reason": str(error)},
+                )
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._installed.wait()

@@ -88,20 +88,20 @@ class ZoneBudgets:
         try:
             await self._writer.change(budget, lambda book: book.without_these(old), self._seconds)
         except (ApiAway, ApiRefused) as error:
-            LOG.warning("what was reserved stays so", extra={"budget": "/".join(budget), "reason": str(error)})
+            LOG.warning("reservations can't be released", extra={"budget": "/".join(budget), "reason": str(error)})
 
     async def _evict(self, request: AdmissionRequest) -> Judgement:
         if refused := misdirected(request):
             return Judgement(refused, "invalid-request")
         namespace = request.namespace
         if not self.keeps(namespace):
-            return Judgement(allow(f"guard asks no zone-aware budgets in the namespace {namespace}"), "not-kept")
+            return Judgement(allow(f"guard evaluates no zone-aware budgets in the namespace {namespace}"), "not-kept")
         if not await self.cache.of(namespace):
             return Judgement(allow(), "pod-not-in-scope")
         # Anybody can send a request: what counts is what the API says of the pod.
         found = await self._api.get(PODS, request.name, namespace)
         if found is None:
-            return Judgement(allow("there is no such pod"), "pod-not-found")
+            return Judgement(allow("the pod doesn't exist"), "pod-not-found")
         return await self._judged(Request(request.uid, pod(found), request.dry_run))
 
     async def _judged(self, request: Request) -> Judgement:

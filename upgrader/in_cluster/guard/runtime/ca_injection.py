@@ -63,9 +63,9 @@ class Injection:
         except (Conflict, NotFound):
             return  # it has changed since, and comes again
         except ApiRefused as error:
-            LOG.warning("a configuration can't have the authority", extra={"reason": str(error)})
+            LOG.warning("the CA can't be written into a webhook configuration", extra={"reason": str(error)})
             return  # the others are to have it nevertheless
-        LOG.info("certificate authority injected", extra={"configuration": name})
+        LOG.info("CA written into a webhook configuration", extra={"configuration": name})
 
 
 def _changes(found: Object, bundle: str) -> list[dict[str, Any]]:

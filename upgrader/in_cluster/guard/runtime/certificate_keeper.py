@@ -45,7 +45,9 @@ class CertificateKeeper:
             try:
                 await self.once()
             except (ApiAway, ApiRefused) as error:
-                LOG.warning("certificates can't be kept", extra={"reason": str(error), "again_in": _EVERY_SECONDS})
+                LOG.warning(
+                    "reconciling the certificate failed", extra={"reason": str(error), "again_in": _EVERY_SECONDS}
+                )
                 await asyncio.sleep(_EVERY_SECONDS)
                 continue
             try:

@@ -93,4 +93,4 @@ def _refuse_misfit(pair: Pair) -> None:
     """Raises ValueError for a key that isn't its certificate's, or of another kind than we make."""
     key = serialization.load_pem_private_key(pair.key, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != pair.parsed.public_key():
-        raise ValueError("a key isn't that of its certificate")
+        raise ValueError("a key doesn't match its certificate")

@@ -56,7 +56,7 @@ def in_cluster(environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -
     """As the pod's ServiceAccount. Raises UsageError outside a pod."""
     host, port = (environment.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
     if not host or not port:
-        raise UsageError("there is no API server in the environment: outside a cluster, set -kubernetes.config-file")
+        raise UsageError("KUBERNETES_SERVICE_HOST isn't set: outside a cluster, set -kubernetes.config-file")
     contexts = _Contexts()
 
     def read() -> Credentials:
@@ -77,9 +77,11 @@ def by_kubeconfig(path: Path, url: str = "") -> Connection:
         user = _named(config["users"], context["user"])["user"]
         server = url or cluster["server"]
         if cluster.get("insecure-skip-tls-verify") or not server.startswith("https://"):
-            raise UsageError(f"{path}: the API server must be asked by https://, and verified")
+            raise UsageError(f"{path}: the server must be an https:// URL, and its certificate be verified")
         if unknown := user.keys() - _USER:
-            raise UsageError(f"{path}: user {context['user']} logs in by {', '.join(sorted(unknown))}, not supported")
+            raise UsageError(
+                f"{path}: user {context['user']} has {', '.join(sorted(unknown))}, which guard doesn't support"
+            )
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} can't be used: {type(error).__name__}: {error}") from error
     contexts = _Contexts()
@@ -127,7 +129,7 @@ class _Contexts:
         """One that verifies, and trusts no authority but this. Raises UsageError for an empty one, ssl.SSLError."""
         if (authority, certificate, key) != self._content:
             if not authority.strip():
-                raise UsageError("no certificate authority is named to verify the API server by")
+                raise UsageError("no CA is set to verify the API server")
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.load_verify_locations(cadata=authority)
             if certificate:

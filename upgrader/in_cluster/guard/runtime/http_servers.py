@@ -39,8 +39,8 @@ class ServedCertificate:
     def why_not(self, now: datetime) -> str:
         """Why connections fail because of it; "" when they don't."""
         if self.ends is None:
-            return "there is none yet"
-        return f"it ended at {self.ends:%Y-%m-%dT%H:%M:%SZ}" if self.ends <= now else ""
+            return "not issued yet"
+        return f"expired at {self.ends:%Y-%m-%dT%H:%M:%SZ}" if self.ends <= now else ""
 
 
 @asynccontextmanager

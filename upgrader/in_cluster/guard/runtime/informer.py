@@ -161,7 +161,7 @@ class Informer(Generic[Kept]):
             return
         if self._clock() - begun < _SHORT_SECONDS:
             raise ApiAway(f"watch {self._resource.path(self._namespace)}: it ended at once")  # a server that stops
-        LOG.info("listing again, as its watch ended without a word", extra={"resource": self.name})
+        LOG.info("listing again: the watch ended without an event", extra={"resource": self.name})
         self._version = ""
 
     def _heard(self, at: float) -> None:

@@ -21,7 +21,7 @@ class IngressMetrics:
         self._ended: dict[tuple[str, str], set[str]] = {}
         self.reconciles = Counter(
             "guard_ingress_reconciles",
-            "Times an IngressDaemonSet was looked at, by how that ended: done, waits, invalid, failed.",
+            "Reconciliations of an IngressDaemonSet, by result: done, waits, invalid, failed.",
             [*_WHICH, "result"],
             registry=metrics.registry,
         )

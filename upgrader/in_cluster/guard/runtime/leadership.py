@@ -80,7 +80,7 @@ class Leadership:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await self._release()
-                LOG.info("not leading any more", extra={"lease": f"{self._namespace}/{self._name}"})
+                LOG.info("leadership lost", extra={"lease": f"{self._namespace}/{self._name}"})
             for task in done:
                 task.result()
 
@@ -145,7 +145,7 @@ class Leadership:
                     released = {**found["spec"], "holderIdentity": ""}
                     await self._api.replace(_LEASES, {**found, "spec": released}, self._namespace)
         except (ApiAway, ApiRefused, TimeoutError) as error:
-            LOG.info("the Lease ends by itself", extra={"reason": str(error) or "no answer in time"})
+            LOG.info("the Lease can't be released, and expires", extra={"reason": str(error) or "no answer in time"})
 
 
 def _seen(found: Object) -> tuple[str, str]:

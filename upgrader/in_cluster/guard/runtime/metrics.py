@@ -23,53 +23,53 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "guard_admission_requests",
-            "Admission requests by path and by what was answered: allowed, denied, would_deny, bad_request, failed.",
+            "Admission requests, by path and answer: allowed, denied, would_deny, bad_request, failed.",
             ["path", "answer"],
             registry=self.registry,
         )
         self.seconds = Histogram(
             "guard_admission_request_duration_seconds",
-            "How long an answer took, from the request's last byte.",
+            "Duration of an answer, from the request's last byte.",
             ["path"],
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
             registry=self.registry,
         )
         self.certificate_ends = Gauge(
             "guard_certificate_expiry_timestamp_seconds",
-            "When the webhooks' certificate ends.",
+            "When the webhooks' certificate expires.",
             registry=self.registry,
         )
         group = ["rollout_group"]
         self.reconciles = Counter(
-            "rollout_operator_group_reconciles", "Times a group was looked at.", group, registry=self.registry
+            "rollout_operator_group_reconciles", "Reconciliations of a group.", group, registry=self.registry
         )
         self.failed_reconciles = Counter(
             "rollout_operator_group_reconciles_failed",
-            "Times that could not be done to the end.",
+            "Failed reconciliations of a group.",
             group,
             registry=self.registry,
         )
         self.reconcile_seconds = Histogram(
             "rollout_operator_group_reconcile_duration_seconds",
-            "How long it took to look at a group, and to do what was due.",
+            "Duration of a group's reconciliation.",
             group,
             registry=self.registry,
         )
         self.last_reconcile = Gauge(
             "rollout_operator_last_successful_group_reconcile_timestamp_seconds",
-            "When a group was last looked at without a failure.",
+            "When a group was last reconciled successfully.",
             group,
             registry=self.registry,
         )
         self.evictions = Counter(
             "rollout_operator_zpdb_eviction_requests",
-            "Times that a pod's zone-aware budget was asked, by why and by the HTTP status of the answer.",
+            "Requests to a pod's zone-aware budget, by reason and HTTP status of the answer.",
             ["reason", "status"],
             registry=self.registry,
         )
         self.evictions_in_flight = Gauge(
             "rollout_operator_zpdb_inflight_eviction_requests",
-            "How many of these requests wait for an answer now.",
+            "How many of these requests wait for an answer.",
             registry=self.registry,
         )
         self.invalid_budgets = Gauge(
@@ -102,7 +102,7 @@ class _Policies(Collector):
         """One series a webhook."""
         family: Any = GaugeMetricFamily(
             "kube_validating_webhook_failure_policy",
-            "FailurePolicy of the validating and mutating webhooks that guard gives its certificate authority.",
+            "FailurePolicy of the validating and mutating webhooks into which guard writes its CA.",
             labels=["type", "webhook", "policy"],
         )
         for (kind, name), policy in sorted(self.found.items()):

@@ -25,27 +25,27 @@ class ProtectorMetrics:
         age.set_function(lambda: clock() - begun)
         self._leader = Gauge(
             "leader_heartbeat",
-            "Time since this process leads; only of the one that does.",
+            "Time since this process became the leader; only the leader has it.",
             ["component"],
             registry=registry,
         )
         self.generator = Histogram(
             "generator_reconcile",
-            "How long it took to look at a workload and its protector.",
+            "Duration of the reconciliation of a workload and its PodProtector.",
             ["error"],
             buckets=_SECONDS,
             registry=registry,
         )
         self.aggregator = Histogram(
             "aggregator_reconcile",
-            "How long it took to count a protector's pods, and to write it.",
+            "Duration of counting a PodProtector's pods and writing the result.",
             ["error"],
             buckets=_SECONDS,
             registry=registry,
         )
         self.waiting = Gauge(
             "aggregator_next_event_pool_current_size",
-            "Protectors with deletions that are younger than what the aggregator has seen of its pods.",
+            "PodProtectors with allowed deletions that aren't counted yet.",
             registry=registry,
         )
         self.waiting_seconds = Gauge(
@@ -53,14 +53,14 @@ class ProtectorMetrics:
         )
         self.requests = Histogram(
             "webhook_request",
-            "How long it took to answer a request.",
+            "Duration of an answer.",
             ["cell", "status", "cause"],
             buckets=_SECONDS,
             registry=registry,
         )
         self.pod_in_protector = Histogram(
             "webhook_handle_pod_in_ppr",
-            "How long it took to ask one protector about a pod.",
+            "Duration of evaluating one PodProtector for a pod.",
             ["pod_cell", "request_type", "rejected"],
             buckets=_SECONDS,
             registry=registry,
@@ -68,13 +68,13 @@ class ProtectorMetrics:
         # A gauge that only grows: a counter's name would end in _total, and podseidon's doesn't.
         self.errors = Gauge(
             "webhook_http_error",
-            "Requests that failed, rather than being allowed or refused.",
+            "Requests that failed, and were neither allowed nor refused.",
             ["cell", "error"],
             registry=registry,
         )
         self.retries = Histogram(
             "retrybatch_submit_retry_count",
-            "How often the write that a pod's deletion shares had to be tried again.",
+            "Retries of the write that a pod's deletion shares.",
             buckets=_COUNTS,
             registry=registry,
         )

@@ -71,9 +71,9 @@ def test_the_set_shrinks_by_the_last_pods_over_the_delay() -> None:
         (Reply(409, b'{"timestamp": 1}'), "HTTP 409"),
         (Reply(302, b'{"timestamp": 1}'), "HTTP 302"),
         (Reply(0, b'{"timestamp": 1}', "network is down"), "network is down"),
-        (Reply(200, b"this should be JSON"), "no JSON"),
-        (Reply(200, b"[" * 100_000), "no JSON"),
-        (Reply(200, b"\xff"), "no JSON"),
+        (Reply(200, b"this should be JSON"), "isn't JSON"),
+        (Reply(200, b"[" * 100_000), "isn't JSON"),
+        (Reply(200, b"\xff"), "isn't JSON"),
         (Reply(200, b"[]"), "no timestamp"),
         (Reply(200, b"{}"), "no timestamp"),
         (Reply(200, b'{"timestamp": 0}'), "no timestamp"),
@@ -91,7 +91,7 @@ def test_one_pod_that_cannot_be_prepared_holds_up_all(reply: Reply, why: str) ->
 
 def test_a_pod_that_was_not_asked_holds_up_all() -> None:
     """Nobody knows since when."""
-    with pytest.raises(NotScaled, match="web-zone-b-4 can't be prepared: it wasn't asked"):
+    with pytest.raises(NotScaled, match="web-zone-b-4 can't be prepared: it wasn't called"):
         _reached(3, _prepared(70))
 
 

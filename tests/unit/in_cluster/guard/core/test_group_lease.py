@@ -64,7 +64,7 @@ def test_what_nobody_can_read_is_no_empty_lease(text: str) -> None:
     with pytest.raises(LeaseUnreadable):
         read({"metadata": {"annotations": {SETS: text}}, "spec": {}})
     opened = {"a": {"uid": "x", "open": {"at": "2026-01-01T00:00:00Z", "before": True, "after": 1, "generation": 1}}}
-    with pytest.raises(LeaseUnreadable, match="True is no number"):
+    with pytest.raises(LeaseUnreadable, match="True is not a number"):
         read({"metadata": {"annotations": {SETS: json.dumps(opened)}}, "spec": {}})
 
 

@@ -100,5 +100,5 @@ def test_what_shrinks_is_refused_but_by_the_runs_own_release(
         assert answer.code == 403
         assert answer.message == (
             "downscale of statefulsets/db-a in shop from 3 to 1 replicas is not allowed while the upgrade "
-            f"{RUN} holds the group db still"
+            f"{RUN} holds the group db"
         )

@@ -171,24 +171,24 @@ def test_the_deployments_annotation_has_its_own_name_and_grace() -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        (item({"maxUnavailableNodes": 1, "maxDegradedNodes": 1}), "both maxUnavailableNodes and maxDegradedNodes"),
+        (item({"maxUnavailableNodes": 1, "maxDegradedNodes": 1}), "only one of maxUnavailableNodes and"),
         (item({"maxUnavailableNodes": 0, "maxDegradedNodes": 0}), "no node is ever updated"),
-        (item({"maxUnavaiablePodsPerNode": 1, "maxUnavailablePodsPerNode": 2}), "two different numbers"),
-        (item({"waitForDetachmentByAnnotatedTimestamp": {"key": "k"}}), "no annotateNodeToDetach"),
+        (item({"maxUnavaiablePodsPerNode": 1, "maxUnavailablePodsPerNode": 2}), "two spellings"),
+        (item({"waitForDetachmentByAnnotatedTimestamp": {"key": "k"}}), "needs annotateNodeToDetach"),
         (item({**DETACH, "waitForDetachmentByAnnotatedTimestamp": {"format": "Unix"}}), "not RFC3339"),
-        (item({**DETACH, "waitForDetachmentByAnnotatedTimestamp": []}), "no object"),
-        (item({**DETACH, "waitForDetachmentByAnnotatedTimestamp": {"key": 7}}), "no string"),
+        (item({**DETACH, "waitForDetachmentByAnnotatedTimestamp": []}), "isn't an object"),
+        (item({**DETACH, "waitForDetachmentByAnnotatedTimestamp": {"key": 7}}), "isn't a string"),
         (item({**DETACH, "waitForDetachmentByAnnotatedTimestamp": {"gracePeriodSeconds": -1}}), "0 or more"),
-        (item({"annotateNodeToDetach": {"key": "k", "value": True}}), "no string"),
-        (item({"annotateNodeToDetach": "k"}), "no object"),
-        (item({"maxSurgedPodsPerNode": "x"}), "neither a number nor"),
-        (item({"maxUnavaiablePodsPerNode": -1}), "neither a number nor"),
-        (item(podsPerNode="2"), "podsPerNode is no number"),
+        (item({"annotateNodeToDetach": {"key": "k", "value": True}}), "isn't a string"),
+        (item({"annotateNodeToDetach": "k"}), "isn't an object"),
+        (item({"maxSurgedPodsPerNode": "x"}), "isn't a number or"),
+        (item({"maxUnavaiablePodsPerNode": -1}), "isn't a number or"),
+        (item(podsPerNode="2"), "podsPerNode isn't a number"),
         (item(healthCheckNodePorts=[0]), "ports"),
         (item(healthCheckNodePorts=[80, 80]), "ports"),
         (item(healthCheckNodePorts="80"), "ports"),
         (item(selector={"matchLabels": {"app": "other"}}), "selector"),
-        (item(selector={"matchLabels": {"app": 1}}), "no string"),
+        (item(selector={"matchLabels": {"app": 1}}), "isn't a string"),
         (item(template={}), "selector"),
         ({}, "selector"),
     ],
@@ -324,5 +324,5 @@ def test_the_originals_health_checker_is_replaced_by_ours(given: str, used: str)
 @pytest.mark.parametrize("pod", NO_PODS, ids=str)
 def test_a_pod_that_is_none_is_refused(pod: Json) -> None:
     """It is told as what contradicts itself, rather than when it is made."""
-    with pytest.raises(InvalidIngress, match="is no list of objects"):
+    with pytest.raises(InvalidIngress, match="isn't a list of objects"):
         read(item(pod=pod))

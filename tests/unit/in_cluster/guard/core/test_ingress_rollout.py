@@ -220,7 +220,7 @@ def test_a_node_that_somebody_else_has_detached_waits_for_its_turn() -> None:
     for node in (theirs, Node("n1", LABELS, {DETACHMENT: "true"})):
         for its in (_its("n1"), _its("n1", marks=MARKS)):
             work = _work(BY_NODE, node, its)
-            assert "somebody else" in work.waits_for
+            assert "another client" in work.waits_for
             assert not work.patch_node and not work.patch_deployment and work.apply is None
         back = _work(BY_NODE, node, _its("n1", _now(BY_NODE, "n1"), {DETACH_ASKED: timestamp(NOW)}))
         assert back.patch_deployment == {DETACH_ASKED: None} and not back.patch_node

@@ -44,7 +44,7 @@ def test_the_last_one_that_serves_is_not_drained() -> None:
     """Nor any other of its servers meanwhile: the node is in, or it is out."""
     step = turn(BEGUN, [IN, replace(IN, last=True), OUT], None, 0, 9)
     assert not step.drain and not step.patch
-    assert step.waits_for == "another server that serves beside ingress/worker-1"
+    assert step.waits_for == "another server to be up besides ingress/worker-1"
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_an_answer_is_given_once() -> None:
 
 
 def test_the_way_back() -> None:
-    """Ready first, then a good check of each, then the answer, with which all others go."""
+    """Ready first, then a successful check of each, then the answer, with which all others go."""
     assert turn(LEFT, [OUT, IN], None, 30, 9).ready == (0,)
     bad = replace(IN, good=False, check="DOWN L4CON")
     step = turn(LEFT, [bad, IN], None, 30, 9)
-    assert not step.patch and step.waits_for == "a good check of ingress/worker-1: DOWN L4CON"
+    assert not step.patch and step.waits_for == "a successful check of ingress/worker-1: DOWN L4CON"
     assert "not checked yet" in turn(LEFT, [replace(bad, check="")], None, 30, 9).waits_for
     back = {ATTACHED: timestamp(9), DETACHED: None, DETACHING: None}
     assert turn(LEFT, [IN], None, 30, 9).patch == back
@@ -88,14 +88,14 @@ def test_what_somebody_else_has_disabled_stays_so() -> None:
     """The others are back without it; where there is no other, the node isn't."""
     assert turn(LEFT, [DISABLED, IN], None, 30, 9).patch
     assert turn(LEFT, [replace(DISABLED, drained=True)], None, 30, 9) == Turn(
-        waits_for="somebody to end the maintenance of its servers"
+        waits_for="the maintenance of its servers to end"
     )
 
 
 def test_a_node_without_a_server_here_is_never_answered_for() -> None:
     """It may be another load balancer's."""
     for noted in ({}, ASKED, BEGUN, ANSWERED, LEFT):
-        assert turn(noted, [], None, 30, 9) == Turn(waits_for="a server of that name")
+        assert turn(noted, [], None, 30, 9) == Turn(waits_for="a server with the node's name")
 
 
 @pytest.mark.parametrize("sessions", [0, 4])
@@ -230,4 +230,4 @@ def test_a_machine_without_a_server_of_the_node_agrees() -> None:
     for _ in range(9):
         pair.turn(LB_1)
         last = pair.turn(LB_2)
-    assert last.waits_for == "a server of that name" and DETACHED not in pair.annotations
+    assert last.waits_for == "a server with the node's name" and DETACHED not in pair.annotations

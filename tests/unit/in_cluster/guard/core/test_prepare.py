@@ -110,9 +110,9 @@ def test_a_dry_run_calls_nobody() -> None:
         (_set(annotations={PORT: ""}), f"its annotation {PORT} is not set or empty"),
         (_set(annotations={PATH: ""}), f"its annotation {PATH} is not set or empty"),
         (replace(_set(), service_name=""), "its serviceName is not set or empty"),
-        (_set(annotations={PORT: "http"}), f"its annotation {PORT} is 'http', no port"),
-        (_set(annotations={PORT: "70000"}), f"its annotation {PORT} is '70000', no port"),
-        (_set(annotations={PORT: "9" * 5000}), f"its annotation {PORT} is '{'9' * 64}', no port"),
+        (_set(annotations={PORT: "http"}), f"its annotation {PORT} is 'http', not a port"),
+        (_set(annotations={PORT: "70000"}), f"its annotation {PORT} is '70000', not a port"),
+        (_set(annotations={PORT: "9" * 5000}), f"its annotation {PORT} is '{'9' * 64}', not a port"),
     ],
 )
 def test_what_is_missing_is_named(which: StatefulSet, why: str) -> None:
@@ -134,15 +134,15 @@ def test_the_longer_of_two_times_counts() -> None:
     longer = zone(B, annotations={MIN_TIME: "24h"})
     assert "86400 s" in _refused(_decide(others=(longer,), last_downscales={B: NOW - 13 * HOUR}))
     wrong = zone(B, labels={MIN_TIME: "soon"})
-    assert "no duration" in _refused(_decide(others=(wrong,)))
+    assert "not a duration" in _refused(_decide(others=(wrong,)))
 
 
 def test_another_set_that_is_not_updated_or_not_ready_refuses() -> None:
     """With how many of its pods."""
     stale = (*members(A), *members(B, OLD))
-    assert _refused(_decide(pods=stale)) == f"{B} has 3 pods that aren't updated"
+    assert _refused(_decide(pods=stale)) == f"{B} has 3 outdated pods"
     unseen = zone(B, generation=2, observed_generation=1)
-    assert "aren't updated" in _refused(_decide(others=(unseen,)))
+    assert "outdated" in _refused(_decide(others=(unseen,)))
     unready = (*members(A), *changed(members(B), f"{B}-1", ready_since=None))
     assert _refused(_decide(pods=unready)) == f"{B} has 1 pods that aren't ready"
 
@@ -151,7 +151,7 @@ def test_another_set_whose_pods_go_yet_refuses() -> None:
     """Between two of its pods the controller leaves a moment in which all that are there are ready."""
     going = zone(B, 1, status_replicas=2, ready_replicas=2)
     pods = (*members(A), *members(B, count=2))
-    assert _refused(_decide(others=(going,), pods=pods)) == f"{B} has 1 pods that go yet"
+    assert _refused(_decide(others=(going,), pods=pods)) == f"{B} has 1 pods that are still being removed"
 
 
 def test_a_locked_group_refuses() -> None:
@@ -165,7 +165,7 @@ def test_a_held_group_refuses_with_the_runs_name() -> None:
     for which in (_set(), plain):
         held = _decide(which=which, hold=Hold("run-7"))
         assert isinstance(held, Answer) and not held.allowed
-        assert "from 3 to 1 replicas is not allowed while the upgrade run-7 holds the group web still" in held.message
+        assert "from 3 to 1 replicas is not allowed while the upgrade run-7 holds the group web" in held.message
     named = Hold("run-7", frozenset({"ns/web"}))
     assert isinstance(_decide(hold=named), Preparation)
     by_scale = _decide(_request(subResource="scale"), hold=named)
@@ -201,7 +201,7 @@ def test_a_pod_that_never_ran_needs_no_preparation() -> None:
 def test_a_pod_that_ran_once_and_does_not_now_cannot_be_prepared() -> None:
     """It may have data that somebody must take over first."""
     pods = (*without(members(A), f"{A}-2"), *members(B))
-    assert _refused(_decide(pods=pods)) == f"{A}-2 isn't running, and can't be prepared for shutdown"
+    assert _refused(_decide(pods=pods)) == f"{A}-2 isn't running, so it can't be prepared for shutdown"
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_a_paused_set_loses_no_pod() -> None:
     """Nothing else is to be done, and the group says why."""
     decision = decide([zone(A, annotations={PAUSED: "true"})], members(A, OLD))
     assert (_names(decision), decision.phase) == ([], Phase.WAITING)
-    assert decision.waits_for == f"paused with pods to be replaced: {A}"
+    assert decision.waits_for == f"paused with outdated pods: {A}"
 
 
 def test_a_paused_set_is_skipped_and_the_next_one_rolls() -> None:
@@ -281,7 +281,7 @@ def test_a_held_group_begins_nothing() -> None:
     """While a run of the upgrader is alive only the groups that it names roll."""
     pods = members(A, OLD)
     held = decide([zone(A)], pods, Hold("run-7"))
-    assert (held.phase, held.waits_for, _names(held)) == (Phase.HELD, "the upgrade run-7 holds the group still", [])
+    assert (held.phase, held.waits_for, _names(held)) == (Phase.HELD, "the upgrade run-7 holds the group", [])
     assert _names(decide([zone(A)], pods, Hold("run-7", frozenset({"ns/web"})))) == [f"{A}-0", f"{A}-1"]
     assert decide([zone(A)], members(A), Hold("run-7")).phase is Phase.DONE
 
@@ -309,7 +309,7 @@ def test_what_a_gate_waits_for_is_said_in_full() -> None:
     ]
     assert missing(sets, members(A, OLD, count=5) + members(B)) == (
         f"the rollout of {A} is paused",
-        f"{A}-0, {A}-1, {A}-2 and 2 more of {A} have another revision than {NEW}",
+        f"{A}-0, {A}-1, {A}-2 and 2 more of {A} don't have the revision {NEW}",
         f"1 of {A}'s 5 pods aren't ready",
         f"the controller has not seen the latest spec of {B}",
     )

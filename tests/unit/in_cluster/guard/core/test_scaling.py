@@ -69,7 +69,7 @@ def test_the_minimum_time_may_be_an_annotation() -> None:
     assert _wishes(_decide(zone(A, 2), follower, last={A: NOW - 13 * HOUR})) == [(B, 2)]
 
 
-@pytest.mark.parametrize(("text", "why"), [(None, "has no"), ("soon", "no duration")])
+@pytest.mark.parametrize(("text", "why"), [(None, "needs"), ("soon", "not a duration")])
 def test_a_minimum_time_that_cannot_be_read_is_an_event(text: str | None, why: str) -> None:
     """Not scaled, and said; with no other downscale it doesn't matter."""
     follower = zone(B, 3, annotations={LEADER: A, **({} if text is None else {MIN_TIME: text})})
