@@ -25,10 +25,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
-{{/* The namespace, which also is in the names of what has none: another guard may be in another namespace. */}}
+{{/* The namespace, which is also in the names of cluster-scoped objects: each namespace may have a guard. */}}
 {{- define "guard.namespace" -}}
 {{- if eq .Release.Namespace "kube-system" -}}
-{{- fail "guard doesn't run in kube-system, where its webhooks would stand between the control plane and its own repair: install it with --namespace guard --create-namespace" -}}
+{{- fail "guard doesn't run in kube-system, where its webhooks could block the repair of the control plane: install it with --namespace guard --create-namespace" -}}
 {{- end -}}
 {{ .Release.Namespace }}
 {{- end }}
@@ -56,7 +56,7 @@ guard-protector-{{ include "guard.namespace" . }}
   namespace: {{ include "guard.namespace" . }}
 {{- end }}
 
-{{/* The accounts that have to know whether an upgrade is alive, as JSON; empty where none has. */}}
+{{/* The accounts that read the Lease of upgrades, as JSON; empty if there is none. */}}
 {{- define "guard.readersOfRuns" -}}
 {{- $accounts := list -}}
 {{- if eq .Values.hold "run" -}}
@@ -66,12 +66,12 @@ guard-protector-{{ include "guard.namespace" . }}
 {{- with $accounts }}{{ toJson . }}{{ end -}}
 {{- end }}
 
-{{/* "true" where an upgrade that is alive holds groups still, else empty. */}}
+{{/* "true" if an active upgrade holds groups, else empty. */}}
 {{- define "guard.holds" -}}
 {{- if and .Values.rollouts.enabled (eq .Values.hold "run") }}true{{ end -}}
 {{- end }}
 
-{{/* Of the pods of a Deployment that has several: one may go at a time. */}}
+{{/* A PodDisruptionBudget for a Deployment with several pods: one may be evicted at a time. */}}
 {{- define "guard.disruptionBudget" }}
 ---
 apiVersion: policy/v1
@@ -83,7 +83,7 @@ metadata:
     {{- include "guard.labels" .root | nindent 4 }}
 spec:
   maxUnavailable: 1
-  # One that isn't ready does nothing: it never keeps a node from being drained.
+  # A pod that isn't ready does no work: it never blocks a drain.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:

@@ -82,11 +82,11 @@ refuses these.
 {{- end }}
 {{- if .Values.health.token }}
 {{- if hasKey .Values.extraArgs "token-auth-file" }}
-{{- fail "health.token: kube-apiserver reads one token-auth-file only, and extraArgs sets it. Remove it there, or set health.token to false" }}
+{{- fail "health.token: extraArgs sets token-auth-file, and kube-apiserver reads only one. Remove the flag, or set health.token to false" }}
 {{- end }}
 {{- $_ := set $args "token-auth-file" "/run/kube-apiserver/tokens.csv" }}
 {{- else if eq (toString (index .Values.extraArgs "anonymous-auth")) "false" }}
-{{- fail "health.token: with anonymous-auth=false HAProxy's check needs a token, or it never gets a 200 and the listener never opens. Set health.token to true" }}
+{{- fail "health.token: with anonymous-auth=false, HAProxy's check needs a token: otherwise it never gets 200, and the listener never opens. Set health.token to true" }}
 {{- end }}
 {{- if hasKey .Values.extraArgs "authorization-config" }}
 {{- $_ := unset $args "authorization-mode" }}
