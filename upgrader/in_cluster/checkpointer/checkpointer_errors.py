@@ -6,7 +6,7 @@
     ├── ApiError
     │   ├── ApiAway       nothing answers: refused, reset, timed out, or a server error
     │   └── ApiUnknown    something answers, but not so that we may conclude anything
-    ├── RuntimeUnknown    the container runtime can't be asked
+    ├── RuntimeUnknown the container runtime doesn't answer
     ├── Refused           this pod can't be made into a static pod
     └── StoreError        the node's disk disagrees
 """

@@ -252,7 +252,7 @@ class Loop:
             elif not parent.ready:
                 pending[parent] = ("PodNotReady", node.doubts.get(parent.uid, "only a Ready pod is checkpointed"))
             elif parent.digest is None and self.own(node.pods[parent.uid]):
-                pending[parent] = ("Proving", "waiting until it has acted itself")
+                pending[parent] = ("Proving", "waiting until this instance is the active one")
             elif parent.digest is None:
                 pending[parent] = ("Unreadable", "a Secret or ConfigMap that the pod refers to can't be read")
             elif last is None or last.digest != parent.digest:

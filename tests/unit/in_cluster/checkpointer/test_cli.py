@@ -130,7 +130,7 @@ def test_restore_goes_on_while_the_runtime_is_down(root: Path, capsys: pytest.Ca
     """In an outage the runtime may not answer: that is reported, and doesn't keep the API from coming back."""
     Store(root).deactivate(API)
     assert restore(root, f"--runtime-socket={root / 'none'}") == 0
-    assert "the container runtime can't be asked which images it has" in capsys.readouterr().err
+    assert "the container runtime doesn't report its images" in capsys.readouterr().err
     assert Store(root).read()[API].active_number == 1
 
 

@@ -80,7 +80,7 @@ def test_an_error_reads_as_nothing_is_running(tmp_path: Path, cluster: Cluster) 
     cluster.error, cluster.sandboxes = ApiAway("refused"), None
     passes(loop, cluster, 120)
     assert not loop.store.manifest_path(API).exists()
-    assert "the container runtime can't be asked" in report(loop)
+    assert "the container runtime doesn't answer" in report(loop)
 
 
 def test_its_own_roll_out_deletes_everything(tmp_path: Path, cluster: Cluster) -> None:

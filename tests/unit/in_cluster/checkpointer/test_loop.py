@@ -168,7 +168,7 @@ def test_unknown_sources_change_nothing_and_are_said(tmp_path: Path, cluster: Cl
     report = loop.board.get()[0]
     assert report is not None
     assert report.api is ApiState.UNKNOWN
-    assert report.unready() == ["the API server is unknown", "the container runtime can't be asked"]
+    assert report.unready() == ["the API server is unknown", "the container runtime doesn't answer"]
 
 
 def test_a_refused_pod_is_told_why(tmp_path: Path, cluster: Cluster) -> None:

@@ -103,7 +103,7 @@ def test_an_instance_serves_its_own_port_until_it_is_stopped(
     assert status == 503
     assert "kube-system/pod-checkpointer-abcde: its own standby pod is not in place yet" in reasons
     assert "elsewhere/other" not in reasons  # no namespace whose pods may have a checkpoint
-    assert "the container runtime can't be asked" in reasons
+    assert "the container runtime doesn't answer" in reasons
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (lines[0]["message"], lines[0]["node"], lines[0]["port"]) == ("started", "controller-1", mine)
     assert lines[-1]["message"] == "stopped"

@@ -83,7 +83,7 @@ def test_unready_says_every_reason() -> None:
     assert text.splitlines() == [
         "kube-system/p: no",
         "the API server is unknown",
-        "the container runtime can't be asked",
+        "the container runtime doesn't answer",
         "disk full",
     ]
 

@@ -293,7 +293,7 @@ def test_folders_that_cannot_be_made_are_named_and_stop_nothing(store: Store) ->
     """Where manifests/ can't be made, generations are still written, and each trouble is returned."""
     store.manifests.rmdir()
     store.manifests.write_text("a file in its place")
-    assert any(f"{store.manifests} can't be made" in trouble for trouble in store.prepare())
+    assert any(f"{store.manifests} can't be created" in trouble for trouble in store.prepare())
     assert capture(store) == 1
 
 

@@ -60,7 +60,11 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(command=_run)
     run.add_argument("--port", type=_port, default=10280, help="health and metrics of the DaemonSet's pod")
     run.add_argument(
-        "--standby-port", "--copy-port", type=_port, default=10281, help="the same, of the static pod (was --copy-port)"
+        "--standby-port",
+        "--copy-port",
+        type=_port,
+        default=10281,
+        help="the same for the standby pod (formerly --copy-port)",
     )
     run.add_argument("--interval", type=_seconds, default=2.0, metavar="S", help="time between passes")
     run.add_argument(
@@ -101,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         "--workload",
         action="append",
         metavar="NAMESPACE/NAME",
-        help="only these of the namespaces; can be repeated (default: all)",
+        help="only this workload of the namespaces; can be repeated (default: all)",
     )
     run.add_argument(
         "--any-image",
@@ -116,23 +120,25 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_node_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    status = commands.add_parser("status", help="each workload: last-known-good, and whether its standby pod is active")
+    status = commands.add_parser(
+        "status", help="show the last-known-good generation of each workload, and whether its standby pod is active"
+    )
     status.set_defaults(command=node_commands.status)
     generations = commands.add_parser(
-        "generations", help="each generation on disk: where it came from, whether it can be started"
+        "generations", help="show where each generation on disk came from, and whether it can be started"
     )
     generations.set_defaults(command=node_commands.generations)
     restore = commands.add_parser("restore", help="start a generation's standby pod now, whatever the API's state")
     restore.set_defaults(command=node_commands.restore)
-    restore.add_argument("workload", metavar="WORKLOAD", help="its name, or NAMESPACE/NAME")
+    restore.add_argument("workload", metavar="WORKLOAD", help="name of the workload, or NAMESPACE/NAME")
     restore.add_argument(
-        "--generation", type=int, metavar="N", help="which one (default: the best, usually the newest)"
+        "--generation", type=int, metavar="N", help="number of the generation (default: the best, usually the newest)"
     )
     restore.add_argument(
-        "--missing-images", action="store_true", help="also one whose images the kubelet would have to pull"
+        "--missing-images", action="store_true", help="allow a generation whose images the kubelet has to pull"
     )
     for command in (status, generations):
-        command.add_argument("--json", action="store_true", help="for machines")
+        command.add_argument("--json", action="store_true", help="print JSON")
     for command in (generations, restore):
         command.add_argument("--runtime-socket", default=_SOCKET, help="CRI socket (default: %(default)s)")
 

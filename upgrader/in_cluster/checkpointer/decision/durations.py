@@ -184,7 +184,7 @@ def _lease(line: Timeline, workload: Workload, seen: Observation) -> Timeline:
         return replace(line, lease=None, lease_stale_since=None, lease_elsewhere_since=None)
     renewed = line.lease is not None and line.lease.stamp != lease.stamp
     stale_since = seen.now if renewed or line.lease_stale_since is None else line.lease_stale_since
-    # Held elsewhere only while it is being renewed: a dead holder's name stays in a Lease for ever.
+    # Held elsewhere only while it is being renewed: the name of a dead holder stays in the Lease.
     elsewhere = not lease.ours and (
         renewed or (line.lease_elsewhere_since is not None and seen.now - stale_since < _RENEWED_SECONDS)
     )

@@ -27,7 +27,7 @@ class Violation:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.workload}: invariant {self.invariant} is violated, nothing of it is deleted: {self.text}"
+        return f"{self.workload}: invariant {self.invariant} is violated, so nothing of it is deleted: {self.text}"
 
 
 def checked(plan: Desired, history: History, disk: Disk, settings: Settings) -> tuple[Desired, tuple[Violation, ...]]:
@@ -104,9 +104,9 @@ def _switch(
         return
     since = seen.failing_since if seen is not None and seen.number == before.active_number and not up else None
     if not history.lasted(since, settings.crash_grace):
-        yield Violation("I3", workload, "a generation would be replaced that has not verifiably failed")
+        yield Violation("I3", workload, "a generation that has not verifiably failed would be replaced")
     if plan.failed.get(workload) != before.active_number:
-        yield Violation("I7", workload, "a generation would be replaced that is not marked as failed")
+        yield Violation("I7", workload, "a generation that is not marked as failed would be replaced")
     bare = {g.number for g in before.intact if g.has_images is False}
     untried = {g.number for g in before.intact if not g.failed} - {before.active_number} - bare
     if untried and plan.manifests.get(workload) not in untried:

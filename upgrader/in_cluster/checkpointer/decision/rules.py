@@ -107,7 +107,7 @@ def decide(
     forget: list[Workload] = []
     for workload, inventory in disk.items():
         if expired(workload, inventory.policy, history, settings):
-            reasons[workload] = "it is not meant to run here any more"
+            reasons[workload] = "it should no longer run here"
             forget.append(workload)
             if inventory.active:
                 manifests[workload] = None
@@ -176,13 +176,15 @@ def _manifest(
     if leave:
         return None, leave
     if inventory.active_number is None:
-        return first.number, "what was in place is no generation's manifest"
+        return first.number, "the active manifest belongs to no generation"
     if any(g.number == inventory.active_number and not g.intact for g in inventory.generations):
         standby = history.of(workload).standby
         up = not history.runtime_known or (standby is not None and standby.up_since is not None)
         # What runs has read its files already: to replace it would only end it.
         return (
-            (inventory.active_number, "active, though damaged") if up else (first.number, "what was active is damaged")
+            (inventory.active_number, "active although damaged")
+            if up
+            else (first.number, "the active generation was damaged")
         )
     if _failing(workload, inventory, history, settings):
         next_best = best(inventory.generations, also_failed={inventory.active_number})
@@ -223,7 +225,7 @@ def _start(workload: Workload, inventory: WorkloadInventory, history: History, s
         stale = history.lasted(line.lease_stale_since, settings.crash_grace)
         parent_down = line.parent_ready_since is None and history.lasted(line.unstable_since, settings.crash_grace)
         answering = history.lasted(history.answering_since, settings.crash_grace)
-        return "nothing in the cluster runs it" if stale and parent_down and answering else ""
+        return "no instance in the cluster is running" if stale and parent_down and answering else ""
     if history.away_passes < _PASSES:
         return ""
     if not line.seen_up and line.absent_passes >= _PASSES:

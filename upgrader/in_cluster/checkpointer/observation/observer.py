@@ -185,7 +185,7 @@ class Observer:
         if self.own(pod):
             return ""
         if sandboxes is None:
-            return "the container runtime can't be asked whether it runs"
+            return "the container runtime doesn't report whether it runs"
         if not containers_of(pod) <= {c.id for s in sandboxes for c in s.containers if c.running}:
             return "the container runtime doesn't run the containers that the kubelet last reported"
         stored = disk.get(parent.workload)
@@ -217,7 +217,7 @@ class Observer:
             if _is_own(stored):
                 continue
             if not self.scope.allows(workload):
-                barred[workload] = "it is none of the workloads that may have a checkpoint"
+                barred[workload] = "`namespaces` and `workloads` allow no checkpoint of it"
             elif workload in others:
                 barred[workload] = "another static pod of this node has its name"
         return barred
@@ -294,7 +294,7 @@ class Observer:
                 else:
                     problem = (
                         CHANGED,
-                        "a Secret or ConfigMap was changed after the pod started: it proves only the old one",
+                        "a Secret or ConfigMap has changed since the pod started: restart the pod to prove it",
                     )
         except Refused as error:
             problem = (error.reason, str(error))
@@ -303,7 +303,7 @@ class Observer:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             # A field that Kubernetes got later than this code knows of must not keep the other workloads from a standby
             # pod.
-            problem = ("NotUnderstood", f"a part of the pod is not as expected: {type(error).__name__}")
+            problem = ("NotUnderstood", f"the pod has an unexpected field: {type(error).__name__}")
         return ParentPod(
             workload=workload,
             namespace=meta["namespace"],

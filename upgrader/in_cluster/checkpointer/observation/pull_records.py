@@ -30,10 +30,10 @@ def locked(folder: Path, image: str, image_id: str) -> str:
     except (OSError, ValueError, AttributeError) as error:
         return f"the kubelet's record of how image {image} was pulled can't be read: {error}"
     return (
-        f"image {image} was pulled with credentials of a pod (imagePullSecrets, or of its service account), and the "
-        "kubelet asks for them again, which a static pod can't have: give the node credentials for the registry (the "
+        f"image {image} was pulled with credentials of a pod (imagePullSecrets, or of its service account), which the "
+        "kubelet verifies and a static pod can't have: give the node credentials for the registry (the "
         "kubelet's credential provider or /var/lib/kubelet/config.json, or the container runtime's configuration) and "
-        "take imagePullSecrets away from the pod and its service account: its next pod is pulled with the node's"
+        "remove imagePullSecrets from the pod and its service account: the next pod is pulled with the node's"
     )
 
 

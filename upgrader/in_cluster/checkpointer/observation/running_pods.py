@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 def list_sandboxes(socket_path: str, timeout_seconds: float) -> list[Sandbox]:
     """All sandboxes with their containers. Raises RuntimeUnknown; never a partial list."""
-    return _ask(socket_path, timeout_seconds, "what runs", Runtime.sandboxes)
+    return _ask(socket_path, timeout_seconds, "its pods", Runtime.sandboxes)
 
 
 def image_ids(socket_path: str, timeout_seconds: float, images: Iterable[str]) -> dict[str, str]:
@@ -28,7 +28,7 @@ def image_ids(socket_path: str, timeout_seconds: float, images: Iterable[str]) -
     def ids(runtime: Runtime) -> dict[str, str]:
         return {name: found.id for name in wanted if (found := runtime.image(name)) is not None}
 
-    return _ask(socket_path, timeout_seconds, "which images it has", ids)
+    return _ask(socket_path, timeout_seconds, "its images", ids)
 
 
 def images_present(socket_path: str, timeout_seconds: float, images: Iterable[str]) -> dict[str, bool]:
@@ -37,7 +37,7 @@ def images_present(socket_path: str, timeout_seconds: float, images: Iterable[st
     return _ask(
         socket_path,
         timeout_seconds,
-        "which images it has",
+        "its images",
         lambda r: {name: r.image(name) is not None for name in wanted},
     )
 
@@ -47,7 +47,7 @@ def _ask(socket_path: str, timeout_seconds: float, what: str, question: Callable
         with Channel(socket_path, timeout_seconds) as channel:
             return question(Runtime(channel.call))
     except (GrpcError, ValueError) as error:
-        raise RuntimeUnknown(f"the container runtime can't be asked {what}: {error}") from error
+        raise RuntimeUnknown(f"the container runtime doesn't report {what}: {error}") from error
 
 
 def presence(workload: Workload, expected: Iterable[str], sandboxes: Iterable[Sandbox]) -> Presence:

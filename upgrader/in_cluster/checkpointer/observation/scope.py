@@ -1,6 +1,6 @@
 """Which pods may have a checkpoint: a static pod bypasses admission and quotas, and its files are root's on the node.
 
-So an annotation alone isn't enough, as everybody who may create pods in some namespace can write it.
+So the annotation alone isn't enough: any user who may create pods in some namespace can set it.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ Answer = tuple[int, str]
 _OK, _NOT_OK = 200, 503
 _PEER_TIMEOUT_SECONDS = 2.0
 CONNECTIONS = 8
-"""Connections at a time from the node itself, and as many from everywhere else: each is a thread under the pod's memory
-limit, and whoever reaches the port must not be able to keep the kubelet's probes out.
+"""Connections at a time from the node itself, and as many from all other addresses: each is a thread under the pod's
+memory limit, and no client of the port may block the kubelet's probes.
 """
 CONNECTION_SECONDS = 5.0
 """Seconds for a whole connection: one that trickles in byte by byte would never hit a timeout of its socket."""
@@ -62,7 +62,7 @@ class Health:
         return (
             (_NOT_OK, "\n".join(reasons))
             if reasons
-            else (_OK, "ok: every pod that asks for a checkpoint has a current one")
+            else (_OK, "ok: every pod with the annotation has a current checkpoint")
         )
 
     def is_standby(self) -> bool:
@@ -84,7 +84,7 @@ def ask_peer(host: str, port: int) -> Answer:
         response = connection.getresponse()
         return response.status, response.read(4096).decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as error:
-        return _NOT_OK, f"nothing, on port {port}: {error or type(error).__name__}"
+        return _NOT_OK, f"no answer on port {port}: {error or type(error).__name__}"
     finally:
         connection.close()
 
@@ -144,14 +144,14 @@ def serve(address: str, port: int, health: Health, clock: Callable[[], float] = 
             if path == "/healthz":
                 self._answer(*health.healthz())
             elif path == "/readyz" and query == "peer" and health.is_standby():
-                # Two standbys asking each other would ask for ever.
+                # Two standby instances would query each other in an endless loop.
                 self._answer(_NOT_OK, "standby, too")
             elif path == "/readyz":
                 self._answer(*health.readyz())
             elif path == "/metrics":
                 self._answer(_OK, health.metrics(), CONTENT_TYPE)
             else:
-                self._answer(404, "there are /healthz, /readyz and /metrics")
+                self._answer(404, "not found: use /healthz, /readyz or /metrics")
 
         def log_message(self, *_: object) -> None:
             """Probes come every few seconds: not worth a line each."""

@@ -15,7 +15,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _NAME = "upgrader_checkpointer_"
 _TOTALS = {
     "passes": "Passes of this instance, standby ones included.",
-    "failures": "Passes that could not do all they had to.",
+    "failures": "Passes that could not complete all their work.",
     "captures": "Generations written.",
     "activations": "Times a standby pod's manifest was put in place.",
     "releases": "Times a standby pod's manifest was deactivated.",
@@ -59,10 +59,14 @@ def _families(report: Report | None, counters: Counters, now: float) -> Iterator
     if not report.acting:
         return
     states: dict[tuple[str, ...], float] = {(s.value,): s is report.api for s in ApiState}
-    yield _gauge("api", "1 for the state that the API server is seen in.", states, ["state"])
+    yield _gauge("api", "1 for the observed state of the API server.", states, ["state"])
     yield _gauge("runtime_known", "1 when the container runtime answers.", {(): report.runtime_known})
-    yield _gauge("pending_pods", "Pods that ask for a checkpoint and have no current one.", {(): len(report.pending)})
-    yield _gauge("ignored_pods", "Pods that ask for a checkpoint and may have none.", {(): report.ignored})
+    yield _gauge("pending_pods", "Pods with the annotation that have no current checkpoint.", {(): len(report.pending)})
+    yield _gauge(
+        "ignored_pods",
+        "Pods with the annotation that are ignored, because they may not have a checkpoint.",
+        {(): report.ignored},
+    )
     yield _gauge("down_copies", "Standby pods that should run and do not stay up.", {(): len(report.down)})
     for name, (field, text) in _OF_WORKLOADS.items():
         rows: dict[tuple[str, ...], float] = {

@@ -50,7 +50,7 @@ class Report:
             state = "unreachable" if self.api is ApiState.AWAY else self.api.value
             reasons.append(f"the API server is {state}")
         if not self.runtime_known:
-            reasons.append("the container runtime can't be asked")
+            reasons.append("the container runtime doesn't answer")
         if self.failure:
             reasons.append(self.failure)
         return reasons

@@ -113,8 +113,8 @@ def candidate(pod: Pod, workload: Workload, fetch: Fetch, ports: Mapping[int, in
 
 
 def _move_to_host(static: Json) -> None:
-    """Have a leader-elected pod use the node's network: whoever repairs a broken pod network needs
-    controller-manager, so that its standby pod must not need that network.
+    """Make a leader-elected pod use the node's network: repairing a broken pod network needs controller-manager, so its
+    standby pod must not need that network.
     """
     static["hostNetwork"] = True
     static.pop("hostUsers", None)  # a user namespace can't have the node's network

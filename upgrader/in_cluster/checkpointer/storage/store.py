@@ -47,7 +47,7 @@ class Store(Inventory):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
-                yield f"{folder} can't be made: {error}"
+                yield f"{folder} can't be created: {error}"
         try:
             found = self.workloads()
         except OSError as error:
@@ -64,7 +64,7 @@ class Store(Inventory):
                     files.sweep(folder)
                     files.sweep(folder / "generations")
             except OSError as error:
-                yield f"{folder} can't be cleared up: {error}"
+                yield f"{folder} can't be cleaned up: {error}"
 
     def read(self) -> dict[Workload, StoredWorkload]:
         """See `Inventory`. Raises StoreError."""
