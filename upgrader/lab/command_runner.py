@@ -48,7 +48,7 @@ class CommandRunner:
         """Start a process that outlives this one, its output appended to `log`; returns its pid."""
         program = shutil.which(command[0])
         if not program:
-            raise LabError(f"{command[0]} is not there")
+            raise LabError(f"{command[0]} is not installed")
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
@@ -92,7 +92,7 @@ class CommandRunner:
                     command, stdin=stdin, stdout=out, stderr=err, text=True, start_new_session=True
                 )
             except FileNotFoundError as error:
-                raise LabError(f"{command[0]} is not there", remedy="upgrader lab build") from error
+                raise LabError(f"{command[0]} is not installed", remedy="upgrader lab build") from error
             self._running.add(process)
             return process
 

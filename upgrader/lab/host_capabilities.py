@@ -71,8 +71,8 @@ def require(found: HostCapabilities, spec: LabSpec | None, built: bool) -> None:
         )
     if spec and spec.flannel and not found.bridge_netfilter:
         raise LabError(
-            "flannel needs the kernel's br_netfilter, which isn't there: it would end as soon as it starts",
-            remedy="modprobe br_netfilter, or leave --flannel out",
+            "flannel needs the kernel module br_netfilter, which is not loaded",
+            remedy="modprobe br_netfilter, or omit --flannel",
         )
     disk = 3 * _GIB if built else 15 * _GIB
     if found.disk_free < disk:
@@ -84,7 +84,7 @@ def require(found: HostCapabilities, spec: LabSpec | None, built: bool) -> None:
     if found.memory_available < memory:
         raise LabError(
             f"this needs {memory / _GIB:.1f} GiB of free memory, there are {found.memory_available / _GIB:.1f}",
-            remedy="ask for fewer nodes, or stop other programs",
+            remedy="request fewer nodes, or stop other programs",
         )
 
 

@@ -96,7 +96,7 @@ rm /run/kubeadm.yaml
         others = (each for each in self._placement.nodes if each.role == "controller" and each != node)
         host = next(others, None)
         if host is None:
-            raise LabError(f"{node.name} is the only controller: there is no cluster that it could leave")
+            raise LabError(f"{node.name} is the only controller: it can't leave the cluster")
         reset = "kubeadm reset --force --cri-socket=unix:///run/containerd/containerd.sock"
         self.run(
             node,

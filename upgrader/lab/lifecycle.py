@@ -104,7 +104,7 @@ class Lab:
         if not placement:
             raise UsageError(
                 f"there is no lab {name!r} on this machine",
-                remedy=f"`upgrader lab status` lists those that there are; `upgrader lab up --name {name}` makes it.",
+                remedy=f"`upgrader lab status` lists the labs; `upgrader lab up --name {name}` creates this one.",
             )
         return cls(placement, progress)
 
@@ -171,7 +171,7 @@ class Lab:
         """Make a node of the cluster like a new machine, and let it join by kubeadm."""
         node = self.placement.node(name)
         if not node.kubernetes:
-            raise UsageError(f"{name} is no node of the Kubernetes cluster: it can't join")
+            raise UsageError(f"{name} is not a node of the Kubernetes cluster: it can't join")
         with exclusive(self.placement.spec.name), self._progress.task(f"{name}: kubeadm join", seconds=40):
             self._cluster.join_again(node, join_secrets(self._home / "keys"), IMAGE_VERSIONS)
             self._cluster.connect_pods()
@@ -181,12 +181,14 @@ class Lab:
         """Have a worker leave the cluster: it is a spare machine then, with all that it needs to join again."""
         node = self.placement.node(name)
         if node.role != "worker":
-            raise UsageError(f"{name} is no worker: only workers leave", remedy="See: upgrader controllers remove")
+            raise UsageError(
+                f"{name} is not a worker: only workers can leave", remedy="See: upgrader controllers remove"
+            )
         with exclusive(self.placement.spec.name), self._progress.task(f"{name}: kubeadm reset", seconds=20):
             self._cluster.leave(node)
 
     def connect(self) -> None:
-        """Connect the pods of all nodes that are in the cluster now, whoever let them join."""
+        """Connect the pods of all present nodes of the cluster, however they joined."""
         with exclusive(self.placement.spec.name), self._progress.task("pod network", seconds=5):
             self._cluster.connect_pods(self._cluster.nodes().keys())
 

@@ -106,7 +106,7 @@ def exclusive(name: str) -> Iterator[None]:
             yield
     except BlockingIOError as error:
         raise LabError(
-            f"another `upgrader lab` makes or removes lab {name} at this moment",
+            f"another `upgrader lab` process is creating or removing lab {name}",
             remedy="wait for it, or stop it with Ctrl-C: it then removes what it began",
         ) from error
 
@@ -149,7 +149,7 @@ def _read(file: Path) -> Placement:
         names = ", ".join(sorted(unknown))
         raise LabError(
             f"lab {file.parent.name} has options that this version of upgrader doesn't know: {names}",
-            remedy="use the upgrader that made it, or remove it with that",
+            remedy="use or remove the lab with the version of upgrader that created it",
         )
     return Placement(LabSpec(**value["spec"]), value["index"], Path(value["folder"]))
 

@@ -64,13 +64,13 @@ def require_snapshot(placement: Placement, name: str) -> Path:
     lab = placement.spec.name
     raise UsageError(
         f"lab {lab} has no snapshot {name!r}",
-        remedy=f"it has: {', '.join(names)}" if names else f"make one: upgrader lab save {name} --name {lab}",
+        remedy=f"its snapshots: {', '.join(names)}" if names else f"make one: upgrader lab save {name} --name {lab}",
     )
 
 
 def _snapshot(placement: Placement, name: str) -> Path:
     if not name.replace("-", "").isalnum():
-        raise UsageError(f"snapshot name {name!r} is not made of letters, digits and -")
+        raise UsageError(f"snapshot name {name!r} may contain only letters, digits and -")
     return lab_dir(placement.spec.name) / "snapshots" / name
 
 

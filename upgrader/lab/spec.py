@@ -126,15 +126,15 @@ class LabSpec:
         if not 1 <= self.controllers <= 7 or not 0 <= self.workers <= 50:
             raise UsageError(f"a lab has 1-7 controllers and 0-50 workers, not {self.controllers} and {self.workers}")
         if self.ingress and not self.workers:
-            raise UsageError("--ingress has a load balancer before the workers, and there are none: add --workers")
+            raise UsageError("--ingress needs workers behind its load balancer: add --workers")
         if not 1024 <= self.port <= 29999 or self.port in _TAKEN_PORTS:
             taken = ", ".join(map(str, _TAKEN_PORTS))
-            raise UsageError(f"port {self.port} of the API is not from 1024 to 29999, or is another one's ({taken})")
+            raise UsageError(f"the API can't use port {self.port}: choose one from 1024 to 29999, except {taken}")
         others = [self.dual_stack, self.vip, self.ssh_address, self.external_etcd, self.ingress, self.flannel]
         if self.ipv6 and (self.controllers > 1 or any(others)):
             raise UsageError(
-                "--ipv6 goes with one controller, and not with --dual-stack, --vip, --ssh-address, --external-etcd, "
-                "--ingress or --flannel"
+                "--ipv6 needs one controller, and excludes --dual-stack, --vip, --ssh-address, --external-etcd, "
+                "--ingress and --flannel"
             )
         if self.hardened and int(self.kubernetes.split(".")[1]) < 34:
             raise UsageError(
@@ -142,11 +142,11 @@ class LabSpec:
             )
         if self.debian not in DEBIAN:
             known = ", ".join(map(str, DEBIAN))
-            raise UsageError(f"machines have Debian {known}, not {self.debian}")
+            raise UsageError(f"Debian {self.debian} is not supported: choose {known}")
         if self.containerd and not re.fullmatch(r"v2\.[1-9]\d*\.\d+", self.containerd):
             raise UsageError(
                 f"containerd {self.containerd!r} is not of the form v2.4.2, from v2.1.0 on",
-                remedy="Leave out --containerd for that of the machines' Debian.",
+                remedy="Omit --containerd to use Debian's containerd.",
             )
 
     @property

@@ -168,12 +168,12 @@ def without(path: str) -> Callable[[MirrorFiles], None]:
 @pytest.mark.parametrize(
     ("tamper", "why"),
     [
-        (wrong_content, r"kubelet has the SHA-256 [0-9a-f]{64}, and should have"),
+        (wrong_content, r"kubelet has the SHA-256 [0-9a-f]{64} instead of"),
         (wrong_sum, r"kubelet\.sig does not verify: the signature is not that of a file with the SHA-256 0000"),
-        (no_sum, r"kubelet\.sha256 is no SHA-256"),
+        (no_sum, r"kubelet\.sha256 isn't a SHA-256"),
         (wrong_in_both, r"kubelet\.sig does not verify: the signature is not that of a file with"),
-        (signed_by_another, r"kubelet\.sig does not verify: its certificate is of the CA"),
-        (older_release, r"kubelet of v1\.36\.3 says that it is 'v1\.30\.0'"),
+        (signed_by_another, r"kubelet\.sig does not verify: its certificate is from the CA"),
+        (older_release, r"kubelet of v1\.36\.3 reports the version 'v1\.30\.0'"),
         (without(KUBELET), r"bin/linux/\w+/kubelet is answered with 404"),
         (without(f"{KUBELET}.sha256"), r"kubelet\.sha256 is answered with 404"),
         (without(f"{KUBELET}.sig"), r"kubelet\.sig is answered with 404"),
@@ -273,7 +273,7 @@ def layers_of_texts(published: MirrorFiles) -> None:
         (layers_of_texts, r"\.sig has no signatures"),
         (another_layer, r"v2/pause/blobs/sha256:[0-9a-f]{64} has the SHA-256"),
         (another_manifest, r"v2/pause/manifests/sha256-[0-9a-f]{64}\.sig is answered with 404"),
-        (another_image_of_upstream, "what is signed is an image coredns"),
+        (another_image_of_upstream, "the signature is for an image coredns"),
         (another_architecture, "pause:.* is not for linux/"),
         (signed_by_the_wrong_one, "signed by krel-staging@.* not by krel-trust@"),
         (no_signature, r"\.sig is answered with 404"),
@@ -341,7 +341,7 @@ def test_redirect_to_elsewhere(mirror: Mirror, server: HttpServer) -> None:
     server.answer = lambda request: request.reply(302, Location=f"http://cdn.example.com{request.path}")
     with pytest.raises(LabError, match=r"redirects to cdn\.example\.com") as caught:
         mirror.programs(VERSION)
-    assert "name it in place of this one" in (caught.value.remedy or "")
+    assert "use it as the mirror" in (caught.value.remedy or "")
     assert len(server.requests) == 1
 
 

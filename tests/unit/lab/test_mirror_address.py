@@ -27,9 +27,9 @@ def test_no_tls_within_this_machine(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("http://mirror.example.com", "without TLS"),
-        ("http://10.0.0.1", "without TLS"),
-        ("http://localhost.example.com", "without TLS"),
+        ("http://mirror.example.com", "must use TLS"),
+        ("http://10.0.0.1", "must use TLS"),
+        ("http://localhost.example.com", "must use TLS"),
         ("mirror.example.com", "not of the form"),
         ("ftp://mirror.example.com", "not of the form"),
         ("file:///srv/mirror", "not of the form"),

@@ -179,7 +179,7 @@ def test_the_cluster_of_an_ipv6_lab_has_no_ipv4() -> None:
 @pytest.mark.parametrize("switch", ["dual_stack", "vip", "ssh_address", "external_etcd", "ingress", "flannel"])
 def test_an_ipv6_lab_is_a_plain_one_otherwise(switch: str) -> None:
     """What was not made for it is refused, and so are several controllers."""
-    with pytest.raises(UsageError, match="--ipv6 goes with one controller, and not with"):
+    with pytest.raises(UsageError, match="--ipv6 needs one controller, and excludes"):
         LabSpec("x", workers=1, ipv6=True, **{switch: True})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="--ipv6"):
         LabSpec("x", 3, ipv6=True)

@@ -39,15 +39,15 @@ def read_address(option: str, text: str) -> Address:
         parts, host = urlsplit(""), None
     if "@" in text:
         raise UsageError(
-            f"{option} has a user name or a password in its URL: others read it in the list of processes",
-            remedy="Mirrors are read without a login. Leave out all that is before the @.",
+            f"{option} has a user name or a password in its URL: other users can read it in the process list",
+            remedy="Mirrors are read without a login. Remove everything before the @.",
         )
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or not _plain(text):
         raise UsageError(f"{option} is not of the form https://HOST[:PORT][/PATH]")
     if parts.scheme == "http" and not is_loopback(host):
         raise UsageError(
-            f"{option} {text} is without TLS, and not on this machine",
-            remedy=f"Use https://{parts.netloc}; a CA of your own is trusted with SSL_CERT_FILE=FILE.",
+            f"{option} {text} must use TLS, because it is not on this machine",
+            remedy=f"Use https://{parts.netloc}; for your own CA, set SSL_CERT_FILE=FILE.",
         )
     return Address(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
 

@@ -38,7 +38,7 @@ def refused(why: str) -> LabError:
     """What a mirror has, and what isn't used: nothing of it is in the cache afterwards."""
     return LabError(
         f"the mirror is refused: {why}",
-        remedy="Tell who runs the mirror, or take another one. Without --mirror, Kubernetes is built here instead.",
+        remedy="Tell the mirror's operator, or use another mirror. Without --mirror, Kubernetes is built here instead.",
     )
 
 
@@ -83,7 +83,7 @@ class Downloads:
             stream.flush()
             os.fsync(stream.fileno())  # it gets its name next: a power cut must not leave that without the content
         if digest.hexdigest() != sha256:
-            raise refused(f"{url} has the SHA-256 {digest.hexdigest()}, and should have {sha256}")
+            raise refused(f"{url} has the SHA-256 {digest.hexdigest()} instead of {sha256}")
 
     def _in_time(self, url: str, headers: Mapping[str, str], keep: Callable[[bytes, int], None]) -> None:
         """In a thread of its own: no timeout of a socket ends a name that doesn't resolve, or an answer in drops."""
@@ -144,7 +144,7 @@ class Downloads:
                 if origin_of(to) != origin_of(url):
                     raise LabError(
                         f"the mirror is refused: {url} redirects to {urlsplit(to).hostname or 'nowhere'}",
-                        remedy="A mirror has its files itself. If you trust that host, name it in place of this one.",
+                        remedy="A mirror must serve its files itself. If you trust that host, use it as the mirror.",
                     )
                 asked = to
         raise refused(f"{url} redirects more than {_REDIRECTS} times")
@@ -167,5 +167,5 @@ class Downloads:
 def _slow(url: str, why: str) -> LabError:
     return LabError(
         f"{url}: {why}",
-        remedy="Run it again, or take a nearer mirror: files that were complete and verified stay in the cache.",
+        remedy="Run the command again, or use a nearer mirror: complete, verified files stay in the cache.",
     )

@@ -69,7 +69,7 @@ class MirroredImages:
             config = self._exactly(repository, "blobs", parsed["config"]["digest"])
             layers = [str(layer["digest"]) for layer in parsed["layers"]]
         except (KeyError, TypeError) as error:
-            raise refused(f"{self._url(repository, f'manifests/{tag}')} is no image") from error
+            raise refused(f"{self._url(repository, f'manifests/{tag}')} is not an image") from error
         for layer in layers:
             self._blob(repository, layer)
         target.mkdir()
@@ -144,5 +144,5 @@ def _parsed(document: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
-        raise refused("a manifest of its registry is no JSON object")
+        raise refused("a manifest of its registry isn't a JSON object")
     return parsed

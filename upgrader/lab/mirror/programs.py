@@ -41,7 +41,7 @@ def verified_program(
     url = mirror.file(f"release/{version}/bin/linux/{architecture}/{name}")
     said = downloads.small(f"{url}.sha256").decode(errors="replace").split()
     if not said or not re.fullmatch(r"[0-9a-f]{64}", said[0]):
-        raise refused(f"{url}.sha256 is no SHA-256")
+        raise refused(f"{url}.sha256 isn't a SHA-256")
     # Before the program itself: the signature is that of its SHA-256.
     try:
         verify(said[0], downloads.small(f"{url}.sig"), downloads.small(f"{url}.cert"), authorities, RELEASES)
@@ -62,4 +62,4 @@ def require_version(program: Path, version: str) -> None:
     if said.startswith("{"):
         said = str(json.loads(said).get("clientVersion", {}).get("gitVersion"))
     if said != version:
-        raise refused(f"its {program.name} of {version} says that it is {said or done.stderr.strip()[-200:]!r}")
+        raise refused(f"its {program.name} of {version} reports the version {said or done.stderr.strip()[-200:]!r}")

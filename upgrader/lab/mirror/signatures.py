@@ -88,7 +88,7 @@ def verify(sha256: str, signature: bytes, certificate: bytes, authorities: Autho
     _require_signer(found, signer)
     key = found.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise Unverified("the certificate's key is not of ECDSA")
+        raise Unverified("the certificate's key is not an ECDSA key")
     try:
         raw = base64.b64decode(signature.strip(), validate=True)
         key.verify(raw, bytes.fromhex(sha256), ec.ECDSA(Prehashed(hashes.SHA256())))
@@ -113,11 +113,11 @@ def verify_image(
         means = (signed["type"], signed["image"]["docker-manifest-digest"])
         of_image = str(signed["identity"]["docker-reference"]).rpartition("/")[2]
     except (ValueError, KeyError, TypeError) as error:
-        raise Unverified("what is signed is no image's digest") from error
+        raise Unverified("the signed payload isn't an image's digest") from error
     if means != ("cosign container image signature", digest):
-        raise Unverified(f"what is signed is another image, {means[1]}")
+        raise Unverified(f"the signature is for another image, {means[1]}")
     if of_image not in names:
-        raise Unverified(f"what is signed is an image {of_image}")
+        raise Unverified(f"the signature is for an image {of_image}")
 
 
 def _certificate(content: bytes) -> x509.Certificate:
@@ -143,7 +143,7 @@ def _require_issued(found: x509.Certificate, authorities: Authorities) -> None:
             )
         return
     issuer = found.issuer.rfc4514_string()
-    raise Unverified(f"its certificate is of the CA {issuer!r}, which {authorities.name} does not have")
+    raise Unverified(f"its certificate is from the CA {issuer!r}, which is not in {authorities.name}")
 
 
 def _is_ca(authority: x509.Certificate) -> bool:
@@ -164,7 +164,7 @@ def _require_signer(found: x509.Certificate, signer: Signer) -> None:
         raise Unverified("its certificate is not for signing code")
     if names != [x509.RFC822Name(signer.identity)]:
         told = ", ".join(str(name.value) for name in names)
-        raise Unverified(f"it is signed by {told or 'nobody'}, not by {signer.identity}")
+        raise Unverified(f"it is signed by {told or 'an unknown identity'}, not by {signer.identity}")
     expected = signer.issuer.encode()
     told_by = {
         extension.value.value
@@ -173,4 +173,4 @@ def _require_signer(found: x509.Certificate, signer: Signer) -> None:
         and isinstance(extension.value, x509.UnrecognizedExtension)
     }
     if not told_by or told_by - {expected, bytes([_UTF8_STRING, len(expected)]) + expected}:
-        raise Unverified(f"who signed it was not told by {signer.issuer}")
+        raise Unverified(f"its signer was not identified by {signer.issuer}")
