@@ -5,7 +5,7 @@
     GuardError
     ├── UsageError        a flag, or a file that it names, can't be used
     ├── ApiAway           nothing answered, or it can't answer now: asking again may help
-    ├── GroupLocked       somebody else acts on a group of StatefulSets now
+    ├── GroupLocked       another process has the lock of a group of StatefulSets
     ├── LoadBalancerAway  a load balancer doesn't answer, or not as it should
     └── ApiRefused        the API server has answered no
         ├── NotFound      404
@@ -41,7 +41,7 @@ class ApiAway(GuardError):
 
 
 class GroupLocked(GuardError):
-    """Somebody else acts on a group of StatefulSets now; the message says who, as a sentence's subject."""
+    """Another process has the lock of a group of StatefulSets; the message names it, as a sentence's subject."""
 
 
 class LoadBalancerAway(GuardError):

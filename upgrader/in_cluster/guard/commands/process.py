@@ -170,7 +170,7 @@ def _rollouts(
     for cache in rollouts.caches.values():
         for informer in cache.informers:
             parts.follow(informer)
-    # Groups roll without it, as by rollout-operator's Role, which lets nobody list Leases.
+    # Rollouts work without it, for example with rollout-operator's Role, which doesn't allow listing Leases.
     parts.running += [downscales.leases.run(), rollouts.run()]
 
 

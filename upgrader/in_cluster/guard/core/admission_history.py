@@ -48,7 +48,8 @@ class Bucket:
 
     @property
     def unknown(self) -> int:
-        """How many of its pods nobody knows: of compactions by Podseidon, or beyond the most UIDs that are kept."""
+        """How many of its pods have no known UID: after compactions by Podseidon, or beyond the limit of recorded
+        UIDs."""
         return self.count - len(self.known)
 
     @property
@@ -114,8 +115,9 @@ def compacted(buckets: Iterable[Bucket], threshold: int) -> tuple[Bucket, ...]:
 def reserved(buckets: tuple[Bucket, ...], uid: str, name: str, request: str, now: float) -> tuple[Bucket, ...]:
     """The buckets with this pod's deletion allowed to this request, besides those that it was allowed to before.
 
-    A controller whose deletion somebody else refuses asks for days, and fills no status: many requests become nameless,
-    and nobody's giving back frees the pod then. So it is for a pod that is one of many: it gets a bucket of its own.
+    A controller whose deletion another webhook refuses may retry for days. So that this doesn't fill the status, many
+    requests lose their IDs, and the pod is then freed by no single request. A pod of a bucket of many gets its own
+    bucket.
     """
     if not any(b.uid == uid for b in buckets):
         nameless = {""} if any(uid in b.uids for b in buckets) else set[str]()
@@ -136,7 +138,7 @@ def given_back(buckets: tuple[Bucket, ...], uid: str, requests: Collection[str])
 
 
 def without(buckets: Iterable[Bucket], uids: Collection[str], *, unknown: bool = False) -> tuple[Bucket, ...]:
-    """The buckets without these pods; `unknown`: and without those that nobody knows."""
+    """The buckets without these pods; `unknown`: also without pods whose UIDs aren't known."""
     left: list[Bucket] = []
     for each in buckets:
         known = each.known.difference(uids)

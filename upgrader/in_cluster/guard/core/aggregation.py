@@ -2,7 +2,7 @@
 
 Counts and buckets change in one write: a bucket goes when its pod no longer counts, or when it is certain that it won't
 go. A pod that was seen to terminate doesn't count. A UID that this cache never saw, or that has stayed for a minute, is
-read from the API first, as the cache may lag or the deletion may have been refused by somebody else. Where nothing but
+read from the API first, as the cache may lag or another webhook may have refused the deletion. Where nothing but
 the number of pods is known, it goes once this process has known it unchanged for a minute, and has counted what the API
 itself lists then: that a watch says nothing doesn't mean that nothing has happened. No two processes' clocks are
 compared: a webhook may be in another cluster.

@@ -184,7 +184,7 @@ def cells_to_remove(protector: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _protects(protector: Mapping[str, Any]) -> bool:
-    """Whether it keeps any pods: not where none were counted in any cell; where nobody has counted, it may."""
+    """Whether it keeps any pods: False if every cell has counted none; True if no cell has counted yet."""
     if not (protector.get("spec") or {}).get("minAvailable"):
         return False
     cells = (protector.get("status") or {}).get("cells") or ()
@@ -210,7 +210,7 @@ def _short(text: str, most: int) -> str:
 
 
 def _amount(value: object, replicas: int, *, up: bool) -> int:
-    """A number or a percentage of the replicas; what is neither is 0, which the API server lets nobody store."""
+    """A number or a percentage of the replicas; anything else is 0, but the API server doesn't store that."""
     if isinstance(value, int) and not isinstance(value, bool):
         return max(0, value)
     percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None

@@ -2,8 +2,8 @@
 
 Who wants to act on a group writes its lock with the resourceVersion that it has read, reads the group then, acts, and
 removes the lock. A downscale that is allowed isn't visible yet: it stays noted as open until the set has no more
-replicas than were allowed, and keeps the other sets as they are until then. So whoever is killed, and whenever, no two
-sets lose pods at once.
+replicas than were allowed, and keeps the other sets as they are until then. So no two sets lose pods at once, even if a
+process is killed at any time.
 
 A pod that was told that it goes may stay all the same, as replicas may grow back before its controller has removed it.
 It is noted by its UID until that is gone, or it was told that it stays; until then the other sets stay as they are.
@@ -66,7 +66,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9]
 
 
 class LeaseUnreadable(ValueError):
-    """Somebody has changed a group's Lease to what nobody can read; says what."""
+    """A group's Lease has content that can't be read; the message says which."""
 
 
 class NoTime(ValueError):
@@ -203,7 +203,7 @@ def seen_sets(
     """What the Lease has to say after a look at the group, and whom to tell first that they stay after all.
 
     An open downscale that is visible becomes the set's last one. One that isn't, and is old, is forgotten, and its pods
-    stay; it counts all the same where the set's spec is another one by now, as nobody can know what was in between.
+    stay; it still counts if the set's spec has changed since, because the changes in between aren't known.
     Prepared pods that aren't there any more are forgotten. `watched`: the sets of which it is noted how many ordinals
     ever ran; all of one that is seen for the first time. What was noted of a set that isn't among these stays, as a
     cache may not know it yet.
@@ -249,7 +249,7 @@ def locked(lease: GroupLease, lock: Lock, old: Collection[Waiting]) -> GroupLeas
 
 
 def ever_ran(lease: GroupLease, which: StatefulSet) -> int:
-    """How many of the set's first ordinals have ever had a running pod; all, where nobody has watched it yet."""
+    """How many of the set's first ordinals have ever had a running pod; all, if it wasn't watched yet."""
     record = lease.sets.get(which.name)
     noted = record.ever_ran if record and record.uid == which.uid else None
     return which.replicas if noted is None else noted

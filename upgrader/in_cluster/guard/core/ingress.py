@@ -24,7 +24,7 @@ __all__ = [
 
 DUE = "ingressdaemonsets.mumoshu.github.com/to-be-updated"
 NODE_ANNOTATIONS = (DETACHMENT, DETACHED)
-"""What an IngressDaemonSet may have written on Nodes, or taken off, unless whoever installs guard allows more."""
+"""Annotations that guard may set on Nodes or remove for an IngressDaemonSet, unless guard's flags allow others."""
 _NOTICED_SECONDS = 10.0
 """How long a load balancer has to notice that a health port fails, unless it is said."""
 _AMOUNT = re.compile(r"[0-9]{1,9}%?")

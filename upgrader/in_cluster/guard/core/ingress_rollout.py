@@ -192,7 +192,7 @@ def decide(
 
 
 def _next(waiting: set[str], begun: set[str], busy: set[str], its: Mapping[str, NodeDeployment], most: int) -> set[str]:
-    """Which nodes begin: those that serve nobody first, as they are busy already; never more than `most` at a time."""
+    """Which nodes start: first those without ready pods, which count already; never more than `most` at a time."""
     chosen: set[str] = set()
     for name in sorted(waiting, key=lambda n: (its[n].whole, n)):
         if len(begun | chosen) < most and (name in busy or len(busy | chosen) < most):

@@ -1,7 +1,7 @@
-"""What a budget has allowed and nobody can see yet.
+"""What a budget has allowed and isn't visible in the cluster yet.
 
 Between the answer that allows a deletion and the moment when the pod is seen to terminate, nothing in the cluster tells
-of it; whoever answers next, in whatever process, would count the pod as there. So each allowed deletion is reserved, by
+of it; the next answer, in any process, would still count the pod. So each allowed deletion is reserved, by
 the pod's UID, in the status of the budget, by an update with its resourceVersion, before the answer goes out: of two
 processes that write at once one gets a conflict, reads again, and sees what the other has allowed. Requests for one
 budget that arrive meanwhile share the next write: `admit` answers any number of them against one ledger.

@@ -5,9 +5,9 @@ remembered: whichever process comes next knows which drained servers are its own
 administrator has drained.
 
 HAProxies on several machines, of which each takes over the address, have an agent each. A node is out once it is out of
-all, and in once it is in all: so each agent has a mark of its own on the Node, with the time at which its servers were
-out, and whoever is last gives the answer. A mark says so no more before the first server is brought back, so that no
-agent takes another one's old word for the answer to a new question.
+all, and in once it is in all: so each agent has its own mark on the Node, with the time at which its servers were out,
+and the last agent writes the answer. A mark says so no more before the first server is brought back, so that no agent
+takes another one's old word for the answer to a new question.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ class Server:
     drained: bool
     """It gets no new sessions."""
     disabled: bool
-    """Somebody has put it into maintenance: it is out, and nobody's but theirs to bring back."""
+    """An administrator has put it into maintenance: it is out, and only an administrator may end that."""
     sessions: int
     good: bool
     """It is up by its last check, or has none."""
     check: str = ""
     """The result of that check."""
     last: bool = False
-    """It serves, and no other server of its backend does: without it, nobody would answer. Where that is the API's load
-    balancer, neither the agent nor who asked would reach the API any more, to have it back.
+    """It is the only server of its backend that is up: without it, the backend would not answer. Where that is the
+    API's load balancer, neither the agent nor who asked would reach the API any more, to have it back.
     """
 
 

@@ -1,8 +1,8 @@
 """The part of a pod's name that says which partition it holds, by a budget's regular expression.
 
-Budgets are written for RE2, which takes no longer for any expression; Python's engine may take for ever. So what would
+Budgets are written for RE2, whose time is bounded for any expression; Python's engine may never end. So what would
 is refused: repetitions within repetitions, more ways to match a name than are tried in milliseconds, and what RE2
-doesn't know either. One budget that takes for ever would keep guard from answering for all others.
+doesn't know either. A single such budget would block guard's answers for all others.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ PATH, PORT = "grafana.com/prepare-downscale-http-path", "grafana.com/prepare-dow
 class GroupState:
     """A group as it is: all its sets, their pods, and what its Lease tells.
 
-    `locked_by`: who has the group's lock besides this request; empty if nobody. `last_downscales`: by the set's name.
-    `ever_ran`: how many of the set's first ordinals have ever had a running pod.
+    `locked_by`: the holder of the group's lock, other than this request; empty if there is none. `last_downscales`: by
+    the set's name. `ever_ran`: how many of the set's first ordinals have ever had a running pod.
     """
 
     sets: tuple[StatefulSet, ...]
@@ -85,7 +85,7 @@ def decide(
         return held
     if not is_prepared(which):
         return allow()
-    # Anybody can send a request: it may name any number of replicas, but takes no more pods than the set wants.
+    # Any client can send a request with any number of replicas: it takes no more pods than the set wants.
     going = endpoints(which, min(before, which.replicas), after, cluster_domain)
     if isinstance(going, str):
         return deny(FORBIDDEN, f"{what}{going}")
@@ -95,7 +95,7 @@ def decide(
 
 
 def endpoints(which: StatefulSet, before: int, after: int, cluster_domain: str) -> tuple[Endpoint, ...] | str:
-    """Of the pods that go from so many replicas to so many; or why nobody can know where they are asked."""
+    """The endpoints of the pods that are removed by this change; or why they aren't known."""
     path, port = which.annotations.get(PATH, ""), which.annotations.get(PORT, "")
     for name, value in (
         (f"annotation {PORT}", port),

@@ -186,7 +186,7 @@ def pod_of_delete(request: AdmissionRequest) -> Pod:
     """The pod as the API server had it when it was to be deleted; raises `NotAnAdmissionReview` for what is none.
 
     The request has no name where a collection is deleted: the API server asks about each of its pods.
-    Anybody can send this. Reserve only for a pod whose UID is known from the API itself.
+    Any client can send this: reserve only for a pod whose UID is read from the API.
     """
     try:
         found = pod(request.old_object or {})
@@ -235,7 +235,7 @@ def judge(request: Request, protector: Protector) -> Judgement:
         return Judgement(allow(audit={FORCED: _short(subject.annotations[FORCE_DELETE])}), "Forced", reserves=True)
     healthy, lag = _healthy(protector.counts, request.criterion), protector.lag
     audit = {REJECTED_BY: str(protector)}
-    least = protector.min_available or -math.inf  # with 0 nothing has to stay, also where nobody has counted yet
+    least = protector.min_available or -math.inf  # with 0, no pod has to stay, even before the first count
     if healthy <= least:
         few = f"PodProtector {protector} reports too few available replicas to admit pod deletion"
         return Judgement(deny(TOO_MANY_REQUESTS, few, audit), "Rejected")

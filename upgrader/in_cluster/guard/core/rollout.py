@@ -5,8 +5,8 @@ is stale when its revision isn't its set's `updateRevision`, whatever `currentRe
 template was taken back). As long as one set has a pod that isn't ready, no other set of the group loses one: that is
 why at most one set may be incomplete before anything is deleted, and why that set goes first.
 
-The one exception costs nobody anything: a stale pod that isn't Ready and won't be soon (its container crash-loops or
-has no image, it has no node) is replaced whatever the budget, or a bad template could never be mended
+One exception does no harm: a stale pod that isn't Ready and won't be soon (its container crash-loops or
+has no image, it has no node) is replaced whatever the budget, because otherwise a bad template could never be fixed
 (grafana/rollout-operator#339). Others that aren't Ready may be so in a moment: they go first, but of these and of those
 that are being replaced there are never more at a time than may be unavailable.
 """

@@ -31,7 +31,7 @@ _NO_START = frozenset(
         "SignatureValidationFailed",
     }
 )
-"""Why the kubelet says that a container waits, of those reasons that another template mends."""
+"""The kubelet's reasons for a waiting container that a new template can fix."""
 
 
 @dataclass(frozen=True, slots=True)

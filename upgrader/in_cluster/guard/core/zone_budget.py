@@ -220,7 +220,7 @@ def _missing_of_partition(
 
 
 def _too_young(pod: Pod, delay: float, now: float) -> bool:
-    """Whether a pod has been ready for less than the delay, or nobody can tell."""
+    """Whether a pod has been ready for less than the delay, or for an unknown time."""
     if not delay:
         return False
     since = [pod.ready_since]

@@ -1,7 +1,7 @@
 """Counts the pods of a cell into PodProtectors, and strikes off the deletions that it has seen: `core.aggregation`.
 
-Whoever begins to lead lists the cell's pods then: it knows at least what the one before it knew, so that no pod is
-counted again whose deletion has been struck off.
+A new leader first lists the cell's pods: it then knows at least as much as its predecessor, and doesn't count a pod
+again whose deletion was already removed from the record.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Aggregator:
         allowed_for = self._allowed_for(protector, now)
         left = {uid: None for uid in (*allowed_for, *pods) if uid in self._left}
         for uid in protector.cell(self._cell).young & pods.keys():
-            self._became_ready.setdefault(uid, now)  # whoever led before saw it
+            self._became_ready.setdefault(uid, now)  # the previous leader saw it
         seen = Seen(
             pods,
             self._pods.last_event(),

@@ -1,7 +1,7 @@
 """When the sets of a group were last downscaled: by the group's Lease, and by what was noted before guard came.
 
 rollout-operator notes it in an annotation of each set, or with its zone tracker in a ConfigMap with a key for each.
-Both are read in order to refuse a downscale; they allow none, as anybody may write them. The ConfigMap is only read.
+Both can only refuse a downscale and never allow one, because other clients may write them. The ConfigMap is only read.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _STAY_SECONDS = 10.0
 _AGAIN_SECONDS = 30.0
 """After a pod couldn't be told; meanwhile others may have the group's lock."""
 _HOLDER = "guard-downscales"
-"""Of a group's lock: whoever leads may take over what the leader before had."""
+"""Holder of a group's lock: a new leader may take over the lock of the previous one."""
 
 
 class Downscales:
@@ -86,7 +86,7 @@ class Downscales:
             return
         held = self._locks.seen(group, item)
         if held.locked_by():
-            return  # a write now would take the lock from whoever has it; it comes again
+            return  # a write now would take the lock from its holder; it is tried again
         lease, stay = seen_sets(held.lease, sets, pods, held.old, watched)
         if stay or _forgets(held.lease, lease):  # a cache may lag: that a pod is gone is asked of the API
             if held.at < self._not_before.get(group, held.at):
@@ -122,7 +122,7 @@ class Downscales:
     async def _told(self, which: StatefulSet, pods: Iterable[Pod], stay: Preparing) -> dict[str, str]:
         """The UIDs, by name, of those that are there and couldn't be told."""
         if not is_prepared(which):
-            return {}  # nobody was told anything
+            return {}  # no pod was told anything
         there = uids(which, pods)
         going = endpoints(which, stay.before, stay.after, self._cluster_domain)
         if isinstance(going, str):
@@ -139,7 +139,7 @@ class Downscales:
         return {name: there[name] for name in failed if name in there}
 
     async def _show(self, sets: Iterable[StatefulSet], lease: GroupLease) -> None:
-        """For people, and to refuse by: anybody can write it, so that it allows nothing."""
+        """Write the annotation, which is for display and for refusals only: other clients can write it too."""
         for each in sets:
             record = lease.sets.get(each.name)
             if record is None or record.last is None or record.uid != each.uid:

@@ -35,7 +35,7 @@ from upgrader.in_cluster.guard.runtime.resource import Object
 __all__ = ["GroupLocks", "Held", "leases_of_groups"]
 
 _MARGIN_SECONDS = 15.0
-"""Before anybody may take a lock over, its holder has stopped."""
+"""A lock's holder stops this long before another process may take the lock over."""
 _AGAIN_SECONDS = (0.1, 0.2)
 _WRITES = 5
 _RELEASE_SECONDS = 2.0
@@ -55,7 +55,7 @@ class Held:
     """As whom this process has the lock; "" where it hasn't."""
 
     def locked_by(self, holder: str = "") -> str:
-        """Who else has the lock, as a sentence's subject; "" where nobody has."""
+        """The other holder of the lock, as a sentence's subject; "" if there is none."""
         lock = self.lease.lock
         if lock is None or lock.holder in (holder, self.mine) or ("lock", lock.holder, lock.renewed) in self.old:
             return ""
@@ -81,7 +81,7 @@ class GroupLocks:
         return self._namespace, name_of(*group)
 
     async def look(self, group: Group) -> Held:
-        """The Lease as it is now. Raises ApiAway, ApiRefused, GroupLocked where nobody can read what it says."""
+        """The present Lease. Raises ApiAway, ApiRefused; GroupLocked if its content can't be read."""
         begun = self._clock()
         return self.seen(group, await self._api.get(LEASES, name_of(*group), self._namespace), begun)
 
@@ -103,7 +103,7 @@ class GroupLocks:
         return Held(group, item, lease, old, at)
 
     async def take(self, held: Held, why: str, *, holder: str = "", preparing: Preparing | None = None) -> Held:
-        """Lock it, if nobody has since it was read. `holder`: who may take it again; nobody else unless it is given.
+        """Lock it, unless another process has done so since it was read. `holder`: may take the same lock again.
 
         Raises Conflict where somebody has written it, GroupLocked where somebody has it, ApiAway, ApiRefused.
         """
@@ -123,7 +123,7 @@ class GroupLocks:
         return self.seen(held.group, written, begun)
 
     def sure(self, held: Held) -> bool:
-        """Whether nobody else can have taken over a lock since this one was written."""
+        """Whether no other process can have taken over the lock since it was written."""
         return self._clock() - held.at < VALID_SECONDS - _MARGIN_SECONDS
 
     async def release(self, held: Held) -> None:

@@ -118,7 +118,7 @@ class HAProxyAgent:
         step = turn(_annotations(node), servers, out_for, self._grace_seconds, self._now(), self._agents)
         try:
             for number in step.drain:
-                beside[number].discard(name)  # whoever comes next in this round isn't beside it
+                beside[number].discard(name)  # later nodes of this round can't rely on it
                 await self._set(name, placed[number], "drain")
             for number in step.ready:
                 await self._set(name, placed[number], "ready")

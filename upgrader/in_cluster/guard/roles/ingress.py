@@ -52,7 +52,7 @@ from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
 __all__ = ["IngressDaemonSets"]
 
 _AGAIN_SECONDS = 0.2
-"""After a conflict: somebody else has written the object meanwhile."""
+"""Delay after a conflict: another client has written the object meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class IngressDaemonSets:
         wanted = {
             each["metadata"]["name"]: each for each in (health_checker(which, p, self._image) for p in which.ports)
         }
-        if held:  # one that is replaced answers nobody meanwhile
+        if held:  # a checker that is being replaced doesn't answer meanwhile
             return decision, _Checkers({name: wanted[name] for name in wanted.keys() - cluster.checkers.keys()}, ())
         return decision, _Checkers(
             {name: each for name, each in wanted.items() if _revision(cluster.checkers.get(name)) != _revision(each)},
@@ -215,7 +215,7 @@ class IngressDaemonSets:
     ) -> dict[str, Exception]:
         """All that can be done now: what one node is refused keeps no other one waiting. Node → why it wasn't."""
         failed = dict[str, Exception]()
-        # Health checkers first: a node whose port nobody answers on gets no traffic.
+        # Health checkers first: a node whose health port doesn't answer gets no traffic.
         for name, wanted in checkers.write.items():
             try:
                 await self._write(DAEMON_SETS, item, wanted, cluster.checkers.get(name))

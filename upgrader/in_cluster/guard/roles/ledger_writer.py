@@ -1,15 +1,16 @@
-"""Reserves what is allowed in the status of the budget that allows it, before anybody is told.
+"""Records each allowed deletion in the status of the budget that allows it, before the answer is sent.
 
 Each process writes a budget by one task at a time: it takes the object, answers all requests that wait by then, and
-replaces the status with the resourceVersion that it has. What arrives meanwhile shares the next write. Whoever else
-writes at the same time gets a conflict, or we do: then everything is read and judged again, 100 to 200 ms later.
+replaces the status with the resourceVersion that it has. What arrives meanwhile shares the next write. If another
+process writes at the same time, one of the two gets a conflict: then everything is read and judged again, 100 to 200 ms
+later.
 
 The object may be one that this process remembers: a write shows that it was the newest. It is read where it wasn't, and
 where there would be nothing to write.
 
 A write whose answer is lost may have happened. It is judged again on what is there: a request that finds its own
-reservation takes no second place, and the resourceVersion keeps a write that is late from undoing a newer one. Nobody
-is told "allowed" before a write was answered, or none was needed.
+reservation takes no second place, and the resourceVersion keeps a write that is late from undoing a newer one.
+"Allowed" is answered only after the write has succeeded, or if none was needed.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class LedgerWriter(Generic[B]):
             raise ApiAway(f"{what}: {mine.failed}") from None
 
     async def _work(self, budget: Key) -> None:
-        """As long as anybody waits."""
+        """Write as long as there are waiting requests."""
         try:
             while waiting := self._those_left(budget):
                 try:
@@ -173,7 +174,7 @@ class LedgerWriter(Generic[B]):
                     for each in waiting:
                         each.failed = str(error) or f"no answer within {_TRY_SECONDS:g} s"
                     await self._sleep(random.uniform(*_AGAIN_SECONDS))  # noqa: S311 - so that two don't meet again
-                except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+                except Exception as error:  # noqa: BLE001 - waiting requests get any error
                     for each in waiting:
                         if not each.done.done():
                             each.done.set_exception(error)

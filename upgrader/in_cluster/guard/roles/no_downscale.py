@@ -33,7 +33,7 @@ class NoDownscale:
         """What is answered. A label that can't be read is let through, with a warning, but while a run holds groups.
 
         Raises ApiAway, ApiRefused where it isn't known whether a run does, or whether the set is in a group that one
-        holds: a group that shrinks while the control plane is replaced is what nobody can take back.
+        holds: a downscale during an upgrade of the control plane can't be undone.
         """
         parent = await self._parent(request) if needs_parent(request) else None
         answer = decide(request, parent)
@@ -60,7 +60,7 @@ class NoDownscale:
         try:
             found = await self._api.get(resource, request.name, request.namespace)
         except (ApiAway, ApiRefused) as error:
-            # The answer's warning may be cut before it says why, and autoscalers show it to nobody.
+            # The answer's warning may be cut before the reason, and autoscalers don't show it.
             LOG.warning("labels can't be read", extra={"request": str(request), "reason": str(error)})
             return Parent(None, str(error))
         if found is None:

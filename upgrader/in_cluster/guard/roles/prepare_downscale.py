@@ -81,7 +81,7 @@ class PrepareDownscale:
         dry_run: bool = False,
     ) -> None:
         """`run_lease` None: no run holds anything. `history`: when sets were last downscaled. `timeout_seconds`: what
-        a request may take. `dry_run`: nothing is refused anyway, so that nobody is told, and nothing written.
+        a request may take. `dry_run`: nothing is refused, so no pod is told and nothing is written.
         """
         self._api, self._locks, self._calls, self._run_lease = api, locks, calls, run_lease
         self._history, self._cluster_domain = history, cluster_domain
@@ -135,7 +135,7 @@ class PrepareDownscale:
         return answer
 
     async def _with_lock(self, request: AdmissionRequest, seen: Held, preparing: Preparing) -> Answer:
-        """Raises GroupLocked where somebody else has it."""
+        """Raises GroupLocked if another process has the lock."""
         why = f"a downscale of {preparing.set} from {preparing.before} to {preparing.after} replicas"
         until = asyncio.get_running_loop().time() + self._seconds * _UNDONE_SHARE
         while True:
@@ -178,7 +178,7 @@ class PrepareDownscale:
         return answer
 
     async def _decide(self, request: AdmissionRequest, held: Held) -> _Decided:
-        """By the group as it is now; `held` has the lock, or whoever has it is a reason against it."""
+        """Decide by the present state of the group. Without `held`, the lock's holder is a reason to refuse."""
         namespace, group = held.group
         hold = await self._hold(group)
         found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={group}")
@@ -208,7 +208,8 @@ class PrepareDownscale:
         return concluded(preparation, failures(replies))
 
     async def _undone(self, held: Held, decided: _Decided | None) -> None:
-        """In this order: nobody may tell the pods anything else before they know that they stay."""
+        """Release the lock only after the pods were told that they stay: no other process may tell them anything
+        before."""
         if decided:
             await self._stay(decided)
         await self._locks.release(held)

@@ -125,7 +125,7 @@ class CellWebhook:
         selecting = self._selecting(told) if told is not None else []
         if told is not None and (judged := _without_asking(told, selecting)):
             return judged
-        # Whoever reaches the port can make a request up: nothing is written for a pod that the API doesn't have.
+        # Any client that reaches the port can forge a request: nothing is written for a pod that the API doesn't have.
         found = await self._pod(request.namespace, told.name if told is not None else request.name)
         if found is None or (told is not None and found.uid != told.uid):
             return Judgement(allow(), "NotFound")

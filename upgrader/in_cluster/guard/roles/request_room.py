@@ -1,4 +1,4 @@
-"""How much memory requests may take together: whoever reaches the port may send what he likes, as often as he likes.
+"""Limits the memory of all requests together: any client that reaches the port can send large and many requests.
 
 JSON takes more memory than bytes: each `[]` of a body is some eighty. One body of 16 MiB made 460 MB of objects, more
 than guard's pod may have, and its end is the end of all that it answers for. So each request says what it takes, as it

@@ -46,7 +46,7 @@ class RollingGroups:
         return self._known
 
     async def left(self) -> frozenset[str]:
-        """All, for whoever begins to lead: what was deleted while nobody led is found nowhere else.
+        """All groups, for a new leader: no other record has the groups that were deleted while there was no leader.
 
         Asks until the API answers, or it is cancelled, as it is when leading ends.
         """

@@ -50,7 +50,7 @@ from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
 __all__ = ["Rollouts"]
 
 _HOLDER = "guard-rollout"
-"""Of a group's lock: whoever leads may take over what the leader before had, as that one has stopped by then."""
+"""Holder of a group's lock: a new leader may take over the lock of the previous one, which has stopped by then."""
 
 
 class Rollouts:
@@ -160,7 +160,7 @@ class Rollouts:
         return bool(sets)
 
     async def _roll(self, group: Group, sets: Sequence[StatefulSet], hold: Hold | None) -> None:
-        """With the group's lock, unless somebody else has it: then it comes again. Raises ApiAway, ApiRefused."""
+        """Reconcile with the group's lock; if another process has it, try again later. Raises ApiAway, ApiRefused."""
         if not self._leadership.sure():
             raise ApiAway("this replica may have lost leadership")
         try:

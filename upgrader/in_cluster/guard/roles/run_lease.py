@@ -38,8 +38,8 @@ class RunLease:
     async def look(self) -> Hold | None:
         """The run that is alive now; None where none is.
 
-        Raises ApiAway, ApiRefused where the Lease can't be read: then nobody knows whether a run replaces the control
-        plane at this moment. So a group waits, and a webhook answers 500, as its failurePolicy says what matters more.
+        Raises ApiAway, ApiRefused where the Lease can't be read: then it isn't known whether a run is replacing the
+        control plane. So a group waits, and a webhook answers 500, as its failurePolicy says what matters more.
         """
         begun = self._clock()
         try:

@@ -1,9 +1,9 @@
 """Gives the sets of a group as many replicas as their leader has, or the resource that they follow: done by the
 replica that leads, one set at a time.
 
-A set whose pods are prepared is scaled through the webhook, as by anybody: that locks the group, asks the pods, and may
-refuse. Of another one the downscale is noted on the group's Lease here, before it is done. Fewer replicas are decided
-once more by what the API itself says.
+A set whose pods are prepared is scaled through the webhook, like any other client's request: that locks the group, asks
+the pods, and may refuse. Of another one the downscale is noted on the group's Lease here, before it is done. Fewer
+replicas are decided once more by what the API itself says.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Scaling:
         return replicas
 
     async def _still_wanted(self, group: Group, wish: Wish, seen: _Seen) -> Held | None:
-        """The group's Lease, if the same is wanted by what the API has now, and nobody else acts on the group."""
+        """The group's Lease, if the API still shows the same wish, and no other process has the group's lock."""
         held = await self._locks.look(group)
         found = await stateful_sets(self._api, group[0], f"{GROUP_LABEL}={group[1]}")
         sets = tuple(map(stateful_set, found))

@@ -47,7 +47,7 @@ class ZoneBudgets:
         self._noticed: dict[Reservation, float] = {}
 
     def keeps(self, namespace: str) -> bool:
-        """Whether its budgets are asked."""
+        """Whether its budgets are evaluated."""
         return namespace in self.cache.informers
 
     async def evict(self, request: AdmissionRequest) -> Answer:
@@ -59,7 +59,7 @@ class ZoneBudgets:
         return await self._counted(self._judged(request))
 
     def reserved_by_evictions(self, namespace: str) -> frozenset[str]:
-        """UIDs of the pods that may be gone at any time, by others than rollouts, or nobody knows by whom any more."""
+        """UIDs of the pods with reservations of other clients than rollouts, or of unknown ones."""
         ledgers = (ledger_of(item) for item in self.cache.objects() if item["metadata"].get("namespace") == namespace)
         found = (each for ledger in ledgers for each in ledger.reservations.values())
         return frozenset(r.uid for r in found if not all(name.startswith(OF_ROLLOUTS) for name in r.requests))
@@ -98,7 +98,7 @@ class ZoneBudgets:
             return Judgement(allow(f"guard evaluates no zone-aware budgets in the namespace {namespace}"), "not-kept")
         if not await self.cache.of(namespace):
             return Judgement(allow(), "pod-not-in-scope")
-        # Anybody can send a request: what counts is what the API says of the pod.
+        # Any client can send a request: only the pod in the API counts.
         found = await self._api.get(PODS, request.name, namespace)
         if found is None:
             return Judgement(allow("the pod doesn't exist"), "pod-not-found")

@@ -66,7 +66,7 @@ class CertificateKeeper:
 
 
 class FileKeeper:
-    """Somebody else renews the files; what they hold is shown."""
+    """Serves the certificate of files, which another program renews."""
 
     def __init__(self, certificate: Path, key: Path, served: ServedCertificate) -> None:
         self._certificate, self._key, self._served = certificate, key, served

@@ -68,7 +68,7 @@ def _files(bundle: Bundle) -> dict[str, bytes]:
 
 
 def _read(stored: Object | None) -> Bundle | None:
-    """None where there is nothing that can be used: it is made anew then, as nobody else could."""
+    """None if the Secret has no usable content: it is then created again, because only guard can do that."""
     if stored is None:
         return None
     try:

@@ -44,7 +44,7 @@ class IngressMetrics:
         self.reconciles.labels(namespace, name, result).inc()
 
     def forget(self, namespace: str, name: str) -> None:
-        """It is gone: whoever names them would fill this process's memory."""
+        """Remove the series of a deleted object: otherwise, names of objects could fill the memory."""
         for result in self._ended.pop((namespace, name), set()):
             self.reconciles.remove(namespace, name, result)
         for state in self._counted.pop((namespace, name), frozenset()):

@@ -1,7 +1,7 @@
 """One of the replicas leads, by a Lease: 15 s it is valid, 10 s a leader goes on without renewing, 2 s between tries.
 
 No clocks are compared: a Lease is taken over once it has been seen unchanged for as long as it is valid. A leader that
-can't renew stops 5 s before anybody can take over.
+can't renew stops 5 s before another one can take over.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Leadership:
         self._seen_at = 0.0
 
     def sure(self) -> bool:
-        """Whether nobody else can lead now."""
+        """Whether no other process can lead now."""
         return self._renewed is not None and self._clock() - self._renewed < _STOP_SECONDS
 
     async def seize(self) -> None:
@@ -85,7 +85,7 @@ class Leadership:
                 task.result()
 
     async def _renewing(self) -> None:
-        """Until it has failed for too long, or somebody else leads."""
+        """Renews the Lease until that has failed for too long, or another process leads."""
         while self.sure():
             await self._sleep(_EVERY_SECONDS)
             if not await self._try() and self._renewed is None:
@@ -98,7 +98,7 @@ class Leadership:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 taken = await self._take()
         except Conflict:
-            return False  # somebody else was first, or has written it: it is looked at again
+            return False  # another process was first, or has written it: it is read again
         except (ApiAway, ApiRefused, TimeoutError) as error:
             LOG.warning("the Lease can't be written", extra={"reason": str(error) or "no answer in time"})
             return False

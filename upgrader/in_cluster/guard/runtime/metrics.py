@@ -85,7 +85,8 @@ class Metrics:
         self._policies.found = policies
 
     def forget_group(self, name: str) -> None:
-        """No namespace has a group of this name any more: whoever names groups would fill this process's memory."""
+        """Remove the series of a group that no namespace has any more: otherwise, names of groups could fill the
+        memory."""
         for metric in (self.reconciles, self.failed_reconciles, self.reconcile_seconds, self.last_reconcile):
             metric.remove(name)
 

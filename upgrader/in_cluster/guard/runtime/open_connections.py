@@ -1,4 +1,4 @@
-"""Connections that are open: so many, and each of them small, as whoever reaches a port may open as many as he likes.
+"""Limits the number of open connections and the memory of each: any client that reaches a port can open many.
 
 asyncio gives a TLS connection 256 KiB before its first byte has come, and aiohttp takes a head of 1 MB, and the next
 requests before the last one is answered. So a few hundred connections that said nothing took all memory of guard's pod,
