@@ -47,23 +47,23 @@ def _cell(text: str) -> str:
 
 _HEAD = """# guard beside rollout-operator and Podseidon
 
-guard takes the manifests of two other projects. Here both sides meet the same cases:
+guard takes the manifests of two other projects. This page compares both sides in the same cases:
 [rollout-operator](https://github.com/grafana/rollout-operator) {rollout_operator} and
 [Podseidon](https://github.com/kubewharf/podseidon) {podseidon}, built from their repositories, and guard.
 
-Each side has an etcd and a kube-apiserver of its own on one machine, without controllers and kubelets: pods are made,
-marked Ready and refilled by the test, alike for both. Each has its own CustomResourceDefinitions and its own webhook
-configurations (rollout-operator's `development/`, Podseidon's and guard's charts), in which only the address and the
-certificate are others. Both run as administrators and with their default flags (rollout-operator looks every 5 s), but
-that the originals' limit of 5 requests a second to the API server is taken away. Podseidon's aggregator needs a fork of
-Kubernetes' client library and isn't built: on both sides the test itself writes how many pods there are, as Podseidon's
-own test of `MaxConcurrentLag` does. Each case is run on the original and then, right after it, on guard.
+Each side has its own etcd and kube-apiserver on one machine, without controllers and kubelets: the test creates pods,
+marks them Ready and replaces them, in the same way for both. Each side uses its own CustomResourceDefinitions and
+webhook configurations (rollout-operator's `development/`, Podseidon's and guard's charts); only the address and the
+certificate are changed. Both run as administrators with their default flags (rollout-operator reconciles every 5 s),
+but without the originals' limit of 5 requests a second to the API server. Podseidon's aggregator needs a fork of
+Kubernetes' client library and isn't built: on both sides, the test writes the number of pods, as Podseidon's own test
+of `MaxConcurrentLag` does. Each case runs on the original, and right afterwards on guard.
 """
 
-_END = """What is in quotation marks is the name of the project's own test. Where rounds are counted, a race that
-wasn't lost in them can still be lost. rollout-operator is meant to run as one replica, which its own manifest does: the
-case of two shows what a second one would do. Podseidon's chart asks about deletions alone, and an eviction is none.
-Times under load need a machine that does nothing else; where it was busy, they are left out.
+_END = """Text in quotation marks is the name of the project's own test. A race that wasn't lost in the counted rounds
+can still be lost. rollout-operator's own manifest runs one replica: the case of two shows what a second one would do.
+Podseidon's chart configures its webhook for deletions only, not for evictions. Times under load need an otherwise idle
+machine; they are left out if the machine was busy.
 
 Seen on {dates}, by:
 

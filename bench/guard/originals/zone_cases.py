@@ -222,7 +222,7 @@ def _prepare_annotation(side: Side) -> str:
         side.site.kube.patch(SETS, sets.names[0], annotation, "shop")
         time.sleep(_KNOWN_SECONDS)
         answer = side.api.scaled(sets.names[0], 2)
-    return answer.replace(f"{sets.group}-", "") or "allowed, nobody was told"
+    return answer.replace(f"{sets.group}-", "") or "allowed, no pod was told"
 
 
 def _asked(side: Side, replica: Replica, pod: str) -> str:
@@ -259,7 +259,7 @@ def _listed(answers: Mapping[str, str]) -> str:
 
 ZONE_CASES = (
     Case("order", "v2 for three zones of one pod each (TestRolloutHappyCase)", _order),
-    Case("bad-template", "v2 never gets Ready in zone a; v3 would mend it (rollout-operator#339)", _bad_template),
+    Case("bad-template", "v2 never gets Ready in zone a; v3 would fix it (rollout-operator#339)", _bad_template),
     Case("unnamed", "the same, of pods without the label `name`", _unnamed),
     Case("no-downscale", "fewer replicas of a set with `grafana.com/no-downscale` (TestNoDownscale…)", _no_downscale),
     Case("budget", "evictions; two zones of two pods, `maxUnavailable: 1` (…BudgetMaxUnavailableEq1)", _budget_of_one),
@@ -269,7 +269,7 @@ ZONE_CASES = (
     Case(
         "restart", "an eviction in zone a is allowed; the process is killed before the pod goes; then zone b", _restart
     ),
-    Case("invalid-budget", "evictions in both zones; a budget that was stored and can't be right", _invalid_budget),
+    Case("invalid-budget", "evictions in both zones; an invalid budget that was stored earlier", _invalid_budget),
     Case("nobody", "no webhook answers no-downscale, with the project's own configuration (`Fail`)", _nobody),
     Case("prepare", "`prepare-downscale` as an annotation, without a port (rollout-operator#306)", _prepare_annotation),
 )
