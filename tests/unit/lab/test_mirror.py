@@ -267,7 +267,7 @@ def layers_of_texts(published: MirrorFiles) -> None:
 @pytest.mark.parametrize(
     ("tamper", "why"),
     [
-        (nested, "no JSON object"),
+        (nested, "isn't a JSON object"),
         (annotations_in_a_list, r"\.sig has no signatures"),
         (annotation_of_a_number, r"\.sig has no signatures"),
         (layers_of_texts, r"\.sig has no signatures"),
@@ -277,7 +277,7 @@ def layers_of_texts(published: MirrorFiles) -> None:
         (another_architecture, "pause:.* is not for linux/"),
         (signed_by_the_wrong_one, "signed by krel-staging@.* not by krel-trust@"),
         (no_signature, r"\.sig is answered with 404"),
-        (no_json, "no JSON object"),
+        (no_json, "isn't a JSON object"),
     ],
 )
 def test_images_that_are_refused(
