@@ -46,6 +46,7 @@ from upgrader.model.event import (
     Warned,
 )
 from upgrader.model.finding import Finding
+from upgrader.model.first_words import first_words
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure, ReleaseSettings, Settings
@@ -316,10 +317,14 @@ def _error(result: RunResult, state: RunState, settings: Settings) -> UpgraderEr
             return None
         case "rolled-back":
             where = f" at {state.left_at}" if state.left_at else ""
+            left = state.left_failing
             what = f"and was rolled back; the cluster is healthy{where}"
+            if left is not None:
+                what = f"and was rolled back; the control plane is healthy{where}, but {first_words(left.undo_reason)}"
             if state.untouched:
                 what = f"before it changed anything; the cluster is as it was{where}"
-            remedy = "\n".join(filter(None, [result.remedy, *_once_fixed(state, settings)]))
+            remedies = [result.remedy, *_left_to_repair(state, result.remedy), *_once_fixed(state, settings)]
+            remedy = "\n".join(filter(None, remedies))
             return StepFailed(f"The run failed {what}.\n{result.reason}", remedy=remedy)
         case "failed":
             remedy = result.remedy or "Check the cluster before anything else."
@@ -328,6 +333,13 @@ def _error(result: RunResult, state: RunState, settings: Settings) -> UpgraderEr
             return RollbackFailed(result.reason, remedy=f"{remedy}{again}")
         case "interrupted":
             return Interrupted(result.reason, remedy=result.remedy if upgrade else "Run the same command again.")
+
+
+def _left_to_repair(state: RunState, told: str) -> Iterator[str]:
+    """What the rollback couldn't repair, where the remedy of what failed doesn't say it already."""
+    left = state.left_failing
+    if left is not None and left.undo_remedy not in told:
+        yield left.undo_remedy
 
 
 def _once_fixed(state: RunState, settings: Settings) -> Iterator[str]:

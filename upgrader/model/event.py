@@ -230,7 +230,7 @@ class UndoStarted:
 
 @dataclass(frozen=True)
 class UndoEnded:
-    """A step was rolled back, or could not be (`reason`)."""
+    """A step was rolled back, or could not be; `reason`: why not, or what fails behind it and worked before the run."""
 
     step: str
     succeeded: bool

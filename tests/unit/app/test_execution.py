@@ -30,6 +30,7 @@ from upgrader.engine.locks.fence import Fence
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import JournalError, UsageError
 from upgrader.gates.availability.series_file import SERIES, SeriesWriter
+from upgrader.gates.continuity.conversions import REPAIR
 from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster
@@ -43,6 +44,7 @@ from upgrader.model.workload import WorkloadRef
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Tools
 from upgrader.reporting.report import formats
+from upgrader.reporting.report.headline import headline
 from upgrader.steps.verify import VerifyStep
 
 
@@ -95,6 +97,24 @@ def test_run_that_changed_nothing_says_so() -> None:
     assert "before it changed anything" in error.message and "no such image" in error.message
     assert (error.exit_code, error.remedy) == (4, "fix its name\nThen: upgrader run --to v1.37.1")
     assert "and was rolled back" in after_a_change.message
+
+
+@pytest.mark.parametrize("told", ["", REPAIR + " If it fails after the rollback, too, it has ended by itself."])
+def test_what_a_rollback_could_not_repair_is_said(told: str) -> None:
+    """A cluster whose custom resources can't be read isn't healthy, whatever the gates of the control plane say; the
+    report says so, too, and how to repair it, once.
+    """
+    unread = "reading /apis/example.com/v2/things/one worked before this run and fails now: no such host"
+    undone = StepState("kube-apiserver", "undone", reason="gate continuity", undo_reason=unread, undo_remedy=REPAIR)
+    state = RunState("r1", RunKind.UPGRADE, steps=(undone,), failure=undone, target=TARGET, outcome="rolled-back")
+    state = replace(state, current=KubernetesVersion(1, 36, 3))
+    error = execution._error(RunResult("rolled-back", "gate continuity", told), state, settings_in(Path("/c")))
+    assert error is not None and error.exit_code == 4
+    first = error.message.splitlines()[0]
+    assert first == f"The run failed and was rolled back; the control plane is healthy at v1.36.3, but {unread}."
+    assert error.remedy.count(REPAIR) == 1
+    sentence = headline(state).sentence
+    assert "The cluster is healthy" not in sentence and sentence.endswith(f"healthy at v1.36.3, but {unread}.")
 
 
 def test_file_of_the_release_that_failed_is_named(tmp_path: Path) -> None:

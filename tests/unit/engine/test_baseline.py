@@ -13,7 +13,7 @@ from upgrader.engine.journal.record import checked, encode
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ApiUnavailable, RollbackFailed, StepFailed
+from upgrader.errors import ApiError, ApiUnavailable, RollbackFailed, StepFailed
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.baseline import Baseline, Count, Latency99, NotCompared, RefusedShare, ServerBaseline
@@ -25,7 +25,9 @@ from upgrader.model.event import (
     RunResumed,
     RunStarted,
     StepStarted,
+    UndoEnded,
 )
+from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline
@@ -130,3 +132,19 @@ def sentinel(bench: Bench) -> bool:
         return bench.kube.get(SECRETS, "upgrader-continuity", "kube-system") is not None
     except ApiUnavailable:
         return False
+
+
+def test_what_fails_behind_a_rollback_is_told_with_its_end(bench: Bench, continuity: Continuity) -> None:
+    """A webhook that converts and has ended is repaired by no rollback: the step went back, and that is not all."""
+    path, refused = "/apis/example.com/v2/things/one", ApiError("conversion webhook failed: no such host")
+    refused.status = 500
+    bench.kube.raw_answers[f"{path}?timeout=2s"] = refused
+    state = RunState()
+    baseline = BaselineTaken(Baseline("v1.36.3", conversions=(path,)))
+    for event in (BEGAN, baseline, StepStarted("a", "change", RestorePoint("a", "kube-system", 1))):
+        state = follow(state, event, NOW)
+    pipeline = Pipeline((bench.step("a"),))
+    assert runner(bench, continuity).resume(pipeline, state, RollbackRequested("r1", "me")).outcome == "rolled-back"
+    (ended,) = (event for event in bench.recorder.events if isinstance(event, UndoEnded))
+    assert ended.succeeded and ended.reason.startswith(f"reading {path} worked before this run and fails now")
+    assert "conversion webhook" in ended.remedy

@@ -73,7 +73,7 @@ class StepState:
     """Why it failed."""
     remedy: str = ""
     undo_reason: str = ""
-    """Why it could not be undone."""
+    """Why it could not be undone; or, of one that was, what fails now that worked before the run."""
     undo_remedy: str = ""
     recorded: bool = True
     """Whether its beginning is in the journal; a step that failed before that can be begun again."""
@@ -216,6 +216,12 @@ class RunState:
         """What the cluster ran before the run: the API server's version, and the components that had another one."""
         others = f" with {', '.join(self.mixed)}" if self.mixed else ""
         return f"{self.current}{others}" if self.current else ""
+
+    @property
+    def left_failing(self) -> StepState | None:
+        """The step that was undone last, if something that worked before the run failed behind that."""
+        last = next((step for step in self.steps if step.phase == "undone"), None)
+        return last if last is not None and last.undo_reason else None
 
     @property
     def rolled_back_as_requested(self) -> bool:

@@ -11,6 +11,7 @@ from upgrader.gates.continuity.admission import KUBE_APISERVER_TEMPLATE
 from upgrader.gates.continuity.api_services import group_version
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
+from upgrader.gates.continuity.conversions import unread
 from upgrader.gates.continuity.new_workload import remove_workloads
 from upgrader.gates.continuity.restored_services import restore_services
 from upgrader.gates.continuity.sentinel import remove_sentinel
@@ -64,6 +65,8 @@ class Continuity:
     taken: datetime | None = None
     starts: dict[str, str] = field(default_factory=dict)
     """Instance of kube-apiserver → when its process started, as the gates of the last step have seen it."""
+    _waited: bool = False
+    """Whether a webhook that converts has had its time to restart, and has not."""
 
     def take(self, note: Callable[[str], None], *, begun: bool) -> Baseline:
         """Take the baseline, and put the sentinel; `note` takes lines of progress.
@@ -106,6 +109,14 @@ class Continuity:
                     note(f"{group_version} was served but not listed: its APIService is restored")
         except (ApiError, UsageError, ValueError, KeyError, TypeError) as error:
             note(f"the list of API groups can't be restored: {error}")
+
+    def left_unread(self) -> str:
+        """What worked before the run and fails behind a rollback, whose gates don't ask for it; "" for nothing."""
+        if self.baseline is None:
+            return ""
+        found = unread(self.kube, self.clock, self.baseline, patient=not self._waited)
+        self._waited = bool(found)
+        return found
 
     def compare_with(self, baseline: Baseline, taken: datetime) -> None:
         """Compare with this baseline from now on."""

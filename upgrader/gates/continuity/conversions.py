@@ -10,8 +10,9 @@ from upgrader.gates.api_absence import unanswered
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, broken, pending
 from upgrader.ports import Clock, Kind, Kube, KubeObject
+from upgrader.wait_and_retry import wait_until
 
-__all__ = ["ConversionWatch", "read_conversions"]
+__all__ = ["REPAIR", "ConversionWatch", "read_conversions", "unread"]
 
 _DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 _AT_MOST = 4
@@ -19,6 +20,11 @@ _PATIENCE_SECONDS = 30.0
 """For a webhook that restarts."""
 _NOT_FOUND = 404
 """It was deleted, or its definition, or serves this version no longer."""
+_POLL_SECONDS = 2.0
+REPAIR = (
+    "Check the conversion webhook: whether it runs, and whether kube-apiserver reaches it (its name by the DNS of the "
+    "controllers, a proxy)."
+)
 _SOON = "timeout=2s"
 """A webhook may take half a minute to answer nothing."""
 
@@ -31,6 +37,23 @@ def read_conversions(kube: Kube) -> tuple[str, ...]:
             if webhook not in found and len(found) < _AT_MOST and (path := _first(kube, resource)):
                 found[webhook] = path
     return tuple(found.values())
+
+
+def unread(kube: Kube, clock: Clock, baseline: Baseline, *, patient: bool) -> str:
+    """Which object of the baseline can't be read now, and why; "" where all can, or are gone. `patient`: a webhook that
+    restarts gets its time.
+    """
+
+    def missing() -> str:
+        for path in baseline.conversions:
+            try:
+                kube.raw(f"{path}?{_SOON}")
+            except ApiError as error:
+                if error.status != _NOT_FOUND:
+                    return f"reading {path} worked before this run and fails now: {error.message}"
+        return ""
+
+    return wait_until(clock, missing, seconds=_PATIENCE_SECONDS * patient, interval_seconds=_POLL_SECONDS)
 
 
 class ConversionWatch:
@@ -60,9 +83,8 @@ class ConversionWatch:
         return (broken if certain else pending)(
             f"reading {path} worked before this run and fails now, as what is stored in another version can't be "
             f"converted: {error.message}",
-            remedy="Check the conversion webhook: whether it runs, and whether kube-apiserver reaches it (its name by "
-            "the DNS of the controllers, a proxy). If it fails after the rollback, too, it has ended by itself: "
-            "repair it before you run again.",
+            remedy=f"{REPAIR} If it fails after the rollback, too, it has ended by itself: repair it before you run "
+            "again.",
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from upgrader.engine.state.run_state import RunState
+from upgrader.model.first_words import first_words
 from upgrader.model.run_kind import RunKind
 
 __all__ = ["Headline", "Tone", "headline"]
@@ -89,7 +90,9 @@ def _rolled_back(state: RunState, title: str) -> Headline:
     if failed is None:
         by = f" by {state.rollback_by}" if state.rollback_by else ""
         to = f", to after the step {state.rollback_to}" if state.rollback_to else ""
-        sentence = f"It was rolled back as requested{by}{to}; the gates passed."
+        sentence = f"It was rolled back as requested{by}{to}; the gates passed{_but(state)}."
+        if state.left_failing is not None:
+            return Headline("back", title, "Rolled back", sentence, state.left_failing.undo_remedy)
         return Headline("back", title, "Rolled back", sentence)
     again = f"upgrader run --to {state.target}" if state.target and state.is_upgrade else state.kind.command
     advice = failed.remedy or "Fix the cause below, then run it again."
@@ -98,8 +101,14 @@ def _rolled_back(state: RunState, title: str) -> Headline:
         return Headline("back", title, "Failed, nothing changed", sentence, advice, (again,))
     recovered = any(item.outcome == "succeeded" for item in state.recoveries)
     first = "; the API was recovered over SSH first" if recovered else ""
-    sentence = f"The step {failed.name} failed and was rolled back{first}. The cluster is healthy{where}."
+    what = "control plane" if state.left_failing else "cluster"
+    sentence = f"The step {failed.name} failed and was rolled back{first}. The {what} is healthy{where}{_but(state)}."
     return Headline("back", title, "Failed and rolled back", sentence, advice, (again,))
+
+
+def _but(state: RunState) -> str:
+    """What fails behind the rollback, and worked before the run."""
+    return f", but {first_words(state.left_failing.undo_reason)}" if state.left_failing is not None else ""
 
 
 def _failed(state: RunState, title: str) -> Headline:

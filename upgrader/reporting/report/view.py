@@ -53,6 +53,7 @@ class StepRow:
     revision: int
     reason: str
     remedy: str
+    undo_failed: bool
     undo_reason: str
     undo_remedy: str
     prepares: bool
@@ -167,6 +168,7 @@ def _row(
         revision=step.revision,
         reason=step.reason,
         remedy=step.remedy,
+        undo_failed=step.phase == "undo-failed",
         undo_reason=step.undo_reason,
         undo_remedy=step.undo_remedy,
         prepares=step.prepares,

@@ -183,7 +183,12 @@ def test_conversion_that_fails(converted: Continuity, kube: LivingKube, clock: F
     (item,) = converted.around(Pipeline((step,))).steps
     undo = item.undo_gates[0].again
     assert undo is not None and kinds_of(undo(), clock, 12)[-1] is VerdictKind.HOLDS
+    begun = clock.monotonic()
+    for _ in range(2):
+        assert f"{THING.partition('?')[0]} worked before this run and fails now" in converted.left_unread()
+    assert clock.monotonic() == begun + 30, "it has half a minute once, and not behind each step that goes back"
     kube.raw_answers[THING] = refusal(404, "it was deleted")
+    assert converted.left_unread() == ""
     assert kinds_of(gates(converted)[0], clock, 12)[-1] is VerdictKind.HOLDS
     kube.raw_answers[THING] = ApiUnavailable("timed out")
     assert VerdictKind.UNKNOWN in kinds_of(gates(converted)[0], clock, 12)
