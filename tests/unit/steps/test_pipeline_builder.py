@@ -150,8 +150,8 @@ SCHEDULER = (
 def test_only_a_rollback_of_kube_scheduler_helps_its_pods(name: str, manifest: str) -> None:
     """A run's own, and `rollback`'s: of another release, nobody looks for a scheduler's pod or gives it a node."""
     spec, helm = ReleaseSpec(name, "kube-system", Path("/charts") / name), FakeHelm()
-    helm.history = lambda *_: ()  # type: ignore[assignment, method-assign]
-    helm.manifest = lambda *_: manifest  # type: ignore[assignment, method-assign]
+    helm.history = lambda *_: ()  # type: ignore[method-assign]
+    helm.manifest = lambda *_: manifest  # type: ignore[method-assign]
     built = builder()
     settings = replace(built.settings, pipeline=(ReleaseSettings(name, "kube-system"),))
     built = replace(built, settings=settings, tools=replace(built.tools, helm=helm))
