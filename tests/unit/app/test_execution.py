@@ -21,12 +21,16 @@ from upgrader.adapters.clock import SystemClock
 from upgrader.app import execution
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import HeldLock
 from upgrader.app.wiring import Session
 from upgrader.engine.execution.runner import RunResult
+from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.step_times import usual_seconds
-from upgrader.engine.journal.journal_file import Journal
+from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
+from upgrader.engine.locks.cluster_lock import acquire
 from upgrader.engine.locks.fence import Fence
+from upgrader.engine.locks.lease_object import Holder
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import JournalError, UsageError
 from upgrader.gates.availability.series_file import SERIES, SeriesWriter
@@ -34,7 +38,7 @@ from upgrader.gates.continuity.conversions import REPAIR
 from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster
-from upgrader.model.event import RunStarted, StepApplied, StepEnded, StepStarted
+from upgrader.model.event import LockTakenOver, RunStarted, StepApplied, StepEnded, StepStarted
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
@@ -179,7 +183,9 @@ class WebStep:
         raise AssertionError("nothing has failed")
 
 
-def finished_run(settings: Settings, kube: FakeKube, clock: Clock, context: str = "demo") -> FinishedRun:
+def finished_run(
+    settings: Settings, kube: FakeKube, clock: Clock, context: str = "demo", held: HeldLock | None = None
+) -> FinishedRun:
     """A run of one step, whose gate passes."""
     folder = settings.folder
     cluster = Cluster(folder, settings.kubeconfig, context, folder / "hosts.yml", ())
@@ -187,7 +193,7 @@ def finished_run(settings: Settings, kube: FakeKube, clock: Clock, context: str 
     opened = Session(settings, cluster, tools, kube, Fence(tools.hosts, (), clock))
     web = RolloutGate(kube, WorkloadRef("Deployment", "apps", "web"))
     step = PipelineStep(WebStep(), (), (GateRun(web, GatePolicy()),))
-    return execute_run(opened, FrontEnd(), Pipeline((step,)), kind=RunKind.ADOPT, held=None)
+    return execute_run(opened, FrontEnd(), Pipeline((step,)), kind=RunKind.ADOPT, held=held)
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["room", "disk full"])
@@ -232,3 +238,17 @@ def test_run_is_told_to_whom_the_folder_names(tmp_path: Path) -> None:
     (file,) = metrics.iterdir()
     assert 'kind="adopt",outcome="succeeded"} 1.0' in file.read_text()
     assert {event["reason"] for event in kube.list(EVENTS)} == {"UpgradeStarted", "UpgradePassed"}
+
+
+def test_lock_that_was_taken_over_is_in_the_journal(tmp_path: Path) -> None:
+    """Whoever reads of the run later learns, once, from whom and why: that process may have left a change half done."""
+    kube, clock, folder = FakeKube(), FakeClock(), "boot:1:2"
+    kube.raw_answers["/readyz"] = "ok"
+    kube.put(WORKLOADS["Deployment"], {"metadata": {"name": "web", "namespace": "apps"}}, "apps")
+    for process in ("killed", "again"):
+        lock = acquire(kube, clock, Holder(process, folder), take_over=False, note=lambda _: None)
+    finished = finished_run(settings_in(tmp_path), kube, clock, held=HeldLock(lock, StopRequest()))
+    events = [record.event for record in read_journal(finished.folder / JOURNAL)]
+    assert [event.holder for event in events if isinstance(event, LockTakenOver)] == ["killed"]
+    assert finished.error is None and finished.state.lock_taken_from == "killed (its process has ended)"
+    assert any("was taken over from killed" in note.text for note in finished.state.notes)

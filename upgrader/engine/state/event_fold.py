@@ -98,7 +98,7 @@ def switched(event: WebhookSwitched) -> str:
 def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
     match event:
         case RunStarted():
-            return _started(event, time)
+            return _started(state, event, time)
         case RunResumed():
             again = changed(_retried(state), resumed_by=(*state.resumed_by, event.by))
             return _reopened(again, event.run, "resuming", time)
@@ -139,8 +139,12 @@ def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunS
             return state if known else changed(state, unknown=(*state.unknown, event.type))
 
 
-def _started(event: RunStarted, time: datetime) -> RunState:
+def _started(state: RunState, event: RunStarted, time: datetime) -> RunState:
+    """Anew, but for what came before it: that the run took the cluster's lock over from another process."""
     return RunState(
+        lock_taken_from=state.lock_taken_from,
+        notes=state.notes,
+        notes_left_out=state.notes_left_out,
         run=event.run,
         kind=event.kind,
         sequence=event.sequence,
