@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,14 @@ from tests.unit.gates.builders import add_deployment, add_pod, crashed, running,
 from tests.unit.recover.controllers import controller, generation
 from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, StepFailed
 from upgrader.gates.kubernetes_kinds import WORKLOADS
+from upgrader.gates.release_gates import GateCatalog
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.settings import GatePolicy
+from upgrader.pipeline import Pipeline
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
+from upgrader.recover.pipeline import RecoverTools, recover_pipeline
+from upgrader.recover.steps.hand_over import HandOverStep
 from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep
 
 NAME, SPACE = "kube-apiserver", "kube-system"
@@ -86,6 +93,14 @@ class World:
         )
         step.apply(self.notes.append)
         return self.helm.calls
+
+    def pipeline(self, wrong: str = "") -> Pipeline:
+        """A whole recovery where the API answers; `wrong`: what it does wrong."""
+        seen = Diagnosis(ApiSeen(answers=True), (controller(active=4),), (), wrong)
+        cluster = Cluster(Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (Host("controller-1", "a"),))
+        gates = GateCatalog(self.kube, self.clock, cluster, GatePolicy())
+        ports = self.hosts, self.helm, self.kube, self.clock
+        return recover_pipeline(seen, RecoverTools(*ports, cluster, lambda: seen, self.recovery, gates, 300.0))
 
 
 @pytest.fixture
@@ -185,6 +200,18 @@ def test_healthy_release_is_left_alone(world: World) -> None:
     world.helm.install(NAME, manifest("--a=2"))
     world.live("--a=2", healthy=True)
     assert world.apply() == []
+
+
+@pytest.mark.parametrize("wrong", ["it rejects kubelet (HTTP 401)", ""])
+def test_api_that_is_healthy_and_wrong_goes_back(world: World, wrong: str) -> None:
+    """What answers wrongly is Ready: no health speaks for its revision, and its instances are looked for once more."""
+    world.helm.install(NAME, manifest(*BAD), description="Upgrade complete")
+    world.live(*BAD, healthy=True)
+    _, release, hand_over = (item.step for item in world.pipeline(wrong).steps)
+    release.apply(world.notes.append)
+    assert world.helm.calls == ([f"rollback {NAME} 1"] if wrong else [])
+    assert any(wrong in note for note in world.notes)
+    assert isinstance(hand_over, HandOverStep) and hand_over.replaced_wrong is bool(wrong)
 
 
 def test_healthy_only_until_the_kubelet_tells_anew(world: World) -> None:
