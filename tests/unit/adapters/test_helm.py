@@ -15,6 +15,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.errors import ApiUnavailable, HelmError
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion as V
 
@@ -117,6 +118,19 @@ def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) ->
     with pytest.raises(ApiUnavailable):
         helm("read tcp: connection reset by peer").rollback("web", "kube-system", 3, timeout_seconds=5)
     assert tries(asked) == 1
+
+
+def test_helm_that_is_killed_has_not_succeeded(tmp_path: Path) -> None:
+    """It can't say so itself; and what it wrote before is not the cause."""
+    program = tmp_path / "helm"
+    program.write_text('#!/bin/sh\n[ "$1" != version ] || { printf v4.0.0; exit; }\necho "Error: x" >&2\nkill -9 $$\n')
+    program.chmod(0o755)
+    adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
+    try:
+        with pytest.raises(HelmError, match=r"'web': Helm was killed \(signal 9\)"):
+            adapter.rollback("web", "kube-system", 3, timeout_seconds=5)
+    finally:
+        adapter.close()
 
 
 def upgraded(place: Path, description: str = "", *, wait: bool = True) -> tuple[Revision, list[str]]:
@@ -244,6 +258,42 @@ def test_chart_is_rendered_as_it_is_stored(
     """
     helm("").render(ReleaseSpec("web", "default", Path("/charts/web")), target=V(1, 33, 13), offline=offline)
     assert f"--is-upgrade {options} --values" in asked.read_text()
+
+
+def secret_manifest(value: str) -> str:
+    """A Secret, as a chart renders it."""
+    return json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": value}})
+
+
+def test_secrets_of_a_release_are_masked(tmp_path: Path) -> None:
+    """Those that it renders, and those that any of its revisions has: no pattern knows a plain word."""
+    rendered, stored = "tbwqkzvrnmplds", "plzvkqhwtbmrns"
+    program = tmp_path / "helm"
+    program.write_text(
+        f"""#!/bin/sh
+case $1 in
+version) printf v4.0.0;;
+template) echo '{secret_manifest(rendered)}';;
+get) echo '{secret_manifest(stored)}';;
+esac
+"""
+    )
+    program.chmod(0o755)
+    adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
+    try:
+        adapter.render(ReleaseSpec("web", "default", tmp_path))
+        adapter.manifest("web", "default", 3)
+    finally:
+        adapter.close()
+    assert KNOWN.mask(f"{rendered} {stored}") == "[masked] [masked]"
+
+
+def test_values_that_helm_refuses_are_masked(helm: Callable[..., HelmAdapter]) -> None:
+    """Its complaint quotes them, and there is no manifest to learn them from."""
+    value = "zrkvhbqtwnmpls"
+    with pytest.raises(HelmError, match="refused") as caught:
+        helm(f"password {value} is refused").render(ReleaseSpec("web", "default", Path("/web"), {"password": value}))
+    assert "password [masked] is refused" in KNOWN.mask(caught.value.message)
 
 
 def test_chart_whose_kinds_are_not_installed_yet(helm: Callable[..., HelmAdapter], asked: Path) -> None:

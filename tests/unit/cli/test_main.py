@@ -27,6 +27,16 @@ def ended(action: object, monkeypatch: pytest.MonkeyPatch) -> object:
     return exit_.value.code
 
 
+def test_secrets_of_the_environment_are_masked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A variable that is named like a secret has one, be it a plain word: a playbook may print its environment."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "wqhjkzpvbtmrls")
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # main() wraps it
+    assert ended(lambda: click.echo(f"it has {os.environ['AWS_SESSION_TOKEN']}"), monkeypatch) == 0
+    assert capsys.readouterr().out == "it has [masked]\n"
+
+
 def test_interrupted_work_is_not_said_to_have_started_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ import yaml
 
 from upgrader.config.kubeconfig_context import check_context, find_context, server_addresses
 from upgrader.errors import ConfigError, UsageError
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
 
@@ -57,6 +58,15 @@ def test_a_kubeconfig_without_current_context_is_refused(kubeconfig: Path) -> No
     kubeconfig.write_text("apiVersion: v1\n")
     with pytest.raises(ConfigError, match="no current context"):
         check_context(kubeconfig, "")
+
+
+def test_secrets_of_every_user_are_masked(kubeconfig: Path) -> None:
+    """Also of one that no context of ours names: whoever prints the file prints all of them."""
+    token = "kqzwvbnmtrlpds"
+    with kubeconfig.open("a") as file:
+        file.write(f"users: [{{name: robot, user: {{token: {token}}}}}]\n")
+    check_context(kubeconfig, "")
+    assert KNOWN.mask(f"robot has {token}") == "robot has [masked]"
 
 
 def test_the_servers_addresses_are_those_of_the_context(tmp_path: Path) -> None:
