@@ -162,6 +162,22 @@ def test_secrets_of_a_job(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
+def test_what_the_job_of_a_run_asks_for(folder: Path, tmp_path: Path, system: CiSystem) -> None:
+    """It goes on with a run that an earlier job has left, by the plan that was approved; and no report that is kept for
+    whoever may read the project names a host."""
+    machine, file = runner(tmp_path, system, 0), written(folder, system)
+    for path in ("plan/plan.json", "clusters/prod/runs/r1/journal.jsonl"):
+        (machine.workspace / path).parent.mkdir(parents=True)
+        (machine.workspace / path).write_text("{}")
+    assert run(machine, file, "run") == 0
+    if isinstance(machine, GitHubRunner):
+        assert machine.run(machine.jobs(file)["run"], "Report", seconds=60).exit_code == 0
+    first, *reports = (line.split() for line in (machine.home / "calls").read_text().splitlines())
+    assert {"run", "--resume", "--plan", "--yes"} <= {*first}
+    assert [words[2:5] for words in reports] == [["report", "r1", "--redacted"]] * 3
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_nothing_to_do(folder: Path, tmp_path: Path, system: CiSystem) -> None:
     """A plan without a change ends well, and the run's job has nothing to begin."""
     machine, file = runner(tmp_path, system, 0), written(folder, system)

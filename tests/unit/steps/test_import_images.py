@@ -21,10 +21,12 @@ NGINX, OTHER = "docker.io/library/nginx:1", "r.io/other:1"
 
 
 class Archives:
-    """A bundle in memory."""
+    """A bundle in memory, with an archive for each text: the names of its images."""
 
     def __init__(self, *names: str) -> None:
-        images = tuple(BundledImages(f"images/{number}.tar", "", 1, (name,)) for number, name in enumerate(names))
+        images = tuple(
+            BundledImages(f"images/{number}.tar", "", 1, tuple(name.split())) for number, name in enumerate(names)
+        )
         self.index = BundleIndex(KubernetesVersion(1, 37, 1), "1", images, ())
         self.damaged = False
 
@@ -83,6 +85,13 @@ def test_node_that_is_down_gets_nothing_and_stops_nothing() -> None:
     step.apply(notes.append)
     assert [name for name, _ in nodes.sent] == ["controller-1"] and {name for name, _ in nodes.ran} == {"controller-1"}
     assert notes[0] == "down, so nothing is imported there: worker-1"
+
+
+def test_node_that_has_a_part_of_an_archive() -> None:
+    """One with several images is sent where any of them is missing."""
+    nodes = Nodes(controller_1=f"{NGINX}\n{OTHER}\n", worker_1=f"{NGINX}\n")
+    apply(nodes, Archives(f"{NGINX} {OTHER}"), "nginx:1", OTHER)
+    assert [name for name, _ in nodes.sent] == ["worker-1"]
 
 
 def test_image_that_the_bundle_lacks_is_named() -> None:
