@@ -87,6 +87,16 @@ def test_undo_after_helms_own_rollback_changes_nothing(helm: FakeHelm) -> None:
     assert len(helm.history("app", "kube-system")) == before
 
 
+def test_undo_completes_the_rollback_of_a_helm_that_was_killed(helm: FakeHelm) -> None:
+    """The right manifest on top is no proof where Helm left it pending: nobody has applied all of it."""
+    upgrade = step(helm)
+    point = upgrade.capture()
+    helm.install("app", NEW, "failed")
+    helm.install("app", OLD, "pending-rollback")
+    upgrade.undo(point, quiet)
+    assert helm.calls == ["rollback app 1"]
+
+
 def test_undo_of_an_install_uninstalls() -> None:
     """A release that wasn't installed before the run isn't installed after its undo, even when undone twice."""
     helm = FakeHelm()
