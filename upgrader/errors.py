@@ -190,7 +190,7 @@ class HostUnreachable(HostError):
 
 
 class ServiceError(UpgraderError):
-    """A service beside the cluster, such as a Pushgateway, could not be asked; whoever asked it goes on without."""
+    """A request to a service beside the cluster, such as a Pushgateway, failed; the caller continues without it."""
 
     exit_code = 5
 

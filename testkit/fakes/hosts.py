@@ -41,7 +41,9 @@ class FakeHosts:
         answer = self.commands.get(command[0], CommandResult(127, "", f"{command[0]}: command not found"))
         result = answer if isinstance(answer, CommandResult) else answer(host, command, stdin)
         if check and result.exit_status:
-            raise HostError(f"{host.name}: '{' '.join(command)}' ended with {result.exit_status}: {result.stderr}")
+            raise HostError(
+                f"{host.name}: '{' '.join(command)}' failed with exit code {result.exit_status}: {result.stderr}"
+            )
         return result
 
     def stream(self, host: Host, command: Sequence[str], *, timeout_seconds: float) -> Iterator[bytes]:
@@ -49,7 +51,9 @@ class FakeHosts:
         text = result.stdout.encode()
         yield from (text[start : start + 4096] for start in range(0, len(text), 4096))
         if result.exit_status:
-            raise HostError(f"{host.name}: '{' '.join(command)}' ended with {result.exit_status}: {result.stderr}")
+            raise HostError(
+                f"{host.name}: '{' '.join(command)}' failed with exit code {result.exit_status}: {result.stderr}"
+            )
 
     def read(self, host: Host, path: str) -> bytes | None:
         self._check(host)

@@ -43,7 +43,7 @@ class FakePlaybooks:
         self, playbooks: Sequence[Path], *, inventory: Path, timeout_seconds: float
     ) -> tuple[tuple[Play, ...], ...]:
         if self.silent:
-            raise PlaybookError("ansible-playbook did not end within 120 s", begun=False)
+            raise PlaybookError("ansible-playbook timed out after 120 s", begun=False)
         self.listings.append(tuple(playbook.name for playbook in playbooks))
         for playbook in playbooks:
             if playbook.name in self.refused:
@@ -68,7 +68,7 @@ class FakePlaybooks:
         while self.endless and not cancelled():
             time.sleep(0.001)  # for another thread of this process
         if cancelled():
-            raise PlaybookError(f"playbook {playbook.name} was ended")
+            raise PlaybookError(f"playbook {playbook.name} was terminated")
         if playbook.name in self.errors:
             raise self.errors[playbook.name]
         changed = {host: len(names) for host, names in self.tasks.items()}

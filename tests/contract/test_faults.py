@@ -33,11 +33,11 @@ SAYS = {
     # A reset also discards what arrived and was not read yet: a slow client sees all, half or nothing of the answer.
     Fault.RESET: "did not answer: (Connection reset by peer|.*IncompleteRead|.*RemoteDisconnected)",
     Fault.STALL: "did not answer: .*timed out",
-    Fault.TRICKLE: "did not answer: .*(timed out|did not end in time)",
+    Fault.TRICKLE: "did not answer: .*(timed out|not complete before the deadline)",
     Fault.THROTTLED: "could not serve 'get configmaps ns/a': HTTP 429 too many requests",
     Fault.BROKEN: "refused 'get configmaps ns/a': HTTP 500 an internal error",
-    Fault.TRUNCATED: r"the answer was cut off after \d+ bytes",
-    Fault.STRANGER: "can't be trusted: .*certificate verify failed",
+    Fault.TRUNCATED: r"the response was truncated after \d+ bytes",
+    Fault.STRANGER: "can't be verified: .*certificate verify failed",
     Fault.EXPIRED: "HTTP 401 Unauthorized",
 }
 

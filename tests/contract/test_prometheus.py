@@ -159,7 +159,7 @@ def test_lost_data(tmp_path: Path) -> None:
     gate = MetricGate(server.api, SystemClock(), settings)
     for _ in server.run():
         _wait_for(gate, VerdictKind.HOLDS)
-    assert "could not be asked" in gate.check().reason and gate.check().kind is VerdictKind.UNKNOWN
+    assert "the request to " in gate.check().reason and gate.check().kind is VerdictKind.UNKNOWN
     server.lose_data()
     for _ in server.run():
         assert gate.check().kind is VerdictKind.UNKNOWN

@@ -49,7 +49,7 @@ def test_an_empty_cluster_gets_every_object_back(cluster: LabCluster, keys: Keys
     verified = cluster.upgrader("backup", "verify", str(backup), "--identity", str(keys.identity), "--on-controller")
     assert verified.exit_code == 0, verified
     assert_refused(cluster, flipped(backup), keys.identity, "is refused: it is damaged")
-    assert_refused(cluster, backup, keys.other, "the identity does not fit")
+    assert_refused(cluster, backup, keys.other, "the identity matches no recipient")
 
     wipe(cluster)
     restore = ("restore", str(backup), "--identity", str(keys.identity), "--other-cluster", "--yes")

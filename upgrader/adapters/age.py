@@ -1,4 +1,4 @@
-"""age encryption by pyrage, as a stream in both directions: neither side is ever in memory or on disk as a whole."""
+"""age encryption with pyrage, streamed in both directions: neither side is ever wholly in memory or on disk."""
 
 from __future__ import annotations
 
@@ -63,22 +63,22 @@ class AgeFiles:
         except pyrage.DecryptError as error:
             if "No matching keys" in str(error):
                 raise UsageError(
-                    "the identity does not fit: the backup was encrypted for other recipients", remedy=_IDENTITY
+                    "the identity matches no recipient: the backup was encrypted for other keys", remedy=_IDENTITY
                 ) from error
-            raise BackupRefused(f"it is not an age file, or damaged at its beginning: {error}") from error
+            raise BackupRefused(f"not an age file, or its header is damaged: {error}") from error
         except OSError as error:
-            raise BackupRefused(f"it is damaged or cut off: {error}") from error
+            raise BackupRefused(f"the file is damaged or truncated: {error}") from error
         finally:
             sink.stop()
             thread.join()
 
 
-_RECIPIENT = "Make a key pair with `upgrader backup keygen FILE`, and use the public key that it prints (age1…)."
-_IDENTITY = "Give the file that `upgrader backup keygen` wrote for one of the recipients: --identity FILE."
+_RECIPIENT = "Create a key pair with `upgrader backup keygen FILE`, and use the public key that it prints (age1…)."
+_IDENTITY = "Use --identity FILE with the private key of one of the recipients (`upgrader backup keygen` wrote it)."
 
 
 class _Source:
-    """A reader over chunks; keeps what they raised, of which pyrage passes on only the words."""
+    """A reader over chunks. It keeps the exception that they raised, as pyrage passes on only its text."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._rest = chunks, b""
@@ -98,7 +98,7 @@ class _Source:
 
 
 class _Sink:
-    """A writer whose content another thread takes."""
+    """A writer whose content another thread reads."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[bytes | None] = queue.Queue(_AHEAD)
@@ -110,19 +110,19 @@ class _Sink:
         return len(content)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: no data is buffered."""
 
     def end(self, failure: BaseException | None) -> None:
-        """No more comes; `failure` is why."""
+        """End the content; `failure` is the reason, if there is one."""
         self._failure = failure
         self._put(None)
 
     def stop(self) -> None:
-        """Nobody takes any more."""
+        """The reader has stopped: discard further writes."""
         self._stopped.set()
 
     def chunks(self) -> Iterator[bytes]:
-        """What was written. Raises what ended it."""
+        """The written chunks. Raises the failure that ended them."""
         while (chunk := self._queue.get()) is not None:
             if chunk:
                 yield chunk

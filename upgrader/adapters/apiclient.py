@@ -39,12 +39,12 @@ _NOT_REACHED = frozenset({_NOT_NOW, 502, 503, 504})
 """Statuses of requests that were not processed, rather than refused."""
 _CHUNK_BYTES = 65536
 _AWAY = (
-    "`upgrader recover --dry-run` asks the controllers over SSH why, and needs no API. If all is well there, check the "
-    "kubeconfig's address and the way to it."
+    "`upgrader recover --dry-run` finds the cause over SSH, without the API. If it finds no problem, check the "
+    "kubeconfig's server address and the network route to it."
 )
 _NOT_SERVED = (
-    "The API server doesn't serve this API at all: was it switched off (--runtime-config)? "
-    "`upgrader recover --dry-run` says what can be done."
+    "The API server doesn't serve this API: check whether --runtime-config disables it. `upgrader recover --dry-run` "
+    "shows what can be done."
 )
 
 
@@ -61,26 +61,26 @@ class ApiRequest:
     retry: bool = True
     """Whether a read may be retried after a broken connection or a 5xx."""
     wants_object: bool = False
-    """Whether the answer is one JSON object, so that a part of one is no answer."""
+    """Whether the answer is one JSON object; an incomplete object is then an error."""
     accept: str = ""
     """The media type to ask for; "" accepts JSON, or else anything."""
 
 
 @dataclass(frozen=True)
 class ApiAnswer:
-    """A complete answer; `retry_after` is in seconds, 0 where the server asks for none."""
+    """A complete answer; `retry_after` is in seconds, 0 if the server sent none."""
 
     status: int
     body: bytes
     retry_after: float
     found: dict[str, Any] | None = None
-    """The JSON object that the body is; None also where none was asked for."""
+    """The body as a JSON object; None if no JSON was requested."""
     date: str = ""
-    """The server's own time, as HTTP writes it; "" where it says none."""
+    """The server's time, as an HTTP date; "" if it sent none."""
 
 
 class _Transient(Exception):
-    """An attempt that failed in a way that may pass, and after which another one is safe."""
+    """A temporary failure, after which another attempt is safe."""
 
     def __init__(self, problem: ApiError, pause_seconds: float = _RETRY_PAUSE_SECONDS) -> None:
         super().__init__(problem.message)
@@ -181,7 +181,7 @@ class ApiClient:
         while True:
             left = deadline - self._clock.monotonic()
             if left <= 0:
-                raise TimeoutError("the answer did not end in time")
+                raise TimeoutError("the response was not complete before the deadline")
             connection = getattr(response, "connection", None)
             if connection is not None and connection.sock is not None:
                 connection.sock.settimeout(left)
@@ -219,11 +219,11 @@ class ApiClient:
         self._pool = RESTClientObject(_configuration(context, self._server)).pool_manager
 
     def _renewed(self) -> bool:
-        """Whether there are other credentials than those that were refused."""
+        """Load the credentials again: whether they differ from those that were refused."""
         try:
             return self._login.renew(self._version)
         except ConfigError as error:
-            text = f"the credentials have ended, and new ones can't be read: {error.message}"
+            text = f"the credentials have expired, and new ones can't be read: {error.message}"
             raise CredentialsRefused(text, remedy=error.remedy) from error
 
     def _unavailable(self, request: ApiRequest, error: Exception, tries: int) -> ApiUnavailable:
@@ -231,12 +231,17 @@ class ApiClient:
         counted = f" ({tries} tries)" if tries > 1 else ""
         if isinstance(error, urllib3.exceptions.SSLError):
             cause = _cause(error)
-            remedy = "Check the kubeconfig's certificate-authority, and that the certificate names this address."
+            remedy = (
+                "Check the kubeconfig's certificate-authority, and that the server's certificate is valid for this "
+                "address."
+            )
             if "not yet valid" in cause or "expired" in cause:
                 remedy = (
                     f"Check the clock of this machine ({self._clock.now():%Y-%m-%d %H:%M} UTC), then the certificate."
                 )
-            return ApiUnavailable(f"{host} can't be trusted: {cause} ({request.what})", remedy=remedy)
+            return ApiUnavailable(
+                f"the certificate of {host} can't be verified: {cause} ({request.what})", remedy=remedy
+            )
         return ApiUnavailable(
             f"the API server at {host} did not answer: {_cause(error)} ({request.what}){counted}",
             remedy=_AWAY,
@@ -255,7 +260,7 @@ class ApiClient:
             return unavailable
         remedy = {
             401: "The kubeconfig's credentials were not accepted: they may have expired, or belong to another cluster. "
-            "`upgrader recover --dry-run` says whether kube-apiserver refuses the cluster's own clients, too.",
+            "`upgrader recover --dry-run` shows whether kube-apiserver also refuses the cluster's own clients.",
             403: "The kubeconfig's user lacks this permission: upgrader needs cluster-admin.",
             404: _NOT_SERVED if "page not found" in message else "",
         }.get(status, "")
@@ -295,18 +300,18 @@ def _configuration(context: KubeconfigContext, server: str) -> Configuration:
 
 
 class _CutOff(ConnectionError):
-    """A JSON object that ends too early, although the connection ended in good order."""
+    """A truncated JSON object, although the connection was closed properly."""
 
 
 def _object(body: bytes) -> dict[str, Any] | None:
-    """The JSON object that a body is, None for anything else. Raises _CutOff for an object that was cut off."""
+    """The body as a JSON object, None for anything else. Raises _CutOff for a truncated object."""
     if not body.lstrip().startswith(b"{"):
         return None
     try:
         found: dict[str, Any] = json.loads(body)
         return found
     except ValueError:
-        raise _CutOff(f"the answer was cut off after {len(body)} bytes") from None
+        raise _CutOff(f"the response was truncated after {len(body)} bytes") from None
 
 
 def _cause(error: Exception) -> str:

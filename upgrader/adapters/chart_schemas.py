@@ -1,7 +1,8 @@
-"""Refuses charts whose schema of values points outside: Helm opens the files and URLs of each `$ref` in it.
+"""Refuses charts whose values schema refers to files or URLs outside the chart: Helm opens each `$ref` in it.
 
-A packed chart is read as Helm reads it, or else refused: whoever made it may want the two to see different files.
-`tarfile` skips entries of kinds that it doesn't know, which Helm reads as files, and takes an odd header for the end.
+A packed chart is read exactly as Helm reads it, or refused: its author may have made it so that the two readers see
+different files. `tarfile` skips entries of unknown types, which Helm reads as files, and treats a malformed header as
+the end.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _DRAFTS = frozenset(
     f"json-schema.org/{draft}/schema"
     for draft in ("draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
 )
-"""Helm has these itself; any other `$schema` would be fetched."""
+"""Built into Helm; any other `$schema` would be downloaded."""
 _MOST_BYTES = 20 * 1024 * 1024
 _MOST_UNPACKED = 100 * 1024 * 1024
-"""Of all archives of a chart together, also those in archives; as Helm has it for a packed chart."""
+"""Limit for all archives of a chart together, nested ones too; Helm has the same for a packed chart."""
 _MOST_NESTED = 8
 _CHUNK_BYTES = 256 * 1024
 _FILE, _OTHERS = (b"0", b"\0"), (b"1", b"2", b"5")
 """Kinds of entries: files, then links and folders, which Helm gives no content."""
 _NEXT = (b"L", b"x", b"g")
-"""Headers that may give the next entry another name."""
+"""Headers that can rename the next entry."""
 _OTHER_CONTENT = (b"size=", b"GNU.sparse")
 
 
@@ -60,7 +61,7 @@ class _Budget:
 
     def take(self, size: int) -> None:
         if size > self.left:
-            raise OSError(f"unpacked, it has more than {_MOST_UNPACKED} bytes")
+            raise OSError(f"its unpacked size exceeds {_MOST_UNPACKED} bytes")
         self.left -= size
 
 
@@ -85,7 +86,7 @@ def _schemas(chart: Path) -> Iterator[tuple[str, bytes]]:
 def _packed(name: str, archive: IO[bytes], nested: int, budget: _Budget) -> Iterator[tuple[str, bytes]]:
     """The schemas in an archive. Names are searched, not compared: Helm simplifies them before it compares."""
     if nested > _MOST_NESTED:
-        raise _refused(name, f"is packed {nested} times")
+        raise _refused(name, f"is nested in {nested} archives")
     try:
         with archive, gzip.GzipFile(fileobj=archive) as packed, tempfile.TemporaryFile() as plain:
             while content := packed.read(_CHUNK_BYTES):
@@ -103,13 +104,13 @@ def _packed(name: str, archive: IO[bytes], nested: int, budget: _Budget) -> Iter
 
 
 def _files(archive: int) -> Iterator[tuple[str, bytes]]:
-    """The schemas and archives in an open tar file. Raises NotATar for what Helm may read in another way."""
+    """The schemas and archives in an open tar file. Raises NotATar for anything that Helm may read differently."""
     renamed = ""
     for entry in entries(archive):
         if entry.kind in _NEXT:
             content = _content(archive, entry)
             if any(each in content for each in _OTHER_CONTENT):
-                raise NotATar(f"{entry.name!r} says that the next entry has another size")
+                raise NotATar(f"{entry.name!r} overrides the size of the next entry")
             renamed += f" {content.decode(errors='replace')}"
             continue
         _check_kind(entry)
@@ -119,11 +120,11 @@ def _files(archive: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _check_kind(entry: Entry) -> None:
-    """Raises NotATar for an entry that some take for a file, and others don't, or end elsewhere."""
+    """Raises NotATar for an entry whose type or end differs between readers."""
     if entry.kind not in (*_FILE, *_OTHERS) or not entry.name:
-        raise NotATar(f"{entry.name!r} is neither a file nor a folder, but of the kind {entry.kind!r}")
+        raise NotATar(f"{entry.name!r} is neither a file nor a folder (type {entry.kind!r})")
     if entry.size and (entry.kind in _OTHERS or entry.name.endswith("/")):
-        raise NotATar(f"{entry.name!r} is no file, and has content")
+        raise NotATar(f"{entry.name!r} is not a file, but has content")
 
 
 def _content(archive: int, entry: Entry) -> bytes:
@@ -148,7 +149,7 @@ def _outside(node: object) -> Iterator[str]:
 
 def _refused(name: str, why: str) -> ChartRefused:
     return ChartRefused(
-        f"{name}: {why}: nothing outside the chart is opened offline",
-        remedy="Write the definition into the schema itself (`$defs`, and `$ref: '#/$defs/NAME'`), or plan with the "
-        "cluster once the change is reviewed.",
+        f"{name}: {why}; offline, nothing outside the chart is opened",
+        remedy="Move the definition into the schema (`$defs`, and `$ref: '#/$defs/NAME'`), or plan against the cluster "
+        "once the change is reviewed.",
     )

@@ -1,4 +1,4 @@
-"""What tells one cluster from another, at whatever address."""
+"""The identity of a cluster, independent of its address."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 
 
 class ClusterUid:
-    """The UID of the namespace kube-system, which lives as long as its cluster; asked for once."""
+    """The UID of the namespace kube-system, which never changes in a cluster; read once."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self._found = ""
 
     def __call__(self) -> str:
-        """ "" while the API doesn't tell."""
+        """ "" while the API doesn't answer."""
         if not self._found:
             try:
                 namespace = self._kube.get(_NAMESPACES, "kube-system")

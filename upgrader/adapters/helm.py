@@ -1,4 +1,4 @@
-"""Helm through pyhelm3, without the traps of either.
+"""Helm through pyhelm3, without the pitfalls of either.
 
 pyhelm3 is asynchronous and starts Helm through a shell. Here one event loop serves every call, and Helm starts
 directly, in a session of its own: Ctrl-C in the terminal reaches only upgrader, which then decides when Helm stops.
@@ -80,7 +80,7 @@ _NOT_REACHED = (
 _WEBHOOK_NOT_REACHED = re.compile(
     r'failed to call webhook: Post "[^"\n]*": .{0,160}?(?:' + "|".join(map(re.escape, _NOT_REACHED)) + ")"
 )
-"""What an API server that does answer says of a webhook that doesn't."""
+"""An API server's error about a webhook that doesn't answer."""
 
 
 def find_helm() -> Path:
@@ -112,7 +112,7 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         self._cluster_uid = cluster
         self._confinement = confinement
         self.left = False
-        """Whether a Helm that is at work goes on when its call is cancelled."""
+        """Whether a running Helm continues when its call is cancelled."""
         self._connection = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 (pyhelm3's name)
@@ -148,7 +148,9 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         raise kind(process.returncode, stdout, stderr)
 
     def client_version(self) -> semver.Version:
-        """As pyhelm3 asks when its client is made, but without a shell: Helm reads its plugins for this, too."""
+        """Helm's version, which pyhelm3 needs for its client; without a shell, as Helm loads its plugins for this,
+        too.
+        """
         try:
             done = subprocess.run(
                 [self._executable, "version", "--template", "{{ .Version }}"],
@@ -163,7 +165,7 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             told = str(getattr(error, "stderr", None) or error).strip()
             raise UsageError(
-                f"Helm doesn't tell its version: {told}", remedy=f"Try it: {self._executable} version"
+                f"the version of Helm could not be determined: {told}", remedy=f"Run: {self._executable} version"
             ) from error
 
     def _environment(self) -> Mapping[str, str]:
@@ -171,9 +173,8 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
 
 
 def _memory(content: bytes = b"") -> IO[bytes]:
-    """What Helm reads from or writes to: memory, as values and manifests contain Secrets.
-
-    Not a pipe: if upgrader is killed, the first write into it would end Helm before it completes.
+    """A file in memory for Helm's input and output, as values and manifests contain Secrets. Not a pipe: if upgrader is
+    killed, Helm's next write into it would end Helm before it completes.
     """
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = os.fdopen(os.memfd_create("helm"), "w+b")
@@ -233,7 +234,9 @@ class HelmAdapter:
         self._thread = threading.Thread(target=self._loop.run_forever, name="helm", daemon=True)
 
     def close(self) -> None:
-        """Close the event loop. What a second Ctrl-C has left in it ends; a Helm that is at work goes on by itself."""
+        """Close the event loop. Tasks that a second Ctrl-C left in it are cancelled; a running Helm continues on its
+        own.
+        """
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self._leave(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -306,8 +309,8 @@ class HelmAdapter:
         except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
             # Helm reads YAML with another library, and of most objects no more than their names.
             raise ChartRefused(
-                f"release '{spec.name}' renders to what can't be read as Kubernetes objects: {error}",
-                remedy=f"See: helm template {spec.name} {spec.chart} --values FILE",
+                f"release '{spec.name}': the rendered manifest can't be parsed as Kubernetes objects: {error}",
+                remedy=f"Run: helm template {spec.name} {spec.chart} --values FILE",
             ) from error
 
     def upgrade(
@@ -395,8 +398,8 @@ class HelmAdapter:
             return asyncio.run_coroutine_threadsafe(limited, self._loop).result()
         except TimeoutError as error:
             raise HelmError(
-                f"Helm did not return within {limit_seconds:.0f} s, working on release '{release}'",
-                remedy=f"Check what it left behind: helm history {release}",
+                f"Helm did not complete release '{release}' within {limit_seconds:.0f} s",
+                remedy=f"Check the release's state: helm history {release}",
             ) from error
         except pyhelm3.errors.ReleaseNotFoundError as error:
             raise _NotInstalled(f"release '{release}' is not installed") from error
@@ -411,12 +414,12 @@ def _learned(manifest: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """As any locale can pass it to a program, and as long as Helm takes."""
+    """Valid in any locale, and not longer than Helm accepts."""
     return text.replace("→", "->").encode("ascii", "replace").decode()[:_DESCRIPTION_CHARACTERS]
 
 
 class _NotInstalled(HelmError):
-    """There is no such release, or no such revision of it."""
+    """The release or the revision does not exist."""
 
 
 def _read_pause(error: Exception) -> float | None:
@@ -458,25 +461,27 @@ def _when(text: str) -> datetime | None:
 
 
 def _translated(release: str, text: str) -> HelmError | ApiUnavailable:
-    """Helm's stderr as an error of ours: the part from `Error:` on, as warnings come before it."""
+    """Helm's stderr as an UpgraderError: the part from `Error:` on, as warnings precede it."""
     cause = text[max(text.rfind("Error: "), 0) :].strip().removeprefix("Error: ")
     cause = cause.removesuffix("Use --debug flag to render out invalid YAML").strip()
     if "another operation" in cause and "in progress" in cause:
         return ReleaseLocked(
             f"release '{release}' is stuck: {cause}",
-            remedy=f"If no other Helm works on it: helm history {release}, then helm rollback to the last "
-            "revision that is 'superseded' or 'deployed'.",
+            remedy=f"If no other Helm process is changing it, run `helm history {release}`, then `helm rollback` to "
+            "the last revision that is 'superseded' or 'deployed'.",
         )
     of_the_api = _WEBHOOK_NOT_REACHED.sub("", cause)
     if any(words in of_the_api for words in _NOT_REACHED):
         return ApiUnavailable(
             f"Helm could not reach the API server for release '{release}': {cause}",
-            remedy="`upgrader recover --dry-run` asks the controllers over SSH why, and needs no API. If all is well "
-            "there, check the kubeconfig's address and the way to it.",
+            remedy="`upgrader recover --dry-run` finds the cause over SSH, without the API. If it finds no problem, "
+            "check the kubeconfig's server address and the network route to it.",
         )
     return HelmError(f"Helm failed on release '{release}': {cause}", remedy=f"See: helm history {release}")
 
 
 def _environment() -> dict[str, str]:
-    """Without what would take Helm to another cluster, or another user, than its kubeconfig and context."""
+    """The environment without variables that would point Helm to another cluster or user than its kubeconfig and
+    context.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith("HELM_KUBE")}

@@ -1,8 +1,8 @@
-"""What Helm may use while it renders a folder that anyone may have written.
+"""Limits for a Helm that renders an untrusted folder.
 
 Helm's settings come from variables and from the user's folders: plugins, which are programs, and registries with their
 logins. A CI job may have pointed any of them into the folder. A template can't start programs or open files outside its
-chart, but it can ask for all memory and time that there are.
+chart, but it can use all memory and CPU time.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class Confinement:
-    """The environment of such a Helm, and the limits that it gets as soon as it has started."""
+    """The environment of such a Helm, and the limits set right after its start."""
 
     environment: Mapping[str, str]
 
     def limit(self, process: int) -> None:
-        """Give the process its limits, where the system has a way to (Linux)."""
+        """Set the process's limits (Linux only)."""
         if hasattr(resource, "prlimit"):
             with contextlib.suppress(ProcessLookupError):  # it has ended already
                 for limit, value in _LIMITS:
@@ -40,7 +40,9 @@ class Confinement:
 
 @contextlib.contextmanager
 def confined() -> Iterator[Confinement]:
-    """Helm with an empty home of its own, and nothing of this process's environment that it would obey."""
+    """Helm with an empty home directory, and without any variable of this process's environment that would configure
+    it.
+    """
     kept = {name: value for name in _KEPT if (value := os.environ.get(name)) is not None}
     with tempfile.TemporaryDirectory(prefix="upgrader-helm-") as home:
         folders = {f"HELM_{kind}_HOME": str(Path(home, kind.lower())) for kind in ("CONFIG", "CACHE", "DATA")}

@@ -16,9 +16,8 @@ _CHANGES = ("install", "upgrade", "rollback", "uninstall", "delete")
 def helm_at_work(release: str, namespace: str, cluster: str = "", processes: Path = Path("/proc")) -> int:
     """The process ID of a Helm that changes a release of that name and namespace; 0: there is none.
 
-    `cluster`: the UID of ours; "" where it isn't known. A Helm that upgrader started for another cluster doesn't count;
-    one that says nothing of its cluster does. A Helm on another machine isn't seen, nor any on a system without
-    `/proc`.
+    `cluster`: the UID of ours; "" if unknown. A Helm that upgrader started for another cluster doesn't count; one of an
+    unknown cluster does. A Helm on another machine, or on a system without `/proc`, isn't found.
     """
     for pid, words in _commands(processes):
         verbs = {word for word in words[1:] if not word.startswith("-")}
@@ -32,7 +31,9 @@ def helm_at_work(release: str, namespace: str, cluster: str = "", processes: Pat
 
 
 def _cluster_of(process: Path) -> str:
-    """What a process that upgrader started says of its cluster; "" for any other, and for other users'."""
+    """The cluster's UID in the environment of a process that upgrader started; "" for any other, and for other
+    users'.
+    """
     try:
         variables = (process / "environ").read_bytes().decode(errors="replace").split("\0")
     except OSError:

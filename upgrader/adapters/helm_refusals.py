@@ -1,4 +1,4 @@
-"""Tells what is wrong with a chart or its values from what is wrong with Helm or the API, by what Helm says."""
+"""Distinguishes errors in a chart or its values from those of Helm or the API, by Helm's message."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _OF_THE_CHART = re.compile(
 
 
 def refusal(spec: ReleaseSpec, error: HelmError) -> HelmError:
-    """The same error, as ChartRefused where it is one of the files that a run was given."""
+    """The same error; as ChartRefused if the run's chart or values caused it."""
     if not _OF_THE_CHART.search(error.message):
         return error
-    remedy = f"Correct the chart or its values, then see: helm template {spec.name} {spec.chart} --values FILE"
+    remedy = f"Correct the chart or its values, then check them: helm template {spec.name} {spec.chart} --values FILE"
     return ChartRefused(error.message, remedy=remedy)

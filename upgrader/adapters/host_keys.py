@@ -1,4 +1,4 @@
-"""Asks machines for their SSH host keys, as `ssh-keyscan` does, but the way that `ssh` would take to them."""
+"""Reads machines' SSH host keys as `ssh-keyscan` does, but over the route that `ssh` would use, bastions included."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from upgrader.model.host_key import HostKey
 __all__ = ["SshHostKeys"]
 
 _SECONDS = 10.0
-_REMEDY = "Check the way to it (`ssh -v`), or write its key into ssh/known_hosts yourself."
+_REMEDY = "Check the connection to it (`ssh -v`), or add its key to ssh/known_hosts manually."
 
 
 class SshHostKeys:
-    """`ports.HostKeys` without a login on the machine itself; its bastions are logged in to, and verified."""
+    """`ports.HostKeys`. It doesn't log in to the machine; it does log in to its bastions, and verifies them."""
 
     def read(self, address: str) -> HostKey:
         import paramiko
@@ -33,7 +33,10 @@ class SshHostKeys:
                 finally:
                     transport.close()
             except (OSError, EOFError, paramiko.SSHException) as error:
-                why = f"{address} doesn't tell its SSH host key on port {host.port}: {error or type(error).__name__}"
+                why = (
+                    f"the SSH host key of {address} could not be read on port {host.port}: "
+                    f"{error or type(error).__name__}"
+                )
                 raise HostUnreachable(why, remedy=_REMEDY) from error
         return HostKey(key.get_name(), key.get_base64(), _known_as(host))
 

@@ -52,7 +52,9 @@ exec "$@"
 # sudo doesn't read the password if it needs none (now): the command must never get it as its input.
 
 _OUTPUT_BEGINS = b"upgrader-output-begins\n"
-"""What a login shell's own files print before it (`.bashrc`: bash reads that for SSH's commands, too) is no output."""
+"""Text before it comes from the login shell's startup files (bash reads `.bashrc` for SSH commands, too): not
+output.
+"""
 _MOST_GREETING_BYTES = 1 << 20
 
 _CHECK = "Check that the machine is up."
@@ -166,19 +168,19 @@ class SshHosts:
         except TimeoutError as error:
             self._forget(host)
             raise HostError(
-                f"{host.name}: '{_short(what)}' did not end within {timeout_seconds:.0f} s; it may still be running",
+                f"{host.name}: '{_short(what)}' timed out after {timeout_seconds:.0f} s; it may still be running",
                 remedy=f"Log in and check: {login_command(host)}",
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             self._forget(host)
             raise HostError(
                 f"{host.name}: the connection broke during '{_short(what)}': {error or type(error).__name__}",
-                remedy=f"It is unknown whether the command was executed. {_CHECK}",
+                remedy=f"The command may or may not have been executed. {_CHECK}",
             ) from error
 
     def _channel(self, host: Host, timeout_seconds: float) -> paramiko.Channel:
-        """A channel for one command. A kept connection may end at this very moment: nothing was executed over it then,
-        so that a new one is made, once.
+        """A channel for one command. If a kept connection has ended, nothing was executed over it: it is replaced,
+        once.
         """
         import paramiko
 
@@ -198,7 +200,7 @@ class SshHosts:
             connection = self._connections[host] = connect(host)
             transport = connection.transport
         if transport is None:
-            raise HostError(f"{host.name}: the connection was closed at once", remedy=_CHECK)
+            raise HostError(f"{host.name}: the connection was closed immediately", remedy=_CHECK)
         return transport
 
     def _forget(self, host: Host) -> None:
@@ -219,16 +221,16 @@ def _as_root(host: Host, command: Sequence[str], stdin: bytes | Iterable[bytes])
 
 
 def _marked(line: str) -> str:
-    """In the words of every login shell, fish's and csh's too."""
+    """In a syntax that every login shell understands, fish and csh too."""
     return f"echo {_OUTPUT_BEGINS.decode().strip()}; exec {line}"
 
 
 def _not_run(host: Host, printed: bytes) -> HostError:
-    """Something else than a shell has answered, with success: a forced command, or a menu."""
+    """The answer, which succeeded, is not a shell's, but that of a forced command or a menu."""
     text = printed.decode(errors="replace").strip()
     return HostError(
-        f"{host.name}: the login of {host.user} doesn't run commands; it printed: {_short(text) or 'nothing'}",
-        remedy=f"Let it have a shell, without `command=` or ForceCommand. Try it: {login_command(host)} true",
+        f"{host.name}: the login of {host.user} did not run the command; it printed: {_short(text) or 'nothing'}",
+        remedy=f"Give this user a login shell, without `command=` or ForceCommand. Test it: {login_command(host)} true",
     )
 
 
@@ -237,7 +239,7 @@ def _sliced(content: bytes) -> Iterator[bytes]:
 
 
 def _talk(channel: paramiko.Channel, line: str, stdin: Iterable[bytes], deadline: float) -> tuple[int, bytes, bytes]:
-    """Start a command and move all three streams at once: a full one would block the others."""
+    """Start a command and serve all three streams concurrently: a full one would block the others."""
     channel.settimeout(_left(deadline))
     channel.exec_command(_marked(line))
     with ThreadPoolExecutor(2) as pool:
@@ -259,7 +261,7 @@ def _exit_status(channel: paramiko.Channel, deadline: float) -> int:
         raise TimeoutError
     status = channel.recv_exit_status()
     if status < 0:
-        raise EOFError("no exit status came back")
+        raise EOFError("no exit status was received")
     return status
 
 
@@ -302,8 +304,8 @@ def _check(host: Host, status: int, output: str, what: str) -> None:
         return
     remedy = ""
     if host.become and "sudo:" in output:
-        remedy = f"Let {host.user} use sudo on {host.name}, without a password or with ansible_become_password."
-    raise HostError(f"{host.name}: '{_short(what)}' ended with {status}: {output.strip()}", remedy=remedy)
+        remedy = f"Allow {host.user} to use sudo on {host.name}, without a password or with ansible_become_password."
+    raise HostError(f"{host.name}: '{_short(what)}' failed with exit code {status}: {output.strip()}", remedy=remedy)
 
 
 def _short(what: str) -> str:

@@ -1,4 +1,4 @@
-"""Requests to services beside the cluster. None of them may hold a run back, so each has one deadline for all of it."""
+"""Requests to services beside the cluster. None may delay a run, so each request has one deadline for everything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PIECE_BYTES = 64 * 1024
 class HttpClient:
     """`ports.HttpService` by HTTP/1.1, through the environment's proxy (`HTTPS_PROXY`, `NO_PROXY`) if there is one.
 
-    Credentials are read from their files for each request: whoever rotates them needs no new run.
+    Credentials are read from their files for each request, so that they can be rotated during a run.
     """
 
     def __init__(self, endpoint: HttpEndpoint, timeout_seconds: float) -> None:
@@ -40,7 +40,7 @@ class HttpClient:
     ) -> HttpAnswer:
         # In a thread of its own: no timeout of a socket ends a name that doesn't resolve, or an answer in drops.
         if self._last is not None and self._last.is_alive():
-            raise self._error(f"no answer within {self._seconds:g} s to the request before")
+            raise self._error(f"the previous request had no answer within {self._seconds:g} s")
         answers: queue.SimpleQueue[HttpAnswer | ServiceError] = queue.SimpleQueue()
         work = lambda: answers.put(self._asked(method, path, body, headers))  # noqa: E731
         self._last = threading.Thread(target=work, name=f"ask {self._host}", daemon=True)
@@ -65,7 +65,7 @@ class HttpClient:
                 while piece := answer.read1(_PIECE_BYTES):
                     content += piece
                     if len(content) > _MOST_BYTES or time.monotonic() > deadline:
-                        return self._error(f"its answer has more than {_MOST_BYTES} bytes, or takes too long")
+                        return self._error(f"the response is larger than {_MOST_BYTES} bytes, or takes too long")
                 return HttpAnswer(answer.status, content)
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = getattr(error, "reason", "") or error
@@ -73,13 +73,13 @@ class HttpClient:
             return self._late() if isinstance(why, TimeoutError) else self._error(str(why) or type(error).__name__)
 
     def _url(self) -> str:
-        """Raises OSError, and ValueError for a file that doesn't have one."""
+        """Raises OSError, and ValueError for a file without a valid URL."""
         file = self._endpoint.url_file
         if file is None:
             return self._endpoint.url
         url = _secret(file)
         if not _is_usable(url):
-            raise ValueError(f"{file} has no URL of the form https://HOST/…")
+            raise ValueError(f"{file} contains no URL of the form https://HOST/…")
         KNOWN.learn([url, urlsplit(url).path.strip("/"), urlsplit(url).query])
         return url
 
@@ -117,14 +117,14 @@ class HttpClient:
         return self._error(f"no answer within {self._seconds:g} s")
 
     def _error(self, why: str) -> ServiceError:
-        return ServiceError(f"{self._host} could not be asked: {why}")
+        return ServiceError(f"the request to {self._host} failed: {why}")
 
 
 def _secret(path: Path) -> str:
-    """The content of a file with one secret. Raises OSError, and ValueError for what no header can hold."""
+    """The content of a file with one secret. Raises OSError, and ValueError for content that no header can contain."""
     text = path.read_text(encoding="utf-8").strip()
     if not text or "\n" in text or "\r" in text:
-        raise ValueError(f"{path} has not one line, which is the secret")
+        raise ValueError(f"{path} must contain exactly one line, the secret")
     return text
 
 

@@ -14,9 +14,8 @@ __all__ = ["load_known_hosts"]
 
 
 def load_known_hosts(client: paramiko.SSHClient, files: Sequence[Path]) -> frozenset[str]:
-    """Let the client accept the files' keys alone, but no revoked one; returns those, in base64. Raises OSError.
-
-    Certificates are not supported, so that a line for a CA accepts nothing.
+    """Make the client accept only the files' keys, and no revoked key; returns the revoked keys, in base64. Raises
+    OSError. Certificates are not supported: a line for a CA accepts nothing.
     """
     lines = [line for file in files for line in _lines(file)]
     revoked = frozenset(words[3] for words in map(str.split, lines) if words[0] == "@revoked" and len(words) > 3)

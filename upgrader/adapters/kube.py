@@ -26,7 +26,7 @@ FIELD_MANAGER = "upgrader"
 _PODS = Kind("v1", "pods")
 _LOG_BYTES = 65536
 _PAGE = 500
-"""Objects in one answer: each has the whole deadline, and thousands of pods in one would take longer."""
+"""Objects in one page: each page has the whole deadline, and thousands of pods in one page would take longer."""
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _WATCH_GRACE_SECONDS = 5.0
 """How much longer than asked for the server may take to end a watch before the connection counts as broken."""
@@ -102,7 +102,7 @@ class KubeAdapter:
     def _pages(
         self, path: str, what: str, query: dict[str, str], size: int, accept: str = ""
     ) -> Iterator[deque[KubeObject]]:
-        """The items of a list, page by page; a page is the caller's to empty."""
+        """The items of a list, page by page; the caller may empty a page."""
         token = ""
         while True:
             page = self._page(path, what, {**query, "limit": str(size), "continue": token}, accept)
@@ -183,7 +183,7 @@ class KubeAdapter:
                 raise
 
     def _stays(self, pod: str, namespace: str, uid: str) -> bool:
-        """Whether this very pod is there, and isn't ending: then a conflict is a webhook's answer about it."""
+        """Whether this pod (same UID) exists and isn't terminating: a conflict then is a webhook's answer about it."""
         meta = (self.get(_PODS, pod, namespace) or {}).get("metadata") or {}
         return meta.get("uid") == uid and "deletionTimestamp" not in meta
 
@@ -230,7 +230,7 @@ class KubeAdapter:
         try:
             return parsedate_to_datetime(date).astimezone(UTC)
         except ValueError as error:
-            raise ApiError(f"{what}: the answer has no date, but {date!r}") from error
+            raise ApiError(f"{what}: the response has an invalid Date header: {date!r}") from error
 
     def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
         account = Kind("v1", "serviceaccounts")
@@ -310,9 +310,9 @@ def _event(line: bytes, what: str) -> dict[str, Any]:
 
 
 def _not_kubernetes(text: bytes, what: str) -> ApiError:
-    """What answers 200 with anything but a JSON object is a proxy's login page, say."""
+    """A 200 response that is not a JSON object comes from something else, such as a proxy's login page."""
     return ApiError(
-        f"'{what}' was not answered by a Kubernetes API: {text[:80]!r}",
+        f"the response to '{what}' is not from a Kubernetes API: {text[:80]!r}",
         remedy="Check the kubeconfig's server address and proxy-url.",
     )
 

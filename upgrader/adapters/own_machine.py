@@ -18,7 +18,7 @@ _SECONDS = 10.0
 
 
 class ThisMachine:
-    """`ports.OwnMachine`. Programs beside this Python come first, as for Helm and Ansible."""
+    """`ports.OwnMachine`. Programs beside this Python take precedence, as for Helm and Ansible."""
 
     def answer(self, *command: str) -> CommandResult | None:
         program, *arguments = command

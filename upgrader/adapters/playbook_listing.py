@@ -1,4 +1,4 @@
-"""What Ansible makes of playbooks before anything is run: their plays, with the machines that each is for."""
+"""How Ansible parses playbooks before a run: their plays, with the hosts of each."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ def list_plays(
     environment: Mapping[str, str],
     timeout_seconds: float,
 ) -> tuple[tuple[Play, ...], ...]:
-    """The plays of each playbook, as `ansible-playbook --list-hosts` has them. All are read in one go: most of its time
-    is Ansible's start and the inventory.
-
-    `folder` is where Ansible is started: it would read an ansible.cfg there. Raises PlaybookRefused with Ansible's own
-    words for the first playbook that it refuses, as with `--syntax-check`, and PlaybookError where it doesn't tell.
+    """The plays of each playbook, as `ansible-playbook --list-hosts` has them. One call reads all of them, as Ansible's
+    start and the inventory take most of the time. `folder` is Ansible's working directory: it would read an ansible.cfg
+    there. Raises PlaybookRefused with Ansible's message for the first playbook that it refuses, as with
+    `--syntax-check`, and PlaybookError if that is unknown.
     """
     program = shutil.which("ansible-playbook", path=environment["PATH"])
     if program is None:
@@ -50,15 +49,15 @@ def list_plays(
             timeout_seconds,
         )
     except subprocess.TimeoutExpired as error:
-        text = f"ansible-playbook --list-hosts did not end within {timeout_seconds:.0f} s"
+        text = f"ansible-playbook --list-hosts timed out after {timeout_seconds:.0f} s"
         raise PlaybookError(text, begun=False) from error
     except OSError as error:
         raise PlaybookError(f"{program}: {error.strerror}", remedy="upgrader doctor", begun=False) from error
     listed = out.split(_PLAYBOOK)[1:]
     if code:
-        raise PlaybookRefused(_why(errors) or f"ansible-playbook ended with {code}", begun=False)
+        raise PlaybookRefused(_why(errors) or f"ansible-playbook failed with exit code {code}", begun=False)
     if len(listed) != len(named):
-        raise PlaybookError("ansible-playbook --list-hosts has listed something else", begun=False)
+        raise PlaybookError("ansible-playbook --list-hosts did not list the requested playbooks", begun=False)
     return tuple(tuple(_plays(text)) for text in listed)
 
 

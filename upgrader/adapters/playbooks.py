@@ -22,7 +22,7 @@ __all__ = ["AnsiblePlaybooks"]
 
 _TAIL_LINES = 15
 _OF_TASKS = ("TASK [", "RUNNING HANDLER [", "PLAY RECAP")
-"""How Ansible's lines begin that are an event's otherwise, once tasks run."""
+"""Prefixes of Ansible's output once tasks run; these lines normally arrive as events."""
 _PID = "ansible.pid"
 _KEEP_ALIVE = ("-o ServerAliveInterval=15", "-o ServerAliveCountMax=4")
 
@@ -91,7 +91,7 @@ def _refuse_missing(path: Path) -> None:
 class _Ending:
     """Ends Ansible when it is cancelled or takes too long.
 
-    ansible-runner would end only the main process's group, and Ansible's workers have groups of their own.
+    ansible-runner would stop only the main process's group, but Ansible's workers have their own groups.
     """
 
     cancelled: Callable[[], bool]
@@ -117,7 +117,7 @@ class _Events:
     processed: frozenset[str] = frozenset()
     """The hosts that a play was run on."""
     begun: bool = False
-    """Whether a task was begun on any host, reached or not, or may have been: events of tasks are lost."""
+    """Whether a task was started on any host, reachable or not, or may have been (its events are lost)."""
     ended: bool = False
     """Whether Ansible's final counts were seen."""
 
@@ -137,8 +137,8 @@ class _Events:
 
 
 def _lost(event: Mapping[str, Any]) -> bool:
-    """Whether this tells of one that ansible-runner has not got: its file can't be written, as on a disk that is full,
-    or its callback fails, which leaves what Ansible prints of tasks.
+    """Whether this shows that ansible-runner has lost an event: its file can't be written (the disk is full), or its
+    callback failed, so that Ansible's own output of tasks appears.
     """
     if not event.get("event"):
         return "uuid" in event
@@ -153,11 +153,11 @@ def _result(
     failed = {host: events.failures.get(host, "failed") for host in hosts}
     if status == "timeout":
         raise PlaybookError(
-            f"playbook {playbook.name} did not end within {timeout_seconds:.0f} s, and was stopped",
+            f"playbook {playbook.name} timed out after {timeout_seconds:.0f} s, and was stopped",
             remedy="Its last lines were:\n" + "\n".join(output),
         )
     if status == "canceled":
-        raise PlaybookError(f"playbook {playbook.name} was ended", remedy="Run it again; it must be idempotent.")
+        raise PlaybookError(f"playbook {playbook.name} was terminated", remedy="Run it again; it must be idempotent.")
     if events.processed:
         failed |= _absent(limit, events)
     if failed:
@@ -169,12 +169,12 @@ def _result(
         )
     if not events.ended:
         raise PlaybookError(
-            f"playbook {playbook.name} ended, but what it did is unknown: ansible-runner has lost Ansible's events",
-            remedy="Look whether the disk of TMPDIR is full, and at the last lines:\n" + "\n".join(output),
+            f"playbook {playbook.name} ended, but its result is unknown: ansible-runner lost Ansible's events",
+            remedy="Check whether the disk of TMPDIR is full, and see the last lines:\n" + "\n".join(output),
         )
     if not events.processed:
         raise PlaybookError(
-            f"playbook {playbook.name} did nothing: it has no task for any host of the inventory",
+            f"playbook {playbook.name} did nothing: it has no tasks for the hosts in the inventory",
             remedy="Correct `hosts` in the playbook, or the groups of the inventory; or remove the step.",
             begun=events.begun,
         )
@@ -183,10 +183,10 @@ def _result(
 
 
 def _absent(limit: str, events: _Events) -> dict[str, str]:
-    """The hosts of a limit on which nothing ran. Ansible ignores those that it doesn't know, and calls that success."""
+    """The hosts of a limit on which nothing ran. Ansible ignores unknown hosts, and reports success."""
     why = (
-        "no play ran on it: the inventory doesn't list it, the playbook's `hosts` leave it out, or the play had ended "
-        "on another host"
+        "no play ran on it: the inventory doesn't list it, the playbook's `hosts` exclude it, or the play failed on "
+        "another host before"
     )
     return {name: why for name in limit.split(",") if name and name not in events.processed}
 

@@ -99,7 +99,7 @@ def test_archive_that_is_endless_when_unpacked_is_refused(tmp_path: Path, member
         archive.write(header.tobuf())
         for _ in range(200):
             archive.write(bytes(1024 * 1024))
-    with pytest.raises(HelmError, match=r"web\.tgz: can't be read: unpacked, it has more than"):
+    with pytest.raises(HelmError, match=r"web\.tgz: can't be read: its unpacked size exceeds"):
         check_schemas(chart)
 
 
@@ -112,7 +112,7 @@ def test_archives_that_grow_together_are_refused(tmp_path: Path) -> None:
         archive.addfile(member, io.BytesIO(bytes(member.size)))
     inner = zeros.getvalue()
     (tmp_path / "sub.tgz").write_bytes(packed(**{f"charts__{number}.tgz": inner for number in range(4)}))
-    with pytest.raises(HelmError, match="unpacked, it has more than"):
+    with pytest.raises(HelmError, match="its unpacked size exceeds"):
         check_schemas(tmp_path)
 
 

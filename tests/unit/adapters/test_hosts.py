@@ -96,9 +96,9 @@ def test_a_login_that_runs_no_commands_is_told(servers: Servers) -> None:
     machine = servers("controller-1")
     machine.runs_commands = False
     with SshHosts() as hosts:
-        with pytest.raises(HostError, match="doesn't run commands; it printed: controller-1:"):
+        with pytest.raises(HostError, match="did not run the command; it printed: controller-1:"):
             hosts.read(machine.host(), "/etc/hostname")
-        with pytest.raises(HostError, match="doesn't run commands"):
+        with pytest.raises(HostError, match="did not run the command"):
             list(hosts.stream(machine.host(), ["cat"], timeout_seconds=30.0))
 
 

@@ -67,7 +67,7 @@ def test_secret_that_is_none(server: HttpServer, tmp_path: Path, content: str | 
         (tmp_path / "token").write_text(content)
     with pytest.raises(ServiceError, match="token") as caught:
         HttpClient(HttpEndpoint(server.url, token_file=tmp_path / "token"), SECONDS).send("GET", "/")
-    assert server.requests == [] and "lines" not in caught.value.message.replace("has not one line", "")
+    assert server.requests == [] and "lines" not in caught.value.message.replace("must contain exactly one line", "")
 
 
 def test_redirects_are_not_followed(server: HttpServer) -> None:
@@ -100,7 +100,7 @@ def test_answer_in_drops(server: HttpServer) -> None:
             request.wfile.write(b"x")
 
     server.answer = drip
-    with pytest.raises(ServiceError, match="could not be asked"):
+    with pytest.raises(ServiceError, match="the request to"):
         HttpClient(HttpEndpoint(server.url), 0.1).send("GET", "/")
 
 
@@ -122,7 +122,7 @@ def test_nobody_listens() -> None:
     """The error names the service and the cause, and has no URL's path, which may be a secret."""
     with http_server(lambda request: None) as gone:
         url = gone.url
-    with pytest.raises(ServiceError, match=r"^127\.0\.0\.1:\d+ could not be asked: .*refused") as caught:
+    with pytest.raises(ServiceError, match=r"^the request to 127\.0\.0\.1:\d+ failed: .*refused") as caught:
         HttpClient(HttpEndpoint(url + "/services/T0/B0"), SECONDS).send("POST", "/x")
     assert "B0" not in caught.value.message
 
@@ -138,7 +138,7 @@ def test_certificate_is_verified(api: ApiServer, tmp_path: Path) -> None:
 def test_ca_that_is_none(tmp_path: Path) -> None:
     """A CA file without a certificate is an error, never a reason to trust everybody."""
     (tmp_path / "ca.crt").write_text("no certificate")
-    with pytest.raises(ServiceError, match="could not be asked"):
+    with pytest.raises(ServiceError, match="the request to"):
         HttpClient(HttpEndpoint("https://127.0.0.1:1", ca_file=tmp_path / "ca.crt"), SECONDS).send("GET", "/")
     assert ssl.create_default_context().verify_mode is ssl.CERT_REQUIRED
 
@@ -155,8 +155,8 @@ def test_url_that_is_a_secret(tmp_path: Path) -> None:
     client = HttpClient(HttpEndpoint("", url_file=file), SECONDS)
     for content, said in (
         ("https://127.0.0.1:1/services/T0AAAA/B0BBBB", "refused"),
-        ("http://127.0.0.1:1/services/T0AAAA", "has no URL of the form https://HOST"),
-        ("", "has not one line"),
+        ("http://127.0.0.1:1/services/T0AAAA", "contains no URL of the form https://HOST"),
+        ("", "must contain exactly one line"),
     ):
         file.write_text(content)
         with pytest.raises(ServiceError) as caught:
@@ -179,6 +179,6 @@ def test_url_that_is_a_secret(tmp_path: Path) -> None:
 def test_url_that_would_be_quoted(tmp_path: Path, url: str) -> None:
     """A secret URL that can't be used is told of by its file's name alone, and nothing is sent to anybody."""
     (tmp_path / "url").write_text(url)
-    with pytest.raises(ServiceError, match="has no URL of the form") as caught:
+    with pytest.raises(ServiceError, match="contains no URL of the form") as caught:
         HttpClient(HttpEndpoint("", url_file=tmp_path / "url"), SECONDS).send("POST", "")
     assert "hunter2" not in caught.value.message

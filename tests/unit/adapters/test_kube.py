@@ -86,14 +86,14 @@ def test_json_of_something_else_is_no_empty_list(kube: KubeAdapter, server: Scri
     """A proxy's answer of 200 to whom it doesn't know: a node without pods would count as drained."""
     server.answers((200, {}, body))
     for ask in (kube.list, kube.count, lambda kind: list(kube.each(kind)), lambda kind: kube.get(kind, "a", "ns")):
-        with pytest.raises(ApiError, match="was not answered by a Kubernetes API"):
+        with pytest.raises(ApiError, match="is not from a Kubernetes API"):
             ask(PODS)
 
 
 def test_object_is_no_list(kube: KubeAdapter, server: ScriptedServer) -> None:
     """Nor is it an empty one."""
     server.answers((200, {}, b'{"kind": "Status", "status": "Success"}'))
-    with pytest.raises(ApiError, match="was not answered by a Kubernetes API"):
+    with pytest.raises(ApiError, match="is not from a Kubernetes API"):
         kube.list(PODS)
 
 
@@ -259,7 +259,7 @@ def test_an_unreadable_renewal_is_no_reason_to_crash(tmp_path: Path, server: Scr
     kube.list(PODS)
     (tmp_path / "token").unlink()
     server.answers(401)
-    with pytest.raises(ApiError, match=r"credentials have ended.*tokenFile.*No such file") as caught:
+    with pytest.raises(ApiError, match=r"credentials have expired.*tokenFile.*No such file") as caught:
         kube.list(PODS)
     assert caught.value.status == 401
 
@@ -332,7 +332,7 @@ def test_dry_run_and_token_request(kube: KubeAdapter, server: ScriptedServer) ->
 def test_something_else_than_json_is_no_api(kube: KubeAdapter, server: ScriptedServer) -> None:
     """A proxy's login page is not taken for an object."""
     server.answers((200, {}, b"<html>Log in</html>"))
-    with pytest.raises(ApiError, match="not answered by a Kubernetes API"):
+    with pytest.raises(ApiError, match="not from a Kubernetes API"):
         kube.list(PODS)
 
 

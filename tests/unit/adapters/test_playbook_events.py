@@ -53,7 +53,7 @@ def test_events_that_are_lost_are_no_proof(lost: dict[str, object]) -> None:
 
 def test_success_without_counts_is_unknown() -> None:
     """It isn't told that the playbook has no task for any host, and may have begun."""
-    with pytest.raises(PlaybookError, match="what it did is unknown") as caught:
+    with pytest.raises(PlaybookError, match="its result is unknown") as caught:
         _result(TUNE, "successful", _Events(), ["ok: [controller-1]"], 60.0, "")
     assert caught.value.begun and "ok: [controller-1]" in caught.value.remedy
 
@@ -63,7 +63,7 @@ def test_success_for_nobody() -> None:
     seen = _Events()
     seen.take({"event": "verbose", "stdout": "[WARNING]: Could not match supplied host pattern, ignoring: gone"})
     seen.take({"event": "playbook_on_stats", "event_data": {"processed": {}}})
-    with pytest.raises(PlaybookError, match="it has no task for any host") as caught:
+    with pytest.raises(PlaybookError, match="it has no tasks for the hosts") as caught:
         _result(TUNE, "successful", seen, [], 60.0, "")
     assert not caught.value.begun
 

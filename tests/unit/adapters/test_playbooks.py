@@ -148,7 +148,7 @@ def test_what_never_ran_shows_ansibles_words(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_playbook_that_no_host_matches_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Ansible calls it a success; whoever wrote the step meant some host."""
-    with pytest.raises(PlaybookError, match="did nothing: it has no task for any host"):
+    with pytest.raises(PlaybookError, match="did nothing: it has no tasks for the hosts"):
         play(monkeypatch, tmp_path, ScriptedRun("successful", stats(processed={})))
 
 
