@@ -11,7 +11,7 @@ from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, LabCluster
 
 
-@pytest.mark.parametrize("words", ["certificates controller-1: started", "files are new", "restart: started"])
+@pytest.mark.parametrize("words", ["certificates controller-1: started", "files replaced", "restart: started"])
 def test_killed_then_begun_again(cluster: LabCluster, words: str) -> None:
     """What a killed one has begun is completed by the next, with no failed request; nothing stays half done."""
     cluster.wait_until_settled(OLD)

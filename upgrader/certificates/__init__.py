@@ -1,1 +1,3 @@
-"""`kubeadm certs renew` as a run: on each controller in turn, with a way back, and what must read them again does."""
+"""`kubeadm certs renew` as a run: on each controller in turn, with a rollback; what uses the certificates reloads
+them.
+"""

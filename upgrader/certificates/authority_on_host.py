@@ -1,4 +1,6 @@
-"""The CAs of each node, over SSH: which are trusted, the making of a new one, and who accepts its clients."""
+"""The CAs of each node, over SSH: which CAs are trusted, how a new one is created, and which servers accept its
+clients.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ __all__ = ["AuthorityOnHost", "NewAuthority"]
 _LOOK_SECONDS, _CHANGE_SECONDS, _MAKE_SECONDS, _ASK_SECONDS = 60.0, 240.0, 300.0, 120.0
 _SIGN_SECONDS = 900.0
 """Half a dozen certificates; each kubeadm has two minutes, as it may ask an API that doesn't answer."""
-_REMEDY = "Look there: ls -l /etc/kubernetes /etc/kubernetes/pki; systemctl status kubelet"
+_REMEDY = "Check on the node: ls -l /etc/kubernetes /etc/kubernetes/pki; systemctl status kubelet"
 _NODE = SentProgram("authority", "certificates", "its CAs", _REMEDY)
 
 
@@ -42,7 +44,7 @@ class AuthorityOnHost:
         return _NODE.read(self.hosts, host, partial(_trust, host), "look", self.certificates, seconds=_LOOK_SECONDS)
 
     def make(self, host: Host, settings: Mapping[str, Any]) -> str:
-        """Have a new CA there, with its key; returns its certificate. One that is there already stays.
+        """Create a new CA there, with its key; returns its certificate. An existing one is kept.
 
         `settings` are fields of a ClusterConfiguration.
         """
@@ -52,7 +54,9 @@ class AuthorityOnHost:
         """The certificate of the new CA that is kept there, as PEM."""
         found = str(self._ask(host, _LOOK_SECONDS, "look", self.certificates)["made"])
         if not found:
-            raise HostError(f"{host.name}: the new CA is no longer there", remedy="Run it again: it makes a new one.")
+            raise HostError(
+                f"{host.name}: the new CA no longer exists there", remedy="Run the command again: it creates a new one."
+            )
         return found
 
     def forget(self, host: Host, *, signing: bool = False) -> None:
@@ -60,20 +64,22 @@ class AuthorityOnHost:
         self._ask(host, _CHANGE_SECONDS, "forget", *([self.certificates] if signing else []))
 
     def keep_signing(self, host: Host) -> None:
-        """Have the certificate of the CA that signs in a file of its own, beside the others."""
+        """Write the certificate of the signing CA to a separate file, beside the others."""
         self._ask(host, _CHANGE_SECONDS, "signing", self.certificates)
 
     def trust(self, host: Host, old: str, pem: str) -> tuple[str, ...]:
-        """Trust one CA more, wherever the old one is trusted; restarts the kubelet where it has to. The paths."""
+        """Also trust this CA, wherever the old one is trusted; restarts the kubelet if necessary. Returns the changed
+        paths.
+        """
         return self._changed(host, "trust", self.certificates, old, pem)
 
     def distrust(self, host: Host, old: str, which: str) -> tuple[str, ...]:
-        """Trust the CA of this fingerprint no more, where the old one is trusted."""
+        """Stop trusting the CA of this fingerprint, where the old one is trusted."""
         return self._changed(host, "distrust", self.certificates, old, which)
 
     def sign(self, host: Host, renewal: str, keeper: Host) -> tuple[str, ...]:
-        """Have the new CA sign there, and issue anew what the old one has issued; the paths. `renewal` names it for
-        `KubeadmOnHost.put_back`.
+        """Let the new CA sign there, and reissue the old one's certificates; returns the changed paths. `renewal`
+        identifies this for `KubeadmOnHost.put_back`.
 
         Its key comes from the keeper, over SSH and through this process's memory.
         """
@@ -85,9 +91,8 @@ class AuthorityOnHost:
         return _changed(_NODE.answer(self.hosts, host, *words, seconds=_SIGN_SECONDS, secrets=secrets))
 
     def renew_kubelet(self, host: Host, renewal: str, keeper: Host, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """Have the kubelet there be a client with a certificate of the new CA; it is restarted. The paths.
-
-        `settings` as `make` has them. `renewal` names it for `kubelet_back`.
+        """Give the kubelet there a client certificate of the new CA, and restart it; returns the changed paths.
+        `settings` as for `make`. `renewal` identifies this for `kubelet_back`.
         """
         words = ("issue", json.dumps(dict(settings)), host.name)
         found = _NODE.answer(self.hosts, keeper, *words, seconds=_MAKE_SECONDS, quiet=True)
@@ -96,16 +101,20 @@ class AuthorityOnHost:
         return _changed(_NODE.answer(self.hosts, host, *words, seconds=_CHANGE_SECONDS, secrets=secrets))
 
     def kubelet_back(self, host: Host, renewal: str) -> tuple[str, ...]:
-        """Have the kubelet use the certificate that it had before; the paths."""
+        """Restore the kubelet's previous certificate; returns the changed paths."""
         return self._changed(host, "kubelet-back", renewal)
 
     def refused(self, keeper: Host, asked: Sequence[tuple[str, str, int]]) -> tuple[str, ...]:
-        """Who of these (who, address, port) doesn't accept a client of the new CA that is kept there; one line each."""
+        """Those of these servers (name, address, port) that don't accept a client of the new CA kept there; one line
+        each.
+        """
         words = [f"{who} {address} {port}" for who, address, port in asked]
         return tuple(map(str, self._ask(keeper, _ASK_SECONDS, "refused", *words)["lines"]))
 
     def accepting(self, keeper: Host, asked: Sequence[tuple[str, str, int]]) -> tuple[str, ...]:
-        """Who of these (who, address, port) doesn't refuse a client of the old CA that is kept there; one line each."""
+        """Those of these servers (name, address, port) that don't refuse a client of the old CA kept there; one line
+        each.
+        """
         words = [f"{who} {address} {port}" for who, address, port in asked]
         return tuple(map(str, self._ask(keeper, _ASK_SECONDS, "accepting", *words)["lines"]))
 
@@ -134,7 +143,7 @@ def _issued(listed: Mapping[str, Any]) -> IssuedCertificate:
 
 @dataclass(frozen=True)
 class NewAuthority:
-    """The new CA, and the controller that keeps it, where it may yet have to be made."""
+    """The new CA, which may not exist yet, and the controller that keeps it."""
 
     on_host: AuthorityOnHost
     keeper: Host

@@ -28,7 +28,9 @@ _NOT_READ = (
 
 @dataclass(frozen=True)
 class ServedGate:
-    """kube-apiserver and etcd on one controller serve what their files have; asked there, at their own addresses."""
+    """kube-apiserver and etcd on one controller serve the certificates in their files; checked there, at their
+    addresses.
+    """
 
     kube: Kube
     kubeadm: KubeadmOnHost
@@ -67,7 +69,7 @@ class ServedGate:
 
 @dataclass(frozen=True)
 class InUseGate:
-    """No component has run since before its kubeconfig changed."""
+    """Every component has started after its kubeconfig last changed."""
 
     kube: Kube
     hosts: Hosts

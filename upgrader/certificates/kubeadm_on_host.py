@@ -1,4 +1,4 @@
-"""The kubeadm of each controller, over SSH: which certificates it knows, their renewal, and the way back."""
+"""The kubeadm of each controller, over SSH: which certificates it manages, their renewal, and its undo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["KubeadmOnHost"]
 _LOOK_SECONDS, _SERVED_SECONDS = 240.0, 60.0
 _RENEW_SECONDS = 900.0
 """About a dozen certificates. Each kubeadm has two minutes: it may ask an API that doesn't answer."""
-_REMEDY = "Look there: kubeadm certs check-expiration"
+_REMEDY = "Check on the controller: kubeadm certs check-expiration"
 _CONTROLLER = SentProgram("controller", "certificates", "its kubeadm", _REMEDY)
 
 
@@ -28,7 +28,7 @@ class KubeadmOnHost:
     certificates: str = "/etc/kubernetes/pki"
 
     def look(self, host: Host) -> ControllerCertificates:
-        """What kubeadm there knows. Changes nothing."""
+        """The certificates that kubeadm there manages. Read-only."""
 
         def decode(answer: dict[str, Any]) -> ControllerCertificates:
             return ControllerCertificates.parse(host, str(answer["kubeadm"]))
@@ -36,19 +36,23 @@ class KubeadmOnHost:
         return _CONTROLLER.read(self.hosts, host, decode, "look", self.certificates, seconds=_LOOK_SECONDS)
 
     def mend(self, host: Host) -> tuple[str, ...]:
-        """Put back what an interrupted renewal had left unusable, by kubeadm's names; nothing else changes."""
+        """Restore certificates that an interrupted renewal left unusable; returns kubeadm's names. Nothing else
+        changes.
+        """
         return self._changed(host, "mend")
 
     def renew(self, host: Host, renewal: str, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Renew these, all or none; returns the files that changed. `renewal` names it for `put_back`."""
+        """Renew these, all or none; returns the files that changed. `renewal` identifies it for `put_back`."""
         return self._changed(host, "renew", renewal, self.certificates, *names)
 
     def put_back(self, host: Host, renewal: str) -> tuple[str, ...]:
-        """Put back what that renewal has changed there; returns the files."""
+        """Restore what that renewal changed there; returns the files."""
         return self._changed(host, "put-back", renewal)
 
     def others(self, host: Host, address: str, port: int, certificate: str) -> tuple[str, ...]:
-        """What doesn't serve what its file has: kube-apiserver at this address, and etcd. One line each."""
+        """Servers whose certificate isn't the one in their file: kube-apiserver at this address, and etcd. One line
+        each.
+        """
         words = ("served", address, str(port), certificate)
         return _CONTROLLER.read(self.hosts, host, partial(_lines, "others"), *words, seconds=_SERVED_SECONDS)
 

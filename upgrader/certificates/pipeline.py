@@ -1,4 +1,6 @@
-"""A renewal as a pipeline: one controller after the other, then a restart of what reads its certificate only once."""
+"""A renewal as a pipeline: one controller after the other, then a restart of the pods that read their certificate
+once.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,20 @@ from upgrader.preflight.renewed_certificates import COMPONENTS, changed_at, used
 __all__ = ["Serving", "api_server_flags", "components_to_restart", "renewal_pipeline", "serving"]
 
 _KUBECONFIGS = {"controller-manager.conf": "kube-controller-manager", "scheduler.conf": "kube-scheduler"}
-"""kubeadm's name of a kubeconfig → who reads it."""
+"""kubeadm's name of a kubeconfig → the component that reads it."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """Where each kube-apiserver serves, and the file of its certificate, as a path on the controllers."""
+    """The address of each kube-apiserver, and the file of its certificate, as a path on the controllers."""
 
     certificate: str
     port: int
 
 
 def serving(kube: Kube) -> Serving | None:
-    """That of the Deployment kube-apiserver; None where its certificate is no file of the controllers, as in a Secret.
+    """That of the Deployment kube-apiserver; None if its certificate is not a file on the controllers, but in a Secret,
+    for example.
 
     Raises ApiError.
     """
@@ -59,9 +62,8 @@ def api_server_flags(kube: Kube) -> Mapping[str, str]:
 def components_to_restart(
     kube: Kube, hosts: Hosts, controllers: Sequence[Host], names: Mapping[Host, Sequence[str]]
 ) -> tuple[str, ...]:
-    """Those whose kubeconfig is renewed, and those that have not read theirs since it changed.
-
-    `names` are kubeadm's names of what is renewed on each controller. Raises ApiError or HostError.
+    """Components whose kubeconfig is renewed, or has changed since they read it. `names` are kubeadm's names of the
+    certificates that are renewed on each controller. Raises ApiError or HostError.
     """
     wanted = {_KUBECONFIGS[name] for renewed in names.values() for name in renewed if name in _KUBECONFIGS}
     for host in controllers:
@@ -82,9 +84,8 @@ def renewal_pipeline(
     gates: GateCatalog,
     manifest: Callable[[str], str],
 ) -> Pipeline:
-    """Undone from its end: the pods before return first, then each controller's files.
-
-    `renewal` names what each controller keeps. `manifest` is that of a release as it is installed.
+    """Undone in reverse: the previous pods return first, then each controller's files. `renewal` identifies the files
+    that each controller keeps. `manifest` is that of a release as it is installed.
     """
     steps: list[PipelineStep] = []
     for host, wanted in names.items():

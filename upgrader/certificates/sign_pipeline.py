@@ -18,19 +18,19 @@ __all__ = ["Signing"]
 
 @dataclass(frozen=True)
 class Signing:
-    """What the steps are built from."""
+    """Inputs of the steps."""
 
     rotation: Rotation
     keeper: Host
     served: Serving
     renewal: str
-    """Names what each node keeps of this run, for its way back."""
+    """Identifies the files that each node keeps for the undo of this run."""
     settings: Callable[[], Mapping[str, object]]
-    """What of kubeadm's configuration decides on a certificate's form."""
+    """The fields of kubeadm's configuration that determine a certificate's form."""
 
     def pipeline(self) -> Pipeline:
-        """One controller after the other, then those who read their kubeconfigs at their start, then the kubelets,
-        whose next renewal the new CA signs by then. What is done is left out. Raises ApiError or HostError.
+        """One controller after the other, then the components that read their kubeconfigs at their start, then the
+        kubelets, whose next renewal the new CA then signs. Completed parts are left out. Raises ApiError or HostError.
         """
         rotation, steps = self.rotation, list[PipelineStep]()
         tools, found, on_host = rotation.tools, rotation.found, rotation.on_host

@@ -22,9 +22,10 @@ __all__ = ["KubeletCertificateStep", "LeadersBackStep", "LeadersStep", "SignStep
 
 @dataclass(frozen=True)
 class SignStep:
-    """Has the new CA sign on a controller, and issue there what the old one has issued; undo puts the files back.
+    """Makes the new CA the signing CA on a controller, and reissues the old one's certificates; undo restores the
+    files.
 
-    Its kubeadm issues them in a copy: all files change together, or none. Can be repeated from any state.
+    The controller's kubeadm issues them in a copy: all files change together, or none. Can be repeated from any state.
     """
 
     on_host: AuthorityOnHost
@@ -32,14 +33,17 @@ class SignStep:
     keeper: Host
     host: Host
     renewal: str
-    """Names what is kept on the controller: undo puts back no other run's."""
+    """Identifies the files kept on the controller: undo restores those of no other run."""
 
     @property
     def name(self) -> str:
         return f"sign {self.host.name}"
 
     def summary(self) -> str:
-        return f"the new CA signs on {self.host.name}, and issues kube-apiserver's certificates and the kubeconfigs'"
+        return (
+            f"make the new CA the signing CA on {self.host.name}, and reissue kube-apiserver's certificates and the "
+            "kubeconfigs"
+        )
 
     def capture(self) -> RestorePoint:
         """The controller keeps the files itself, before the first of them changes."""
@@ -48,12 +52,12 @@ class SignStep:
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
             changed = self.on_host.sign(self.host, self.renewal, self.keeper)
-        note(f"{self.host.name}: {len(changed)} files are new")
+        note(f"{self.host.name}: {len(changed)} files replaced")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Raises HostError."""
         changed = self.kubeadm.put_back(self.host, self.renewal)
-        note(f"{self.host.name}: {len(changed)} files are as they were before")
+        note(f"{self.host.name}: {len(changed)} files restored")
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class LeadersStep(OneWay):
     name: str = "roll-out leaders"
 
     def summary(self) -> str:
-        return f"roll out {', '.join(COMPONENTS)}: they are clients with certificates of the new CA then"
+        return f"restart {', '.join(COMPONENTS)}, so that they use client certificates of the new CA"
 
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
@@ -74,14 +78,14 @@ class LeadersStep(OneWay):
 
 @dataclass(frozen=True)
 class LeadersBackStep:
-    """Changes nothing; its undo, which comes when files are as they were, has the leaders read them."""
+    """Changes nothing; its undo, which runs once the files are restored, makes the leaders read them."""
 
     kube: Kube
     clock: Clock
     name: str = "leaders-before"
 
     def summary(self) -> str:
-        return f"{' and '.join(COMPONENTS)} are replaced once more, if this is rolled back"
+        return f"on rollback only: restart {' and '.join(COMPONENTS)} again"
 
     def capture(self) -> RestorePoint:
         return RestorePoint()
@@ -96,9 +100,8 @@ class LeadersBackStep:
 
 @dataclass(frozen=True)
 class KubeletCertificateStep:
-    """Has a node's kubelet be a client with a certificate of the new CA; undo gives it the one before.
-
-    It is restarted; pods go on. Can be repeated: it gets another one then.
+    """Gives a node's kubelet a client certificate of the new CA; undo restores the previous one. The kubelet is
+    restarted; pods keep running. Can be repeated: the kubelet then gets another certificate.
     """
 
     on_host: AuthorityOnHost
@@ -108,17 +111,17 @@ class KubeletCertificateStep:
     host: Host
     renewal: str
     settings: Callable[[], Mapping[str, object]]
-    """What of kubeadm's configuration decides on a certificate's form."""
+    """The fields of kubeadm's configuration that determine a certificate's form."""
 
     @property
     def name(self) -> str:
         return f"kubelet {self.host.name}"
 
     def summary(self) -> str:
-        return f"the kubelet of {self.host.name} gets a certificate of the new CA, and is restarted; its pods go on"
+        return f"give the kubelet of {self.host.name} a certificate of the new CA, and restart it; pods keep running"
 
     def capture(self) -> RestorePoint:
-        """The node keeps the one before itself."""
+        """The node itself keeps the previous one."""
         return RestorePoint()
 
     def apply(self, note: Callable[[str], None]) -> None:
@@ -130,7 +133,7 @@ class KubeletCertificateStep:
         """Raises HostError or StepFailed."""
         if self.on_host.kubelet_back(self.host, self.renewal):
             await_node(self.kube, self.clock, self.host)
-        note(f"{self.host.name}: its kubelet has the certificate that it had before")
+        note(f"{self.host.name}: the kubelet's previous certificate is restored")
 
 
 def _restart(kube: Kube, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""The steps of a renewal: each controller's certificates, then a restart of what reads its own only at its start."""
+"""The steps of a renewal: each controller's certificates, then a restart of the pods that read theirs only at start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from upgrader.ports import Clock, Kube
 __all__ = ["RESTARTED_AT", "RenewStep", "RestartStep"]
 
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
-"""kubectl's own, as `kubectl rollout restart` writes it: no release has it, and Helm leaves it where it is."""
+"""kubectl's annotation, as `kubectl rollout restart` sets it: no release contains it, and Helm leaves it alone."""
 
 _DEPLOYMENTS = WORKLOADS["Deployment"]
 _SYSTEM = "kube-system"
@@ -23,9 +23,9 @@ _SYSTEM = "kube-system"
 
 @dataclass(frozen=True)
 class RenewStep:
-    """Renews certificates on one controller, with the kubeadm that is there; undo puts its files back.
+    """Renews certificates on one controller, with the kubeadm installed there; undo restores its files.
 
-    Can be repeated from any state: kubeadm then renews them once more.
+    Can be repeated from any state: kubeadm then renews them again.
     """
 
     kubeadm: KubeadmOnHost
@@ -33,7 +33,7 @@ class RenewStep:
     certificates: tuple[str, ...]
     """By kubeadm's names."""
     renewal: str
-    """Names what is kept on the controller: undo puts back no other run's."""
+    """Identifies the files kept on the controller: undo restores those of no other run."""
 
     @property
     def name(self) -> str:
@@ -51,17 +51,17 @@ class RenewStep:
             changed = self.kubeadm.renew(self.host, self.renewal, self.certificates)
         except HostError as error:
             raise StepFailed(error.message, remedy=error.remedy) from error
-        note(f"{self.host.name}: {len(changed)} files are new")
+        note(f"{self.host.name}: {len(changed)} files replaced")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Raises HostError."""
         changed = self.kubeadm.put_back(self.host, self.renewal)
-        note(f"{self.host.name}: {len(changed)} files are as they were before")
+        note(f"{self.host.name}: {len(changed)} files restored")
 
 
 @dataclass(frozen=True)
 class RestartStep:
-    """Replaces the pods of Deployments, as `kubectl rollout restart` does; undo returns to the pods before."""
+    """Replaces the pods of Deployments, as `kubectl rollout restart` does; undo returns to the previous pods."""
 
     kube: Kube
     clock: Clock
@@ -69,7 +69,7 @@ class RestartStep:
     name: str = "restart"
 
     def summary(self) -> str:
-        return f"roll out {', '.join(self.deployments)}: they read their certificate once, at their start"
+        return f"restart {', '.join(self.deployments)}: they read their certificate only at start"
 
     def capture(self) -> RestorePoint:
         return RestorePoint(restarted=tuple(RestartedBefore(name, self._now_at(name)) for name in self.deployments))
@@ -92,8 +92,9 @@ class RestartStep:
         found = self.kube.get(_DEPLOYMENTS, name, _SYSTEM)
         if found is None:
             raise StepFailed(
-                f"Deployment {_SYSTEM}/{name} is gone",
-                remedy=f"Find out who deleted it, and install it again: helm history kubernetes -n {_SYSTEM}",
+                f"Deployment {_SYSTEM}/{name} no longer exists",
+                remedy="Find out who deleted it, and reinstall it. The revisions of its release: helm history "
+                f"kubernetes -n {_SYSTEM}",
             )
         annotations = found["spec"]["template"].get("metadata", {}).get("annotations") or {}
         return str(annotations.get(RESTARTED_AT, ""))

@@ -1,4 +1,4 @@
-"""The gates of a rotation: who accepts clients of the new CA, and what pods are told to trust."""
+"""The gates of a rotation: which servers accept clients of the new CA, and which CAs are published to pods."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ _KUBELET_PORT = 10250
 
 @dataclass(frozen=True)
 class AcceptedGate:
-    """The kubelet of a node, and kube-apiserver where the node is a controller, accept a client of the new CA, or
-    (not `accepted`) no client of the old one any more.
-
-    Asked with a certificate of that CA, on the controller that keeps it.
+    """The kubelet of a node, and kube-apiserver if the node is a controller, accept a client of the new CA, or (not
+    `accepted`) refuse clients of the old one. Checked with a certificate of that CA, from the controller that keeps it.
     """
 
     kube: Kube
@@ -39,7 +37,7 @@ class AcceptedGate:
     keeper: Host
     host: Host
     port: int | None
-    """That of kube-apiserver; None: the node is no controller."""
+    """kube-apiserver's port; None: the node is not a controller."""
     accepted: bool = True
 
     @property
@@ -57,7 +55,7 @@ class AcceptedGate:
             (str(item["address"]) for item in status.get("addresses", ()) if item["type"] == "InternalIP"), ""
         )
         if not address:
-            return pending(f"{self.host.name}: its node has no InternalIP", remedy="kubectl get nodes -o wide")
+            return pending(f"{self.host.name}: the node has no InternalIP", remedy="kubectl get nodes -o wide")
         kubelet = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
         asked = [("the-kubelet", address, int(kubelet.get("Port", _KUBELET_PORT)))]
         if self.port:
@@ -72,13 +70,13 @@ class AcceptedGate:
             return unknown(error.message, remedy=error.remedy)
         if lines:
             return pending(
-                f"{self.host.name}: clients of the new CA are not accepted everywhere"
+                f"{self.host.name}: clients of the new CA are not yet accepted everywhere"
                 if self.accepted
                 else f"{self.host.name}: clients of the old CA are still accepted",
                 *lines,
-                remedy="kube-apiserver and the kubelet read the file of their clients' CA again within a minute: see "
-                "their logs. A pod that mounts a single file doesn't see one that was replaced since it began: roll "
-                "it out (kubectl -n kube-system rollout restart deployment kube-apiserver), then try again.",
+                remedy="kube-apiserver and the kubelet reload their client CA file within a minute: check their logs. "
+                "A pod that mounts a single file doesn't see one that was replaced after the pod started: restart it "
+                "(kubectl -n kube-system rollout restart deployment kube-apiserver), then try again.",
             )
         what = "the new CA are accepted" if self.accepted else "the old CA are refused"
         return holds(f"{self.host.name}: clients of {what}")
@@ -86,7 +84,7 @@ class AcceptedGate:
 
 @dataclass(frozen=True)
 class PublishedGate:
-    """Pods of every namespace are told to trust a CA, or (not `trusted`) no more."""
+    """The CA bundle published to pods contains a CA in every namespace, or (not `trusted`) in none."""
 
     kube: Kube
     which: Callable[[], str]
@@ -129,7 +127,9 @@ class PublishedGate:
 
 @dataclass(frozen=True)
 class AggregatedGate:
-    """Aggregated APIs are told to accept clients of a CA no more; a kube-apiserver that still does adds it again."""
+    """The client CAs published to aggregated APIs no longer contain a CA; a kube-apiserver that still has it adds it
+    again.
+    """
 
     kube: Kube
     which: str
@@ -140,10 +140,11 @@ class AggregatedGate:
         try:
             found = accepted_by_aggregated(self.kube)
         except ApiError as error:
-            return unanswered("what aggregated APIs accept", error)
+            return unanswered("the client CAs of aggregated APIs", error)
         if self.which in [fingerprint(each) for each in certificates(found)]:
             return pending(
                 f"ConfigMap {AUTHENTICATION} still has the CA {self.which[:16]}",
-                remedy="A kube-apiserver has added it again: see whether each has read its --client-ca-file.",
+                remedy="A kube-apiserver has added it again: check that each instance has reloaded its "
+                "--client-ca-file.",
             )
-        return holds(f"ConfigMap {AUTHENTICATION} has one CA of the cluster's clients")
+        return holds(f"ConfigMap {AUTHENTICATION} contains only one client CA of the cluster")

@@ -1,4 +1,4 @@
-"""A rotation's phases as pipelines: what trusts the old CA trusts the new one too, and then one of them alone."""
+"""A rotation's phases as pipelines: everything first trusts both CAs, and then only one of them."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from upgrader.preflight.renewed_certificates import COMPONENTS
 __all__ = ["RELEASE", "Rotation"]
 
 RELEASE = "kubernetes"
-"""The release of kube-controller-manager, which signs."""
+"""The release of kube-controller-manager, which signs certificates."""
 _PUBLISHED_SECONDS = 270.0
-"""kube-controller-manager has to lead again, and to write a ConfigMap in each namespace."""
+"""kube-controller-manager must become leader again, and write a ConfigMap in each namespace."""
 _INSTANCE_SECONDS = 180.0
-"""For each kube-apiserver that is replaced: Helm, which waits for that in an upgrade, doesn't here."""
+"""For each kube-apiserver that is replaced: Helm waits for that in an upgrade, but is not used here."""
 _MARK = 16
 _SERVERS = "roll-out kube-apiserver"
 _CLIENTS = "client-ca-file"
-"""kube-apiserver's flag for the file that it reads again by itself."""
+"""kube-apiserver's flag for the file that it reloads itself."""
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """What the steps are built from."""
+    """Inputs of the steps."""
 
     cluster: Cluster
     found: CaTrust
@@ -58,13 +58,13 @@ class Rotation:
     """That of each kube-apiserver."""
     gates: GateCatalog
     release: tuple[PipelineStep, ...]
-    """What gives kube-controller-manager the file that the phase's values have for the CA that signs."""
+    """The steps that give kube-controller-manager the signing CA's file that the phase's values name."""
 
     def trust(self, settings: Callable[[], Mapping[str, object]]) -> Pipeline:
-        """`settings`: what of kubeadm's configuration decides on a CA's form. Raises ApiError.
+        """`settings`: the fields of kubeadm's configuration that determine a CA's form. Raises ApiError.
 
-        Nothing that a later step reads is there before the step that makes it, and each is undone in the opposite
-        order: pods end last, and begin again once all files are as they were.
+        Each step comes after those that create its inputs. The undo runs in reverse order, so pods are restarted once
+        all files are restored.
         """
         new = NewAuthority(self.on_host, self.found.keeper or self.cluster.controllers[0])
         cluster = self.gates.of_cluster()
@@ -99,17 +99,17 @@ class Rotation:
         return Pipeline(tuple(steps))
 
     def cancel(self) -> Pipeline:
-        """Out of trust: nothing may present what the new CA has issued. Raises ApiError."""
+        """Stop trusting the new CA: no certificate of it may still be in use. Raises ApiError."""
         return self._alone(self.found.old, self.found.new, "old", "new", None)
 
     def finish(self) -> Pipeline:
-        """Nothing may present what the old CA has issued, as nothing trusts it from then on. Raises ApiError."""
+        """Stop trusting the old CA: no certificate of it may still be in use. Raises ApiError."""
         kept = next((node.host for node in self.found.nodes if node.kept), None)
         return self._alone(self.found.new, self.found.old, "new", "old", kept)
 
     def _alone(self, stays: str, goes: str, staying: str, going: str, keeper: Host | None) -> Pipeline:
-        """One CA is trusted from then on, and the other one (both by their fingerprints) no more; then its clients are
-        refused, where the controller `keeper` has a certificate with which that can be asked.
+        """Only one of two CAs (both by their fingerprints) stays trusted. The other one's clients must then be refused;
+        checked if the controller `keeper` has such a client certificate.
         """
         tools, cluster, alone = self.tools, self.gates.of_cluster(), f"the {staying} CA"
         info = ClusterInfoStep(tools.kube, stays, lambda: goes, trusted=False, alone=alone)
@@ -152,7 +152,7 @@ class Rotation:
         return patient.own(API_SERVER.name, manifest, namespace=API_SERVER.namespace, target=None)
 
     def in_use(self) -> GateRun:
-        """That no component has run since before its kubeconfig changed."""
+        """The gate that every component has started after its kubeconfig last changed."""
         return self.gates.run(InUseGate(self.tools.kube, self.tools.hosts, self.cluster.controllers))
 
     def _accepted(self, keeper: Host, host: Host, *, accepted: bool = True) -> GateRun:
@@ -167,13 +167,13 @@ class Rotation:
         return RollOut(tools.kube, tools.hosts, tools.clock, self.cluster.controllers, workloads)
 
     def _rolled_in_order(self) -> tuple[tuple[str, tuple[WorkloadRef, ...]], ...]:
-        """Who publishes what pods are told to trust, and then who is told."""
+        """The publisher of the CA bundle for pods first, then the pods that read it."""
         return ("roll-out leaders", self._leaders), ("roll-out others", self._others)
 
     def _readers(self) -> tuple[WorkloadRef, ...]:
-        """kube-apiserver, where it knows others than clients by the CA's file: it reads it for them at its start. (For
-        kubelets, from v1.36 on, again after minutes, and only if it asks one then.) Also where a rotation has marked it
-        before. Raises ApiError.
+        """kube-apiserver, if it uses the CA's file for more than client certificates: it then reads the file only at
+        its start. (For kubelets, from v1.36 on, again after minutes, and only if it connects to one.) Also if an
+        earlier rotation has marked it. Raises ApiError.
         """
         flags = api_server_flags(self.tools.kube)
         reads = any(value == self.on_host.authority for flag, value in flags.items() if flag != _CLIENTS)
@@ -185,7 +185,7 @@ class Rotation:
 
     @property
     def _others(self) -> tuple[WorkloadRef, ...]:
-        """kube-proxy and CoreDNS, where the release has them: clients of the API that trust what their pod is told."""
+        """kube-proxy and CoreDNS, if the release has them: API clients that trust the CA bundle of their pod."""
         return tuple(ref for ref in workloads_in(self._manifest, API_SERVER.namespace) if ref not in self._leaders)
 
     @property
@@ -198,7 +198,7 @@ class Rotation:
         return GateRun(gate, replace(scaled, deadline_seconds=max(scaled.deadline_seconds, _PUBLISHED_SECONDS)))
 
     def _info_lacks(self) -> bool:
-        """Whether ConfigMap cluster-info trusts the old CA alone."""
+        """Whether ConfigMap cluster-info trusts only the old CA."""
         found = trusted_by(cluster_info(self.tools.kube))
         return any(self.found.old in each and self.found.new not in each for each in found)
 

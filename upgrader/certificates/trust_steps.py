@@ -1,4 +1,4 @@
-"""The steps by which the nodes and pods of a cluster trust a CA more, or no more."""
+"""The steps that add a CA to those that nodes and pods trust, or remove it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ __all__ = [
 ]
 
 CLUSTER_INFO = "cluster-info"
-"""ConfigMap in kube-public, by which `kubeadm join` knows the cluster."""
+"""ConfigMap in kube-public, from which `kubeadm join` gets the cluster's CA."""
 TRUSTED_CA = "certificates.upgrader.io/trusted-ca"
-"""Annotation of a pod template: which new CA was there when its pods began. Its change replaces them."""
+"""Annotation of a pod template: the new CA at the time its pods started. Changing it replaces the pods."""
 _PUBLIC, _KUBECONFIG = "kube-public", "kubeconfig"
 AUTHENTICATION = "extension-apiserver-authentication"
-"""ConfigMap in kube-system, by which aggregated APIs know clients."""
+"""ConfigMap in kube-system, from which aggregated APIs get the client CAs."""
 _SYSTEM, _CLIENT_CA = "kube-system", "client-ca-file"
 _BACK_SECONDS = 180.0
 _SHOWN = 16
@@ -55,16 +55,16 @@ _SHOWN = 16
 
 @dataclass(frozen=True)
 class NewCaStep:
-    """Has the keeper's kubeadm make the new CA, which nobody trusts yet; undo removes it."""
+    """Lets the keeper's kubeadm create the new CA, which is not trusted yet; undo removes it."""
 
     kube: Kube
     new: NewAuthority
     settings: Callable[[], dict[str, object]]
-    """What of kubeadm's configuration decides on a CA's form."""
+    """The fields of kubeadm's configuration that determine a CA's form."""
     name: str = "new-ca"
 
     def summary(self) -> str:
-        return f"kubeadm on {self.new.keeper.name} makes a CA, for root alone, which nobody trusts yet"
+        return f"create a new CA with kubeadm on {self.new.keeper.name}, readable only by root and not trusted yet"
 
     def capture(self) -> RestorePoint:
         return RestorePoint()
@@ -75,7 +75,9 @@ class NewCaStep:
         note(f"{self.new.keeper.name}: the new CA is {fingerprint(pem)[:_SHOWN]}")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """The signing certificate's own file stays: the folder's values name it. Raises HostError or ApiError."""
+        """The separate file of the signing certificate stays: the folder's values refer to it. Raises HostError or
+        ApiError.
+        """
         if which := self.new.on_host.look(self.new.keeper).made:
             _accept_no_more(self.kube, which)
         self.new.on_host.forget(self.new.keeper)
@@ -83,14 +85,14 @@ class NewCaStep:
 
 @dataclass(frozen=True)
 class SigningFileStep(OneWay):
-    """Gives the CA that signs a file of its own: kube-controller-manager signs with no file that has several."""
+    """Gives the signing CA a separate file: kube-controller-manager can't sign with a file that contains several."""
 
     on_host: AuthorityOnHost
     controllers: tuple[Host, ...]
     name: str = "signing-certificate"
 
     def summary(self) -> str:
-        return "the certificate of the CA that signs, in a file of its own on each controller"
+        return "write the signing CA's certificate to a separate file on each controller"
 
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
@@ -100,9 +102,8 @@ class SigningFileStep(OneWay):
 
 @dataclass(frozen=True)
 class NodeTrustStep:
-    """Has a node trust the new CA as it does the old one, or (not `trusted`) no more; undo is the opposite.
-
-    Its kubelet is restarted where it has to read its kubeconfig again; pods go on. Can be repeated from any state.
+    """Makes a node trust the new CA as well as the old one, or (not `trusted`) stop trusting it; undo is the opposite.
+    Its kubelet is restarted if it has to reload its kubeconfig; pods keep running. Can be repeated from any state.
     """
 
     on_host: AuthorityOnHost
@@ -111,18 +112,18 @@ class NodeTrustStep:
     host: Host
     old: str
     new: Callable[[], str]
-    """PEM, where it is to be trusted or was; the fingerprint, for a way that only leads out of trust."""
+    """PEM, to start trusting it or to be able to undo; the fingerprint is enough to stop trusting it."""
     trusted: bool = True
     alone: str = "the old CA"
-    """What is trusted where `new` is not."""
+    """The CA that is trusted without `new`."""
 
     @property
     def name(self) -> str:
         return f"{'trust' if self.trusted else 'distrust'} {self.host.name}"
 
     def summary(self) -> str:
-        what = "trusts both CAs" if self.trusted else f"trusts {self.alone} alone"
-        return f"{self.host.name} {what}; its kubelet is restarted, its pods go on"
+        what = "trusts both CAs" if self.trusted else f"trusts only {self.alone}"
+        return f"{self.host.name} {what}; its kubelet is restarted, its pods keep running"
 
     def capture(self) -> RestorePoint | None:
         return RestorePoint() if self.trusted else None
@@ -142,13 +143,13 @@ class NodeTrustStep:
         else:
             which = fingerprint(new) if certificates(new) else new
             paths = self.on_host.distrust(self.host, self.old, which)
-        note(f"{self.host.name}: {len(paths)} files have changed")
+        note(f"{self.host.name}: {len(paths)} files changed")
         await_node(self.kube, self.clock, self.host)
 
 
 @dataclass(frozen=True)
 class ClusterInfoStep:
-    """Has ConfigMap cluster-info trust the new CA too, or (not `trusted`) no more; undo is the opposite."""
+    """Adds the new CA to ConfigMap cluster-info, or (not `trusted`) removes it; undo is the opposite."""
 
     kube: Kube
     old: str
@@ -188,7 +189,7 @@ class ClusterInfoStep:
 
 @dataclass(frozen=True)
 class AggregatedApisStep(OneWay):
-    """Has aggregated APIs trust the clients of a CA no more: kube-apiserver adds its CAs, and takes none away."""
+    """Makes aggregated APIs stop trusting clients of a CA: kube-apiserver adds its CAs, but removes none."""
 
     kube: Kube
     which: str
@@ -196,7 +197,7 @@ class AggregatedApisStep(OneWay):
     name: str = "aggregated-apis"
 
     def summary(self) -> str:
-        return f"ConfigMap {AUTHENTICATION} has one CA of clients"
+        return f"leave only one client CA in ConfigMap {AUTHENTICATION}"
 
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
@@ -205,7 +206,7 @@ class AggregatedApisStep(OneWay):
 
 @dataclass(frozen=True)
 class RollOut:
-    """Replaces the pods of workloads that read what they trust at their start, where they began before it changed."""
+    """Replaces the pods of workloads that read their trusted CAs only at start, if they started before a change."""
 
     kube: Kube
     hosts: Hosts
@@ -214,9 +215,9 @@ class RollOut:
     workloads: tuple[WorkloadRef, ...]
 
     def begin(self, new: str) -> None:
-        """Mark the pods with the new CA's fingerprint, or ("") with none, as they were. Raises ApiError or HostError.
+        """Mark the pods with the new CA's fingerprint, or ("") with none, as before. Raises ApiError or HostError.
 
-        Whose pods have that mark already, and have not read their kubeconfig since it changed, is told to restart.
+        Workloads whose pods have that mark already, but have not read their kubeconfig since it changed, are restarted.
         """
         late = components_to_restart(self.kube, self.hosts, self.controllers, {})
         for ref in self.workloads:
@@ -233,7 +234,7 @@ class RollOut:
 
 @dataclass(frozen=True)
 class RollOutStep(OneWay):
-    """Has pods begin anew that read what they trust at their start; `new` "": as they were before."""
+    """Restarts the pods that read their trusted CAs only at start; `new` "": as before."""
 
     roll_out: RollOut
     new: Callable[[], str]
@@ -242,7 +243,7 @@ class RollOutStep(OneWay):
 
     def summary(self) -> str:
         names = ", ".join(ref.name for ref in self.roll_out.workloads)
-        return f"roll out {names}: they read what they trust at their start"
+        return f"restart {names}: they read their trusted CAs only at start"
 
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
@@ -251,13 +252,13 @@ class RollOutStep(OneWay):
 
 @dataclass(frozen=True)
 class WayBackStep:
-    """Changes nothing; its undo, which comes when files are as they were, has the pods read them."""
+    """Changes nothing; its undo, which runs once the files are restored, makes the pods read them."""
 
     roll_out: RollOut
     name: str = "pods-before"
 
     def summary(self) -> str:
-        return "pods are replaced once more, if this is rolled back"
+        return "on rollback only: restart the pods again"
 
     def capture(self) -> RestorePoint:
         return RestorePoint()
@@ -272,7 +273,7 @@ class WayBackStep:
 
 @dataclass(frozen=True)
 class ForgetCaStep(OneWay):
-    """Removes from the nodes what a rotation has left, in their order: nobody trusts that CA any more."""
+    """Removes the files that a rotation left on the nodes, one node after the other: that CA is no longer trusted."""
 
     on_host: AuthorityOnHost
     nodes: tuple[Host, ...]
@@ -283,7 +284,7 @@ class ForgetCaStep(OneWay):
         return f"forget-{self.which}-ca"
 
     def summary(self) -> str:
-        return f"the {self.which} CA is removed, with its key"
+        return f"remove the {self.which} CA and its key"
 
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
@@ -292,22 +293,22 @@ class ForgetCaStep(OneWay):
 
 
 def await_node(kube: Kube, clock: Clock, host: Host) -> None:
-    """Wait until a node is there again, after its kubelet was restarted. Raises StepFailed."""
+    """Wait until a node is Ready again after the restart of its kubelet. Raises StepFailed."""
     back: list[Callable[[], str]] = []
 
     def missing() -> str:
         if not back:
             node = kube.get(NODES, host.name)
             if node is None:
-                return "it is not in the cluster"
+                return "the node does not exist"
             version = KubernetesVersion.parse(str(node["status"]["nodeInfo"]["kubeletVersion"]))
             back.append(NodeReturn(kube).back(host.name, version, with_pods=False))
         return back[0]()
 
     if left := wait_until(clock, missing, seconds=_BACK_SECONDS):
         raise StepFailed(
-            f"{host.name}: it is not back {_BACK_SECONDS:.0f} s after its kubelet was restarted: {left}",
-            remedy=f"On {host.name}: journalctl -u kubelet",
+            f"{host.name}: not Ready {_BACK_SECONDS:.0f} s after the restart of its kubelet: {left}",
+            remedy=f"Check the kubelet's log on {host.name}: journalctl -u kubelet",
         )
 
 
@@ -324,7 +325,7 @@ def cluster_info(kube: Kube) -> str:
 
 
 def accepted_by_aggregated(kube: Kube) -> str:
-    """The CAs whose clients aggregated APIs are told to accept, as PEM. Raises ApiError."""
+    """The client CAs of aggregated APIs, as PEM. Raises ApiError."""
     found = kube.get(CONFIG_MAPS, AUTHENTICATION, _SYSTEM) or {}
     return str((found.get("data") or {}).get(_CLIENT_CA) or "")
 
@@ -342,7 +343,7 @@ def _mark(workload: KubeObject) -> str:
 
 @contextmanager
 def as_failure() -> Iterator[None]:
-    """What goes wrong in a step is its failure, with the cause's words."""
+    """Turns an error in a step into StepFailed, with the cause's message."""
     try:
         yield
     except (ApiError, HostError) as error:

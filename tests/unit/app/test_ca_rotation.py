@@ -525,7 +525,7 @@ def test_node_that_does_not_accept_its_clients(place: Place, address: str) -> No
     place.hosts.never_accepts.add(address)
     finished = place.phase()
     assert finished is not None and isinstance(finished.error, StepFailed)
-    assert "clients of the new CA are not accepted everywhere" in finished.error.message
+    assert "clients of the new CA are not yet accepted everywhere" in finished.error.message
     assert finished.state.outcome == "rolled-back" and place.all_is_old()
 
 
