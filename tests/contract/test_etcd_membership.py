@@ -57,6 +57,6 @@ def test_leader_hands_over_and_is_removed(tmp_path: Path) -> None:
         ).apply(notes.append)
         assert notes == [f"etcd's member {known[leaves]} of {leaves}: removed"]
         assert sorted(ids(etcd, stays)) == sorted([stays, other])
-        assert change_members(hosts, Host(stays, ""), "remove", known[leaves]) == "it was no member any more"
+        assert change_members(hosts, Host(stays, ""), "remove", known[leaves]) == "it was no longer a member"
     finally:
         etcd.stop()

@@ -69,8 +69,8 @@ def test_only_a_machine_that_can_not_be_reached_is_dead() -> None:
     hosts, facts = FakeHosts(), controller("controller-2").facts
     hosts.commands["true"] = CommandResult(0, "", "")
     assert why_unreachable(hosts, Examined(TWO, facts)) == ""
-    with pytest.raises(Blocked, match="controller-2: python3 can't be run there; nothing was changed"):
-        why_unreachable(hosts, Examined(TWO, None, "controller-2: python3 can't be run there"))
+    with pytest.raises(Blocked, match="controller-2: python3 can't be run; nothing was changed"):
+        why_unreachable(hosts, Examined(TWO, None, "controller-2: python3 can't be run"))
     hosts.commands["true"] = CommandResult(1, "", "this account is currently not available")
     with pytest.raises(Blocked, match="currently not available; nothing was changed"):
         why_unreachable(hosts, Examined(TWO, None, "controller-2: the examination ended with 1"))

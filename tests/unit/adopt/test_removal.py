@@ -255,16 +255,16 @@ def test_member_of_a_dead_machine_is_only_removed() -> None:
 
 
 def test_answer_is_the_last_line() -> None:
-    """A login shell's own words come before it; an answer that can't be understood is said."""
+    """A login shell's own words come before it; an answer that can't be parsed is said."""
     hosts = FakeHosts()
     hosts.commands["python3"] = CommandResult(0, 'Welcome!\n{"motd": 1}\n{"done": "removed"}\n', "")
     assert change_members(hosts, ONE, "remove", "b2") == "removed"
     for said in ("welcome", "", "3\n", "{}"):
         hosts.commands["python3"] = CommandResult(0, said, "")
-        with pytest.raises(HostError, match="can't be understood"):
+        with pytest.raises(HostError, match="can't be parsed"):
             change_members(hosts, ONE, "remove", "b2")
     hosts.commands["python3"] = CommandResult(0, '{"done": "removed"}\nGood bye!\n', "")
-    with pytest.raises(HostError, match="can't be understood"):
+    with pytest.raises(HostError, match="can't be parsed"):
         change_members(hosts, ONE, "remove", "b2")
 
 

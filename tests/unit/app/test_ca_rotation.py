@@ -542,7 +542,7 @@ def test_pods_that_are_never_told(place: Place) -> None:
 
 def test_node_that_refuses(place: Place) -> None:
     """Its words are the reason; the nodes before it are as they were."""
-    place.hosts.refuses[WORKER] = "the kubelet doesn't run as systemd's unit kubelet here"
+    place.hosts.refuses[WORKER] = "the kubelet is not running as the systemd unit kubelet"
     finished = place.phase()
     assert finished is not None and isinstance(finished.error, StepFailed)
     assert "systemd's unit" in finished.error.message
@@ -924,7 +924,7 @@ def test_controllers_that_differ_since_a_run_was_killed(place: Place, monkeypatc
 def test_answer_that_can_not_be_understood(place: Place) -> None:
     """It is an error with the node's name."""
     place.hosts.commands["python3"] = CommandResult(0, '{"files": [{}]}', "")
-    with pytest.raises(HostError, match="controller-1: the answer about its CAs can't be understood"):
+    with pytest.raises(HostError, match="controller-1: the answer about its CAs can't be parsed"):
         show_cas(place.folder)
 
 

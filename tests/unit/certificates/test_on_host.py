@@ -266,7 +266,7 @@ def test_deleted_file_is_put_back(controller: Controller) -> None:
 
 def test_folder_that_is_elsewhere(controller: Controller, tmp_path: Path) -> None:
     """Of it kubeadm would see no copy."""
-    with locked(controller.kept, 1, "busy"), pytest.raises(Failed, match="is no folder below"):
+    with locked(controller.kept, 1, "busy"), pytest.raises(Failed, match="is not a folder below"):
         renew(controller.kept, "one", str(controller.kubernetes), str(tmp_path), NAMES, controller.kubeadm)
 
 

@@ -56,7 +56,7 @@ def test_what_can_not_be_understood(printed: str) -> None:
     """It is an error with the controller's name, and no empty list."""
     hosts = FakeHosts()
     hosts.commands["python3"] = CommandResult(0, json.dumps({"kubeadm": printed}), "")
-    with pytest.raises(HostError, match="controller-1: the answer about its kubeadm can't be understood"):
+    with pytest.raises(HostError, match="controller-1: the answer about its kubeadm can't be parsed"):
         KubeadmOnHost(hosts).look(HOST)
 
 
@@ -67,7 +67,7 @@ def test_answer_of_a_controller() -> None:
     with pytest.raises(HostError, match="controller-1: there is no kubeadm on this host"):
         KubeadmOnHost(hosts).renew(HOST, "r", ("apiserver",))
     hosts.commands["python3"] = CommandResult(1, "", "SyntaxError: invalid syntax")
-    with pytest.raises(HostError, match=r"could not be asked \(1\): SyntaxError"):
+    with pytest.raises(HostError, match=r"failed with exit code 1: SyntaxError"):
         KubeadmOnHost(hosts).renew(HOST, "r", ("apiserver",))
     hosts.commands["python3"] = CommandResult(0, "[]", "")
     with pytest.raises(HostError):
@@ -83,7 +83,7 @@ def test_program_runs_as_it_is_sent() -> None:
         check=True,
     )
     failed = json.loads(done.stdout)["failed"]
-    assert failed == "/nowhere, kubeadm's folder of certificates, is no folder below /etc/kubernetes"
+    assert failed == "/nowhere, kubeadm's folder of certificates, is not a folder below /etc/kubernetes"
 
 
 def place() -> tuple[RollingKube, Controllers, FakeClock]:

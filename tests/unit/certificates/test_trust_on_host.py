@@ -222,5 +222,5 @@ def test_new_ca_is_made_once(tmp_path: Path) -> None:
     assert new_authority.make(str(folder), settings, fake_kubeadm("ca")) == NEW_PEM, "the one that is there stays"
     new_authority.forget(str(folder))
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(Failed, match="can't be understood"):
+    with pytest.raises(Failed, match="can't be parsed"):
         new_authority.make(str(folder), "[]", fake_kubeadm())

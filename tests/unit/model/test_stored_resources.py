@@ -65,5 +65,5 @@ def test_each_resource_comes_once() -> None:
 
 def test_an_answer_that_is_none_is_an_error() -> None:
     """A proxy's page, say: unknown is not "nothing is stored"."""
-    with pytest.raises(ValueError, match="can't be understood"):
+    with pytest.raises(ValueError, match="can't be parsed"):
         list(stored_resources(lambda path: "{}", ()))

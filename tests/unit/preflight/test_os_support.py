@@ -179,7 +179,7 @@ def test_cgroups_of_version_1_that_the_upgrade_itself_allows(world: World, fails
 def test_cgroups_that_nobody_was_asked_for(world: World) -> None:
     """Told where a new kubelet may refuse them, and only there."""
     world.node()
-    world.controller(cgroups={"unknown": "there is no folder /sys/fs/cgroup"})
+    world.controller(cgroups={"unknown": "the folder /sys/fs/cgroup does not exist"})
     assert found(world) == []
     (finding,) = found(world, after=NEW)
     assert (finding.id, finding.severity) == ("os-support.cgroups-unknown", "info")

@@ -84,7 +84,7 @@ def test_etcd_that_is_healthy(files: Path) -> None:
     """Each address has an answer of its own; nothing else on the machine hears of the question."""
     with etcd(200, files) as url, etcd(503, files) as sick:
         found = answers(client(files, url, sick, "nonsense"))
-    assert found == {url: "", sick: 'HTTP 503: {"health":"false"}', "nonsense": "nonsense is no address of etcd"}
+    assert found == {url: "", sick: 'HTTP 503: {"health":"false"}', "nonsense": "nonsense is not an address of etcd"}
 
 
 def test_address_without_an_etcd(files: Path) -> None:
@@ -118,5 +118,5 @@ def test_answer_of_another_form() -> None:
     """A login message instead of an answer is an error of the host."""
     hosts = FakeHosts()
     hosts.commands["python3"] = CommandResult(0, "Welcome!\n", "")
-    with pytest.raises(HostError, match="can't be understood"):
+    with pytest.raises(HostError, match="can't be parsed"):
         ask_etcd(hosts, HOST, EtcdClient(("http://127.0.0.1:1",)))

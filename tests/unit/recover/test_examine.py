@@ -180,8 +180,8 @@ def test_a_record_that_cannot_be_read_is_damage(disk: Disk) -> None:
     (disk.generation(1) / "generation.json").write_text("{")
     (disk.generation(2) / "generation.json").write_text('{"schema": 99}')
     damage = [g.damage for g in disk.generations()]
-    wrong = "generation.json can't be understood"
-    assert damage == [wrong, f"{wrong}: it is of format 99"]
+    wrong, later = "generation.json can't be parsed", "generation.json has the unsupported format 99"
+    assert damage == [wrong, later]
     assert disk.store.read()[API].damaged == dict(enumerate(damage, 1))
 
 
@@ -210,7 +210,7 @@ def test_marks_of_failure_are_read_as_the_checkpointer_writes_them(disk: Disk) -
     assert workload is not None and workload.restorable is not None and workload.restorable.number == 1
     disk.store.failed_path(API).write_text("{")
     workload = disk.examine().workload()
-    assert workload is not None and "can't be understood" in workload.marks_unknown
+    assert workload is not None and "can't be parsed" in workload.marks_unknown
     assert workload.restorable is not None and workload.restorable.number == 2
 
 
@@ -333,7 +333,7 @@ def test_of_tokens_keys_only_digests_leave_the_host(disk: Disk) -> None:
 
 def test_cgroups_and_what_the_kubelet_is_told_of_them(disk: Disk) -> None:
     """Version 2 has its file at the top; where the folder is missing, nothing is guessed."""
-    assert disk.examine().cgroups == Unknown("there is no folder /sys/fs/cgroup")
+    assert disk.examine().cgroups == Unknown("the folder /sys/fs/cgroup does not exist")
     disk.write("/sys/fs/cgroup/memory/tasks", "")
     assert disk.examine().cgroups == Cgroups(1)
     disk.write("/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfailCgroupV1: false\nfailSwapOn: true\n")
@@ -487,8 +487,8 @@ def test_all_controllers_and_their_failures() -> None:
     assert [e.host.name for e in seen] == list(names)
     assert [e.facts for e in seen] == [None, None, None]
     assert "no answer" in seen[0].error
-    assert "python3 can't be run there" in seen[1].error
-    assert "can't be understood" in seen[2].error
+    assert "python3 can't be run" in seen[1].error
+    assert "can't be parsed" in seen[2].error
     assert [e.host.name for e in examine_all(hosts, cluster, ("controller-2",))] == ["controller-2"]
 
 
@@ -496,7 +496,7 @@ def test_python_is_the_one_that_the_inventory_names() -> None:
     """Where it isn't there, it is named, and so is the variable."""
     hosts = FakeHosts()
     hosts.commands["/usr/bin/python3.11"] = CommandResult(127, "", "sh: /usr/bin/python3.11: not found")
-    with pytest.raises(HostError, match=r"/usr/bin/python3\.11 can't be run there") as caught:
+    with pytest.raises(HostError, match=r"/usr/bin/python3\.11 can't be run") as caught:
         examine(hosts, replace(HOST, python="/usr/bin/python3.11"))
     assert "ansible_python_interpreter" in caught.value.remedy
 
@@ -505,7 +505,7 @@ def test_a_program_that_fails_is_told_with_its_last_words() -> None:
     """A traceback on the host is no answer."""
     hosts = FakeHosts()
     hosts.commands["python3"] = CommandResult(1, "", "Traceback:\nMemoryError: none left")
-    with pytest.raises(HostError, match=r"controller-1: the machine could not be asked \(1\): MemoryError: none left"):
+    with pytest.raises(HostError, match=r"controller-1: querying the machine failed with exit code 1: MemoryError: none left"):
         examine(hosts, HOST)
 
 

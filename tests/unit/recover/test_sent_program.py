@@ -49,7 +49,7 @@ def test_answer_that_is_cut_off(quiet: bool) -> None:
     """It is repeated only where it can be no secret."""
     hosts = FakeHosts()
     hosts.commands["python3"] = CommandResult(0, '{"key": "half a k', "")
-    with pytest.raises(HostError, match="the answer about its CAs can't be understood") as caught:
+    with pytest.raises(HostError, match="the answer about its CAs can't be parsed") as caught:
         PROGRAM.answer(hosts, HOST, "key", seconds=1, quiet=quiet)
     assert ("half a k" in caught.value.message) is not quiet
 
@@ -72,15 +72,15 @@ ASKED: Mapping[str, Callable[[FakeHosts], object]] = {
 @pytest.mark.parametrize(
     ("printed", "error", "remedy"),
     [
-        (CommandResult(127, "", "sh: python3: not found"), "python3 can't be run there", "ansible_python_interpreter"),
+        (CommandResult(127, "", "sh: python3: not found"), "python3 can't be run", "ansible_python_interpreter"),
         (
             CommandResult(1, "", "Traceback\nSyntaxError: no"),
-            "{} could not be asked (1): SyntaxError: no",
+            "querying {} failed with exit code 1: SyntaxError: no",
             "Python 3.8",
         ),
-        (CommandResult(0, "Welcome!\n", ""), "the answer about {} can't be understood: Welcome!", ""),
-        (CommandResult(0, '["of another form"]', ""), "the answer about {} can't be understood", ""),
-        (CommandResult(0, '{"of": "another form"}', ""), "the answer about {} can't be understood: KeyError", ""),
+        (CommandResult(0, "Welcome!\n", ""), "the answer about {} can't be parsed: Welcome!", ""),
+        (CommandResult(0, '["of another form"]', ""), "the answer about {} can't be parsed", ""),
+        (CommandResult(0, '{"of": "another form"}', ""), "the answer about {} can't be parsed: KeyError", ""),
         (CommandResult(0, 'Welcome!\n{"failed": "no disk"}', ""), "controller-1: no disk", ""),
     ],
 )

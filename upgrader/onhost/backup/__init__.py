@@ -1,4 +1,3 @@
-"""What is sent to a controller for a backup or a restore, with `upgrader.onhost.facts` and `upgrader.onhost.node`.
-
+"""Programs sent to a controller for a backup or a restore, with `upgrader.onhost.facts` and `upgrader.onhost.node`.
 Standard library only, as there.
 """

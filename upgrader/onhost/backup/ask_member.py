@@ -1,4 +1,4 @@
-"""Asks the etcd member on this host whether it is one of a majority, and how far its own data is."""
+"""Asks the etcd member on this host whether it is part of the quorum, and for the revision of its own data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits on this host for a static pod: until it runs, or one of its containers has failed. No API is needed."""
+"""Waits on this host until a static pod runs, or one of its containers has failed. Needs no API."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LOG_BYTES = 65536
 
 
 def main(pod: str, last: str, seconds: str) -> None:
-    """Wait for the container `last` of a pod; prints what its containers wrote as JSON, or why it failed."""
+    """Wait for the container `last` of a pod; prints its containers' logs as JSON, or why it failed."""
     sys.stdout.write(json.dumps(wait(_runtime(), pod, last, float(seconds))) + "\n")
 
 
 def wait(runtime: Runtime, pod: str, last: str, seconds: float) -> dict[str, Any]:
-    """`logs`: container → what it wrote; or `failed`."""
+    """`logs`: container → its log; or `failed`."""
     until, seen = time.monotonic() + seconds, "the kubelet has not started it"
     while time.monotonic() < until:
         try:
@@ -40,7 +40,7 @@ def wait(runtime: Runtime, pod: str, last: str, seconds: float) -> dict[str, Any
                 return {"logs": logs}
             seen = f"its container {status.name} is {status.state}"
         time.sleep(_POLL_SECONDS)
-    return {"failed": f"pod {pod} was not ready within {seconds:.0f} s: {seen}"}
+    return {"failed": f"pod {pod} was not Ready within {seconds:.0f} s: {seen}"}
 
 
 def gone(runtime: Runtime, prefix: str, seconds: float) -> bool:
@@ -65,7 +65,7 @@ def _is(sandbox: Sandbox, pod: str) -> bool:
 
 def _why(status: ContainerStatus, log: str) -> str:
     words = (log.strip() or status.message.strip() or status.reason)[-1000:]
-    return f"container {status.name} ended with {status.exit_code}: {words}"
+    return f"container {status.name} failed with exit code {status.exit_code}: {words}"
 
 
 def _log(path: str) -> str:

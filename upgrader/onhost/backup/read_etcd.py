@@ -1,6 +1,6 @@
-"""Reads everything that an etcd on this host stores, and sums it up: how many keys, and a hash of them all.
+"""Reads all keys of an etcd on this host, and reports their number and a hash over all of them.
 
-Keys with a lease are left out: Events, and the addresses of API servers. They vanish by themselves at any moment.
+Keys with a lease are left out (Events, addresses of API servers), as they can expire at any moment.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(socket_path: str, revision: str, seconds: str) -> None:
                 answer = summed(connection.ask, int(revision))
             break
         except (OSError, http.client.HTTPException, Failed, ValueError) as error:
-            answer = {"failed": f"etcd can't be read: {str(error) or type(error).__name__}"}
+            answer = {"failed": f"can't read etcd: {str(error) or type(error).__name__}"}
         if time.monotonic() >= until:
             break
         time.sleep(_POLL_SECONDS)

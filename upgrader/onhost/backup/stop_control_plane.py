@@ -1,4 +1,4 @@
-"""Stops the control plane on this host through the container runtime, while no kubelet starts it again."""
+"""Stops the control plane on this host through the container runtime, while the kubelet can't restart it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from upgrader.onhost.facts import container_facts
 from upgrader.onhost.node.cri import Runtime, Sandbox
 
 _PODS = ("pod-checkpointer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd-")
-"""In the order in which they are stopped: who writes goes before what is written to."""
+"""In the order in which they are stopped: clients before the servers that they write to."""
 
 _SECONDS = 60.0
-"""For one call."""
+"""Deadline of one call."""
 
 
 def main() -> None:

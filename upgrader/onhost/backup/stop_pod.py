@@ -1,4 +1,4 @@
-"""Removes from this host what a backup or a restore left there: its static pods, and its folder with the data."""
+"""Removes the static pods and the data folder that a backup or a restore left on this host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = 60.0
 
 
 def main(prefix: str, folder: str) -> None:
-    """End the pods with such names, and remove the folder ("": none); prints why that failed as JSON, or {}."""
+    """Stop the pods with such names, and remove the folder ("": none); prints why that failed as JSON, or {}."""
     answer = {}
     try:
         for path in glob.glob(os.path.join(_MANIFESTS, glob.escape(prefix) + "*.json")):
@@ -30,7 +30,7 @@ def main(prefix: str, folder: str) -> None:
                 if pod.ready and pod.name.startswith(prefix):
                     runtime.stop(pod.id)
         if not gone(runtime, prefix, _SECONDS):
-            answer["failed"] = f"the pods {prefix}… did not end within {_SECONDS:.0f} s"
+            answer["failed"] = f"the pods {prefix}… did not stop within {_SECONDS:.0f} s"
         elif folder and os.path.lexists(folder):
             shutil.rmtree(folder)
     except (Failed, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What a node is asked, and told, about the CAs that it trusts; and a controller about the one that is to be new."""
+"""Commands for the CAs that a node trusts, and on a controller for the new CA of a rotation."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def look(folder: str) -> dict[str, Any]:
     """
     places = _places(folder)
     made, kept = new_authority.made(_NEW), new_authority.made(_OLD)
-    late = "its kubelet has not read its kubeconfig since it changed" if is_late(places.kubelet_conf) else ""
+    late = "the kubelet has not read its kubeconfig since it changed" if is_late(places.kubelet_conf) else ""
     if not late and kubelet_certificate.unread(_CLIENT):
-        late = "its kubelet has perhaps not read its certificate since that changed"
+        late = "the kubelet may not have read its certificate since it changed"
     return {
         "files": trust_files.read(places),
         "signs": signs(folder),
@@ -51,14 +51,14 @@ def look(folder: str) -> dict[str, Any]:
 
 
 def make(settings: str) -> dict[str, Any]:
-    """Have a new CA here."""
+    """Create a new CA here."""
     with locked(FOLDER, WAIT_SECONDS, BUSY):
         return {"made": new_authority.make(_NEW, settings, kubeadm)}
 
 
 def forget(folder: str = "") -> dict[str, Any]:
-    """Remove the new CA; with `folder`, whatever else a rotation leaves: the old CA, what was kept of it, and the
-    signing certificate's own file there, which nothing may read any more.
+    """Remove the new CA; with `folder`, also the rest of a rotation: the old CA, its saved files, and the signing
+    certificate's separate file there, which must no longer be in use.
     """
     path = os.path.join(folder, SIGNING)
     if folder and os.path.exists(path):
@@ -76,15 +76,14 @@ def forget(folder: str = "") -> dict[str, Any]:
 
 
 def key() -> dict[str, Any]:
-    """The new CA that is kept here, with its key."""
+    """The new CA kept here, with its key."""
     pem, text = new_authority.pair(_NEW)
     return {"pem": pem, "key": text}
 
 
 def sign(folder: str, renewal: str, *given: str) -> dict[str, Any]:
-    """Have the new CA sign here, and issue anew what the old one has issued; `changed`: the paths.
-
-    `given`, where it isn't kept here: its certificate and its key. `renewal` is what undoes it.
+    """Let the new CA sign here, and reissue the old one's certificates; `changed`: the paths. `given`: its certificate
+    and key, if it isn't kept here. `renewal` identifies this for the undo.
     """
     places = _places(folder)
     with locked(FOLDER, WAIT_SECONDS, BUSY):
@@ -93,7 +92,7 @@ def sign(folder: str, renewal: str, *given: str) -> dict[str, Any]:
         pem, text = given if given else new_authority.pair(_NEW)
         now = signs(folder)
         if not now:
-            raise Failed(f"the key of {folder}/ca.crt is not there: an external CA signs")
+            raise Failed(f"the key of {folder}/ca.crt does not exist: an external CA signs")
         if now != certificates(pem)[0]:
             new_authority.keep_old(_OLD, now, folder)
         old = new_authority.made(_OLD)
@@ -113,23 +112,23 @@ def issue(settings: str, node: str) -> dict[str, Any]:
 
 
 def kubelet(folder: str, renewal: str, certificate: str, text: str) -> dict[str, Any]:
-    """Have the kubelet of this host use this certificate and this key; it is restarted. `changed`: the file."""
+    """Give the kubelet of this host this certificate and key, and restart it. `changed`: the file."""
     places = _places(folder)
     with locked(FOLDER, WAIT_SECONDS, BUSY):
         return {"changed": kubelet_certificate.put_in_place(_CLIENT, renewal, places.kubelet_conf, certificate, text)}
 
 
 def kubelet_back(renewal: str) -> dict[str, Any]:
-    """Have the kubelet use the certificate that it had before that."""
+    """Restore the kubelet's previous certificate."""
     with locked(FOLDER, WAIT_SECONDS, BUSY):
         return {"changed": kubelet_certificate.restored(_CLIENT, renewal)}
 
 
 def signing(folder: str) -> dict[str, Any]:
-    """Have the certificate of the CA that signs in a file of its own."""
+    """Write the signing CA's certificate to a separate file."""
     pem = signs(folder)
     if not pem:
-        raise Failed(f"the key of {folder}/ca.crt is not there: an external CA signs")
+        raise Failed(f"the key of {folder}/ca.crt does not exist: an external CA signs")
     if _signing(folder) != pem:
         path = os.path.join(folder, SIGNING)
         rewrite(path, pem.encode())
@@ -138,27 +137,27 @@ def signing(folder: str) -> dict[str, Any]:
 
 
 def trust(folder: str, old: str, pem: str) -> dict[str, Any]:
-    """Trust one CA more (PEM) where that of fingerprint `old` is trusted; `changed`: the paths."""
+    """Also trust a CA (PEM) where that of fingerprint `old` is trusted; `changed`: the paths."""
     return _changed(folder, old, add=pem)
 
 
 def distrust(folder: str, old: str, which: str) -> dict[str, Any]:
-    """Trust the CA of a fingerprint no more."""
+    """Stop trusting the CA of a fingerprint."""
     return _changed(folder, old, remove=which)
 
 
 def refused(*asked: str) -> dict[str, Any]:
-    """`lines`: who doesn't accept a client of the new CA, which is kept here."""
+    """`lines`: servers that don't accept a client of the new CA, which is kept here."""
     return {"lines": new_authority.refused_by(_NEW, asked)}
 
 
 def accepting(*asked: str) -> dict[str, Any]:
-    """`lines`: who doesn't refuse a client of the old CA, which is kept here."""
+    """`lines`: servers that don't refuse a client of the old CA, which is kept here."""
     return {"lines": new_authority.accepted_by(_OLD, asked)}
 
 
 def signs(folder: str) -> str:
-    """The certificate in ca.crt whose key is ca.key, as PEM; "" where the key is elsewhere."""
+    """The certificate in ca.crt whose key is ca.key, as PEM; "" if the key is elsewhere."""
     key = os.path.join(folder, "ca.key")
     if not os.path.exists(key):
         return ""
@@ -187,7 +186,7 @@ def _changed(folder: str, old: str, *, add: str = "", remove: str = "") -> dict[
 def _places(folder: str) -> Places:
     places = Places(folder, KUBERNETES, _KUBELET)
     if not os.path.exists(places.kubelet_conf):
-        raise Failed(f"{places.kubelet_conf} is not there: the kubelet of this host isn't kubeadm's")
+        raise Failed(f"{places.kubelet_conf} does not exist: kubeadm did not set up this host's kubelet")
     return places
 
 

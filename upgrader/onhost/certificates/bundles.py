@@ -1,4 +1,4 @@
-"""Certificates of CAs in texts: PEM files, and kubeconfigs. Pure; whatever else is in a text stays as it is."""
+"""Certificates of CAs in texts: PEM files, and kubeconfigs. Pure; the rest of a text stays unchanged."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _FILE = re.compile(r"certificate-authority[\"']?[ \t]*:[ \t]*[\"']?([^\s\"',}]+)
 
 
 def certificates(text: str) -> list[str]:
-    """Each certificate in it, as PEM that ends with its line; what is cut off in its middle is none."""
+    """Each certificate in it, as PEM with its final newline; truncated ones are left out."""
     return [match.group().rstrip() + "\n" for match in _PEM.finditer(text) if _der(match)]
 
 
 def fingerprint(pem: str) -> str:
-    """The SHA-256 of the first certificate in it, in hexadecimal. Raises ValueError where there is none."""
+    """The SHA-256 of the first certificate in it, in hexadecimal. Raises ValueError if there is none."""
     match = _PEM.search(pem)
     if match is None or not (der := _der(match)):
-        raise ValueError("it has no certificate")
+        raise ValueError("it contains no certificate")
     return hashlib.sha256(der).hexdigest()
 
 
 def added(text: str, pem: str) -> str:
-    """The text with one certificate more, behind what is there: its beginning stays byte for byte."""
+    """The text with a certificate appended: the existing text stays byte for byte."""
     if fingerprint(pem) in [fingerprint(each) for each in certificates(text)]:
         return text
     return text + ("" if text.endswith("\n") or not text else "\n") + certificates(pem)[0]
@@ -41,7 +41,7 @@ def removed(text: str, which: str) -> str:
 
 
 def in_kubeconfig(text: str, change: Callable[[str], str]) -> str:
-    """A kubeconfig in which each cluster's CA data is what `change` makes of it, as PEM."""
+    """A kubeconfig with `change` applied to each cluster's CA data, as PEM."""
 
     def changed(match: re.Match[str]) -> str:
         before = _decoded(match.group(2))

@@ -1,4 +1,4 @@
-"""What a controller is asked, and told, about the certificates that its kubeadm renews."""
+"""Commands on a controller for the certificates that its kubeadm renews."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["BUSY", "FOLDER", "KUBERNETES", "WAIT_SECONDS", "answer", "main"]
 KUBERNETES = "/etc/kubernetes"
 FOLDER = "/var/lib/upgrader/certificates"
 WAIT_SECONDS = 60.0
-BUSY = "another renewal works on this controller's certificates"
+BUSY = "another renewal of this controller's certificates is running"
 
 
 def look(certificates: str) -> dict[str, Any]:
-    """What kubeadm knows here, as it prints it. Changes nothing."""
+    """The certificates that kubeadm manages here, in its own output format. Read-only."""
     check_inside(KUBERNETES, certificates)
     printed = kubeadm("certs", "check-expiration", "--cert-dir", certificates, "-o", "json")
     return {"kubeadm": printed[max(0, printed.find("{")) :]}
 
 
 def mended() -> dict[str, Any]:
-    """Put back what an interrupted renewal had left unusable."""
+    """Restore the certificates that an interrupted renewal left unusable."""
     if not os.path.isdir(FOLDER):
         return {"changed": []}
     with locked(FOLDER, WAIT_SECONDS, BUSY):
@@ -46,7 +46,7 @@ def renewed(renewal: str, certificates: str, *names: str) -> dict[str, Any]:
 
 
 def restored(renewal: str) -> dict[str, Any]:
-    """Put back what that renewal has changed."""
+    """Restore what that renewal changed."""
     with locked(FOLDER, WAIT_SECONDS, BUSY):
         return {"changed": put_back(FOLDER, renewal)}
 

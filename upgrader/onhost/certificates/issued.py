@@ -1,4 +1,4 @@
-"""Which CA has issued each certificate of this host, told by the CA's key: CAs of one cluster all have one name."""
+"""Which CA has issued each certificate of this host, identified by the CA's key: all CAs of a cluster have one name."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from upgrader.onhost.certificates.places import KUBECONFIGS, PAIRS
 __all__ = ["KUBELET", "OF_THE_CA", "client_file", "issued", "issuer"]
 
 KUBELET = "kubelet"
-"""Stands for the certificate with which the kubelet is a client; kubeadm has no name for it."""
+"""Names the kubelet's client certificate, for which kubeadm has no name."""
 OF_THE_CA = ("apiserver", "apiserver-kubelet-client", *KUBECONFIGS)
-"""kubeadm's names of what the cluster's CA issues."""
+"""kubeadm's names of the certificates that the cluster's CA issues."""
 
 _SUBJECT_KEY, _AUTHORITY_KEY = bytes.fromhex("0603551d0e"), bytes.fromhex("0603551d23")
 _CRITICAL = bytes.fromhex("0101ff")
 _OCTETS, _SEQUENCE, _KEY_ID, _LONG, _VERSION = 0x04, 0x30, 0x80, 0x80, 0xA0
 _ISSUER, _SUBJECT = 2, 4
-"""Where these stand in a certificate, behind its version."""
+"""Their positions in a certificate, after its version."""
 _DATA = re.compile(r"client-certificate-data[\"']?[ \t]*:[ \t]*[\"']?([A-Za-z0-9+/=]+)")
 _FILE = re.compile(r"client-certificate[\"']?[ \t]*:[ \t]*[\"']?([^\s\"',}]+)")
 _SERVING = "kubelet-server-current.pem"
@@ -32,7 +32,7 @@ _SERVING = "kubelet-server-current.pem"
 def issued(kubernetes: str, pki: str, authorities: Iterable[str]) -> list[dict[str, str]]:
     """`name` (kubeadm's, KUBELET, or "": neither knows it), `path` and `by`, for each certificate of this host.
 
-    `by` is the fingerprint of the one of these CAs (PEM) that has issued it, "" where none has.
+    `by` is the fingerprint of the CA, among these (PEM), that has issued it; "" if none has.
     """
     known = [pem for pem in authorities if pem]
     found = []
@@ -54,7 +54,7 @@ def issued(kubernetes: str, pki: str, authorities: Iterable[str]) -> list[dict[s
 
 
 def client_file(kubelet_conf: str) -> str:
-    """The file with the kubelet's certificate and key; "" where its kubeconfig names none that is there."""
+    """The file with the kubelet's certificate and key; "" if its kubeconfig names no existing file."""
     for path in _FILE.findall(_text(kubelet_conf)) if os.path.isfile(kubelet_conf) else ():
         path = os.path.join(os.path.dirname(kubelet_conf), path)
         if os.path.isfile(path):
@@ -63,15 +63,15 @@ def client_file(kubelet_conf: str) -> str:
 
 
 def issuer(text: str, authorities: Iterable[str]) -> str:
-    """The fingerprint of the one of these CAs (PEM) that has issued the first certificate in a text; "": none has."""
+    """The fingerprint of the CA, among these (PEM), that has issued the first certificate in a text; "": none has."""
     known = {_signer(pem, _SUBJECT_KEY, _SUBJECT): fingerprint(pem) for pem in authorities}
     found = certificates(text)
     return known.get(_signer(found[0], _AUTHORITY_KEY, _ISSUER), "") if found else ""
 
 
 def _signer(pem: str, key: bytes, name: int) -> bytes:
-    """What tells a CA from others: the identifier of its key, or, where it has none, its name: etcd's CA and the front
-    proxy's have names of their own.
+    """The identity of a CA: the identifier of its key, or its name if it has none; etcd's CA and the front proxy's CA
+    have other names.
     """
     return _key_of(pem, key) or _name_of(pem, name)
 
@@ -90,7 +90,7 @@ def _name_of(pem: str, which: int) -> bytes:
 
 
 def _key_of(pem: str, which: bytes) -> bytes:
-    """The identifier of a CA's own key, or of that of the CA which issued it; b"": it has none, as with old CAs."""
+    """The identifier of a CA's own key, or of its issuer's key; b"": it has none, as with old CAs."""
     der = ssl.PEM_cert_to_DER_cert(pem.strip())
     at = der.rfind(which)
     if at < 0:
@@ -105,7 +105,7 @@ def _key_of(pem: str, which: bytes) -> bytes:
 
 
 def _content(value: bytes, tag: int) -> bytes:
-    """What is in the first element, if that has this tag."""
+    """The content of the first element, if that has this tag."""
     if len(value) < 2 or value[0] != tag:
         return b""
     start, end = _extent(value)
@@ -113,7 +113,7 @@ def _content(value: bytes, tag: int) -> bytes:
 
 
 def _extent(value: bytes) -> tuple[int, int]:
-    """Where the content of the first element begins and ends."""
+    """The start and end of the first element's content."""
     size, start = value[1], 2
     if size & _LONG:
         start = 2 + (size & ~_LONG)

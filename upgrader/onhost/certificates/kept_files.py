@@ -1,4 +1,4 @@
-"""The files of a controller's certificates, kept before they are renewed, and put back from there byte for byte.
+"""The files of a controller's certificates, saved before they are renewed, and restored from there byte for byte.
 
 ::
 
@@ -33,7 +33,7 @@ _FORMAT = 1
 
 
 def keep(folder: str, renewal: str, names: dict[str, list[str]]) -> None:
-    """Keep these names' files, as they are now, for one renewal; the point is `renewing` when this returns."""
+    """Save these names' current files for one renewal; the point is `renewing` when this returns."""
     content = os.path.join(folder, "content")
     make_private(content)
     files = []
@@ -61,7 +61,7 @@ def mark(folder: str, state: str) -> None:
 
 
 def mend(folder: str) -> list[str]:
-    """After an interruption: put back what can't be used, such as a key without its certificate; returns the names.
+    """After an interruption: restore unusable files, such as a key without its certificate; returns the names.
 
     The others stay as they are, old or new.
     """
@@ -75,15 +75,15 @@ def mend(folder: str) -> list[str]:
 
 
 def unfinished(folder: str) -> str:
-    """What was being written when it was interrupted, as `keep` was told its name; "" where nothing was."""
+    """The name given to `keep` for the renewal that was interrupted while it wrote; "" if there is none."""
     point = _read(folder)
     return str(point["renewal"]) if point is not None and point["state"] == RENEWING else ""
 
 
 def put_back(folder: str, renewal: str) -> list[str]:
-    """Put back every file that this renewal has changed; returns their paths. Raises Failed where one is damaged.
+    """Restore every file that this renewal has changed; returns their paths. Raises Failed if a saved one is damaged.
 
-    Nothing where it changed none: what is kept is an earlier one's then, and may have expired.
+    Does nothing if it changed none: the saved files then are an earlier renewal's, and may have expired.
     """
     point = _read(folder)
     if point is None or point["renewal"] != renewal:
@@ -97,7 +97,7 @@ def put_back(folder: str, renewal: str) -> list[str]:
 
 
 def forget(folder: str) -> None:
-    """Remove what is kept: there are keys in it."""
+    """Remove the saved files: they contain keys."""
     shutil.rmtree(os.path.join(folder, "content"), ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, "point.json"))
@@ -106,8 +106,8 @@ def forget(folder: str) -> None:
 def install(files: list[tuple[str, bytes, Any]]) -> None:
     """Write these contents, (path, content, owner as in a point), one right after the other.
 
-    Into the files that are there: a pod that mounts a single file would go on with the old one after a rename. Nothing
-    is truncated first, so that no moment has an empty file. What a power cut leaves half written, `mend` puts back.
+    Existing files are overwritten in place: a pod that mounts a single file would keep the old one after a rename. They
+    are not truncated first, so that a file is never empty. `mend` restores a file that a power cut left half written.
     """
     for path, data, owner in files:
         _overwrite(path, data, owner)
@@ -139,7 +139,7 @@ def _restore(folder: str, files: list[Any]) -> None:
         with open(os.path.join(folder, "content", each["sha256"]), "rb") as file:
             data = file.read()
         if hashlib.sha256(data).hexdigest() != each["sha256"]:
-            raise Failed("what was kept of {} is damaged: restore it from a backup".format(each["path"]))
+            raise Failed("the saved copy of {} is damaged: restore it from a backup".format(each["path"]))
         ready.append((each["real"], data, each))
     install(ready)
 
@@ -153,7 +153,7 @@ def _read(folder: str) -> Any:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
-        raise Failed(f"{path} can't be read: {error}; look at it, then remove {folder}") from error
+        raise Failed(f"{path} can't be read: {error}; check it, then remove {folder}") from error
     if not known:
         raise Failed(f"{path} was written by another version of upgrader: format {point['format_version']}")
     return point

@@ -1,4 +1,4 @@
-"""The certificate with which this host's kubelet is a client: another one in its place, and the one before put back.
+"""Replaces the client certificate of this host's kubelet, and restores the previous one.
 
 The kubelet reads it at its start, and replaces the file itself months later. So it is restarted, and what was begun and
 not completed is known from what is kept: ::
@@ -22,10 +22,10 @@ __all__ = ["put_in_place", "restored", "unread"]
 
 
 def put_in_place(folder: str, renewal: str, kubelet_conf: str, pem: str, key: str) -> list[str]:
-    """Have the kubelet use this certificate and key from now on; returns the file. Raises Failed."""
+    """Make the kubelet use this certificate and key; returns the file. Raises Failed."""
     path = client_file(kubelet_conf)
     if not path:
-        raise Failed(f"{kubelet_conf} names no file with the kubelet's certificate")
+        raise Failed(f"{kubelet_conf} refers to no file with the kubelet's certificate")
     real, both = os.path.realpath(path), (pem.rstrip() + "\n" + key.rstrip() + "\n").encode()
     beside = os.path.join(folder, "new.pem")
     make_private(folder)
@@ -33,7 +33,7 @@ def put_in_place(folder: str, renewal: str, kubelet_conf: str, pem: str, key: st
     try:
         fit(beside, beside)
     except OSError as error:
-        raise Failed(f"the certificate for the kubelet can't be used: {error}") from error
+        raise Failed(f"the new certificate for the kubelet can't be used: {error}") from error
     finally:
         os.unlink(beside)
     keep(folder, renewal, {"kubelet": [real]})
@@ -44,7 +44,7 @@ def put_in_place(folder: str, renewal: str, kubelet_conf: str, pem: str, key: st
 
 
 def restored(folder: str, renewal: str) -> list[str]:
-    """Put back the one before; returns the file, or nothing where that renewal has changed none. Raises Failed."""
+    """Restore the previous one; returns the file, or nothing if that renewal has changed none. Raises Failed."""
     changed = put_back(folder, renewal)
     if changed:
         restart()
@@ -52,5 +52,5 @@ def restored(folder: str, renewal: str) -> list[str]:
 
 
 def unread(folder: str) -> bool:
-    """Whether a new one was put in place, and the kubelet was perhaps not restarted then."""
+    """Whether a new one was installed, but the kubelet may not have been restarted."""
     return bool(unfinished(folder))

@@ -15,12 +15,12 @@ _UNIT = "kubelet"
 
 
 def is_late(kubeconfig: str) -> bool:
-    """Whether it runs since before its kubeconfig was written. Raises Failed where it doesn't run."""
+    """Whether it started before its kubeconfig was written. Raises Failed if it doesn't run."""
     return _started() <= os.stat(kubeconfig).st_mtime
 
 
 def restart() -> None:
-    """Restart it; pods go on. Raises Failed."""
+    """Restart it; pods keep running. Raises Failed."""
     try:
         subprocess.run(
             ["systemctl", "restart", _UNIT], stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=True
@@ -30,15 +30,15 @@ def restart() -> None:
 
 
 def _started() -> float:
-    """When its process began, by this host's clock."""
+    """The start time of its process, by this host's clock."""
     number = command("systemctl", "show", "--property=MainPID", "--value", _UNIT).strip()
     if not number.isdigit() or number == "0":
-        raise Failed("the kubelet doesn't run as systemd's unit kubelet here")
+        raise Failed("the kubelet is not running as the systemd unit kubelet")
     try:
         with open(f"/proc/{number}/stat", encoding="ascii", errors="replace") as file:
             ticks = int(file.read().rpartition(")")[2].split()[19])
         with open("/proc/uptime", encoding="ascii") as file:
             uptime = float(file.read().split()[0])
     except (OSError, ValueError, IndexError) as error:
-        raise Failed(f"since when the kubelet runs is unknown: {error}") from error
+        raise Failed(f"the start time of the kubelet is unknown: {error}") from error
     return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")

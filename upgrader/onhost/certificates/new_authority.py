@@ -1,6 +1,6 @@
-"""A new CA, made by the controller's own kubeadm in a folder that only root may enter, and what it is asked with.
+"""A new CA, created by the controller's own kubeadm in a folder that only root may enter, and its test clients.
 
-The one that it replaces is kept in the same form.
+The CA that it replaces is saved in the same form.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from upgrader.onhost.common.tls import get
 __all__ = ["CLIENT", "accepted_by", "forget", "issue", "keep_old", "made", "make", "pair", "refused_by"]
 
 CLIENT = "apiserver-kubelet-client"
-"""kubeadm's name of a client's certificate: one of the new CA shows who accepts its clients."""
+"""kubeadm's name of a client certificate; one of the new CA tests which servers accept its clients."""
 _ADDRESS = "192.0.2.1"
-"""Nobody's: kubeadm wants an address of this host that no certificate here has, and might look for a route."""
+"""A documentation address: kubeadm requires an address of this host, used in no certificate here, or looks up a
+route.
+"""
 _SOCKET = "unix:///var/run/containerd/containerd.sock"
 _UNAUTHORIZED = 401
 
 
 def make(folder: str, settings: str, kubeadm: Callable[..., str]) -> str:
-    """The new CA's certificate, as PEM; it is made where there is none. `settings`: what of a ClusterConfiguration
-    decides on its form, as JSON. Raises Failed.
+    """The new CA's certificate, as PEM; it is created if there is none. `settings`: the fields of a
+    ClusterConfiguration that determine its form, as JSON. Raises Failed.
     """
     if found := made(folder):
         return found
@@ -72,7 +74,7 @@ def made(folder: str) -> str:
 
 
 def pair(folder: str) -> tuple[str, str]:
-    """The certificate and the key of the CA that is kept there, as PEM. Raises Failed where there is none."""
+    """The certificate and the key of the CA kept there, as PEM. Raises Failed where there is none."""
     pem = made(folder)
     if not pem:
         raise Failed("the new CA's key is not on this controller")
@@ -81,8 +83,8 @@ def pair(folder: str) -> tuple[str, str]:
 
 
 def keep_old(folder: str, pem: str, pki: str) -> None:
-    """Keep a CA that is replaced, whose key is in a folder of certificates, until nobody trusts it any more; and with
-    it a client's certificate, which shows who does.
+    """Save a CA that is replaced, whose key is in a folder of certificates, until it is no longer trusted; and with it
+    a client certificate, which tests which servers still trust it.
     """
     if made(folder) == pem:
         return
@@ -101,7 +103,7 @@ def keep_old(folder: str, pem: str, pki: str) -> None:
 
 
 def issue(folder: str, settings: str, user: str, group: str, kubeadm: Callable[..., str]) -> tuple[str, str]:
-    """A client's certificate of the CA that is kept there, and its key, as PEM; neither is written to a disk.
+    """A client certificate of the CA kept there, and its key, as PEM; neither is written to a disk.
 
     Raises Failed.
     """
@@ -126,31 +128,28 @@ def forget(folder: str) -> None:
 
 
 def refused_by(folder: str, asked: Sequence[str]) -> list[str]:
-    """Who of these doesn't accept a client of the CA that is kept there; each is asked at `WHO ADDRESS PORT`. One line
-    each.
-
-    Whoever accepts it may still forbid what is asked for: only 401 says that the CA isn't trusted.
+    """Those of these servers (`NAME ADDRESS PORT`) that don't accept a client of the CA kept there. One line each. A
+    server that accepts the client may still forbid the request: only 401 means that the CA isn't trusted.
     """
     lines = []
     for where, status in _asked(folder, asked):
         if isinstance(status, Failed):
-            lines.append(f"{where} can't be asked: {status}")
+            lines.append(f"{where} did not answer: {status}")
         elif status == _UNAUTHORIZED:
-            lines.append(f"{where} doesn't trust the new CA yet")
+            lines.append(f"{where} does not trust the new CA yet")
     return lines
 
 
 def accepted_by(folder: str, asked: Sequence[str]) -> list[str]:
-    """Who of these doesn't refuse a client of the CA that is kept there, or can't be asked; as `refused_by`.
-
-    Nobody where no client's certificate of it is there.
+    """Those of these servers that don't refuse a client of the CA kept there, or don't answer; as `refused_by`. None if
+    there is no client certificate of it.
     """
     if not os.path.exists(_path(folder, CLIENT, "crt")):
         return []
     lines = []
     for where, status in _asked(folder, asked):
         if isinstance(status, Failed):
-            lines.append(f"{where} can't be asked: {status}")
+            lines.append(f"{where} did not answer: {status}")
         elif status != _UNAUTHORIZED:
             lines.append(f"{where} still trusts the old CA")
     return lines
@@ -180,7 +179,7 @@ def _configuration(stage: str, settings: object, version: str) -> str:
     }
     own = {"apiVersion": api, "kind": "ClusterConfiguration", "certificatesDir": stage, "kubernetesVersion": version}
     if not isinstance(settings, dict):
-        raise Failed(f"kubeadm's settings can't be understood: {settings!r}")
+        raise Failed(f"kubeadm's settings can't be parsed: {settings!r}")
     return "\n---\n".join(json.dumps(each) for each in (node, {**settings, **own}))
 
 

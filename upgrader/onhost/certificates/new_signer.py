@@ -1,7 +1,7 @@
-"""The CA that is to sign on a controller: in the copy in which kubeadm renews, and then in the controller's files.
+"""Installs the new signing CA on a controller: in the copy in which kubeadm renews, and then in the controller's files.
 
-kubeadm signs with the first certificate of ca.crt, and gives kubeconfigs that one alone. So the copy has the new CA
-alone; the controller then gets it as the first of those that are trusted, and kubeconfigs go on trusting what they did.
+kubeadm signs with the first certificate of ca.crt, and writes only that one into kubeconfigs. So the copy has only the
+new CA; the controller then gets it as the first of the trusted ones, and kubeconfigs keep their trusted CAs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from upgrader.onhost.common.questions import Failed
 __all__ = ["AUTHORITY", "SIGNING", "NewSigner", "authority_files"]
 
 SIGNING = "signing-ca.crt"
-"""The certificate of the CA that signs, alone, beside `ca.crt`, which may then have several."""
+"""The file with only the signing CA's certificate, beside `ca.crt`, which may contain several."""
 AUTHORITY = "ca"
-"""Names the CA's own files among those that are kept."""
+"""Names the CA's own files among the saved ones."""
 
 
 def authority_files(pki: str) -> list[str]:
-    """The CA's files: its key, and then what that key has to fit."""
+    """The CA's files: its key, and then the certificates that must match the key."""
     return [os.path.join(pki, name) for name in ("ca.key", "ca.crt", SIGNING)]
 
 
@@ -33,14 +33,13 @@ class NewSigner:
         self.pem, self.key = pem, key
 
     def prepare(self, pki: str) -> None:
-        """Have kubeadm sign with it in a copy."""
+        """Make kubeadm sign with it in a copy."""
         for name, text in (("ca.crt", self.pem), ("ca.key", self.key)):
             write(os.path.join(pki, name), text.encode())
 
     def issued(self, name: str, kubernetes: str, stage: str) -> None:
-        """After each certificate, by kubeadm's name: a kubeconfig trusts what it trusted before.
-
-        kubeadm asks the API with that of administrators in the copy, before it renews the next one.
+        """After each certificate, by kubeadm's name: restore a kubeconfig's trusted CAs. kubeadm uses the
+        administrators' kubeconfig in the copy before it renews the next certificate.
         """
         if name not in KUBECONFIGS:
             return
@@ -59,11 +58,11 @@ class NewSigner:
         write(staged, after.encode("latin-1"))
 
     def complete(self, pki: str, staged: str) -> None:
-        """Have the CA's files in the copy as the controller is to have them. Raises Failed."""
+        """Bring the CA's files in the copy into the form for the controller. Raises Failed."""
         both = certificates(_text(os.path.join(pki, "ca.crt")))
         others = [each for each in both if fingerprint(each) != fingerprint(self.pem)]
         if len(others) == len(both):
-            raise Failed(f"{os.path.join(pki, 'ca.crt')} does not have the new CA yet")
+            raise Failed(f"{os.path.join(pki, 'ca.crt')} does not contain the new CA yet")
         key, trusted, signing = authority_files(staged)
         for path, text in ((key, self.key), (trusted, "".join([self.pem, *others])), (signing, self.pem)):
             write(path, text.encode())

@@ -1,4 +1,4 @@
-"""Where kubeadm keeps what it renews, and whether a key fits its certificate."""
+"""The paths of the certificates that kubeadm renews, and whether a key matches its certificate."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PAIRS: dict[str, str] = {
 }
 """kubeadm's name of a certificate → its files below the folder of certificates, without their endings."""
 KUBECONFIGS = ("admin.conf", "controller-manager.conf", "scheduler.conf", "super-admin.conf")
-"""Each has a certificate and its key in it."""
+"""Each contains a certificate and its key."""
 
 KNOWN = frozenset((*PAIRS, *KUBECONFIGS))
-"""Whatever kubeadm renews, by its names."""
+"""All certificates that kubeadm renews, by its names."""
 
 _MEMORY = "/run"
 
@@ -35,17 +35,17 @@ _DATA = r"^[ \t-]*%s:[ \t]*[\"']?([A-Za-z0-9+/=]+)"
 
 
 def files_of(name: str, kubernetes: str, certificates: str) -> list[str]:
-    """The files of a certificate by kubeadm's name, its key first. Raises Failed for a name that isn't known."""
+    """The files of a certificate by kubeadm's name, its key first. Raises Failed for an unknown name."""
     if name in PAIRS:
         base = os.path.join(certificates, PAIRS[name])
         return [base + ".key", base + ".crt"]
     if name in KUBECONFIGS:
         return [os.path.join(kubernetes, name)]
-    raise Failed(f"kubeadm renews {name}, and where it keeps that is not known here: a newer version of upgrader may")
+    raise Failed(f"kubeadm renews {name}, but its path is unknown to this version of upgrader: try a newer one")
 
 
 def fault(files: list[str]) -> str:
-    """Why these files of one certificate can't be used; "" where its key fits it, and whatever else is to fit it."""
+    """Why these files of one certificate can't be used; "" if the key matches it and all other files."""
     try:
         if len(files) > 1:
             for path in files[1:]:
@@ -55,7 +55,7 @@ def fault(files: list[str]) -> str:
             text = file.read().decode("utf-8", "replace")
         pairs = _inside(text)
         if not pairs:
-            return f"{files[0]} has no certificate and key in it"
+            return f"{files[0]} does not contain a certificate and a key"
         for certificate, key in pairs:
             _fit_text(certificate, key)
     except (OSError, ValueError, binascii.Error) as error:  # an SSLError is an OSError
@@ -64,7 +64,7 @@ def fault(files: list[str]) -> str:
 
 
 def fit(certificate: str, key: str) -> None:
-    """Raises OSError where the key in a file isn't that of the certificate in another one."""
+    """Raises OSError if the key in a file doesn't match the certificate in another one."""
     ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key)
 
 
@@ -74,7 +74,7 @@ def _inside(text: str) -> list[tuple[bytes, bytes]]:
         for key in ("client-certificate-data", "client-key-data")
     ]
     if len(found[0]) != len(found[1]):
-        raise ValueError("it has other certificates than keys")
+        raise ValueError("its certificates and keys don't match")
     return [(certificate, found[1][number]) for number, certificate in enumerate(found[0])]
 
 

@@ -1,4 +1,4 @@
-"""Which certificate is served at an address, compared with the file that it should be from."""
+"""Compares the certificate that is served at an address with its file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re
 
 
 def served(address: str, port: str, certificate: str, etcd: str = _ETCD) -> dict[str, Any]:
-    """`others`: what doesn't serve what its file has, and why, one line each.
-
-    Asked are kube-apiserver at this address, and the etcd of this host at those that its manifest listens at.
+    """`others`: servers whose certificate isn't the one in its file, and why, one line each. Checks kube-apiserver at
+    this address, and this host's etcd at the addresses in its manifest.
     """
     asked = [("kube-apiserver", address, int(port), certificate, "")]
     if os.path.exists(etcd):
@@ -52,7 +51,7 @@ def _differs(host: str, port: int, certificate: str, key: str) -> str:
         with open(certificate, encoding="utf-8", errors="replace") as file:
             pem = _PEM.search(file.read())
         if pem is None:
-            return f"{certificate} has no certificate"
+            return f"{certificate} contains no certificate"
         # Compared with the file, byte for byte, and so not verified; nothing is sent there.
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
@@ -61,6 +60,6 @@ def _differs(host: str, port: int, certificate: str, key: str) -> str:
         with socket.create_connection((host, port), timeout=SECONDS) as connected, tls.wrap_socket(connected) as link:
             seen = link.getpeercert(binary_form=True)
     except OSError as error:
-        return f"it can't be asked: {error}"
+        return f"it did not answer: {error}"
     same = seen == ssl.PEM_cert_to_DER_cert(pem.group())
-    return "" if same else f"it serves another certificate than {certificate} has"
+    return "" if same else f"it serves another certificate than the one in {certificate}"

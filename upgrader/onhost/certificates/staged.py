@@ -1,8 +1,8 @@
-"""Renews with the controller's own kubeadm, in a copy of /etc/kubernetes that only that kubeadm sees.
+"""Renews with the controller's own kubeadm, in a copy of /etc/kubernetes that only this kubeadm process sees.
 
-kubeadm truncates a file and writes it anew, a key before its certificate, and keeps nothing: where it fails, or the
-power is cut, kube-apiserver may have a key that doesn't fit. So its work is tried first, in a copy. As it always writes
-kubeconfigs to /etc/kubernetes, it gets a mount namespace of its own, with the copy there.
+kubeadm truncates and rewrites each file, a key before its certificate, without a backup: after a failure or a power
+cut, kube-apiserver may have a key that doesn't match. So it first runs in a copy. As it always writes kubeconfigs to
+/etc/kubernetes, it gets a mount namespace of its own, with the copy there.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ def renew(
     run: RunKubeadm,
     signer: NewSigner | None = None,
 ) -> list[str]:
-    """Renew these certificates, by kubeadm's names; returns the paths that changed. `renewal` is what undoes it.
-
-    With a `signer`, that CA issues them, and signs on this controller from then on.
-    Raises Failed where kubeadm did not renew one of them; until then nothing of /etc/kubernetes has changed.
+    """Renew these certificates, by kubeadm's names; returns the paths that changed. `renewal` identifies it for the
+    undo. With a `signer`, that CA issues them, and becomes the signing CA of this controller. Raises Failed if kubeadm
+    did not renew one of them; /etc/kubernetes is then unchanged.
     """
     check_inside(kubernetes, certificates)
     places = {name: files_of(name, kubernetes, certificates) for name in names}
@@ -65,7 +64,7 @@ def renew(
             if any(_content(path) == before[path] for path in paths):
                 raise Failed(f"kubeadm did not renew {name}, and reported no error")
             if why := fault(paths):
-                raise Failed(f"what kubeadm wrote for {name} can't be used: {why}")
+                raise Failed(f"kubeadm's files of {name} can't be used: {why}")
         if signer:
             signer.complete(certificates, staged)
             places = {AUTHORITY: authority_files(certificates), **places}
@@ -85,15 +84,15 @@ def renew(
 
 
 def forget_copy(folder: str) -> None:
-    """Remove the copy that a renewal has left which was killed: keys are in it, those of the CA too."""
+    """Remove the copy that a killed renewal left: it contains keys, the CA's too."""
     _remove(os.path.join(folder, _STAGE))
 
 
 def check_inside(kubernetes: str, certificates: str) -> None:
-    """Raises Failed for a folder of certificates that the copy couldn't have."""
+    """Raises Failed for a folder of certificates outside the copy."""
     inside = os.path.normpath(certificates).startswith(os.path.join(kubernetes, ""))
     if not inside or not os.path.isdir(certificates):
-        raise Failed(f"{certificates}, kubeadm's folder of certificates, is no folder below {kubernetes}")
+        raise Failed(f"{certificates}, kubeadm's folder of certificates, is not a folder below {kubernetes}")
 
 
 def run_in_namespace(kubernetes: str) -> RunKubeadm:
@@ -119,17 +118,19 @@ def kubeadm(*arguments: str, prefix: Sequence[str] = ()) -> str:
             check=False,
         )
     except FileNotFoundError as error:
-        raise Failed(f"there is no {error.filename} on this host") from None
+        raise Failed(f"{error.filename} was not found on this host") from None
     except subprocess.TimeoutExpired:
-        raise Failed(f"kubeadm {' '.join(arguments)} did not end within {_SECONDS:.0f} s") from None
+        raise Failed(f"kubeadm {' '.join(arguments)} timed out after {_SECONDS:.0f} s") from None
     if done.returncode:
         words = done.stderr.decode("utf-8", "replace").strip()[-1500:]
-        raise Failed(f"kubeadm {' '.join(arguments)} ended with {done.returncode}: {words or 'no words'}")
+        raise Failed(
+            f"kubeadm {' '.join(arguments)} failed with exit code {done.returncode}: {words or 'it printed no error'}"
+        )
     return done.stdout.decode("utf-8", "replace")
 
 
 def _copy(kubernetes: str, certificates: str, stage: str) -> None:
-    """What kubeadm reads: kubeconfigs, certificates and keys. Not what else may be there, such as its etcd backups."""
+    """The files that kubeadm reads: kubeconfigs, certificates and keys. Not others, such as its etcd backups."""
     make_private(stage)
     target = _in_stage(certificates, kubernetes, stage)
     wanted = [(kubernetes, stage, (".conf",)), (certificates, target, _KINDS)]

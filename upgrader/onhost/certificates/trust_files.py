@@ -1,8 +1,8 @@
-"""The files of a node in which the cluster's CA is trusted, and what they trust.
+"""The files of a node that list trusted cluster CAs, and their content.
 
-Files are written in place, as `kept_files` says why, but for the kubelet's kubeconfig, which no pod mounts.
-A CA is added behind those that are there: a file that a power cut has torn still has the old one. For a kubeconfig, its
-content is kept until all are written, and put back by the next look at the node.
+Files are written in place (`kept_files` explains why), except the kubelet's kubeconfig, which no pod mounts. A CA is
+appended to the existing ones: after a power cut, a half-written file still has the old one. A kubeconfig's content is
+saved until all files are written, and restored by the next command on the node.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _AUTHORITY = "ca.crt"
 _CLIENT_CA = re.compile(r"^\s*clientCAFile:\s*[\"']?([^\s\"']+)", re.MULTILINE)
 _CHANGE, _POINT = "trust", "point.json"
 _BYTES = "latin-1"
-"""Has a character for each byte: what isn't ours in a file stays as it is, whatever it is."""
+"""Has a character for each byte, so that the rest of a file stays unchanged."""
 
 
 class Places:
-    """Where a node has them. `root` is for tests."""
+    """Their paths on a node. `root` is for tests."""
 
     def __init__(self, certificates_folder: str, kubernetes: str, kubelet: str) -> None:
         """`certificates_folder` is kubeadm's, `kubernetes` that of its kubeconfigs, `kubelet` the kubelet's
@@ -58,7 +58,7 @@ class Places:
         return [path for path in paths if path.endswith(".conf") and os.path.isfile(path)]
 
     def bundles(self) -> list[str]:
-        """PEM files: the CA's own, the one by which the kubelet knows its clients, and those that kubeconfigs name."""
+        """PEM files: the CA's own, the kubelet's client CA file, and those that kubeconfigs refer to."""
         found = [self.authority]
         if os.path.isfile(self.kubelet):
             found += _CLIENT_CA.findall(_text(self.kubelet))
@@ -78,9 +78,8 @@ def read(places: Places) -> list[dict[str, Any]]:
 
 
 def change(folder: str, places: Places, *, old: str, add: str = "", remove: str = "") -> list[str]:
-    """Where the CA of fingerprint `old` is trusted, trust the one in `add` too (PEM), or no more that of `remove`.
-
-    Returns the paths that changed; all were kept in `folder` before, for `mend`.
+    """Where the CA of fingerprint `old` is trusted, add the one in `add` (PEM), or remove that of `remove`. Returns the
+    paths that changed; all were saved in `folder` before, for `mend`.
     """
 
     def changed(text: str) -> str:
@@ -108,7 +107,7 @@ def change(folder: str, places: Places, *, old: str, add: str = "", remove: str 
 
 
 def mend(folder: str) -> list[str]:
-    """Put back what a change that was interrupted has written, whole or not; returns the paths."""
+    """Restore files that an interrupted change has written, complete or not; returns the paths."""
     if not os.path.exists(os.path.join(folder, _POINT)):
         return []
     which = unfinished(folder)

@@ -1,1 +1,1 @@
-"""What programs on a host share: TLS, gRPC, the pods that are stopped."""
+"""Code that programs on a host share: TLS, gRPC, stopping pods."""

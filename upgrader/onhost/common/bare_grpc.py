@@ -1,7 +1,7 @@
 """One unary gRPC call over a Unix socket, for a Python without libraries.
 
-gRPC is HTTP/2, of which a client that decodes no header needs little: what comes back in headers is only whether it
-went well, and a call that went well has a message.
+gRPC is HTTP/2, of which a client that decodes no headers needs little: headers only carry the status, and a call that
+succeeded has a message.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def _answer(link: socket.socket, until: float) -> bytes:
         elif kind == _PING and not flags & _ACK:
             link.sendall(_frame(_PING, _ACK, 0, payload))
         elif kind == _GOAWAY or (kind == _RESET and stream == 1):
-            raise Failed("the container runtime broke the call off")
+            raise Failed("the container runtime reset the call")
         elif stream == 1:
             if kind == _DATA:
                 body += payload[1 : len(payload) - payload[0]] if flags & _PADDED else payload
             if len(body) > _MOST:
-                raise Failed("the container runtime's answer is too large")
+                raise Failed("the container runtime's response is too large")
             if kind in (_DATA, _HEADERS) and flags & _END:
                 return body
 

@@ -1,4 +1,4 @@
-"""A folder of this host that belongs to what is sent here, and one program at a time that works in it."""
+"""A private folder of upgrader's programs on this host, used by one program at a time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ _AGAIN_SECONDS = 0.2
 
 
 def make_private(folder: str) -> None:
-    """Make a folder that only root may enter. Raises Failed where it is anybody else's."""
+    """Create a folder that only root may enter. Raises Failed if another user owns it."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise Failed(f"{folder} must be a folder that only root can read: look at what is in it, then remove it")
+        raise Failed(f"{folder} must be a folder that only root can read: check its content, then remove it")
 
 
 @contextlib.contextmanager
 def locked(folder: str, seconds: float, busy: str) -> Iterator[None]:
-    """Keep others out of the folder, which is made: what was sent here may outlive its SSH connection.
-
-    Raises Failed with `busy` where another one works in it for so long.
+    """Lock the folder, which is created: a program may outlive its SSH connection. Raises Failed with `busy` if another
+    program still holds the lock after that time.
     """
     make_private(folder)
     until = time.monotonic() + seconds

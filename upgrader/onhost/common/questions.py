@@ -1,4 +1,4 @@
-"""Asking with a deadline: everything here can hang on a sick machine."""
+"""Queries with a deadline: everything here can hang on a broken machine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 SECONDS = 4.0
-"""For one command or connection."""
+"""Deadline of one command or connection."""
 
 
 class Failed(Exception):
-    """A question that got no answer; the message gives the reason."""
+    """A query without an answer; the message gives the reason."""
 
 
 def unknown(why: str) -> dict[str, str]:
-    """The value of a fact that could not be had."""
+    """The value of a fact that could not be determined."""
     return {"unknown": why}
 
 
@@ -35,7 +35,7 @@ def attempt(ask: Callable[[], Any]) -> Any:
 
 
 def together(asked: dict[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
-    """All answers, asked at the same time; one that takes longer than `seconds` is unknown, and left behind."""
+    """All answers, queried concurrently; one that takes longer than `seconds` is unknown, and no longer waited for."""
     answers: dict[str, Any] = {}
 
     def ask(name: str) -> None:
@@ -67,13 +67,17 @@ def command(*words: str) -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise Failed(f"there is no {words[0]} on this host") from None
+        raise Failed(f"{words[0]} was not found on this host") from None
     except subprocess.TimeoutExpired:
-        raise Failed(f"{words[0]} did not end within {SECONDS:.0f} s") from None
+        raise Failed(f"{words[0]} timed out after {SECONDS:.0f} s") from None
     output = done.stdout.decode("utf-8", "replace")
     if done.returncode and not output.strip():
         words_ = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise Failed("{} ended with {}: {}".format(words[0], done.returncode, words_[-1] if words_ else "no words"))
+        raise Failed(
+            "{} failed with exit code {}: {}".format(
+                words[0], done.returncode, words_[-1] if words_ else "it printed no error"
+            )
+        )
     return output
 
 

@@ -48,7 +48,7 @@ def plain(address: str, port: int, path: str, body: str | None = None) -> tuple[
 
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return "its certificate is refused: " + error.verify_message
+        return "its certificate can't be verified: " + error.verify_message
     if isinstance(error, socket.timeout):
         return f"no answer within {SECONDS:.0f} s"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,1 +1,1 @@
-"""What is sent to a controller to change the image of its member of etcd: the standard library only."""
+"""Programs sent to a controller to change the image of its etcd member: the standard library only."""

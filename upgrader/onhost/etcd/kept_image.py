@@ -1,4 +1,4 @@
-"""Which image this host's etcd had before a change: kept here, as nobody else may say what is put back."""
+"""The image that this host's etcd had before a change: saved here, so that no other party decides what is restored."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ __all__ = ["agreed", "before", "keep"]
 
 _FILE = "image.json"
 _MOST = 8
-"""How many images are kept: an earlier run may be undone after a later one has failed."""
+"""How many images are saved: an earlier run may be undone after a later one has failed."""
 
 
 def keep(folder: str, old: str, new: str, version: str) -> None:
-    """Keep the old image, on the disk, before the manifest gets the new one.
-
-    `version`: on which one all members have agreed by now, such as `3.6.0`; "" where that isn't known.
+    """Save the old image on the disk before the manifest gets the new one. `version`: the cluster version, on which all
+    members agree, such as `3.6.0`; "" if unknown.
     """
     path = os.path.join(folder, _FILE)
     known = _read(path)
@@ -30,17 +29,17 @@ def keep(folder: str, old: str, new: str, version: str) -> None:
 
 
 def before(folder: str, new: str) -> str:
-    """What was there before this image; "" where no change to it is kept. Raises Failed where it can't be read."""
+    """The image before this one; "" if no change to it is saved. Raises Failed if that can't be read."""
     return _read(os.path.join(folder, _FILE))["before"].get(new, "")
 
 
 def agreed(folder: str, new: str) -> str:
-    """On which version all members had agreed before this image; "" where that isn't kept. Raises Failed."""
+    """The cluster version before this image; "" if that isn't saved. Raises Failed."""
     return _read(os.path.join(folder, _FILE))["agreed"].get(new, "")
 
 
 def _read(path: str) -> dict[str, dict[str, str]]:
-    """`before` and `agreed`: image → what is kept of it."""
+    """`before` and `agreed`: image → the saved values."""
     nothing: dict[str, dict[str, str]] = {"before": {}, "agreed": {}}
     try:
         with open(path, encoding="utf-8") as file:
@@ -51,4 +50,4 @@ def _read(path: str) -> dict[str, dict[str, str]]:
         found = json.loads(text)
         return {key: {str(image): str(kept) for image, kept in found[key].items()} for key in nothing}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Failed(f"{path} can't be read: {error}; look at it, then remove it") from error
+        raise Failed(f"{path} can't be read: {error}; check it, then remove it") from error

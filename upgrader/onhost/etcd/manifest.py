@@ -1,11 +1,11 @@
 """The image of etcd's container in a static pod manifest: one value of one line, and nothing else of the file.
 
-The file isn't parsed and written anew: comments, flags and the order of keys stay byte for byte.
+The file isn't parsed and rewritten: comments, flags and the order of keys stay byte for byte.
 
-But a manifest without a UID gets that of the pod which runs. Its UID is a hash of the manifest otherwise, and the
-kubelet takes one with another image for another pod: before it starts that, it deletes the mirror pod of the one
-before, which takes an API. With a single member there is none then, and the kubelet gives up after 34 s. With a UID, it
-restarts the container of the same pod. A node's upgrade writes the same line.
+But a manifest without a UID gets that of the running pod. Otherwise its UID is a hash of the manifest, and with another
+image it is another pod for the kubelet: before the kubelet starts that one, it deletes the previous pod's mirror pod,
+which needs the API. With a single member there is no API at that time, and the kubelet gives up after 34 s. With a UID,
+it restarts the container of the same pod. A node's upgrade writes the same line.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _KEY = re.compile(r"( *)(- +)?([A-Za-z]+): *(.*?) *")
 _IMAGE = re.compile("[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 _VALUE = re.compile(rf"""(["']?)({_IMAGE.pattern})\1( +#.*)?""")
 _METADATA = re.compile(r"^metadata: *(\r?\n)(?: *(?:#[^\n]*)?\r?\n)*( +)[^\s#]", re.MULTILINE)
-"""The end of its line, and how far in its first key is."""
+"""The end of its line, and the indentation of its first key."""
 _UID = re.compile("[0-9a-f-]{32,36}")
 _WHY = "# So that another kubelet doesn't restart this pod. Remove it when you change more than the image."
 
 
 def image_of(manifest: str) -> str:
-    """The image of the container `etcd`. Raises Failed where the manifest isn't of kubeadm's plain form."""
+    """The image of the container `etcd`. Raises Failed if the manifest doesn't have kubeadm's format."""
     number, start, end = _place(manifest)
     return manifest.splitlines(keepends=True)[number][start:end]
 
 
 def with_image(manifest: str, image: str) -> str:
-    """The same text with another image, which can be nothing but one. Raises Failed."""
+    """The same text with another image. Only an image name is accepted. Raises Failed."""
     if not _IMAGE.fullmatch(image):
-        raise Failed(f"{image!r} is no image's name; nothing was changed")
+        raise Failed(f"{image!r} is not an image name; nothing was changed")
     number, start, end = _place(manifest)
     lines = manifest.splitlines(keepends=True)
     lines[number] = lines[number][:start] + image + lines[number][end:]
@@ -43,7 +43,7 @@ def with_image(manifest: str, image: str) -> str:
 
 
 def pinned(manifest: str, uid: str) -> str:
-    """The same text, in which the pod has this UID; as it is where it has one, or where `uid` is none."""
+    """The same text, in which the pod has this UID; unchanged if it already has one, or if `uid` is none."""
     found = _METADATA.search(manifest)
     if not found or not _UID.fullmatch(uid) or re.search(rf"^{found.group(2)}uid:", manifest, re.MULTILINE):
         return manifest
@@ -52,7 +52,7 @@ def pinned(manifest: str, uid: str) -> str:
 
 
 def _place(manifest: str) -> tuple[int, int, int]:
-    """The line, and where in it the image's name begins and ends."""
+    """The line, and the start and end of the image's name in it."""
     found = []
     for item in _containers(manifest.splitlines()):
         names = [text for _, key, text, _ in item if key == "name"]
@@ -61,7 +61,9 @@ def _place(manifest: str) -> tuple[int, int, int]:
             found += images
     value = _VALUE.fullmatch(found[0][1]) if len(found) == 1 else None
     if value is None:
-        raise Failed("etcd's manifest isn't in kubeadm's form: it must name one image of one container `etcd`")
+        raise Failed(
+            "etcd's manifest doesn't have kubeadm's format: it must have exactly one container `etcd` with one image"
+        )
     number, _, column = found[0]
     return number, column + value.start(2), column + value.end(2)
 

@@ -1,7 +1,7 @@
-"""What a controller is asked, and told, about the image of its member of etcd.
+"""Commands on a controller for the image of its etcd member.
 
-A change is waited for, and put back, here: a runner that is killed meanwhile leaves no member with an image that
-doesn't start.
+This program waits for a change, and reverts it: a runner that is killed leaves no member with an image that doesn't
+start.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Member", "main"]
 
 MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
 FOLDER = "/var/lib/upgrader/etcd"
-_BUSY = "an earlier change of etcd's image still waits on this controller"
+_BUSY = "an earlier change of etcd's image is still running on this controller"
 _LEAD = "/v3/maintenance/transfer-leadership"
 _VERSION = re.compile(r"\d{1,4}\.\d{1,4}\.")
 
 
 class Member:
-    """The member of etcd on this host; `root` is "" but in tests."""
+    """The etcd member on this host; `root` is "" except in tests."""
 
     def __init__(self, root: str = "", runtime: Runtime | None = None) -> None:
         self.root = root
@@ -40,7 +40,7 @@ class Member:
         self.runtime = runtime or container_facts.runtime(container_facts.socket_path(root))
 
     def look(self) -> dict[str, Any]:
-        """`image` is that of the manifest, `runs` whether its container has it; or `absent`. Changes nothing."""
+        """`image` is that of the manifest, `runs` whether its container has it; or `absent`. Read-only."""
         if not os.path.exists(self.manifest):
             return {"absent": True}
         image = image_of(self._read())
@@ -52,47 +52,45 @@ class Member:
         }
 
     def change(self, before: str, image: str, version: str, seconds: float) -> dict[str, Any]:
-        """Have the member run another image, if it has `before`, and wait until it is healthy.
-
-        `failed`: why it isn't; then the image before is back in the manifest, and `back` says whether the member is
-        healthy with it ("": it is). A UID that keeps the pod stays there. The new image stays where the one before
-        can't read etcd's data any more: `back` says so.
+        """Switch the member to another image, if it has `before`, and wait until it is healthy. `failed`: why it isn't;
+        the manifest then has the previous image again, and `back` is why the member isn't healthy with it ("": it is).
+        The UID that keeps the pod remains. The new image remains if the previous one can no longer read etcd's data:
+        `back` says so.
         """
         with locked(self.folder, 2 * seconds + 30, _BUSY):
             now, ending = image_of(self._read()), 0
             if now == before != image:
                 if self.runtime.image(image) is None:
-                    raise Failed(f"the image {image} is not on this node; nothing was changed")
+                    raise Failed(f"image {image} is not on this node; nothing was changed")
                 kept_image.keep(self.folder, before, image, self._known_agreed())
                 ending = of_same_image(self.runtime, before, image)
                 self._write(image, running_uid(self.runtime))
             elif now != image:
-                raise Failed(f"{MANIFEST} has the image {now} by now; nothing was changed")
+                raise Failed(f"{MANIFEST} now has the image {now}; nothing was changed")
             wrong = self._watch(image, version, ending).wait(seconds)
             if not wrong:
                 return {"image": image}
             return {"wrong": wrong, **self._put_back(image, seconds, started_before=ending)}
 
     def put_back(self, image: str, seconds: float) -> dict[str, Any]:
-        """Put back the image that was there before this one. Nothing where the manifest doesn't have this one."""
+        """Restore the image before this one. Does nothing if the manifest doesn't have this one."""
         with locked(self.folder, 2 * seconds + 30, _BUSY):
             return self._put_back(image, seconds)
 
     def lead(self, member: str) -> dict[str, Any]:
-        """Have another member lead, by its hexadecimal ID, where this one does."""
+        """Transfer leadership to another member, by its hexadecimal ID, if this one leads."""
         etcd_facts.asked(self.root, _LEAD, {"targetID": str(int(member, 16))})
         return {}
 
     def _put_back(self, image: str, seconds: float, started_before: int = 0) -> dict[str, Any]:
-        """`image`: what the manifest has now. `back`: why the member isn't healthy with it, "" where it is.
-
-        `started_before`: `of_same_image` as this image came; where no other container was started since, none will be.
+        """`image`: the manifest's image now. `back`: why the member isn't healthy with it, "" if it is.
+        `started_before`: `of_same_image` when this image was set; if no other container has started since, none will.
         """
         now, ending = image_of(self._read()), 0
         before = kept_image.before(self.folder, image)
         if now == image:
             if not before:
-                return {"image": now, "back": "this controller has not kept which image it had before"}
+                return {"image": now, "back": "this controller has no record of its previous image"}
             if why := self._unreadable(image):
                 return {"image": now, "back": why}
             ending = of_same_image(self.runtime, image, before)
@@ -101,19 +99,18 @@ class Member:
         elif not before:
             return {"image": now, "back": ""}  # no change got this far
         elif now != before:
-            return {"image": now, "back": "somebody else has changed the image since"}
+            return {"image": now, "back": "the image has been changed again since"}
         watch = self._watch(now, "", ending if ending != started_before else 0)
         return {"image": now, "back": watch.wait(seconds, ends=False)}
 
     def _unreadable(self, image: str) -> str:
-        """Why what was there before this image can't read etcd's data any more; "" where it can, or nothing is known.
-
-        An older minor ends at once on data whose version the members have raised, whatever made the new one unwell.
+        """Why the image before this one can no longer read etcd's data; "" if it can, or if that is unknown. An older
+        minor version exits on data whose version the members have raised.
         """
         then, now = kept_image.agreed(self.folder, image), self._known_agreed()
         if not then or not now or _minor(now) <= _minor(then):
             return ""
-        return f"all members have agreed on etcd {now}, whose data the image before can't read; this one stays"
+        return f"the cluster version of etcd is {now}, whose data the previous image can't read; the new image stays"
 
     def _known_agreed(self) -> str:
         try:
@@ -122,7 +119,7 @@ class Member:
             return ""
 
     def _agreed(self) -> str:
-        """On which version all members have agreed, such as `3.6.0`. Raises Failed, OSError or ValueError."""
+        """The cluster version, on which all members agree, such as `3.6.0`. Raises Failed, OSError or ValueError."""
         found = str(etcd_facts.asked(self.root, "/version").get("etcdcluster", ""))
         return found if _VERSION.match(found) else ""
 
@@ -130,7 +127,7 @@ class Member:
         return Watch(self.runtime, image, version, self.root, ending, Streams(self._port()).end_abandoned)
 
     def _port(self) -> int:
-        """Where it serves its clients; 0 where that can't be told."""
+        """The port for its clients; 0 if unknown."""
         try:
             return etcd_facts.client_port(self.root)
         except Failed:

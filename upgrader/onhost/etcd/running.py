@@ -14,24 +14,25 @@ __all__ = ["Watch", "container", "of_same_image", "running_uid", "runs_image"]
 
 _POLL_SECONDS = 0.25
 _PORT_TAKEN = "address already in use"
-"""What a container may end with once: that of the pod before may not have ended yet."""
+"""An error with which a container may exit once: the previous pod's may still be running."""
 _LOG_BYTES = 16384
 _LINES = 5
 _CHARACTERS = 400
 
 
 def container(runtime: Runtime) -> ContainerStatus | None:
-    """The newest container of etcd's static pod; None where there is none. Raises Failed or ValueError."""
+    """The newest container of etcd's static pod; None if there is none. Raises Failed or ValueError."""
     found = [each for pod in _pods(runtime) for each in pod.containers if each.name == "etcd"]
     newest = max(found, key=lambda each: each.created_at, default=None)
     return runtime.status(newest.id) if newest is not None else None
 
 
 def of_same_image(runtime: Runtime, now: str, then: str) -> int:
-    """When the newest container was created, in nanoseconds, where both names mean one image; 0 otherwise, or unknown.
+    """When the newest container was created, in nanoseconds, if both names mean the same image; 0 otherwise, or
+    unknown.
 
-    So it is after a move to another registry: what still runs is then no proof that the kubelet has restarted it, and
-    the next member would be stopped beside this one.
+    That is the case after a move to another registry: a running container then doesn't prove that the kubelet has
+    restarted it, and the next member would be stopped at the same time as this one.
     """
     try:
         first, second = runtime.image(now), runtime.image(then)
@@ -53,17 +54,16 @@ def _pods(runtime: Runtime) -> list[Sandbox]:
 
 
 def runs_image(runtime: Runtime, status: ContainerStatus, image: str) -> bool:
-    """Whether a container has the image that this name means here. Raises Failed or ValueError."""
+    """Whether a container has the image that this name refers to on this node. Raises Failed or ValueError."""
     known = runtime.image(image)
     return known is not None and bool({status.image, status.image_ref} & {known.id, *known.digests})
 
 
 @dataclass
 class Watch:
-    """Waits for a member to be healthy with an image. `version`: what it must report; "" for whatever it does.
-
-    `ending`: when the container was created that the kubelet is about to restart; 0 where its image tells it apart.
-    `hurry`: called again and again until a container has the image.
+    """Waits for a member to be healthy with an image. `version`: which it must report; "" for any. `ending`: when the
+    container was created that the kubelet is about to restart; 0 if its image distinguishes it. `hurry`: called
+    repeatedly until a container has the image.
     """
 
     runtime: Runtime
@@ -74,9 +74,8 @@ class Watch:
     hurry: Callable[[], None] = lambda: None
 
     def wait(self, seconds: float, *, ends: bool = True) -> str:
-        """Returns "", or what is wrong once `seconds` have passed.
-
-        `ends`: also as soon as its container has ended with an error. A single member is an API that doesn't answer.
+        """Returns "", or the problem once `seconds` have passed. `ends`: also as soon as its container has exited with
+        an error.
         """
         until = time.monotonic() + seconds
         ended: set[int] = set()
@@ -98,7 +97,7 @@ class Watch:
             time.sleep(_POLL_SECONDS)
 
     def _missing(self) -> tuple[str, ContainerStatus | None]:
-        """What is missing, and the container that has the image."""
+        """The unmet condition, and the container that has the image."""
         try:
             found = container(self.runtime)
             old = found is not None and found.created_at == self.ending
@@ -118,7 +117,7 @@ class Watch:
         except (Failed, OSError, ValueError) as error:
             return f"etcd doesn't answer: {error}"
         if self.version and server["version"] and server["version"] != self.version:
-            return f"etcd reports version {server['version']}, and the image is to have {self.version}"
+            return f"etcd reports version {server['version']}, but the image should have {self.version}"
         return "" if server["healthy"] else f"etcd is not healthy: {server['said']}"
 
     def _ended(self, status: ContainerStatus) -> str:

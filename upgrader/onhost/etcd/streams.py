@@ -1,9 +1,9 @@
-"""Ends what a member of etcd waits for when it is told to end: connections of clients whose streams never end.
+"""Closes the connections that a stopping etcd member waits for: those of clients whose streams never end.
 
-It first stops to listen, and asks its clients to leave. kube-apiserver's watches stay; so it closes them after 5 s and
-two election timeouts: 7 s, in which all that is new waits for the next etcd already. This closes them sooner. etcd is
-not killed: it ends by itself, in order. Where the kernel can't close another program's connections
-(CONFIG_INET_DIAG_DESTROY), etcd takes its time.
+etcd first stops listening, and asks its clients to disconnect. kube-apiserver's watches stay, so etcd closes them after
+5 s and two election timeouts: 7 s, during which new requests already wait for the next etcd. This closes them sooner.
+etcd is not killed: it shuts down by itself. If the kernel can't close another program's connections
+(CONFIG_INET_DIAG_DESTROY), etcd takes its 7 s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 __all__ = ["Streams"]
 
 _GRACE_SECONDS = 1.0
-"""For requests that etcd already had when it stopped to listen."""
+"""Time for requests that etcd already had when it stopped listening."""
 _TABLES = ((socket.AF_INET, "/proc/net/tcp"), (socket.AF_INET6, "/proc/net/tcp6"))
 _ESTABLISHED, _LISTENS = 1, 10
 _SOCK_DIAG, _DESTROY, _REQUEST_AND_ACK = 4, 21, 5
@@ -25,7 +25,7 @@ _ANSWER_SECONDS = 2.0
 
 
 class _Socket(NamedTuple):
-    """A TCP socket of this host. Addresses as they are on the wire."""
+    """A TCP socket of this host. Addresses in network format."""
 
     family: int
     address: bytes
@@ -36,14 +36,14 @@ class _Socket(NamedTuple):
 
 
 class Streams:
-    """Connections to one port of this host; none where it is 0."""
+    """Connections to one port of this host; none if it is 0."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._left_since = 0.0
 
     def end_abandoned(self) -> None:
-        """Close those to an address on which nothing has listened for a second; to be called again and again."""
+        """Close those to an address on which nothing has listened for a second; to be called repeatedly."""
         left, now = _abandoned(self._port), time.monotonic()
         if not left:
             self._left_since = 0.0
@@ -80,7 +80,7 @@ def _sockets() -> list[_Socket]:
 
 
 def _place(text: str) -> tuple[bytes, int]:
-    """`0100007F:094B`: words in this machine's order of bytes, each as it would read it from the wire."""
+    """`0100007F:094B`: words in this machine's byte order, each as read from the network."""
     address, _, port = text.partition(":")
     words = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
     return struct.pack(f"={len(words)}I", *words), int(port, 16)
@@ -96,4 +96,4 @@ def _close(each: _Socket) -> None:
         kernel.send(struct.pack("=IHHII", 16 + len(wanted), _DESTROY, _REQUEST_AND_ACK, 1, 0) + wanted)
         (answer,) = struct.unpack_from("=i", kernel.recv(4096), 16)
     if answer:
-        raise OSError(-answer, "the kernel doesn't close this connection")
+        raise OSError(-answer, "the kernel did not close this connection")

@@ -1,8 +1,8 @@
-"""Which of the cluster's own clients kube-apiserver accepts, asked on this host with credentials that never leave it.
+"""Which of the cluster's own clients kube-apiserver accepts, tested on this host with credentials that never leave it.
 
-An API server can answer, and refuse everybody who relies on it: another client CA, another issuer of tokens, other
-rules of authorization. The operator's own kubeconfig proves neither: it may have expired, or outrank all rules. And it
-can accept all of them, and lack what every cluster needs: the workloads' API, or that anything may be written.
+An API server can answer, but refuse all clients that rely on it: with another client CA, another token issuer, or other
+authorization rules. The operator's own kubeconfig proves nothing about them: it may have expired, or bypass all rules.
+It can also accept all of them, but lack what every cluster needs: the workload APIs, or the permission to write.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from upgrader.onhost.node.refused_writes import is_servers_own
 _KUBELET = "kubelet"
 _CONFIGS = ("controller-manager", "scheduler")
 _SERVICES = "/api/v1/services?limit=1"
-"""What each of them lists all the time, and may by the rules that every cluster starts with."""
+"""A resource that each of them lists regularly, and may list by the default RBAC rules of every cluster."""
 
 _WORKLOADS = "/apis/apps/v1"
 _EVENTS = "/api/v1/namespaces/default/events?dryRun=All"
@@ -44,7 +44,7 @@ _EVENT = json.dumps(
         "source": {"component": "kubelet"},
     }
 )
-"""What every kubelet may write."""
+"""An object that every kubelet may write."""
 
 _OK = 200
 _FORBIDDEN = 403
@@ -54,7 +54,7 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-
 _PRIVATE = re.compile(rb"PRIVATE_ADDRESS='([0-9.]+)'")
 _ADDRESS = "volumes/kubernetes.io~empty-dir/runtime/address.env"
 _INSTANCE_SECONDS = 7.0
-"""For all questions to one instance; below the deadline of this fact."""
+"""Deadline of all requests to one instance; less than the deadline of this fact."""
 _TOKENS = 3
 _UID = "io.kubernetes.pod.uid"
 _MARGIN_SECONDS = 60.0
@@ -63,11 +63,10 @@ _MARGIN_SECONDS = 60.0
 def accepted(root: str, ports: set[int], runtime: Runtime) -> list[dict[str, Any]]:
     """Each client's `name`, the HTTP `status` that it got, and its `certificate` without the key ("" for a token).
 
-    `conclusive`: whether it asked for something that no right API server refuses, so that nobody has to agree.
-
-    Each instance with a private address is asked by itself, as the others may answer otherwise: `address` is whom, and
-    `pod` its UID, "" where it isn't known. What can't be asked is left out: also an instance that isn't ready, which
-    may refuse what it will accept. Raises Failed when kube-apiserver doesn't answer.
+    `conclusive`: whether no correct API server refuses its request, so that one refusal is enough. Each instance with a
+    private address is queried separately, as instances may differ: `address` is the instance's, and `pod` its pod's
+    UID, "" if unknown. Instances that can't be queried are left out, also those that aren't ready, which may refuse
+    requests that they accept later. Raises Failed when kube-apiserver doesn't answer.
     """
     found = sorted(listeners(ports))
     if not found:
@@ -92,7 +91,7 @@ def accepted(root: str, ports: set[int], runtime: Runtime) -> list[dict[str, Any
 
 
 def _ready(ca: str, address: str, port: int) -> bool:
-    """Whether an instance is ready, or doesn't tell strangers."""
+    """Whether an instance is ready, or doesn't answer that to anonymous clients."""
     status, _ = get(context(ca), address, port, API_NAME, "/readyz")
     return status in (200, 401, 403)
 
@@ -124,9 +123,8 @@ def _ask(
 
 
 def _missing(own: ssl.SSLContext, address: str, port: int) -> list[tuple[str, int]]:
-    """What an API server that accepts the kubelet lacks all the same, and the status that says so.
-
-    A question that isn't answered leaves the other one, and all that is known already.
+    """What an API server that accepts the kubelet still lacks, and the HTTP status that shows it. If one query fails,
+    the results of the other one are kept.
     """
     found = []
     with contextlib.suppress(Failed):
@@ -143,7 +141,7 @@ def _missing(own: ssl.SSLContext, address: str, port: int) -> list[tuple[str, in
 def _pods(root: str, sandboxes: list[Sandbox]) -> dict[str, str]:
     """Private address → UID of the pod whose init container chose it (the chart's address.sh).
 
-    Only of kube-system's own pods of that name: others' volumes hold what their users put there.
+    Only for pods of that name in kube-system: users control the volumes of other pods.
     """
     found = {}
     for pod in sandboxes:
@@ -158,7 +156,7 @@ def _pods(root: str, sandboxes: list[Sandbox]) -> dict[str, str]:
 
 
 def _plain_file(path: str) -> bytes:
-    """A file's first kilobyte; nothing of what isn't a plain file, which may block or have effects when it is read."""
+    """A file's first kilobyte; nothing if it isn't a regular file, which may block or have effects when it is read."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -203,7 +201,7 @@ def _loaded(own: ssl.SSLContext, pem: bytes) -> bool:
 def _tokens(root: str, sandboxes: list[Sandbox]) -> list[tuple[str, str]]:
     """(Pod, token) of kube-system's pods that run here, one of each ServiceAccount, as long as the token is valid.
 
-    Elsewhere users decide what a pod's volume is called and whom its token is for.
+    In other namespaces, users choose the names of volumes and the audiences of tokens.
     """
     found: dict[str, tuple[str, str]] = {}
     for pod in sorted(sandboxes, key=lambda pod: pod.name):
@@ -224,7 +222,7 @@ def _tokens(root: str, sandboxes: list[Sandbox]) -> list[tuple[str, str]]:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """What a token says of itself. Raises ValueError or TypeError for no such token."""
+    """The claims of a token. Raises ValueError or TypeError if it isn't one."""
     parts = token.split(".")[1:2]
     if not parts:
         raise ValueError("no token")
@@ -232,6 +230,6 @@ def _claims(token: str) -> dict[str, Any]:
 
 
 def _valid(claims: dict[str, Any], now: float) -> bool:
-    """Whether a token is valid now, also if a clock is somewhat off or was set back. Raises KeyError without a time."""
+    """Whether a token is valid now, with tolerance for clock skew. Raises KeyError without a time."""
     begins = max(float(claims.get("nbf", 0)), float(claims.get("iat", 0)))
     return begins + _MARGIN_SECONDS < now < float(claims["exp"]) - _MARGIN_SECONDS

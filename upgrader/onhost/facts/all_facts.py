@@ -27,7 +27,7 @@ _PORT = 6443
 
 
 def facts(root: str) -> dict[str, Any]:
-    """What is so on this host; `root` stands before every path (empty on a real one)."""
+    """The facts of this host; `root` is the prefix of every path (empty on a real host)."""
     taken, begun = time.time(), time.monotonic()
     socket = container_facts.socket_path(root)
     runtime = container_facts.runtime(socket)
@@ -58,7 +58,7 @@ def facts(root: str) -> dict[str, Any]:
 
 
 def main(root: str = "") -> None:
-    """Print the facts, and end, whatever still hangs."""
+    """Print the facts, and exit even if a query still hangs."""
     sys.stdout.write(json.dumps(facts(root)) + "\n")
     sys.stdout.flush()
     os._exit(0)

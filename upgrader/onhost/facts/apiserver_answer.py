@@ -32,12 +32,16 @@ def readyz(root: str, ports: set[int]) -> dict[str, Any]:
 
 
 def private(address: str) -> bool:
-    """Whether one instance alone has it, as the chart chooses it. At 127.0.0.1, for clients, any of them answers."""
+    """Whether it belongs to exactly one instance, as the chart chooses it. At 127.0.0.1, for clients, any instance
+    answers.
+    """
     return address.startswith("127.") and not address.startswith("127.0.")
 
 
 def listeners(ports: set[int]) -> Counter[tuple[str, int]]:
-    """(address, port) → how many TCP sockets listen there, of these ports; a wildcard is the loopback address."""
+    """(address, port) → how many TCP sockets listen there, for these ports; a wildcard counts as the loopback
+    address.
+    """
     found: Counter[tuple[str, int]] = Counter()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -61,7 +65,7 @@ def _address(hexadecimal: str) -> str:
 
 
 def authority(root: str) -> str:
-    """The cluster's CA as PEM: kubeadm's file, or what the kubelet was given."""
+    """The cluster's CA as PEM: kubeadm's file, or the one in the kubelet's kubeconfig."""
     try:
         return read(root + "/etc/kubernetes/pki/ca.crt").decode()
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether a webhook for audit events answers on this host, as a kube-apiserver is to use it."""
+"""Whether an audit webhook that kube-apiserver is going to use answers on this host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECONDS = 9.0
 
 
 def ask(root: str, path: str) -> str:
-    """ "" where anything answers that kubeconfig's server, whatever it says: no credentials are sent. Else why not."""
+    """ "" if the server of that kubeconfig answers, with any status, as no credentials are sent. Else why not."""
     text = read(root + path).decode("utf-8", "replace")
     servers = set(re.findall("server" + _VALUE, text))
     found = _URL.fullmatch(servers.pop()) if len(servers) == 1 else None
@@ -53,7 +53,7 @@ def _trust(root: str, text: str) -> ssl.SSLContext:
 
 
 def main(path: str, root: str = "") -> None:
-    """Prints as JSON what `ask` says of that kubeconfig, or that there is no such file."""
+    """Prints as JSON the result of `ask` for that kubeconfig, or that the file doesn't exist."""
     found = os.path.isfile(root + path)
     answer = together({"answer": partial(ask, root, path)}, _SECONDS) if found else {}
     sys.stdout.write(json.dumps({"found": found, **answer}) + "\n")

@@ -28,13 +28,13 @@ def workloads(disk: Inventory, root: str, runtime: Runtime) -> list[dict[str, An
 
 
 def stored_keys(disk: Inventory) -> list[str]:
-    """The keys in etcd of what the checkpoints on this host were made of; records that can't be read have none."""
+    """The etcd keys of the checkpoints' workloads on this host; unreadable records have none."""
     kinds = {(workload, record.origin.owner_kind.lower()) for workload, record in _records(disk)}
     return sorted(f"{_PREFIX}/{kind}s/{workload}" for workload, kind in kinds if kind)
 
 
 def ports(disk: Inventory) -> set[int]:
-    """Where the manifests of kube-apiserver's generations have it listen."""
+    """The addresses in the manifests of kube-apiserver's generations."""
     found: set[int] = set()
     with contextlib.suppress(OSError):  # reported by `workloads`
         for number in disk.numbers(KUBE_APISERVER):
@@ -106,7 +106,7 @@ def _missing(wanted: Mapping[str, str], recorded: Mapping[str, str], runtime: Ru
 
 
 def _same(recorded: str, there: Image) -> bool:
-    """Whether an image on the node is the one that was recorded, which is by ID or by digest."""
+    """Whether an image on the node is the recorded one (by ID or by digest)."""
     if not recorded:
         return True
     known = {there.id, *there.digests, *(d.rpartition("@")[2] for d in there.digests)}

@@ -24,7 +24,7 @@ _COMPLAINT = re.compile(r"^[EF]\d{4} .*(?:Error syncing pod|config path|process 
 
 
 def socket_path(root: str) -> str:
-    """Where the kubelet finds its container runtime."""
+    """The kubelet's container runtime endpoint."""
     for path, pattern in (
         ("/var/lib/kubelet/kubeadm-flags.env", r"--container-runtime-endpoint=([^\s\"']+)"),
         ("/var/lib/kubelet/config.yaml", r"(?m)^containerRuntimeEndpoint:\s*[\"']?([^\s\"']+)"),
@@ -40,10 +40,7 @@ def socket_path(root: str) -> str:
 
 
 def runtime(path: str, seconds: float = SECONDS) -> Runtime:
-    """The runtime behind a socket, and how long it may take to answer.
-
-    Its questions raise Failed, or ValueError on an answer that makes no sense.
-    """
+    """The runtime behind a socket, and its deadline. Its queries raise Failed, or ValueError on an invalid answer."""
     return Runtime(functools.partial(call, path, seconds=seconds))
 
 

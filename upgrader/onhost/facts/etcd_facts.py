@@ -1,6 +1,6 @@
 """etcd on this host: its manifest, its data, its backups, and what it answers, its certificate verified.
 
-It is asked over the JSON gateway to its gRPC interface, which needs no more than HTTPS.
+It is queried over the JSON gateway to its gRPC interface, which needs only HTTPS.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _CLIENTS = "https://127.0.0.1:2379"
 _METRICS = "http://127.0.0.1:2381"
 """kubeadm's, on every member."""
 
-_NO_MEMBERS = "etcd lists its members only while a majority of them runs"
+_NO_MEMBERS = "etcd lists its members only while it has quorum"
 _FLAGS = ("name", "initial-advertise-peer-urls", "initial-cluster", "quota-backend-bytes")
-"""What restoring a backup needs, and how large the database may grow."""
+"""Settings for restoring a backup, and the database's quota."""
 _REMOVED = ("enable-v2", "experimental-", "proxy")
-"""How the names of flags begin that a newer etcd doesn't know any more."""
+"""Prefixes of flags that newer etcd versions have removed."""
 
 
 def facts(root: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def server(root: str, expected: list[str]) -> dict[str, Any]:
 
 
 def client(root: str) -> tuple[ssl.SSLContext, str, int]:
-    """How the member on this host is asked: TLS with kubeadm's client certificate, address and port. Raises Failed."""
+    """How to reach the member on this host: TLS with kubeadm's client certificate, address and port. Raises Failed."""
     return _client(root, _flags(root))
 
 
@@ -85,7 +85,7 @@ def client_port(root: str) -> int:
 
 
 def asked(root: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What the member on this host answers at a path of its gateway. Raises Failed where it refuses, or is silent."""
+    """What the member on this host answers at a path of its gateway. Raises Failed if it refuses, or doesn't answer."""
     tls, address, port = client(root)
     status, text = get(tls, address, port, address, path, None if body is None else json.dumps(body))
     if status != 200:
@@ -104,7 +104,7 @@ def _client(root: str, flags: dict[str, str]) -> tuple[ssl.SSLContext, str, int]
     address, port = _place(flags.get("listen-client-http-urls") or flags.get("listen-client-urls", _CLIENTS))
     address = "127.0.0.1" if address in ("0.0.0.0", "::") else address
     if not os.path.exists(root + files["cert"]):
-        raise Failed(f"there is no {files['cert']} to ask etcd with")
+        raise Failed(f"etcd can't be queried: {files['cert']} does not exist")
     tls = context(read(root + files["ca"]).decode())
     tls.load_cert_chain(root + files["cert"], root + files["key"])
     return tls, address, port
@@ -145,12 +145,12 @@ def _asked(root: str, flags: dict[str, str], expected: list[str]) -> dict[str, A
 
 
 def _waiting(flags: dict[str, str]) -> dict[str, Any]:
-    """A member that was started while too few others run serves no clients, but its metrics port reports the reason."""
+    """A member that was started without a quorum serves no clients, but its metrics port reports the reason."""
     url = next((u for u in flags.get("listen-metrics-urls", _METRICS).split(",") if u.startswith("http://")), "")
     address, _, port = url[len("http://") :].rpartition(":")
     status, text = plain(address, int(port), "/health")
     if status == 200:
-        raise Failed("it is healthy, and yet serves no clients")
+        raise Failed("it is healthy, but serves no clients")
     reason = str(json.loads(text).get("reason", ""))
     silent = unknown("it serves no clients")
     return dict(_status({}), healthy=False, said=reason, members=unknown(_NO_MEMBERS), has_cluster=silent)
@@ -159,7 +159,7 @@ def _waiting(flags: dict[str, str]) -> dict[str, Any]:
 def has_any(ask: Ask, keys: list[str]) -> bool:
     """Whether the member stores any of these keys, by its own data: no quorum is needed."""
     if not keys:
-        raise Failed("there is no checkpoint whose workload it could be asked for")
+        raise Failed("no checkpoint names a workload to look for in etcd")
     for key in keys:
         wanted = {"key": base64.b64encode(key.encode()).decode(), "count_only": True, "serializable": True}
         if int(_good(ask("/v3/kv/range", wanted)).get("count") or 0):

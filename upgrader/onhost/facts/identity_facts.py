@@ -1,4 +1,4 @@
-"""Which machine this is, whose keys it has, and which ports its kernel gives away."""
+"""The identity of this machine, the digests of its keys, and the ports that its kernel assigns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PORTS = "/proc/sys/net/ipv4/ip_local_"
 
 
 def identity(root: str) -> dict[str, Any]:
-    """Of keys only a digest leaves the host: nothing can be signed with it. Lists are empty for what isn't there."""
+    """Only digests of keys leave the host: nothing can be signed with them. Lists are empty for missing files."""
     return {
         "machine_id": _text(root + "/etc/machine-id"),
         "keys": {path: digest for path, digest in ((path, _digest(root + path)) for path in _KEYS) if digest},
@@ -23,13 +23,13 @@ def identity(root: str) -> dict[str, Any]:
 
 
 def ranges(text: str) -> list[list[int]]:
-    """`1-3,7` as the kernel writes it."""
+    """Parses `1-3,7`, the kernel's format."""
     found = [part.partition("-") for part in text.split(",") if part.strip()]
     return [[int(first), int(last or first)] for first, _, last in found]
 
 
 def _digest(path: str) -> str:
-    """Of what a PEM file holds, however its lines end; "" for no file."""
+    """The digest of a PEM file's content, independent of its line ends; "" for no file."""
     try:
         return hashlib.sha256(re.sub(rb"\s", b"", read(path))).hexdigest()
     except FileNotFoundError:

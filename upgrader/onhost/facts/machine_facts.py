@@ -20,7 +20,7 @@ _KUBELET = "/var/lib/kubelet/config.yaml"
 
 
 def unit(name: str) -> dict[str, Any]:
-    """A systemd unit, with its last words where it doesn't run."""
+    """A systemd unit, with its last journal lines if it doesn't run."""
     text = command("systemctl", "show", name, "--no-pager", "--property=" + _PROPERTIES)
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     if not values.get("ActiveState"):
@@ -49,12 +49,12 @@ def journal(name: str, lines: int) -> list[str]:
 
 
 def _moment(microseconds: int) -> float | None:
-    """A time that systemd counted since boot, by the clock of now; None for never."""
+    """A time that systemd counted since boot, converted to the current clock; None for never."""
     return time.time() - (time.monotonic() - microseconds / 1e6) if microseconds else None
 
 
 def space(root: str, path: str) -> dict[str, Any]:
-    """The file system under a folder. Free is what root may use, as all that writes here is root."""
+    """The file system under a folder. The free space is root's, as everything here is written by root."""
     found = os.statvfs(root + path)
     return {
         "path": path,
@@ -73,9 +73,9 @@ def spaces(root: str) -> list[Any]:
 
 
 def cgroups(root: str) -> dict[str, Any]:
-    """Which version the kernel's control groups have, and what the kubelet's configuration says of version 1."""
+    """The version of the kernel's cgroups, and the kubelet's setting for version 1."""
     if not os.path.isdir(root + _CGROUPS):
-        raise Failed("there is no folder " + _CGROUPS)
+        raise Failed("the folder {} does not exist".format(_CGROUPS))
     version = 2 if os.path.exists(root + _CGROUPS + "/cgroup.controllers") else 1
     try:
         text = read(root + _KUBELET).decode("utf-8", "replace")
@@ -86,9 +86,10 @@ def cgroups(root: str) -> dict[str, Any]:
 
 
 def certificates(root: str) -> list[dict[str, str]]:
-    """Every certificate that the control plane uses, as PEM: it is read where there is a library for that.
+    """Every certificate that the control plane uses, as PEM: it is parsed on the other side, which has a library for
+    that.
 
-    Only the first one of a file, and never a key: the kubelet's file holds its own key as well.
+    Only the first one of a file, and never a key: the kubelet's file also contains its key.
     """
     pki = root + "/etc/kubernetes/pki"
     paths = [os.path.join(folder, name) for folder in (pki, pki + "/etcd") for name in _names(folder)]
@@ -124,14 +125,14 @@ def _first(text: str) -> str:
 
 
 def booted() -> float:
-    """When process 1 started, by the clock of now. That is the boot, also where the kernel is shared with others."""
+    """When process 1 started, by the current clock. That is the boot, also if the kernel is shared with others."""
     uptime = float(read("/proc/uptime").split()[0])
     ticks = int(read("/proc/1/stat").rpartition(b")")[2].split()[19])
     return time.time() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def manifests(root: str) -> dict[str, Any]:
-    """What the kubelet reads as static pods (it passes over names with a dot)."""
+    """The files that the kubelet reads as static pods (it skips names that begin with a dot)."""
     folder = root + "/etc/kubernetes/manifests"
     if not os.path.isdir(folder):
         return {"exists": False, "files": []}

@@ -1,4 +1,4 @@
-"""Whether etcd answers at addresses that a kube-apiserver on this host is to use, with its files."""
+"""Whether etcd answers at the addresses that a kube-apiserver on this host is going to use, with its files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SECONDS = 9.0
 
 
 def ask(root: str, server: str, ca: str, certificate: str, key: str) -> str:
-    """ "" where etcd is healthy there, by its own words; else why not. Raises Failed where nothing answers."""
+    """ "" if etcd reports itself healthy there; else why not. Raises Failed if nothing answers."""
     found = _URL.fullmatch(server)
     if not found:
-        raise Failed(f"{server} is no address of etcd")
+        raise Failed(f"{server} is not an address of etcd")
     scheme, host, port = found.group(1), found.group(2), int(found.group(3))
     if scheme == "http":
         status, text = plain(host, port, "/health")

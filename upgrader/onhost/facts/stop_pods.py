@@ -1,4 +1,4 @@
-"""Stops pods on this host by their UIDs, through the container runtime: without an API nothing else can."""
+"""Stops pods on this host by their UIDs, through the container runtime: the only way without an API."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from upgrader.onhost.node.cri import Runtime
 
 _UID = "io.kubernetes.pod.uid"
 _STOP_SECONDS = 30.0
-"""For one call: a busy machine takes a while to end all processes of a pod, and to take its network down."""
+"""Deadline of one call: a busy machine needs a while to stop a pod's processes and remove its network."""
 
 
 def stop(runtime: Runtime, uids: set[str]) -> list[str]:
-    """Stop the sandboxes of these pods, with all that runs in them; returns the pods' names.
-
-    The kubelet starts such a pod again until it hears from an API that the pod has gone.
+    """Stop the sandboxes of these pods, with everything in them; returns the pods' names. The kubelet restarts such a
+    pod until an API server reports its deletion.
     """
     stopped = []
     for pod in runtime.sandboxes():

@@ -1,1 +1,1 @@
-"""What is sent to a controller: it uses the standard library only, and what `upgrader.onhost.facts` has."""
+"""Programs sent to a controller: they use only the standard library and `upgrader.onhost.facts`."""

@@ -1,4 +1,4 @@
-"""Changes who is a member of etcd, by the member on this host, over its JSON gateway."""
+"""Changes etcd's membership through the member on this host, over its JSON gateway."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LIST, _REMOVE, _LEAD = "/v3/cluster/member/list", "/v3/cluster/member/remove", 
 
 
 def main(what: str, member: str, root: str = "") -> None:
-    """`remove` a member by its hexadecimal ID, unless it is gone; or have it `lead`, where this host's member does.
+    """`remove` a member by its hexadecimal ID, if it still exists; or make it `lead`, if this host's member leads.
 
     Prints what was `done`, or why it `failed`.
     """
@@ -26,7 +26,7 @@ def main(what: str, member: str, root: str = "") -> None:
 def _remove(root: str, member: str) -> str:
     members = {format(int(each["ID"]), "x") for each in etcd_facts.asked(root, _LIST, {}).get("members", [])}
     if member not in members:
-        return "it was no member any more"
+        return "it was no longer a member"
     etcd_facts.asked(root, _REMOVE, {"ID": str(int(member, 16))})
     return "removed"
 

@@ -1,4 +1,4 @@
-"""What runs on a controller: the rules for checkpoints there, and reading the container runtime.
+"""Code that runs on a controller: the rules for checkpoints there, and queries of the container runtime.
 
 Two programs follow these rules and must never differ: the pod-checkpointer, whose image has this package, and
 `upgrader recover`, which sends it over SSH to a bare `python3 -` when the API is unreachable. So: Python's standard

@@ -1,8 +1,8 @@
-"""What the container runtime reports (CRI, runtime.v1), over any transport.
+"""Queries of the container runtime (CRI, runtime.v1), over any transport.
 
-While the API is unreachable the kubelet's own /pods can't be asked: it authorises callers through the API. `crictl` is
-missing on many hosts, and `ctr` knows neither exit codes nor other runtimes than containerd. Field numbers are those of
-k8s.io/cri-api, pkg/apis/runtime/v1/api.proto.
+While the API is unreachable the kubelet's own /pods can't be used: it authorizes callers through the API. `crictl` is
+missing on many hosts, and `ctr` supports neither exit codes nor runtimes other than containerd. Field numbers are those
+of k8s.io/cri-api, pkg/apis/runtime/v1/api.proto.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Sandbox:
 
 @dataclass(frozen=True)
 class ContainerStatus:
-    """All that is kept of a container. Times in nanoseconds, 0 for never; `log`: path of its log file. `image_ref`: the
-    ID, or a digest, of the image that it really has.
+    """All recorded data of a container. Times in nanoseconds, 0 for never; `log`: path of its log file. `image_ref`:
+    the ID, or a digest, of its actual image.
     """
 
     name: str
@@ -79,7 +79,7 @@ class ContainerStatus:
 
 @dataclass(frozen=True)
 class Image:
-    """An image on the node; `digests`: those under which repositories have it."""
+    """An image on the node; `digests`: its digests in repositories."""
 
     id: str
     digests: tuple[str, ...]
@@ -87,8 +87,8 @@ class Image:
 
 @dataclass(frozen=True)
 class Runtime:
-    """The questions. `call`: (method, request) → the response's message. Each raises what `call` does, and ValueError
-    on a damaged message.
+    """The queries. `call`: (method, request) → the response's message. Each raises the exceptions of `call`, and
+    ValueError on a damaged message.
     """
 
     call: Callable[[str, bytes], bytes]
@@ -127,8 +127,8 @@ class Runtime:
         self.call(_RUNTIME + "StopPodSandbox", encode(1, sandbox))
 
     def image(self, name: str) -> Image | None:
-        """An image, by the name that a pod calls it, or by its digest; None when the node lacks it. It is the very
-        question that the kubelet asks before it starts a container.
+        """An image, by its name in a pod, or by its digest; None if the node doesn't have it. The kubelet makes the
+        same query before it starts a container.
         """
         answer = Message(self.call(_IMAGES + "ImageStatus", encode(1, encode(1, name))))
         found = answer.message(1)

@@ -1,4 +1,4 @@
-"""All that a node keeps: every workload, each of its generations verified, and what is active."""
+"""All checkpoints on a node: every workload, each of its generations verified, and the active one."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ class Inventory(Layout):
     def read_failed(self, workload: Workload) -> tuple[dict[int, str], str]:
         """(generation → why it is marked as failed, why the marks can't be read).
 
-        Marks that can't be read mark nothing. They only order the choice: a generation that is started in vain costs
-        the time until the next one's turn, one that is passed over for a damaged file might cost the API.
+        Unreadable marks count as none. They only order the choice: a generation that is started in vain costs the time
+        until the next one is tried; one that is skipped because of a damaged file might cost the API.
         """
         try:
             found = json.loads(self.failed_path(workload).read_bytes())
@@ -114,7 +114,7 @@ class Inventory(Layout):
         except FileNotFoundError:
             return {}, ""
         except (OSError, ValueError, AttributeError) as error:
-            return {}, f"{self.failed_path(workload)} can't be understood: {error}"
+            return {}, f"{self.failed_path(workload)} can't be parsed: {error}"
 
     def _generation(self, folder: Path) -> StoredGeneration:
         try:
@@ -127,7 +127,7 @@ class Inventory(Layout):
         return known[1]
 
     def manifest(self, workload: Workload, number: int) -> bytes | None:
-        """A generation's, byte for byte, be its other files damaged or not; None when there is none."""
+        """A generation's manifest, byte for byte, even if its other files are damaged; None if there is none."""
         try:
             return (self.generation(workload, number) / MANIFEST).read_bytes()
         except OSError:

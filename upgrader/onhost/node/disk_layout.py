@@ -1,4 +1,4 @@
-"""Where checkpoints lie on a node, and whose a static manifest is.
+"""The paths of checkpoints on a node, and the owner of a static manifest.
 
 ::
 

@@ -1,4 +1,4 @@
-"""One generation on disk: its record, and whether it is still as it was written.
+"""One generation on disk: its record, and whether its files are unchanged.
 
 ::
 
@@ -79,14 +79,14 @@ class Record:
                 }
                 return cls(**{**raw, **read})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise NotUnderstood(f"{RECORD} can't be understood") from error
-        raise NotUnderstood(f"{RECORD} can't be understood: it is of format {schema}")
+            raise NotUnderstood(f"{RECORD} can't be parsed") from error
+        raise NotUnderstood(f"{RECORD} has the unsupported format {schema}")
 
 
 @dataclass(frozen=True)
 class StoredGeneration:
-    """A generation as it is on disk. `record` is None where it can't be understood. `damage`: what is wrong with it,
-    empty when every file is as recorded. `images`: container → image, for all that its pod names.
+    """A generation as it is on disk. `record` is None if it can't be parsed. `damage`: what is wrong with it, empty
+    when every file is as recorded. `images`: container → image, for all that its pod names.
     """
 
     record: Record | None
@@ -107,7 +107,7 @@ def read(folder: Path) -> StoredGeneration:
     except FileNotFoundError:
         return StoredGeneration(record, damage)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return StoredGeneration(record, damage or f"{MANIFEST} can't be understood")
+        return StoredGeneration(record, damage or f"{MANIFEST} can't be parsed")
     return StoredGeneration(record, damage, images)
 
 
@@ -116,7 +116,7 @@ def read_record(folder: Path) -> Record:
     try:
         return Record.parse((folder / RECORD).read_bytes())
     except FileNotFoundError as error:
-        raise NotUnderstood(f"{RECORD} can't be understood: it is missing") from error
+        raise NotUnderstood(f"{RECORD} is missing") from error
 
 
 def fingerprints(folder: Path) -> dict[str, dict[str, Any]]:

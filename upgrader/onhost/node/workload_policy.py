@@ -1,4 +1,4 @@
-"""What checkpoints belong to, and when they are started."""
+"""The workload of a checkpoint, and when a checkpoint is started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Workload:
-    """What a checkpoint belongs to, whatever its pods are called: the owner's namespace and name.
+    """The workload of a checkpoint, independent of its pods' names: the owner's namespace and name.
 
     The kind is left out on purpose: a DaemonSet that becomes a Deployment of the same name is the same workload, of
     which only one standby pod may run.

@@ -1,1 +1,1 @@
-"""Sends programs to hosts, and reads what they answer."""
+"""Sends programs to hosts, and reads their answers."""

@@ -1,4 +1,4 @@
-"""Asks controllers for what only they know while there is no API: one command over SSH each, all at once."""
+"""Collects the controllers' facts without the API: one command over SSH each, all concurrently."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from upgrader.ports import Hosts
 __all__ = ["examine", "examine_all"]
 
 _SECONDS = 25.0
-"""For connecting and asking. The program on the host bounds each of its questions, and all of them to 9 s."""
+"""Deadline of the connection and the program, which limits each of its queries, and all of them to 9 s."""
 
 _FACTS = SentProgram(
-    "all_facts", "facts", "the machine", "Run it again. If that doesn't help, report it with these words."
+    "all_facts", "facts", "the machine", "Run the command again. If it fails again, report this message as a bug."
 )
 
 

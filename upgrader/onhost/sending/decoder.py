@@ -1,4 +1,4 @@
-"""From what the program on a host printed to `HostFacts`: certificates are read here, secrets are masked here."""
+"""Decodes the output of the program on a host into `HostFacts`: parses certificates, and masks secrets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Json = Mapping[str, Any]
 
 
 def decode(raw: Json, sent: float, received: float) -> HostFacts:
-    """`sent`, `received`: when the question left and the answer came, by our clock.
+    """`sent`, `received`: when the request left and the answer arrived, by our clock.
 
     Raises ValueError, KeyError, TypeError or AttributeError for an answer of another form.
     """
@@ -86,7 +86,7 @@ def _known_all(values: Any, build: Callable[[Any], T]) -> tuple[T | Unknown, ...
 
 
 def _clock(raw: Json, sent: float, received: float) -> Clock:
-    """The host noted its time after the question had left, and `took` seconds before the answer could come."""
+    """The host read its clock after the request had left, and `took` seconds before the answer could arrive."""
     earliest, latest = sent, received - raw["took"]
     return Clock(offset=raw["taken"] - (earliest + latest) / 2, error=abs(latest - earliest) / 2)
 
@@ -105,7 +105,7 @@ def _endpoint(found: Json) -> Endpoint:
 
 
 def _client(found: Json) -> Client | None:
-    """None for one whose certificate can't be read: whether it is refused by its own fault isn't known then."""
+    """None for one whose certificate can't be read: it may be refused for a reason of its own."""
     kept = {name: found[name] for name in ("name", "status", "pod", "address", "conclusive")}
     if not found["certificate"]:
         return Client(**kept)
@@ -145,7 +145,7 @@ def _etcd(found: Json, server: Json) -> Etcd:
 
 
 def etcd_server(found: Json) -> EtcdServer:
-    """What a member of etcd answers, from the answer of `onhost/etcd_facts.py`. Raises as `decode` does."""
+    """Decodes a member's answer from `onhost/etcd_facts.py`. Raises as `decode` does."""
     members = _known(found["members"], lambda listed: tuple(_member(m) for m in listed))
     alarms = tuple(Alarm(**alarm) for alarm in found["alarms"])
     has_cluster = _known(found["has_cluster"], bool)

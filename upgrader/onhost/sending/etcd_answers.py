@@ -1,4 +1,4 @@
-"""Asks etcd from a controller, as the kube-apiserver that is to run there will."""
+"""Queries etcd from a controller, as the new kube-apiserver there will."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from upgrader.ports import Hosts
 __all__ = ["ask_etcd"]
 
 _SECONDS = 25.0
-_ETCD = SentProgram("planned_etcd", "facts", "etcd", "Run it again. If that doesn't help, report it with these words.")
+_ETCD = SentProgram(
+    "planned_etcd", "facts", "etcd", "Run the command again. If it fails again, report this message as a bug."
+)
 
 
 def ask_etcd(hosts: Hosts, host: Host, client: EtcdClient) -> Mapping[str, str] | None:
-    """Each server, and why it isn't a healthy etcd ("": it is); None where the client's files aren't on the host.
+    """Each server, and why it isn't a healthy etcd ("": it is); None if the client's files aren't on the host.
 
     Raises HostUnreachable or HostError.
     """

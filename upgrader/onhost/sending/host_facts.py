@@ -1,6 +1,7 @@
-"""What a controller reports of itself, whether the API can be asked or not: values without judgement, read over SSH.
+"""A controller's facts, independent of the API: plain values, read over SSH.
 
-A fact that could not be had is `Unknown`, with the reason; it is never guessed. Times are seconds since the epoch.
+A fact that could not be determined is `Unknown`, with the reason; it is never guessed. Times are seconds since the
+epoch.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ __all__ = [
 ]
 
 ETCD_CERTIFICATE = "/etc/kubernetes/pki/etcd/server.crt"
-"""What kubeadm gives to each member of etcd that runs on a controller."""
+"""The file that kubeadm creates for each stacked etcd member."""
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """A question that could not be answered, and why."""
+    """A fact that could not be determined, and why."""
 
     why: str
 
@@ -62,7 +63,7 @@ class Clock:
 class Unit:
     """A systemd unit, in systemd's words. `state`: `active`, `inactive`, `failed`, `activating`…; `result`: why it
     ended (`exit-code`, `signal`…); `enabled`: `enabled`, `disabled`, `masked`…; `said`: its last journal lines, secrets
-    masked, when it doesn't run.
+    masked, if it doesn't run.
     """
 
     name: str
@@ -84,9 +85,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Whether something answers as it should; `said`: its answer, or the reason why there is none. `address`: who was
-    asked, `host:port`; empty when nothing listens. `instances`: how many instances of kube-apiserver answer on private
-    addresses of their own; `listeners`: how many sockets share the address for clients, one for each that serves them.
+    """Whether a server answers correctly; `said`: its answer, or the reason why there is none. `address`: the server's,
+    `host:port`; empty if nothing listens. `instances`: how many instances of kube-apiserver answer on private addresses
+    of their own; `listeners`: how many sockets share the address for clients, one for each that serves them.
     """
 
     answers: bool
@@ -100,9 +101,9 @@ class Endpoint:
 class Client:
     """One of the cluster's own clients, and the HTTP status that kube-apiserver answered it with.
 
-    `conclusive`: whether it asked for something that no right API server refuses, so that nobody has to agree.
-    `not_before`, `not_after`: of its certificate; None for a token, which is asked with only while it is valid. `pod`:
-    the UID of the pod that answered; "" where it isn't known which one did. `address`: whom was asked, `host:port`.
+    `conclusive`: whether no correct API server refuses its request, so that one refusal is enough. `not_before`,
+    `not_after`: of its certificate; None for a token, which is used only while it is valid. `pod`: the UID of the pod
+    that answered; "" if unknown. `address`: the server's, `host:port`.
     """
 
     name: str
@@ -152,11 +153,11 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a machine, and the cluster that its files belong to, from others.
+    """The identity of a machine, and of the cluster that its files belong to.
 
     `machine_id` is that of systemd, which its kubelet reports, too. `keys`: path → SHA-256, for the keys of
-    ServiceAccounts' tokens. `ephemeral`: the ports that outgoing connections get; `reserved`: those of them that they
-    don't get; both as ranges, both ends included.
+    ServiceAccounts' tokens. `ephemeral`: the ports that outgoing connections get; `reserved`: those that are excluded;
+    both as ranges, both ends included.
     """
 
     machine_id: str
@@ -167,8 +168,8 @@ class Identity:
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Of which `version` the kernel's control groups are, 1 or 2. `fail_v1`: `failCgroupV1` in the kubelet's
-    configuration; None where it isn't set there.
+    """`version`: of the kernel's cgroups, 1 or 2. `fail_v1`: `failCgroupV1` in the kubelet's configuration; None if it
+    isn't set.
     """
 
     version: int
@@ -204,9 +205,8 @@ class Alarm:
 
 @dataclass(frozen=True)
 class EtcdServer:
-    """What the member on this host answered. `leader`: its ID, empty when there is none. Sizes in bytes;
-    `db_quota` is 0 where its version doesn't tell.
-    `has_cluster`: whether it stores any workload that is checkpointed on this host.
+    """What the member on this host answered. `leader`: its ID, empty when there is none. Sizes in bytes; `db_quota` is
+    0 if its version doesn't report it. `has_cluster`: whether it stores any workload that is checkpointed on this host.
     """
 
     healthy: bool
@@ -295,7 +295,7 @@ class Generation:
     digest: str = ""
     failure: str = ""
     images: Mapping[str, str] = field(default_factory=dict)
-    missing: tuple[str, ...] | Unknown = Unknown("the container runtime was not asked")
+    missing: tuple[str, ...] | Unknown = Unknown("the container runtime was not queried")
     pod: str = ""
     template: str = ""
 
@@ -322,7 +322,9 @@ class Generation:
 
 @dataclass(frozen=True)
 class ActiveManifest:
-    """A manifest of ours among the kubelet's. `number`: the generation that it equals byte for byte, None for none."""
+    """A checkpoint's manifest in the kubelet's folder. `number`: the generation that it equals byte for byte, or
+    None.
+    """
 
     path: str
     number: int | None
@@ -330,9 +332,9 @@ class ActiveManifest:
 
 @dataclass(frozen=True)
 class Workload:
-    """What the host keeps of one workload (`namespace/name`). `generations` ascend by number. `marks_unknown`: why it
-    isn't known which of them failed; none of them counts as failed then. `trouble`: why its folder can't be read;
-    then no generation is known.
+    """A workload's checkpoints on the host (`namespace/name`). `generations` ascend by number. `marks_unknown`: why it
+    is unknown which of them failed; none of them then counts as failed. `trouble`: why its folder can't be read; then
+    no generation is known.
     """
 
     name: str
@@ -383,18 +385,18 @@ class HostFacts:
         return own or self.etcd.manifest is True or self.etcd.data == "present"
 
     def instances(self) -> tuple[Container, ...]:
-        """kube-apiserver's containers that run, those of standby pods included; () where that isn't known."""
+        """kube-apiserver's containers that run, those of standby pods included; () if that is unknown."""
         found = () if isinstance(self.containers, Unknown) else self.containers
         ours = (item for item in found if item.namespace == KUBE_APISERVER.namespace)
         return tuple(item for item in ours if item.name == KUBE_APISERVER.name and item.state == "running")
 
     def began(self, container: Container) -> float:
-        """When a container's pod began: with the first of its containers, of which any may have been restarted."""
+        """When a container's pod started: with the first of its containers, as any of them may have been restarted."""
         found = () if isinstance(self.containers, Unknown) else self.containers
         return min((item.created for item in found if item.uid == container.uid), default=container.created)
 
     def workload(self, name: str = str(KUBE_APISERVER)) -> Workload | None:
-        """What is kept of a workload; None for nothing (or nothing that is known)."""
+        """The checkpoints of a workload; None if there are none (or none are known)."""
         found = () if isinstance(self.workloads, Unknown) else self.workloads
         return next((w for w in found if w.name == name), None)
 
@@ -407,4 +409,4 @@ class Examined:
     facts: HostFacts | None
     error: str = ""
     remedy: str = ""
-    """What to do about that error."""
+    """The remedy for that error."""

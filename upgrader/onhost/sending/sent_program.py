@@ -1,4 +1,4 @@
-"""Runs a program that is sent to a host, and reads its answer: one JSON object, in its last line."""
+"""Sends a program to a host, runs it there, and reads its answer: one JSON object, in its last line."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ T = TypeVar("T")
 
 _NOT_FOUND = 127
 _NO_PYTHON = (
-    "Install python3 on it: Ansible, and what is asked of a host over SSH, need it. Where it is elsewhere, set "
+    "Install python3 on the host, as Ansible and upgrader's programs there need it. If it is not on PATH, set "
     "ansible_python_interpreter in the inventory."
 )
 _OLD_PYTHON = (
-    "Python 3.8 or newer is needed there, as Ansible needs it; where `python3` is older, name another one as "
-    "ansible_python_interpreter in the inventory."
+    "The host needs Python 3.8 or newer, as for Ansible. If `python3` is older, set ansible_python_interpreter in the "
+    "inventory to a newer one."
 )
 
 
 @dataclass(frozen=True)
 class SentProgram:
-    """A module of a package of `upgrader.onhost`; `asked` names in errors what is asked: `its etcd`."""
+    """A module of a package of `upgrader.onhost`; `asked` is the object in errors: `its etcd`."""
 
     module: str
     package: str
     asked: str
     remedy: str | Callable[[str], str]
-    """What to do where the program says that it failed, or answers in another form; or what finds that by its words."""
+    """The remedy if the program reports a failure, or answers in another form; or a function that finds it by the
+    message.
+    """
 
     def read(self, hosts: Hosts, host: Host, decode: Callable[[dict[str, Any]], T], *words: str, seconds: float) -> T:
-        """Its answer, decoded. Raises as `answer` does, and HostError where `decode` raises what an answer of another
-        form has it raise.
+        """Its answer, decoded. Raises as `answer` does, and HostError if `decode` raises an error for an answer of
+        another form.
         """
         answer = self.answer(hosts, host, *words, seconds=seconds)
         try:
@@ -50,10 +52,8 @@ class SentProgram:
     def answer(
         self, hosts: Hosts, host: Host, *words: str, seconds: float, secrets: tuple[str, ...] = (), quiet: bool = False
     ) -> dict[str, Any]:
-        """What it prints for these arguments, and then for `secrets`, which are no arguments of a process.
-
-        `quiet`: the answer is a secret, and so no error repeats it. Raises HostUnreachable; HostError where it has
-        failed, or didn't run.
+        """Its output for these arguments and `secrets`, which don't appear in any process list. `quiet`: the answer is
+        a secret, so errors don't repeat it. Raises HostUnreachable; HostError if the program failed, or didn't run.
         """
         command, sent = [host.python, "-I", "-", *words], program(self.module, self.package, secrets)
         done = hosts.run(host, command, stdin=sent, timeout_seconds=seconds, check=False)
@@ -61,7 +61,7 @@ class SentProgram:
         try:
             answer = json.loads(last)
         except ValueError:
-            raise self._no_answer(host, done, "an answer that was cut off" if quiet and last else last) from None
+            raise self._no_answer(host, done, "the answer is truncated" if quiet and last else last) from None
         if not isinstance(answer, dict):
             raise self._not_understood(host, "another form" if quiet else last)
         if "failed" in answer:
@@ -74,16 +74,14 @@ class SentProgram:
         if not done.exit_status:
             return self._not_understood(host, printed or said or "no output")
         if done.exit_status == _NOT_FOUND or host.python in done.stderr.partition("\n")[0]:
-            return HostError(f"{host.name}: {host.python} can't be run there: {done.stderr.strip()}", remedy=_NO_PYTHON)
+            return HostError(f"{host.name}: {host.python} can't be run: {done.stderr.strip()}", remedy=_NO_PYTHON)
         why = said or printed or "no output"
         return HostError(
-            f"{host.name}: {self.asked} could not be asked ({done.exit_status}): {why}", remedy=_OLD_PYTHON
+            f"{host.name}: querying {self.asked} failed with exit code {done.exit_status}: {why}", remedy=_OLD_PYTHON
         )
 
     def _not_understood(self, host: Host, why: str) -> HostError:
-        return HostError(
-            f"{host.name}: the answer about {self.asked} can't be understood: {why}", remedy=self._remedy(why)
-        )
+        return HostError(f"{host.name}: the answer about {self.asked} can't be parsed: {why}", remedy=self._remedy(why))
 
     def _remedy(self, why: str) -> str:
         return self.remedy if isinstance(self.remedy, str) else self.remedy(why)

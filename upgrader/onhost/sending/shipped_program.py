@@ -1,4 +1,4 @@
-"""The program that is sent to a host: modules of `upgrader.onhost` as one text, without a file."""
+"""Builds the program that is sent to a host: modules of `upgrader.onhost` as one text, without a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["program"]
 
 _ROOT = Path(upgrader.__file__).parent
 _FOLDERS = ("contract", "onhost/node", "onhost/common", "onhost/facts")
-"""What every program stands on."""
+"""Modules that every program includes."""
 
 _START = """
 import importlib.abc, importlib.util, sys

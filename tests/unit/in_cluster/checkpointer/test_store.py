@@ -128,9 +128,9 @@ def _flip(path: Path) -> None:
         (lambda g: (g / "volumes/tls/sub/key").unlink(), "sub/key is missing"),
         (lambda g: (g / "volumes/tls/extra").write_text("x"), "extra was added"),
         (lambda g: (g / "manifest.json").chmod(0o644), "manifest.json was changed"),
-        (lambda g: (g / "generation.json").write_text("{"), "can't be understood"),
-        (lambda g: (g / "generation.json").unlink(), "can't be understood"),
-        (lambda g: (g / "generation.json").write_text('{"schema": 99}'), "can't be understood"),
+        (lambda g: (g / "generation.json").write_text("{"), "can't be parsed"),
+        (lambda g: (g / "generation.json").unlink(), "is missing"),
+        (lambda g: (g / "generation.json").write_text('{"schema": 99}'), "unsupported format"),
     ],
 )
 def test_damage_is_seen_and_the_older_generation_is_the_last_good(

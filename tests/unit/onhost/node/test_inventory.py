@@ -43,7 +43,7 @@ def test_marks_that_cannot_be_read_mark_nothing_and_say_so(store: Store, content
     store.failed_path(API).write_bytes(content)
     stored = Inventory(store.root).read()[API]
     assert stored.failed == {}
-    assert "failed.json can't be understood" in stored.marks_unknown
+    assert "failed.json can't be parsed" in stored.marks_unknown
     store.mark_failed(API, 1, "did not stay up either")
     again = Inventory(store.root).read()[API]
     assert (again.failed, again.marks_unknown) == ({1: "did not stay up either"}, "")
@@ -76,7 +76,7 @@ def test_a_record_is_read_as_written(store: Store) -> None:
     content = (store.generation(API, 1) / "generation.json").read_bytes()
     assert Record.parse(content).encode() == content
     for wrong in (b"[]", b'{"schema": 1}', json.dumps({**json.loads(content), "new": 1}).encode()):
-        with pytest.raises(NotUnderstood, match=r"generation\.json can't be understood"):
+        with pytest.raises(NotUnderstood, match=r"generation\.json can't be parsed"):
             Record.parse(wrong)
 
 
@@ -121,7 +121,7 @@ def test_a_manifest_that_was_recorded_as_nonsense_is_damaged(store: Store, manif
     record = json.loads((folder / "generation.json").read_bytes())
     record["entries"] = fingerprints(folder)
     (folder / "generation.json").write_text(json.dumps(record))
-    assert Inventory(store.root).read()[API].damaged == {1: "manifest.json can't be understood"}
+    assert Inventory(store.root).read()[API].damaged == {1: "manifest.json can't be parsed"}
 
 
 def test_a_standby_pod_of_a_damaged_generation_is_still_recognised(store: Store) -> None:

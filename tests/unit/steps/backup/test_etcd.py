@@ -243,7 +243,7 @@ def test_too_little_space_is_told_before_anything_is_done() -> None:
     [
         ({"await_pod": '{"failed": "exec: \\"etcdutl\\": not found"}'}, "etcdutl", "etcd 3.5 or later"),
         ({"await_pod": '{"logs": {"status": "nonsense"}}'}, "etcdutl reported no status", "again"),
-        ({"await_pod": "Killed"}, "can't be understood", ""),
+        ({"await_pod": "Killed"}, "can't be parsed", ""),
         ({"await_pod": json.dumps({"logs": {"status": STATUS}}), "read_etcd": '{"failed": "no"}'}, "no", "kubelet"),
     ],
 )

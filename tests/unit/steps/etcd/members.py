@@ -138,7 +138,7 @@ class Controllers:
         if verb == "change":
             before, image, *_ = words
             if self.images[name] not in (before, image):
-                return {"failed": f"the manifest has the image {self.images[name]} by now; nothing was changed"}
+                return {"failed": f"the manifest now has the image {self.images[name]}; nothing was changed"}
             self.kept[name] = before
             self._start(name, image)
             if self.healthy[name]:

@@ -60,7 +60,7 @@ def test_only_the_image_changes(text: str) -> None:
 )
 def test_another_form_is_refused(text: str) -> None:
     """Where it isn't certain which text is the image, nothing is changed."""
-    with pytest.raises(Failed, match="isn't in kubeadm's form"):
+    with pytest.raises(Failed, match="doesn't have kubeadm's format"):
         with_image(text, NEW)
 
 
@@ -86,5 +86,5 @@ def test_a_pinned_uid_leaves_a_manifest_that_can_be_read(begin: str, indent: str
 @pytest.mark.parametrize("image", ["", "a:1\n  hostPID: true", "a:1 # b", "a: 1", "-a:1", "a:1\n"])
 def test_nothing_but_an_image_is_written(image: str) -> None:
     """Root's program on the controller doesn't rely on what the machine of the operator has checked."""
-    with pytest.raises(Failed, match="is no image's name; nothing was changed"):
+    with pytest.raises(Failed, match="is not an image name; nothing was changed"):
         with_image(MANIFEST, image)

@@ -232,7 +232,7 @@ def test_a_pod_without_a_uid_keeps_its_own(controller: Controller) -> None:
     ("answer", "words"),
     [
         ({"healthy": False, "said": "RAFT NO LEADER"}, "etcd is not healthy: RAFT NO LEADER"),
-        ({"version": "3.6.5"}, "etcd reports version 3.6.5, and the image is to have 3.6.8"),
+        ({"version": "3.6.5"}, "etcd reports version 3.6.5, but the image should have 3.6.8"),
     ],
 )
 def test_one_that_is_not_what_it_should_be(controller: Controller, answer: dict[str, Any], words: str) -> None:
@@ -288,7 +288,7 @@ def test_an_older_minor_is_not_started_on_newer_data(controller: Controller) -> 
     controller.kubelet.agreed = "3.7.0"
     controller.answers = lambda: {**HEALTHY, "version": "3.7.3"}
     found = controller.member.change(OLD, NEXT, "3.7.2", 10)
-    assert found["image"] == NEXT and "all members have agreed on etcd 3.7.0" in found["back"]
+    assert found["image"] == NEXT and "the cluster version of etcd is 3.7.0" in found["back"]
     assert controller.manifest == MANIFEST.replace(OLD, NEXT)
     assert controller.member.put_back(NEXT, 10)["image"] == NEXT, "nor later"
     assert controller.kubelet.attempt == 1
@@ -322,10 +322,10 @@ def test_what_is_put_back_is_what_this_controller_has_kept(controller: Controlle
     controller.kubelet.manifest.write_text(MANIFEST.replace(OLD, "other:1"))
     assert controller.member.put_back(NEW, 10) == {
         "image": "other:1",
-        "back": "somebody else has changed the image since",
+        "back": "the image has been changed again since",
     }
     found = controller.member.put_back("other:1", 10)
-    assert found["back"] == "this controller has not kept which image it had before"
+    assert found["back"] == "this controller has no record of its previous image"
     kept = controller.root / "var/lib/upgrader/etcd/image.json"
     assert json.loads(kept.read_text()) == {"before": {NEW: OLD}, "agreed": {NEW: "3.6.0"}}
     assert kept.stat().st_mode & 0o777 == 0o600

@@ -222,12 +222,12 @@ def test_no_way_back_from_a_minor_that_was_agreed_on_while_members_were_waited_f
 
 def test_a_member_that_stays_with_its_new_minor() -> None:
     """Where its controller refuses to put the older one back, what is said isn't that it was."""
-    controllers = Controllers(("controller-1",), bad={NEXT}, refuses="all members have agreed on etcd 3.7.0")
+    controllers = Controllers(("controller-1",), bad={NEXT}, refuses="the cluster version of etcd is 3.7.0")
     point = captured(controllers, NEXT)
     step = controllers.step(NEXT)
-    with pytest.raises(StepFailed, match=f"Its manifest has the image {NEXT}: all members have agreed on etcd 3.7.0"):
+    with pytest.raises(StepFailed, match=f"Its manifest has the image {NEXT}: the cluster version of etcd is 3.7.0"):
         step.apply(lambda text: None)
-    with pytest.raises(RollbackFailed, match=f"controller-1: etcd keeps its image, {NEXT}: all members have agreed"):
+    with pytest.raises(RollbackFailed, match=f"controller-1: etcd keeps its image, {NEXT}: the cluster version"):
         controllers.step(NEXT, before={"controller-1": OLD}).undo(point, lambda text: None)
 
 
@@ -238,7 +238,7 @@ def test_a_manifest_that_somebody_else_has_changed() -> None:
     controllers.images["controller-3"] = NEXT
     with pytest.raises(Blocked, match="controller-3: etcd's manifest has the image"):
         step.capture()
-    with pytest.raises(StepFailed, match="by now; nothing was changed"):
+    with pytest.raises(StepFailed, match="; nothing was changed"):
         step.apply(lambda text: None)
 
 
@@ -246,7 +246,7 @@ def test_a_connection_that_breaks_fails_the_step() -> None:
     """What was begun goes on there; the next look shows how it ended."""
     controllers = Controllers(lost_after="controller-2")
     step = controllers.step()
-    with pytest.raises(StepFailed, match="could not be asked \\(255\\): Connection closed"):
+    with pytest.raises(StepFailed, match="failed with exit code 255: Connection closed"):
         step.apply(lambda text: None)
     controllers.step(before=dict.fromkeys(NAMES, OLD)).apply(lambda text: None)
     assert set(controllers.images.values()) == {NEW}
