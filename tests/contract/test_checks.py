@@ -114,7 +114,7 @@ def test_release_with_an_api_that_is_gone(kube: KubeAdapter, lab_folder: Path, t
         rewrite_record(kube, name, "apiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: old}\n")
         (finding,) = [item for item in findings(kube, check_removed_apis) if name in item.title]
         assert (finding.id, finding.severity) == ("removed-apis.others", "warning")
-        assert "PodSecurityPolicy old: policy/v1beta1 is gone since v1.25" in finding.diagnosis
+        assert "PodSecurityPolicy old: policy/v1beta1 was removed in v1.25" in finding.diagnosis
         with pytest.raises(HelmError, match=r"unable to build kubernetes objects|removed kubernetes api"):
             helm.upgrade(ReleaseSpec(name, "default", tmp_path), timeout_seconds=60, watch=lambda: None)
     finally:

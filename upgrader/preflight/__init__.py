@@ -1,1 +1,1 @@
-"""Read-only checks before a run. Every check runs; what could not be checked is a finding too."""
+"""Read-only checks before a run. Every check runs; a check that could not complete is a finding, too."""

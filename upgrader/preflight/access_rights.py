@@ -95,7 +95,9 @@ _READ_BY_GATES: Mapping[WorkloadGateKind, Sequence[tuple[str, str, str]]] = {
     "rolloutGroup": (("list", "statefulsets", "apps"),),
     "protector": (("get", "podprotectors", "podseidon.kubewharf.io"),),
 }
-"""Verb, resource and group of what gates read beside pods and Events, in the namespace of what they are for."""
+"""Verb, resource and group of the objects that gates read besides pods and Events, in the namespace of their
+workload.
+"""
 
 _OF_NODES = (
     _Right("patch", "nodes", namespace="", why="cordons"),
@@ -104,13 +106,13 @@ _OF_NODES = (
     _Right("delete", "pods", namespace="", why="drains by force"),
     _Right("list", "poddisruptionbudgets", "policy", "", "drains"),
 )
-"""Only where the plan upgrades nodes."""
+"""Only if the plan upgrades nodes."""
 _OF_SURGES = (*_OF_NODES, _Right("delete", "nodes", namespace="", why="surge nodes whose machine is gone"))
-"""Only where the plan adds or removes surge nodes."""
+"""Only if the plan adds or removes surge nodes."""
 
 
 def check_access(context: PreflightContext) -> Iterator[Finding]:
-    """Ask the API server itself; whoever may do everything is asked one question."""
+    """Ask the API server; a user with all rights needs only one request."""
     if _allowed(context, _EVERYTHING):
         return
     needed = tuple(dict.fromkeys((*_NEEDED, *_of_plan(context), *_of_gates(context), *_of_nodes(context))))

@@ -69,7 +69,7 @@ def _workload(
         yield Finding(
             "admission.limits",
             "warning",
-            f"{name}: the API gives its pods limits that its chart doesn't have: {first_few(limited)}",
+            f"{name}: the API adds limits to its pods that the chart doesn't set: {first_few(limited)}",
             "A LimitRange or a webhook of the namespace adds them. A container at its memory limit is OOM-killed, one "
             "at its CPU limit is throttled.",
             f"kubectl -n {namespace} get limitranges; or set your own limits in the values of release {release.name}.",
@@ -100,7 +100,7 @@ def _itself(context: PreflightContext, release: PlannedRelease, name: str, item:
 
 
 def _patch(old: Manifest, new: Manifest) -> dict[str, Any]:
-    """The merge patch that makes the one of the other; what the API server fills in, it fills in again."""
+    """The merge patch from one object to the other; the API server's defaults are filled in again."""
     gone: dict[str, Any] = dict.fromkeys(old.keys() - new.keys())
     both = {key: (old.get(key), value) for key, value in new.items()}
     return gone | {
@@ -142,7 +142,9 @@ def _untested(name: str, why: str) -> Finding:
 
 
 def _brought_fields(item: Manifest, namespace: str, brought: Collection[str]) -> frozenset[str]:
-    """The fields that name what the run brings: until then, the API refuses every pod that names it."""
+    """The fields that refer to objects which the run creates: until then, the API refuses every pod that refers to
+    them.
+    """
     spec = item["spec"]["template"]["spec"]
     return frozenset(
         key

@@ -131,8 +131,8 @@ def run_checks(
     """Every finding of every check, as severe as the policy has it. A check that fails itself is a finding
     `FAMILY.unknown`, which blocking.
 
-    Where it lacks a right that only checks need, it is the warning `FAMILY.forbidden`. `doing` is told which
-    one is made.
+    If it lacks a right that only checks need, it is the warning `FAMILY.forbidden`. `doing` is called with the current
+    check.
     """
     findings: list[Finding] = []
     for number, (family, check) in enumerate(checks, 1):

@@ -1,4 +1,4 @@
-"""Whoever starts a run knows beforehand where it will wait for a person."""
+"""The steps at which the run will wait for an approval are known before it starts."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _LONGEST_NAME = 80
 
 
 def check_audit_log(context: PreflightContext) -> Iterator[Finding]:
-    """What its clients use; nothing where no log was given."""
+    """The APIs that its clients use; nothing if no log was given."""
     if context.audit_log is not None:
         yield from check_clients(context.audit_log, context.served, context.nodes, context.observed.server)
 
@@ -62,9 +62,9 @@ def check_clients(
         yield Finding(
             "audit-log.damaged",
             "unknown",
-            f"lines of the audit log are no events: {log.damaged_lines}",
+            f"lines of the audit log that are not events: {log.damaged_lines}",
             f"The first: {', '.join(log.damaged)}. Which clients sent these requests is unknown.",
-            "Copy the files again; a file that several processes write has such lines, too.",
+            "Copy the files again. A file that several processes write to can also have such lines.",
         )
     clients = [each for each in log.requests if not _own(each)]
     deprecated: list[str] = []
@@ -80,7 +80,7 @@ def check_clients(
         yield Finding(
             "audit-log.deprecated",
             "info",
-            f"clients use APIs that {target} deprecates, and still serves",
+            f"clients use APIs that {target} deprecates but still serves",
             "\n".join(deprecated),
         )
     if not log.answered:
@@ -90,7 +90,7 @@ def check_clients(
             "the audit log has no answered request",
             f"It has {log.events} events. Which clients use which APIs is unknown.",
             "Check the audit policy: it needs a rule of level Metadata or higher, and must not omit the stage "
-            "ResponseComplete. Or give older files, too.",
+            "ResponseComplete. Or add older log files.",
         )
         return
     yield Finding(

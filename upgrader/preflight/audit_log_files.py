@@ -1,7 +1,7 @@
 """Reads audit logs as kube-apiserver writes them to files: one event of audit.k8s.io in JSON on each line.
 
-A log may have many gigabytes, and anybody who can reach the API server writes to it. So only the lines that name an API
-which ends are parsed, and what is kept doesn't grow with the number of requests.
+A log may have many gigabytes, and anyone who can reach the API server can write to it. So only lines that name a
+deprecated or removed API are parsed, and the memory used doesn't grow with the number of requests.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ _REMEDY = "Give the file of --audit-log-path, or a folder of such files; the for
 
 
 def read_audit_log(paths: Sequence[Path], doing: Callable[[str], None] = lambda _: None) -> AuditLog:
-    """Read files (also *.gz), and all files of folders. `doing` is told which one is read.
-
-    Raises UsageError for a file that can't be read, or begins with something else than an event.
+    """Read files (also *.gz), and all files of folders. `doing` is called with the current one. Raises UsageError for a
+    file that can't be read, or doesn't begin with an event.
     """
     reading = _Reading()
     for path in paths:
@@ -83,7 +82,7 @@ class _Client:
 
 @dataclass
 class _Reading:
-    """What was read so far."""
+    """The results so far."""
 
     events: int = 0
     answered: int = 0

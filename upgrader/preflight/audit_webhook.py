@@ -14,7 +14,10 @@ __all__ = ["check_audit_webhook"]
 
 _SECONDS = 25.0
 _WEBHOOK = SentProgram(
-    "audit_webhook", "facts", "its audit webhook", "Run it again. If that doesn't help, report it with these words."
+    "audit_webhook",
+    "facts",
+    "its audit webhook",
+    "Run the command again. If it fails again, report this message as a bug.",
 )
 _WAITS = ("blocking", "blocking-strict")
 """Modes in which a request waits until its event is taken."""
@@ -43,14 +46,14 @@ def _problem(found: dict[str, Any]) -> str:
 def _unanswered(host: str, command: PlannedCommand, path: str, why: str) -> Finding:
     waits = command.value("audit-webhook-mode") in _WAITS
     effect = (
-        "Every audited request waits for it: kube-apiserver would answer none, not even those of a rollback."
+        "Every audited request waits for it, so kube-apiserver would answer none, including those of a rollback."
         if waits
         else "Its events are lost once kube-apiserver's buffer is full."
     )
     return Finding(
         "audit-webhook.unanswered",
         "error" if waits else "warning",
-        f"{host}: nothing answers the planned kube-apiserver's audit events: {why}",
+        f"{host}: the audit webhook of the planned kube-apiserver doesn't answer: {why}",
         f"It is the server in {path}. {effect}",
         f"Correct that file, or audit-webhook-config-file in the values of release {command.release.name}.",
     )

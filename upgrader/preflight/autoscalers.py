@@ -40,7 +40,7 @@ def check_autoscalers(context: PreflightContext) -> Iterator[Finding]:
 
 
 def _other_owner(live: KubeObject) -> str:
-    """Who, other than Helm, has set the number of pods; "" when nobody has."""
+    """The field manager, other than Helm, that has set the number of pods; "" if there is none."""
     for entry in live["metadata"].get("managedFields") or ():
         fields = (entry.get("fieldsV1") or {}).get("f:spec") or {}
         if "f:replicas" in fields and entry.get("manager", "") != _HELM:

@@ -12,7 +12,7 @@ __all__ = ["check_backups"]
 
 
 def check_backups(context: PreflightContext) -> Iterator[Finding]:
-    """Somebody is named who can read the backup that is taken before a minor upgrade."""
+    """A recipient is set who can decrypt the backup that is taken before a minor upgrade."""
     server = context.observed.server
     etcd = context.plan is not None and new_minor_of_etcd(context.plan)
     if context.takes_backups or server is None or (context.target.minors_after(server) == 0 and not etcd):
@@ -24,6 +24,6 @@ def check_backups(context: PreflightContext) -> Iterator[Finding]:
         "An older etcd can't read data that a newer minor has written."
         if etcd
         else "A rollback of the releases doesn't restore data that the new minor has rewritten in etcd.",
-        "Make a key pair with `upgrader backup keygen FILE`, and name the public key in upgrader.yaml: "
-        "backup.recipients.",
+        "Create a key pair with `upgrader backup keygen FILE`, and add its public key to backup.recipients in "
+        "upgrader.yaml.",
     )

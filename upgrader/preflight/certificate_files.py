@@ -62,7 +62,7 @@ done
 
 
 def read_certificates(hosts: Hosts, host: Host) -> tuple[CertificateFile | UnreadableCertificate, ...]:
-    """Those in the places where kubeadm and the kubelet keep them, or that the manifests name; in kubeconfigs too.
+    """The certificates in kubeadm's and the kubelet's folders, in those that the manifests name, and in kubeconfigs.
 
     Raises HostError.
     """

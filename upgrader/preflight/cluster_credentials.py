@@ -1,4 +1,4 @@
-"""New certificates are issued to who asks for them, and no token is valid for ever."""
+"""Requested certificates are issued, and no token is valid permanently."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _REQUESTS = Kind("certificates.k8s.io/v1", "certificatesigningrequests", namespa
 _KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 _WAITS_SECONDS = 600.0
 _LAST_USED = "kubernetes.io/legacy-token-last-used"
-"""What kube-apiserver writes to a Secret whose token is used, at most once a day."""
+"""The label that kube-apiserver sets on a Secret whose token is used, at most once a day."""
 
 
 def check_signing_requests(context: PreflightContext) -> Iterator[Finding]:
-    """Requests that nobody has decided on, or signed, for ten minutes."""
+    """Requests that have not been approved, denied or signed for ten minutes."""
     waiting: dict[str, list[str]] = {}
     for request in context.kube.each(_REQUESTS):
         status, spec = request.get("status") or {}, request.get("spec") or {}

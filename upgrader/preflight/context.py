@@ -1,4 +1,4 @@
-"""What checks read, and the ports that they read through."""
+"""The inputs of checks, and the ports through which they read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NODES_AT_ONCE = 500
 
 
 def _nobody(host: Host, client: EtcdClient) -> Mapping[str, str]:
-    return dict.fromkeys(client.servers, f"{host.name} was not asked")
+    return dict.fromkeys(client.servers, f"{host.name} was not examined")
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class PreflightContext:
     helm_timeout_seconds: float
     """No Helm still works on a release that has been pending for longer than this."""
     plan: Plan | None = None
-    """What the run would change; None before there is a plan."""
+    """The changes of the run; None before there is a plan."""
     severities: Mapping[str, Severity] = field(default_factory=dict)
-    """What the operator has set instead of the checks' own severities, by findings' ids."""
+    """The operator's severities that replace the checks' own, by findings' ids."""
     unreachable: MutableSet[str] = field(default_factory=set)
     """As `ask_instance` needs it."""
     examine: Callable[[], Sequence[Examined]] = tuple
-    """Asks each controller over SSH for what only itself knows."""
+    """Collects the facts of each controller over SSH."""
     ask_etcd: Callable[[Host, EtcdClient], Mapping[str, str] | None] = _nobody
     """Asks etcd's servers from a controller: why each isn't healthy, "" for one that is. None: it lacks the files."""
     playbooks: Ansible | None = None
@@ -70,7 +70,7 @@ class PreflightContext:
     approvals: Mapping[str, float] = field(default_factory=dict)
     """For how many seconds a step waits for a person's approval, by its name."""
     prometheus: Prometheus | None = None
-    """What metric gates ask; None: there are none."""
+    """The server that metric gates query; None: there are none."""
     metric_gates: tuple[MetricGateSettings, ...] = ()
     workload_gates: tuple[WorkloadGate, ...] = ()
     """The gates of workloads that upgrader.yaml adds to single steps."""
@@ -83,7 +83,7 @@ class PreflightContext:
     audit_log: AuditLog | None = None
     """The one that `check` was given; None: none."""
     run_at_work: Callable[[], str] = str
-    """The run of upgrader that holds the cluster's lock, with its holder and what it does; "": none is known."""
+    """The run of upgrader that holds the cluster's lock, with its holder and activity; "": none is known."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property
@@ -122,7 +122,7 @@ class PreflightContext:
 
     @property
     def facts(self) -> Mapping[str, HostFacts]:
-        """What each controller that could be examined reports of itself, by name."""
+        """The facts of each controller that could be examined, by name."""
         return {name: item.facts for name, item in self.examined.items() if item.facts is not None}
 
     def leaves_alone(self, name: str) -> bool:
@@ -138,7 +138,7 @@ class PreflightContext:
 
 
 def _brief(node: KubeObject) -> KubeObject:
-    """Most of a node is what no check asks for, and there may be thousands of nodes."""
+    """Only the fields that checks need, as there may be thousands of nodes."""
     metadata = {key: value for key, value in node["metadata"].items() if key != "managedFields"}
     status = {key: value for key, value in (node.get("status") or {}).items() if key != "images"}
     return {**node, "metadata": metadata, "status": status}

@@ -19,7 +19,7 @@ _CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _UNREGISTERED = "--endpoint-reconciler-type=none"
 """The flag with which an instance doesn't register itself behind Service `kubernetes`."""
 _STOPPED = (0, 143, 255)
-"""The exit codes of what a shutdown has ended, or a power cut."""
+"""The exit codes of containers that a shutdown or a power cut has ended."""
 _START_SECONDS = 120.0
 """How long a container of a component may take to be Ready on a slow machine."""
 
@@ -78,13 +78,13 @@ def _left_or_new(static: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
             f"{node}: {', '.join(components)} run as static pods in addition to the releases",
             "Either kubeadm wrote these manifests after the adoption (as `kubeadm join --control-plane` does), or the "
             "adoption was interrupted before this controller. Upgrades don't update static pods.",
-            "Adopt it: upgrader adopt --new-controllers. Where the first adoption was interrupted, finish that: "
-            "upgrader adopt.",
+            "Adopt it: upgrader adopt --new-controllers. If the first adoption was interrupted, complete it: upgrader "
+            "adopt.",
         )
 
 
 def _replicas(context: PreflightContext) -> Iterator[Finding]:
-    """One kube-apiserver on each controller is what its gate asks for: no other number ever passes."""
+    """kube-apiserver's gate requires one instance on each controller: no other number ever passes."""
     controllers = len(context.cluster.controllers)
     replicas = _instances(context.planned(_API_SERVER))
     if replicas is not None and replicas != controllers:
@@ -117,7 +117,7 @@ def _endpoints(context: PreflightContext) -> Iterator[Finding]:
 
 
 def _instances(manifest: str) -> int | None:
-    """How many of kube-apiserver a release's manifest has; None where it has no such Deployment."""
+    """The number of kube-apiserver's replicas in a release's manifest; None if it has no such Deployment."""
     for item in objects_in(manifest).values():
         if item["kind"] == "Deployment" and item["metadata"]["name"] == _API_SERVER:
             return int(item["spec"].get("replicas", 1))
@@ -152,12 +152,18 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
     if len(ready) >= max(1, workload.desired):
         if unready := [pod for pod in pods if not pod.ready]:
             yield Finding(
-                "control-plane.leftover", "warning", f"{name}: {_names(unready)} not Ready beside Ready ones", "", see
+                "control-plane.leftover",
+                "warning",
+                f"{name}: {_names(unready)} not Ready, although enough others are",
+                "",
+                see,
             )
         return
     unready = [pod for pod in pods if not pod.ready]
     if unready and all(_starts(pod, context.clock.now()) for pod in unready):
-        see = f"They are starting, as after a boot: upgrader check --wait (run has it, too) waits for them. See: {see}"
+        see = (
+            f"They are starting, as after a boot. `upgrader check --wait` (or `run --wait`) waits for them. See: {see}"
+        )
     # The controller-manager does every rollout and the scheduler places every pod: no upgrade works without them.
     yield Finding(
         "control-plane.not-ready",
@@ -184,7 +190,7 @@ def _names(pods: Sequence[Pod]) -> str:
 
 
 def _described(pods: Sequence[Pod]) -> str:
-    """Each pod that isn't Ready, and what its containers wait for."""
+    """Each pod that isn't Ready, and why its containers are waiting."""
     lines = []
     for pod in pods:
         if not pod.ready:

@@ -24,13 +24,13 @@ _ISSUED: Mapping[str, tuple[str, ...]] = {
     f"{_PKI}/front-proxy-ca.crt": ("front-proxy-client.crt",),
     f"{_PKI}/etcd/ca.crt": ("apiserver-etcd-client.crt", "etcd/server.crt", "etcd/peer.crt"),
 }
-"""CA → what kubeadm lets it issue, below the same folder."""
+"""CA → the certificates that kubeadm issues with it, below the same folder."""
 
 _EFFECTS = {
     "sa.": "Tokens that one kube-apiserver issues are refused by another: pods lose the API by chance.",
     "etcd/": "One kube-apiserver can't connect to the etcd of another controller, nor one member to another.",
-    "front-proxy": "Aggregated APIs accept the requests of some instances of kube-apiserver only.",
-    "ca.": "Kubelets and clients are accepted by some instances of kube-apiserver only.",
+    "front-proxy": "Aggregated APIs accept requests from only some instances of kube-apiserver.",
+    "ca.": "Only some instances of kube-apiserver accept kubelets and clients.",
 }
 """By how a file's name begins."""
 
@@ -77,7 +77,9 @@ def _digest(certificate: x509.Certificate) -> str:
 
 
 def _issued(name: str, found: Mapping[str, x509.Certificate]) -> Iterator[Finding]:
-    """What names the CA beside it as its issuer, and is signed with another key. Another name may be a chain's."""
+    """Certificates that name the CA in their folder as issuer, but are signed with another key. Another name may be a
+    chain's.
+    """
     for ca, files in _ISSUED.items():
         wrong = [f"{_PKI}/{file}" for file in files if ca in found and _is_foreign(found[ca], found, f"{_PKI}/{file}")]
         if wrong:

@@ -17,12 +17,12 @@ _FULL_BYTES = 64 << 20
 """etcd makes its log in files of 64 MB, and doesn't start when it can't."""
 _FULL_INODES = 64
 _SCARCE = 0.15
-"""The free share of a disk from which on kubelets remove images and evict pods, unless they are told otherwise."""
+"""The free share of a disk below which kubelets remove images and evict pods by default."""
 _APART_SECONDS = 1.0
 """From which difference on etcd warns of its members' clocks."""
 _OFF_SECONDS = 10.0
 _USED_PORTS = (2379, 2380, 2381, 6443, 10250, 10256, 10257, 10259)
-"""What kubeadm's control plane listens on."""
+"""The ports of kubeadm's control plane."""
 _NODE_PORTS = "30000-32767"
 
 
@@ -36,7 +36,7 @@ def check_machines(context: PreflightContext) -> Iterator[Finding]:
                 "machines.not-examined",
                 "unknown",
                 f"controller {host.name} can't be examined",
-                examined.error if examined else "It was not asked.",
+                examined.error if examined else "It was not examined.",
                 f"Check that `python3` runs on {host.name} over SSH: recovery needs it, too.",
             )
             continue

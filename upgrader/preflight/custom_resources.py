@@ -18,9 +18,8 @@ _SETTLED_SECONDS = 600.0
 
 
 def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
-    """Definitions whose conversion webhook nothing answers, that aren't served, or can't be deleted.
-
-    Several versions in which their objects may be stored are told, too.
+    """Definitions whose conversion webhook doesn't answer, that aren't served, or can't be deleted; and those with
+    several stored versions.
     """
     backends = ServiceBackends(context.kube)
     broken: dict[str, list[str]] = {}
@@ -67,15 +66,14 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
             "custom-resources.stored-versions",
             "info",
             f"these CustomResourceDefinitions have several stored versions: {first_few(several)}",
-            "Their next definition may not have the old version any more: the API refuses it until the objects are "
-            "stored anew.",
+            "A new definition must not drop the old version: the API refuses that until the objects are rewritten.",
             "Rewrite each object (kubectl get, then replace), and remove the old version from the definition's "
             "status.storedVersions, or let StorageVersionMigration do it.",
         )
 
 
 def _unconverted(spec: KubeObject, backends: ServiceBackends) -> str:
-    """Why objects of several versions can't be converted; "" where they can."""
+    """Why objects of several versions can't be converted; "" if they can."""
     conversion = spec.get("conversion") or {}
     if conversion.get("strategy") != "Webhook" or len(spec.get("versions") or ()) < 2:
         return ""
@@ -88,7 +86,7 @@ def _is_stuck(context: PreflightContext, definition: KubeObject) -> bool:
 
 
 def _refusal(status: KubeObject) -> str:
-    """Why the API server doesn't serve it; "" where it does, or hasn't said so yet."""
+    """Why the API server doesn't serve it; "" if it does, or hasn't reported that yet."""
     conditions = {item["type"]: item for item in status.get("conditions") or ()}
     wrong = [conditions[kind] for kind in ("NamesAccepted", "Established") if kind in conditions]
     return next((str(item.get("message") or item.get("reason")) for item in wrong if item["status"] == "False"), "")

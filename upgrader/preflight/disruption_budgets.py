@@ -34,7 +34,7 @@ _SEE = "kubectl get poddisruptionbudgets -A"
 
 @dataclass(frozen=True)
 class _Budget:
-    """A PodDisruptionBudget: what it asks for, and what the disruption controller says of it."""
+    """A PodDisruptionBudget: its spec, and the status from the disruption controller."""
 
     namespace: str
     name: str
@@ -86,7 +86,7 @@ class _Budget:
 
 
 def check_disruption_budgets(context: PreflightContext) -> Iterator[Finding]:
-    """Each that leaves no room for an eviction, doesn't allow one now, can't be judged, or shares its pods.
+    """Budgets that never allow an eviction, allow none now, have an unknown status, or share their pods.
 
     Two budgets over one pod are found by its labels. Pods are read only where the selectors of two budgets in one
     namespace may match the same pod, and then those of the smaller one.
@@ -110,9 +110,8 @@ def check_disruption_budgets(context: PreflightContext) -> Iterator[Finding]:
 
 
 def _is_of_only_controller(context: PreflightContext, found: KubeObject) -> bool:
-    """Whether it is what our charts have for a single instance of a component.
-
-    It keeps the only one from an eviction, and should: no control plane is drained from its only controller.
+    """Whether it is our charts' budget of a component with a single instance. It prevents that instance's eviction on
+    purpose: no control plane is drained from its only controller.
     """
     meta = found["metadata"]
     chart = _OURS.get(meta["name"]) if meta.get("namespace") == SYSTEM else None
@@ -133,8 +132,8 @@ def _without_room(budgets: Iterable[_Budget]) -> Iterator[Finding]:
             "disruption-budgets.no-room",
             "warning",
             f"these PodDisruptionBudgets never allow an eviction: {named}",
-            "As many pods must be Ready as there are, so that no eviction is allowed however healthy they are: a drain "
-            "of their nodes doesn't end, unless a controller moves these pods itself (as KubeVirt does).",
+            "All of their pods must stay Ready, so no eviction is ever allowed: a drain of their nodes never "
+            "completes, unless a controller moves these pods itself (as KubeVirt does).",
             "If none does, set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run "
             f"more of them. {_SEE} shows all.",
         )

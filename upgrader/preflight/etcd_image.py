@@ -29,7 +29,7 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
             "etcd-image.unread",
             "unknown",
             f"the image of etcd's manifest can't be read on {first_few(unread)}",
-            "It must be in kubeadm's form: one container `etcd` with one image, each on a line of its own.",
+            "It must have kubeadm's format: one container `etcd` with one image, each on a line of its own.",
             "Compare /etc/kubernetes/manifests/etcd.yaml there with what `kubeadm init phase etcd local` writes.",
         )
     if not step.of and not unread:
@@ -84,7 +84,7 @@ def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[
             "error",
             f"etcd {planned} is older than {OLDEST_ETCD}, the oldest one that Kubernetes' own tools support",
             "That version can return wrong data after some failures.",
-            "Name a newer image in upgrader.yaml: etcd.image.",
+            "Set etcd.image in upgrader.yaml to a newer image.",
         )
     found = {name: EtcdVersion.parse(server.version) for name, server in servers.items() if server.version}
     newer = {name: version for name, version in found.items() if version > planned}
@@ -94,7 +94,7 @@ def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[
             "error",
             f"etcd {planned} is older than the running version: {_shown(newer)}",
             "An older etcd may not be able to read the data.",
-            "Name a newer image in upgrader.yaml: etcd.image.",
+            "Set etcd.image in upgrader.yaml to a newer image.",
         )
     behind = {name: version for name, version in found.items() if planned.minors_after(version) > 1}
     if behind:
@@ -124,7 +124,7 @@ def _preconditions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iter
         "error" if worst.severity == "error" else "warning",
         f"before etcd {planned}, every member has to run {worst.least} or later: {_shown(unmet[worst])} doesn't",
         f"{worst.why} {worst.source}",
-        f"Name {least} or a later patch of that minor in upgrader.yaml first (etcd.image), and run that.",
+        f"First set etcd.image in upgrader.yaml to {least} or a later patch of that minor, and run that upgrade.",
     )
 
 
@@ -139,7 +139,7 @@ def _removed_flags(
             yield Finding(
                 "etcd-image.removed-flags",
                 "error",
-                f"{name}: etcd {step.settings.version} doesn't start with flags of its manifest: "
+                f"{name}: etcd {step.settings.version} doesn't start with these flags in its manifest: "
                 f"{first_few(list(map(str, removed)))}",
                 f"etcd {removed[-1].minor} has removed them. {removed[-1].source}",
                 "Replace or remove them in /etc/kubernetes/manifests/etcd.yaml, one controller at a time: the running "

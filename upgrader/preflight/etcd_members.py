@@ -1,6 +1,6 @@
 """etcd's members are the controllers, of one version that the target supports, with room to grow.
 
-Each controller asks its own member. Where etcd runs on other machines, only what kube-apiserver says of it is known.
+Each controller queries its own member. If etcd runs on other machines, only kube-apiserver's view of it is known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MEMBERSHIP = "https://etcd.io/docs/v3.6/op-guide/runtime-configuration/"
 
 
 def check_etcd_members(context: PreflightContext) -> Iterator[Finding]:
-    """Who the members are, then how each of them is."""
+    """The list of members, then the state of each member."""
     here = {name: facts for name, facts in context.facts.items() if facts.has_etcd}
     if context.facts and not here:
         yield Finding(

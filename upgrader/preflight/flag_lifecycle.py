@@ -1,8 +1,8 @@
 """In which minors Kubernetes' components know a flag or a feature gate, from the tables beside this file.
 
-`scripts/flag_lifecycle.py` makes them (`make flags`). They begin with v1.32: what no minor from there on knew isn't in
-them, and nothing is said of other minors. Only deprecations that a component itself warns of are told, not those that
-only a flag's description mentions.
+`scripts/flag_lifecycle.py` makes them (`make flags`). They begin with v1.32: names that no minor since then had aren't
+in them, and they don't cover other minors. Only deprecations that a component itself warns of are included, not those
+that only a flag's description mentions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FlagLifecycle:
     deprecated: Minor | None = None
     removed: Minor | None = None
     message: str = ""
-    """What the component says of its deprecation."""
+    """The component's deprecation message."""
 
     def known_by(self, version: KubernetesVersion) -> bool:
         """Whether a component of that version has it."""
@@ -77,7 +77,7 @@ class GateLifecycle:
         return _within(self.introduced, version, self.removed)
 
     def stage_at(self, version: KubernetesVersion) -> GateStage | None:
-        """How components of that version have it; None where they don't know it."""
+        """Its state in components of that version; None if they don't have it."""
         begun = [stage for stage in self.stages if stage.since <= _minor_of(version)]
         return begun[-1] if begun and self.known_by(version) else None
 
@@ -111,10 +111,10 @@ def judged_by(version: KubernetesVersion) -> KubernetesVersion | None:
 def fate(known: FlagLifecycle | GateLifecycle | None, version: KubernetesVersion) -> str:
     """Why a component of that version doesn't know it, for a sentence."""
     if known is None:
-        return f"no version from {_text(min(known_versions()))} to {_text(max(known_versions()))} knows it"
+        return f"no version from {_text(min(known_versions()))} to {_text(max(known_versions()))} has it"
     if known.removed and known.removed <= _minor_of(version):
-        return f"gone since {_text(known.removed)}"
-    return f"comes with {_text(known.introduced)}"
+        return f"removed in {_text(known.removed)}"
+    return f"introduced in {_text(known.introduced)}"
 
 
 def _within(introduced: Minor | None, version: KubernetesVersion, removed: Minor | None) -> bool:

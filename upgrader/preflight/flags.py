@@ -55,7 +55,7 @@ def _judged(command: PlannedCommand, values: Path | None) -> Iterator[Finding]:
         if given.letter:
             if given.name not in _LETTERS:
                 shown = given.words[0].partition("=")[0]
-                unknown[shown] = "no flag of a single dash; long names have two"
+                unknown[shown] = "not a flag with a single dash; long names need two"
         elif known is None or not known.known_by(command.version):
             message = f"; deprecated before: {known.message}" if known and known.message else ""
             unknown[f"--{given.name}"] = fate(known, command.version) + message
@@ -67,7 +67,7 @@ def _judged(command: PlannedCommand, values: Path | None) -> Iterator[Finding]:
             "flags.removed",
             "error",
             f"{command} doesn't know {first_few(list(unknown))}",
-            f"{_listed(_placed(unknown, places))}\n{command.place} It would end at once, as often as it is started.",
+            f"{_listed(_placed(unknown, places))}\n{command.place} It would exit at every start (crash loop).",
             f"Change the values of release {command.release.name}: remove or replace {_them(unknown)}.",
         )
     if deprecated:
@@ -102,11 +102,11 @@ def _runtime_config(command: PlannedCommand, now: KubernetesVersion) -> Iterator
             yield Finding(
                 "flags.runtime-config",
                 "error" if severe else "warning",
-                f"{command} doesn't serve what is set by {first_few(list(entries))}",
+                f"{command} doesn't serve the API versions set by {first_few(list(entries))}",
                 f"{_listed(entries)}\n{command.place} It might crash-loop (`has not been registered`), or just not "
                 "serve that version.",
-                f"Change the values of release {command.release.name}: without {_them(entries)}, or with a version "
-                f"that v{command.version.major}.{command.version.minor} serves.",
+                f"Change the values of release {command.release.name}: remove {_them(entries)}, or use a version that "
+                f"v{command.version.major}.{command.version.minor} serves.",
             )
 
 

@@ -1,4 +1,4 @@
-"""The checks of a cluster folder alone, and which questions are left to the cluster."""
+"""The checks of a cluster folder alone, and the checks that need the cluster."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ _ANSWERED = ("audit-log", "helm", "playbooks", "removed-apis")
 """The families whose question the folder answers, if only in part."""
 _IN_PART = (
     NotAsked(
-        "charts", "`lookup` finds nothing, and `.Capabilities` are Helm's own but for the version, which is the target"
+        "charts",
+        "`lookup` returns nothing, and `.Capabilities` are Helm's defaults except the version, which is the target",
     ),
     NotAsked("kubeconfig", "no credentials are opened"),
-    NotAsked("removed-apis", "what is installed already: releases in the cluster, and what its clients ask for"),
+    NotAsked("removed-apis", "the cluster's state: its installed releases, and the requests of its clients"),
 )
 
 
 @dataclass(frozen=True)
 class FolderReport:
-    """What is wrong with a folder, and what nobody asked."""
+    """The problems of a folder, and what was not checked."""
 
     findings: tuple[Finding, ...]
     not_asked: tuple[NotAsked, ...]

@@ -1,4 +1,4 @@
-"""What checks of a cluster folder read, without the cluster."""
+"""The inputs of checks of a cluster folder, without the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offline: upgrader.yaml, the files that it names and what they hold; each problem has its file and line."""
+"""Offline: upgrader.yaml, the files that it names, and their content; each problem has its file and line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["as_finding"]
 
 
 def as_finding(error: ConfigError) -> Finding:
-    """A problem of a file. What was not opened is unknown: it may be right."""
+    """A problem of a file. A file that was not opened is unknown: it may be valid."""
     if isinstance(error, NotOpened):
         return Finding("files.not-opened", "unknown", error.message, "", error.remedy)
     if isinstance(error, RemoteChart):

@@ -16,7 +16,7 @@ __all__ = ["check_inventory"]
 
 
 def check_inventory(context: FolderContext) -> Iterator[Finding | NotAsked]:
-    """Ansible itself is not asked: it would load plugins, render variables and open vaults."""
+    """Ansible is not started: it would load plugins, render variables and open vaults."""
     settings = context.reading.settings
     if settings is None or not context.reading.inventory_named:
         yield NotAsked("inventory", "upgrader.yaml doesn't give its path")
@@ -33,7 +33,7 @@ def check_inventory(context: FolderContext) -> Iterator[Finding | NotAsked]:
         if path.is_file() and is_vault(path):
             yield NotAsked("inventory", f"{name}: it is encrypted with Ansible Vault, which isn't opened offline")
         elif path.suffix not in YAML_SUFFIXES:
-            yield NotAsked("inventory", f"{name}: only Ansible reads what is no YAML file")
+            yield NotAsked("inventory", f"{name}: it is not a YAML file, so only Ansible can read it")
         elif "controllers" not in written_names(path).groups:
             yield as_finding(no_controllers(path))
         else:

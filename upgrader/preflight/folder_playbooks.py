@@ -41,7 +41,7 @@ def check_playbooks(context: FolderContext) -> Iterator[Finding | NotAsked]:
         except ConfigError as error:
             yield as_finding(error)
     if found:
-        yield NotAsked("playbooks", "what their tasks, roles and included files do: Ansible is not started")
+        yield NotAsked("playbooks", "their tasks, roles and included files: Ansible is not started")
 
 
 def _named(settings: Settings) -> Iterator[tuple[Path, bool]]:
@@ -59,18 +59,18 @@ def _plays(path: Path, found: Any) -> list[Mapping[str, Any]]:
         raise ConfigError(f"{shown(path)}:1: a playbook is a list of plays")
     for number, play in enumerate(found, 1):
         if not isinstance(play, Mapping) or not any(key in play for key in _PLAYS):
-            raise ConfigError(f"{shown(path)}: play {number} of it has no key 'hosts' or 'import_playbook'")
+            raise ConfigError(f"{shown(path)}: play {number} has no key 'hosts' or 'import_playbook'")
     return found
 
 
 def _pattern(play: Mapping[str, Any]) -> str:
-    """Whom a play is for; "" where another playbook says it."""
+    """The hosts of a play; "" if another playbook sets them."""
     hosts = play.get("hosts")
     return ",".join(map(str, hosts)) if isinstance(hosts, list) else str(hosts or "")
 
 
 def _names(context: FolderContext) -> WrittenNames | None:
-    """Whom the inventory has; None where YAML alone doesn't tell. What is wrong with it is a finding of its own."""
+    """The hosts of the inventory; None if YAML alone doesn't show them. Its problems are separate findings."""
     settings = context.reading.settings
     if settings is None or not context.reading.inventory_named or settings.dynamic_inventory:
         return None

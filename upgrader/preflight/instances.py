@@ -1,4 +1,4 @@
-"""Each instance of kube-apiserver can be asked from here, as its gate will."""
+"""Each instance of kube-apiserver can be queried from this machine, as its gate will."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_instances"]
 
 
 def check_instances(context: PreflightContext) -> Iterator[Finding]:
-    """An instance that can't be asked would fail every step's gate, after the change."""
+    """An instance that can't be queried would fail every step's gate, after the change."""
     found = context.kube.get(DEPLOYMENTS, API_SERVER, SYSTEM)
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""What kubeadm believes of the cluster can be kept true, and be read by the kubeadm of the new version."""
+"""kubeadm's configuration of the cluster can be updated, and read by the kubeadm of the new version."""
 
 from __future__ import annotations
 

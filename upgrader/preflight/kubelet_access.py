@@ -19,7 +19,7 @@ _REVIEWS = Kind("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=Fa
 _FLAG = "kubelet-client-certificate"
 _DEFAULT = "/etc/kubernetes/pki/apiserver-kubelet-client.crt"
 _VERBS = ("get", "create")
-"""What kubelets ask for on nodes/proxy: the former for logs, the latter for exec."""
+"""The verbs on nodes/proxy that kubelets require: the former for logs, the latter for exec."""
 
 
 def check_kubelet_access(context: PreflightContext) -> Iterator[Finding]:

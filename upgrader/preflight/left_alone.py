@@ -56,8 +56,8 @@ def _has_a_pool(
         yield Finding(
             "nodes.left-alone-in-pool",
             "error",
-            f"{each.where}: `nodes.leftAlone` means nodes that are also to be upgraded: {first_few(twice)}",
-            "A controller is always upgraded, and so is a node that has the labels of a pool.",
+            f"{each.where}: `nodes.leftAlone` selects nodes that are also upgraded: {first_few(twice)}",
+            "Controllers are always upgraded, and so are nodes with the labels of a pool.",
             "Correct the labels in `nodes.leftAlone` or `nodes.pools` of upgrader.yaml, or those of the node.",
         )
 
@@ -69,8 +69,8 @@ def _windows(context: PreflightContext, nodes: Mapping[str, Mapping[str, str]]) 
         yield Finding(
             "nodes.windows",
             "error",
-            f"{first_few(windows)}: a node of Windows, whose kubelet upgrader can't upgrade",
-            "Its playbooks know systemd and the programs of Linux only.",
-            f"Have it left alone, in upgrader.yaml: `nodes: {{leftAlone: [{{selector: {{{_OS}: {_WINDOWS}}}}}]}}`. "
-            "Upgrade its kubelet yourself, after the run.",
+            f"{first_few(windows)}: a Windows node, whose kubelet upgrader can't upgrade",
+            "upgrader's playbooks support only Linux with systemd.",
+            f"Exclude it in upgrader.yaml: `nodes: {{leftAlone: [{{selector: {{{_OS}: {_WINDOWS}}}}}]}}`. Upgrade its "
+            "kubelet yourself, after the run.",
         )

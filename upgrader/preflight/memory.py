@@ -13,7 +13,7 @@ from upgrader.preflight.context import DEPLOYMENTS, SYSTEM, PreflightContext
 __all__ = ["APISERVER_BYTES", "check_memory"]
 
 APISERVER_BYTES = 500 * 2**20
-"""What an idle API server uses at least, whatever it requests."""
+"""The least memory of an idle API server, independent of its requests."""
 
 
 def check_memory(context: PreflightContext) -> Iterator[Finding]:

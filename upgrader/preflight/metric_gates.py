@@ -26,7 +26,7 @@ def check_metric_gates(context: PreflightContext) -> Iterator[Finding]:
                 "metrics.unanswered",
                 "error",
                 f"metric gate {gate.name} has no value now",
-                f"Behind a step it would not pass, and the run would roll back. {verdict.reason}",
+                f"After a step it would not pass, and the run would be rolled back. {verdict.reason}",
                 f"{verdict.remedy} If only the new version has the metric: `--skip metrics`.",
             )
         elif verdict.kind is not VerdictKind.HOLDS:
@@ -34,7 +34,7 @@ def check_metric_gates(context: PreflightContext) -> Iterator[Finding]:
                 "metrics.outside",
                 "warning",
                 f"metric gate {gate.name} is outside its limits before the run",
-                f"It would not pass behind a step either, unless that changes it. {verdict.reason}",
+                f"It would not pass after a step either, unless the step changes the value. {verdict.reason}",
                 "Find out why, or change the gate's `min` or `max` in upgrader.yaml.",
             )
 

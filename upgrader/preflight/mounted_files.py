@@ -78,9 +78,7 @@ def _mounted_files(pods: Iterable[KubeObject]) -> Iterator[_MountedFile]:
 
 @dataclass(frozen=True)
 class _Compared:
-    """What a controller tells of mounted files: those of which there is another one by now, and those of a container
-    of which no process was found.
-    """
+    """A controller's mounted files: those that have been replaced since, and those of containers without a process."""
 
     replaced: tuple[_MountedFile, ...]
     not_found: tuple[_MountedFile, ...]
@@ -98,8 +96,8 @@ def _compared(hosts: Hosts, host: Host, files: Sequence[_MountedFile]) -> _Compa
 
 
 def check_mounted_files(context: PreflightContext) -> Iterator[Finding]:
-    """The charts mount certificates and configuration singly. `mv`, and most editors, make a new file: the container
-    keeps the old one until it is started anew, and whoever renews it by writing into the new file renews nothing.
+    """The charts mount certificates and configuration as single files. `mv`, and most editors, create a new file: the
+    container keeps the old one until it restarts, and changes to the new file have no effect.
     """
     for host in context.cluster.controllers:
         files = tuple(_mounted_files(context.pods_on(host.name)))
@@ -128,10 +126,10 @@ def _replaced(host: Host, pod: str, files: Sequence[_MountedFile]) -> Finding:
     return Finding(
         "mounted-files.replaced",
         "warning",
-        f"{host.name}: {pod} still has the earlier {first_few([each.path for each in files])}",
-        "Another file was put in its place (by mv, an editor, a tool that renames): a container keeps the file that "
-        "was there when it started. What the new one says begins to count with any restart, a power cut's too; and "
-        "what is written into it until then has no effect.",
+        f"{host.name}: {pod} still uses the previous {first_few([each.path for each in files])}",
+        "The file was replaced (by mv, an editor, or a tool that renames), but a container keeps the file that existed "
+        "when it started. The new file takes effect at the next restart, also after a power cut; until then, changes "
+        "to it have no effect.",
         f"Check the new file, then restart {component}: kubectl -n kube-system rollout restart deployment {component}. "
         "In future, write into the existing file: cat new > file",
     )

@@ -16,7 +16,7 @@ _STUCK_SECONDS = 600.0
 
 
 def check_namespaces(context: PreflightContext) -> Iterator[Finding]:
-    """Each that has been Terminating for ten minutes: what keeps it may be an API that is gone, or a controller."""
+    """Namespaces that have been Terminating for ten minutes: a removed API or a controller may block them."""
     for namespace in context.kube.list(NAMESPACES):
         meta, status = namespace["metadata"], namespace.get("status") or {}
         since = parse_time(meta.get("deletionTimestamp"))

@@ -1,9 +1,9 @@
 """The networks that Kubernetes itself allocates from don't overlap, and have room for another node and more Services.
 
-A network plugin with its own pool of addresses is left alone: nothing in the API says how full that is, an unknown
-would block every run on such a cluster for something that no run needs, and a warning would never go away. That is why
-the first sentence, which is also in the reference, claims nothing of it. Where kube-controller-manager allocates, or
-may, what can't be read is a warning.
+A network plugin with its own pool of addresses is not checked: the API doesn't show how full that is, an unknown would
+block every run on such a cluster for something that no run needs, and a warning would never go away. That is why the
+first sentence, which is also in the reference, doesn't mention it. If kube-controller-manager allocates, or may,
+unreadable values are a warning.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _overlaps(context: PreflightContext, services: Sequence[Network]) -> Iterato
             "Routing between them depends on routes and kube-proxy's rules. It fails once a Service, pod or node gets "
             "an address that is in use in the other network.",
             "A node gets another pod CIDR when it is deleted and joins again. For Services, add a ServiceCIDR that "
-            "overlaps nothing; https://kubernetes.io/docs/tasks/network/reconfigure-default-service-ip-ranges/ says "
-            "how to leave the old one.",
+            "overlaps nothing; to stop using the old one, see "
+            "https://kubernetes.io/docs/tasks/network/reconfigure-default-service-ip-ranges/.",
         )
 
 
@@ -110,8 +110,8 @@ def _pod_room(context: PreflightContext) -> Iterator[Finding]:
                 f"the next node gets no IPv{cluster.version} pod CIDR",
                 f"{_CONTROLLER_MANAGER} gives each node a /{prefix} of {cluster}: {used} of {blocks} are taken.",
                 "Delete nodes that are gone for good (kubectl get nodes), or extend --cluster-cidr (network.podSubnet "
-                "of chart kubernetes): the wider one must contain the present one, and the network plugin must "
-                "be told, too.",
+                "of chart kubernetes): the new range must contain the current one, and must also be set in the network "
+                "plugin.",
             )
 
 

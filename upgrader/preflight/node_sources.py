@@ -48,7 +48,7 @@ def _source(context: PreflightContext, steps: Sequence[PlannedNodes]) -> Iterato
         yield Finding(
             "nodes.source",
             "error",
-            f"there is no file {first_few(list(missing))}",
+            f"missing files: {first_few(list(missing))}",
             "The nodes install from there.",
             "Put the files there, or correct `nodes.source` in upgrader.yaml.",
         )
@@ -61,7 +61,7 @@ def _archive(runtime: ContainerRuntime | None) -> Iterator[Finding]:
         yield Finding(
             "nodes.source",
             "error",
-            f"there is no archive {first_few(missing)}",
+            f"missing archives: {first_few(missing)}",
             "The nodes install containerd from there.",
             "Put it there, or correct `nodes.containerRuntime.source.path` in upgrader.yaml.",
         )

@@ -19,7 +19,7 @@ from upgrader.steps.plan import planned_of
 
 __all__ = ["check_node_upgrades"]
 
-_POLICY = "`nodes.drain.onBlocked` in upgrader.yaml says what a run does then"
+_POLICY = "`nodes.drain.onBlocked` in upgrader.yaml decides what the run then does"
 
 
 @dataclass
@@ -135,13 +135,15 @@ https://github.com/longhorn/longhorn/blob/master/enhancements/20230307-pdb-for-l
 
 def _drains(blocked: _Blocked) -> Iterator[Finding]:
     pool = blocked.step.pool
-    waits = f"The drain of a node of the pool {pool.name} ends after {pool.drain.deadline_seconds:.0f} s; {_POLICY}."
+    waits = (
+        f"The drain of a node of the pool {pool.name} times out after {pool.drain.deadline_seconds:.0f} s; {_POLICY}."
+    )
     if blocked.never:
         yield Finding(
             "nodes.drain-blocked",
             "error" if blocked.fails else "warning",
             f"these PodDisruptionBudgets never allow the drain of a node: {first_few(list(blocked.never.values()))}",
-            f"As many pods must be Ready as there are. {waits}",
+            f"All of their pods must stay Ready. {waits}",
             "Set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run more of them: "
             f"{_edit(next(iter(blocked.never)))}",
         )

@@ -51,8 +51,8 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
 
 
 def check_workers(context: PreflightContext) -> Iterator[Finding]:
-    """Every worker that the run doesn't upgrade is Ready, and not being deleted: a run gets through without, and may
-    be started in spite of it. One that is down needs no such word: nothing of a run needs it.
+    """Every worker that the run doesn't upgrade is Ready, and not being deleted: a run completes without it, and may be
+    started anyway. One that is down needs no skip: nothing of a run needs it.
     """
     asked = _controllers(context) | _planned(context)
     for name, node in sorted(context.nodes.items()):
@@ -183,10 +183,8 @@ def _cordoned(context: PreflightContext, name: str, node: KubeObject, *, control
     if lifted:
         why = "The run continues this node's upgrade, and uncordons it when it is Ready."
     elif ours:
-        why += (
-            f" Its programs may be the old or the new ones (annotation {MARK}), and this run needs the node before it "
-        )
-        why += "would come to it, or doesn't upgrade it."
+        why += f" Its programs may be old or new (annotation {MARK}), and this run needs the node before it "
+        why += "would upgrade it, or doesn't upgrade it."
     return Finding(
         "nodes.cordoned",
         "info" if lifted else "error" if controller else "warning",

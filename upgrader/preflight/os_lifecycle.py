@@ -1,4 +1,4 @@
-"""Until when systems get updates, and what kubelets need of them, from the table beside this file, `os_support.json`.
+"""Systems' end of updates, and kubelets' requirements, from the table beside this file, `os_support.json`.
 
 The table names its sources, and the day on which it was made.
 """

@@ -1,6 +1,6 @@
 """The nodes' operating systems, kernels, container runtimes and cgroups are what their kubelets need after the run.
 
-What a node's object tells is read of every node; which cgroups a machine has, only controllers are asked.
+Node objects are read for all nodes; the cgroup version is read only on controllers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONTAINERD = "containerd://"
 
 @dataclass(frozen=True)
 class _Machine:
-    """A node: what it reports, and its kubelet before and after the run."""
+    """A node: its reported versions, and its kubelet before and after the run."""
 
     name: str
     image: str

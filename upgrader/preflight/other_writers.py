@@ -24,7 +24,7 @@ _AT_ONCE = 500
 def check_other_writers(context: PreflightContext) -> Iterator[Finding]:
     """No GitOps controller declares the workloads that the run changes, by their managed fields.
 
-    Whether it is paused can't be told from them: a run that meets one that isn't goes back, and names it.
+    They don't show whether it is paused: a run that meets an active one is rolled back, and names it.
     """
     changing = [(each, workloads_in(each.after, each.spec.namespace)) for each in context.changing]
     live = _read(context.kube, {ref for _, refs in changing for ref in refs})
@@ -37,8 +37,8 @@ def check_other_writers(context: PreflightContext) -> Iterator[Finding]:
             yield Finding(
                 "releases.other-writer",
                 "warning",
-                f"release {release.name}: field manager {manager} declares {first_few(names)} as well",
-                "Unless it is paused, it changes back what the run applies, and the run goes back then.",
+                f"release {release.name}: field manager {manager} also declares {first_few(names)}",
+                "Unless it is paused, it reverts the run's changes, and the run is then rolled back.",
                 pause_writer(next(ref for ref in refs if str(ref) == names[0]), manager),
             )
 

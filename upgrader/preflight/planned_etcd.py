@@ -43,9 +43,9 @@ def _asked(
         yield Finding(
             "planned-etcd.unanswered",
             "error" if lost else "warning",
-            f"{host.name}: no etcd answers the planned kube-apiserver at {', '.join(silent)}",
+            f"{host.name}: etcd doesn't answer the planned kube-apiserver at {', '.join(silent)}",
             "\n".join(f"{url}: {why}" for url, why in silent.items()),
-            f"Correct etcd.servers, or what extraArgs sets of etcd, in the values of release {command.release.name}.",
+            f"Correct etcd.servers, or etcd's flags in extraArgs, in the values of release {command.release.name}.",
         )
 
 

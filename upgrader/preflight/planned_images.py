@@ -1,6 +1,6 @@
 """Every component of the control plane gets an image of the target: none is pinned to another version.
 
-Otherwise a run would succeed while the old program goes on, and the next minor would be two apart.
+Otherwise a run would succeed while the old program keeps running, and the next upgrade would be two minors.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check_planned_images(context: PreflightContext) -> Iterator[Finding]:
                 f"{'a digest or a tag that names no version' if named is None else 'its tag'}. The run would succeed, "
                 "but keep the old version.",
                 "Remove `tag` and `digest` of that image from the values, so that it follows `kubernetesVersion`; or "
-                f"write those of {context.target} there.",
+                f"set them to those of {context.target}.",
             )
 
 

@@ -55,7 +55,7 @@ def check_plays(context: PreflightContext) -> Iterator[Finding]:
 
 
 def idle_plays(playbook: Path, idle: Sequence[str], plays: int) -> Iterator[Finding]:
-    """What is found of a playbook of so many plays, of which those with the patterns `idle` match no machine."""
+    """The finding for a playbook of so many plays, of which those with the patterns `idle` match no machine."""
     if idle and len(idle) == plays:
         yield Finding(
             "playbooks.no-machine",

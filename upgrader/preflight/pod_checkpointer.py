@@ -20,8 +20,8 @@ _NAME = "pod-checkpointer"
 def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
     """Each controller runs a pod-checkpointer, or the run installs it.
 
-    The gates behind the first change need it Ready, and it isn't while some pod has no current checkpoint. That is an
-    error unless the run may be meant to fix that pod: where the control plane itself isn't healthy.
+    The gates after the first change need it Ready, and it isn't while some pod has no current checkpoint. That is an
+    error unless the control plane itself isn't healthy, as the run may fix that pod.
     """
     if any(release.name == _NAME for release in context.changing):
         return

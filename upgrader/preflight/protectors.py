@@ -54,7 +54,7 @@ def check_protectors(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "protectors.met",
             "info",
-            f"the run meets PodProtectors: {first_few(names)}",
+            f"PodProtectors can delay the run: {first_few(names)}",
             "Drains wait while they deny an eviction, and gates that name them wait until they are at their minimum.",
         )
 
@@ -69,7 +69,7 @@ def _protectors(kube: Kube) -> Iterator[PodProtector]:
 
 
 def _unknown(kube: Kube) -> bool:
-    """Whether the API server has no such kind: asked for one, it answers whoever has no right to it with 403."""
+    """Whether the API server has no such kind: a user without the right to it gets 403 in any case."""
     try:
         kube.raw(f"/apis/{POD_PROTECTORS.api_version}")
     except ApiError as error:
@@ -78,9 +78,8 @@ def _unknown(kube: Kube) -> bool:
 
 
 def _silent(protector: PodProtector, now: datetime) -> str:
-    """Which cell isn't counted any more, as a sentence; "" for none.
-
-    A check can't watch it for minutes, as a gate does: it compares the API server's clock with the aggregator's.
+    """The cell that is no longer counted, as a sentence; "" for none. A check can't watch for minutes, as a gate does:
+    it compares the API server's clock with the aggregator's.
     """
     cells = [cell for cell in protector.cells if _age(cell, now) > SILENT_SECONDS]
     named = ", ".join(f"cell {cell.name} since {cell.counted}" for cell in cells)

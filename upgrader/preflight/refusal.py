@@ -1,4 +1,4 @@
-"""What a command says that a check forbids: the findings scroll away, and the error is what is left on the screen."""
+"""The error of a command that a check blocks: the findings scroll away, and only the error stays on the screen."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CHARACTERS = 300
 def refusal(
     what: str, findings: Iterable[Finding], again: str = "Then run this command again.", *, seen: bool = False
 ) -> Blocked:
-    """The error: `what`, then the first findings that forbid it, each with its cause, and the remedy of the first.
+    """The error: `what`, then the first findings that block it, each with its cause, and the remedy of the first.
 
     Of several with one id, such as one for each workload, only the first is there: others may be nearer to the cause.
-    `again`: what is to be done once they are fixed. `seen`: the findings are still on the screen, each with its cause
-    and remedy, so that the error has only their ids.
+    `again`: the next command once they are fixed. `seen`: the findings are still on the screen, each with its cause and
+    remedy, so that the error has only their ids.
     """
     blocking = [finding for finding in findings if finding.blocking]
     if seen:

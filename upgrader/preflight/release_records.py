@@ -1,7 +1,7 @@
-"""What Helm keeps of the releases of a cluster, whoever installed them.
+"""Helm's records of all releases in a cluster.
 
-Helm's own client would be one process for each release; its records are Secrets, which one list can read. A record is
-whatever someone with the right to create Secrets wrote, so nothing in it is trusted to be as Helm writes it.
+Helm's own client would be one process for each release; its records are Secrets, which one list can read. Anyone with
+the right to create Secrets can write a record, so its format is not trusted.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
                 "releases.never-worked",
                 "error",
                 f"release {name}: no revision was ever deployed successfully",
-                f"Revision {newest.number} is '{newest.status}': {newest.description or 'no description'}. What it "
-                "left may be in use all the same, and a rollback could only uninstall it.",
+                f"Revision {newest.number} is '{newest.status}': {newest.description or 'no description'}. Its objects "
+                "may still be in use, and a rollback could only uninstall it.",
                 f"If it works, mark it as the revision to roll back to: helm rollback {name} {newest.number} --wait. "
                 "Don't uninstall the release: its objects might be in use.",
             )
@@ -46,8 +46,8 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
 
 
 def _without_records(context: PreflightContext) -> Iterator[Finding]:
-    """Helm installs such a release over what is there, as that says that it is this release's: to roll back is then to
-    uninstall it, which Helm does by itself where the new pods don't become ready.
+    """Helm installs such a release over the existing objects, as their labels name this release. A rollback then
+    uninstalls it, which Helm does by itself if the new pods don't become ready.
     """
     for step in planned_of(context.plan, PlannedRelease):
         observed = context.observed.releases.get(step.name)
@@ -84,7 +84,7 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "releases.busy",
             "error",
             title,
-            f"For {age:.0f} s: {who} might be working on it.",
+            f"For {age:.0f} s: {who} might still be changing it.",
             f"Run again when it is {abandoned_after(limit):.0f} s old.",
         )
     if good is None:
@@ -100,6 +100,6 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
         "releases.pending",
         "warning",
         title,
-        f"Since {age:.0f} s, which is longer than Helm waits: it was interrupted.",
+        f"For {age:.0f} s, which is longer than Helm waits: it was interrupted.",
         f"The run rolls it back to revision {good.number} first.",
     )

@@ -1,7 +1,7 @@
 """The target serves the APIs of what the run installs, and of what Helm has installed already.
 
 Read are the manifests of releases; their hooks aren't in them. The cluster's live objects can't be judged: the API
-converts them, and shows each in every version that it serves. Who still asks for an old version is what `apis` finds.
+converts them, and shows each in every version that it serves. Clients of an old version are found by the check `apis`.
 Kinds that Kubernetes' own sources don't name, such as custom resources, are never reported.
 """
 
@@ -41,7 +41,7 @@ class OutdatedObject:
     api: ApiLifecycle
     served: bool
     why: str
-    """What became of its API, and what replaces it."""
+    """The state of its API, and the replacement."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.why}"
@@ -62,7 +62,7 @@ def check_removed_apis(context: PreflightContext) -> Iterator[Finding]:
 
 
 def check_manifests(manifests: Mapping[str, str], target: KubernetesVersion) -> Iterator[Finding]:
-    """What can be said of releases (name → manifest) without their cluster."""
+    """The findings about releases (name → manifest) that need no cluster."""
     planned = {name: outdated_objects(manifest, target) for name, manifest in manifests.items()}
     yield from _planned(planned, target)
     yield from _deprecated(planned, target)
@@ -96,7 +96,7 @@ def _deprecated(releases: Mapping[str, list[OutdatedObject]], target: Kubernetes
 def outdated_objects(manifest: str, target: KubernetesVersion) -> list[OutdatedObject]:
     """The objects that `target` doesn't serve or deprecates. Raises yaml.YAMLError.
 
-    Only what names such an API is parsed: a cluster's manifests have many megabytes.
+    Only objects that name such an API are parsed: a cluster's manifests have many megabytes.
     """
     outdated, mentions = _outdated(target)
     found = []
@@ -118,11 +118,11 @@ def _outdated(target: KubernetesVersion) -> tuple[dict[tuple[str, str], ApiLifec
 
 def _why(api: ApiLifecycle, target: KubernetesVersion) -> str:
     if api.served_by(target):
-        state = "is deprecated" + (f", and goes with v{_text(api.removed)}" if api.removed else "")
+        state = "is deprecated" + (f", and is removed in v{_text(api.removed)}" if api.removed else "")
     elif api.removed and api.removed <= (target.major, target.minor):
-        state = f"is gone since v{_text(api.removed)}"
+        state = f"was removed in v{_text(api.removed)}"
     else:
-        state = f"comes with v{_text(api.introduced)}"
+        state = f"is introduced in v{_text(api.introduced)}"
     replacement = replacement_at(api, target)
     return f"{api.api_version} {state}; " + (f"use {replacement}" if replacement else "nothing replaces it")
 
@@ -191,7 +191,7 @@ def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject
 
 
 def _in_record(manifest: str | None, target: KubernetesVersion) -> list[OutdatedObject] | None:
-    """The same for a record that anyone may have written; None for what Helm doesn't write, or what has aliases.
+    """The same for an untrusted record; None for content that Helm doesn't write, or that has aliases.
 
     An alias in YAML may stand for another nine, and so on: a few hundred bytes would take hours.
     """

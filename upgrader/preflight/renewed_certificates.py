@@ -54,7 +54,7 @@ def changed_at(hosts: Hosts, host: Host, path: str) -> datetime:
 
 
 def check_renewed(context: PreflightContext) -> Iterator[Finding]:
-    """Whoever renews a certificate has to restart what uses it; otherwise it fails on the day that the old one ends."""
+    """A component must be restarted after its certificate is renewed; otherwise it fails when the old one expires."""
     for host in context.cluster.controllers:
         for used in used_kubeconfigs(context.pods_on(host.name)):
             yield from _compared(context, host, used)

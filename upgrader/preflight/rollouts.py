@@ -40,7 +40,7 @@ class _Group:
     under_way: str = ""
     """Why its rollout isn't complete."""
     not_ready: str = ""
-    """What is wrong with its pods, all of which are new."""
+    """The problem of its pods, all of which are new."""
     paused: str = ""
     """A set whose rollout people have stopped."""
 
@@ -107,8 +107,8 @@ def _by_hand(context: PreflightContext) -> Iterator[Finding]:
                     *(f"{ref}: {first_few(pods)}" for ref, pods in behind.items()),
                 )
             ),
-            "Delete these pods, one after the other, as whoever looks after the set has it done. `--skip rollouts` "
-            "starts the run all the same, for whoever deletes them meanwhile.",
+            "Delete these pods one after the other, as the StatefulSet's operator requires. To start the run anyway, "
+            "and delete them meanwhile: `--skip rollouts`.",
         )
 
 
@@ -186,7 +186,7 @@ def _groups(kube: Kube) -> Iterator[_Group]:
 
 
 def _looked_at(kube: Kube, found: KubeObject) -> tuple[str, str]:
-    """Why a set is in the middle of a rollout, and what else is wrong with its pods; "" each for nothing."""
+    """Why a set is in the middle of a rollout, and other problems of its pods; "" each for none."""
     workload = Workload.parse("StatefulSet", found)
     counts = {workload.desired, workload.total, workload.updated, workload.ready}
     if workload.observed and len(counts) == 1:

@@ -1,4 +1,4 @@
-"""What the API serves now and what its clients ask for, against what the target serves."""
+"""Compares the APIs that are served and used now with those that the target serves."""
 
 from __future__ import annotations
 

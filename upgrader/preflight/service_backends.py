@@ -19,7 +19,7 @@ class ServiceBackends:
         self._problems: dict[tuple[str, str], str] = {}
 
     def problem(self, client_config: Mapping[str, Any]) -> str:
-        """Why nothing can answer a webhook's `clientConfig`; "" where something can, or where it names an URL.
+        """Why a webhook's `clientConfig` has no backend; "" if it has one, or names a URL.
 
         Raises ApiError.
         """

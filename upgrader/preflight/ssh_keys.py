@@ -18,8 +18,8 @@ __all__ = ["check_key_files"]
 
 
 def check_key_files(context: PreflightContext) -> Iterator[Finding]:
-    """Each key file of the machines and of their bastions. Upgrader itself takes any, so what only needs its own SSH
-    works, and Ansible fails in the middle of a run.
+    """Each key file of the machines and of their bastions. upgrader itself accepts any mode, so its own SSH works, but
+    Ansible would fail in the middle of a run.
     """
     refuses = cache(context.ssh_refuses)
     found: dict[Path, list[str]] = {}

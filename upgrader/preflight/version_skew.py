@@ -60,7 +60,7 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
             )
         elif behind > KUBELET_MINORS:
             alone = context.leaves_alone(node)
-            by = ", by what manages it: `nodes.leftAlone` has every run leave it alone" if alone else ""
+            by = " with the tool that manages it: `nodes.leftAlone` excludes it from runs" if alone else ""
             down = node in workers and is_unreachable(context.nodes.get(node, {}))
             yield Finding(
                 "version.kubelet-older",
@@ -76,8 +76,8 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
 
 
 def _unknown_kubelets(context: PreflightContext) -> Iterator[Finding]:
-    """Kubelets that report what is no version of Kubernetes. Those of KWOK, or a Virtual Kubelet, have no container
-    runtime, and no rule of Kubernetes' for them.
+    """Kubelets that report something other than a Kubernetes version. KWOK's and Virtual Kubelets have no container
+    runtime, and Kubernetes has no skew rule for them.
     """
     for name, node in sorted(context.nodes.items()):
         info = (node.get("status") or {}).get("nodeInfo") or {}

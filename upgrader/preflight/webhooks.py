@@ -43,7 +43,9 @@ _OURS: Mapping[tuple[str, str], str] = {
     ("rbac.authorization.k8s.io", "clusterroles"): "Cluster",
     ("rbac.authorization.k8s.io", "clusterrolebindings"): "Cluster",
 }
-"""(Group, resource) of what a run, its rollback and the control plane itself write in kube-system, and its scope."""
+"""(Group, resource) of the objects that a run, its rollback and the control plane write in kube-system, and the
+scope.
+"""
 
 _SCOPES = {resource: scope for (_, resource), scope in _OURS.items()}
 _WRITES = {"*", "CREATE", "UPDATE", "DELETE"}
@@ -111,7 +113,7 @@ def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str, see
 
 
 def _caught(webhook: KubeObject, labels: Mapping[str, str]) -> list[str]:
-    """The resources of the control plane whose writes it is asked about, in kube-system or without a namespace."""
+    """The control plane's resources whose writes the webhook receives, in kube-system or without a namespace."""
     here = selects(webhook.get("namespaceSelector") or {}, labels)
     found: dict[str, None] = {}
     for rule in webhook.get("rules") or ():
@@ -136,7 +138,7 @@ def _matches(rule: Mapping[str, Any], group: str, resource: str) -> bool:
 
 
 def _narrowed(webhook: KubeObject) -> str:
-    """The field that may leave out some of what its rules catch, and that can't be decided here; "" for none."""
+    """The field that may exclude some of the matched objects, and can't be evaluated here; "" for none."""
     if webhook.get("matchConditions"):
         return "matchConditions"
     selector = webhook.get("objectSelector") or {}

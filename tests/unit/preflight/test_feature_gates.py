@@ -31,12 +31,12 @@ def test_gate_that_is_gone_blocks_the_run(world: World) -> None:
     (found,) = world.find(check_feature_gates).values()
     assert (found.id, found.severity) == ("feature-gates.removed", "error")
     assert found.title == "release kubernetes: kube-apiserver v1.37.1 doesn't know feature gate SidecarContainers"
-    assert found.diagnosis.startswith("SidecarContainers: gone since v1.37\nContainer kube-apiserver of Deployment")
+    assert found.diagnosis.startswith("SidecarContainers: removed in v1.37\nContainer kube-apiserver of Deployment")
 
 
 @pytest.mark.parametrize(
     ("target", "why"),
-    [(V(1, 36, 0), "comes with v1.37"), (V(1, 37, 0), None)],
+    [(V(1, 36, 0), "introduced in v1.37"), (V(1, 37, 0), None)],
 )
 def test_gate_of_a_later_version(world: World, target: KubernetesVersion, why: str | None) -> None:
     """It blocks the run until the target has it."""
@@ -60,7 +60,7 @@ def test_gate_that_a_patch_may_have_brought_is_a_warning(world: World) -> None:
     start(world, "--feature-gates=EtcdRangeStream=true,Bogus=true")
     (found,) = world.find(check_feature_gates).values()
     assert (found.id, found.severity) == ("feature-gates.unsure", "warning")
-    assert "EtcdRangeStream: comes with v1.37\nBogus: no version" in found.diagnosis
+    assert "EtcdRangeStream: introduced in v1.37\nBogus: no version" in found.diagnosis
     world.target = V(1, 37, 99)
     start(world, "--feature-gates=SidecarContainers=true")
     assert set(world.find(check_feature_gates)) == {"feature-gates.removed"}
@@ -130,8 +130,8 @@ def test_emulated_version_unlocks(world: World) -> None:
 @pytest.mark.parametrize(
     ("emulated", "gates", "why"),
     [
-        ("1.36", "EtcdRangeStream=true", "EtcdRangeStream: comes with v1.37, and v1.36 is emulated"),
-        ("kube=1.36", "EtcdRangeStream=false", "EtcdRangeStream: comes with v1.37, and v1.36 is emulated"),
+        ("1.36", "EtcdRangeStream=true", "EtcdRangeStream: introduced in v1.37, and v1.36 is emulated"),
+        ("kube=1.36", "EtcdRangeStream=false", "EtcdRangeStream: introduced in v1.37, and v1.36 is emulated"),
         ("1.36", "InOrderInformers=false", "InOrderInformers=false: locked to true"),
     ],
 )

@@ -27,12 +27,12 @@ def test_flag_that_is_gone_blocks_the_run(world: World) -> None:
         "release kubernetes: kube-controller-manager v1.37.1 doesn't know --concurrent-service-syncs"
     )
     assert found.diagnosis.startswith(
-        "--concurrent-service-syncs: gone since v1.37\n"
-        "Container kube-controller-manager of Deployment kube-system/x. It would end at once"
+        "--concurrent-service-syncs: removed in v1.37\n"
+        "Container kube-controller-manager of Deployment kube-system/x. It would exit at every start"
     )
     start(world, "kube-apiserver", "--cloud-provider=aws")
     found = world.find(check_flags)["flags.removed"]
-    assert "gone since v1.33; deprecated before: will be removed in a future version" in found.diagnosis
+    assert "removed in v1.33; deprecated before: will be removed in a future version" in found.diagnosis
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_flag_that_comes_later_blocks_the_run(world: World) -> None:
     """Values that were written for the next version don't work with this one."""
     world.target = V(1, 36, 3)
     start(world, "kube-controller-manager", "--concurrent-disruption-syncs=2")
-    assert "comes with v1.37" in world.find(check_flags)["flags.removed"].diagnosis
+    assert "introduced in v1.37" in world.find(check_flags)["flags.removed"].diagnosis
 
 
 def test_one_dash_blocks_the_run(world: World) -> None:
@@ -140,7 +140,7 @@ def test_version_of_an_api_that_is_gone_blocks_the_run(world: World) -> None:
     (found,) = world.find(check_flags).values()
     assert (found.id, found.severity) == ("flags.runtime-config", "error")
     assert found.title == (
-        f"release kubernetes: kube-apiserver v1.37.1 doesn't serve what is set by --runtime-config={gone}"
+        f"release kubernetes: kube-apiserver v1.37.1 doesn't serve the API versions set by --runtime-config={gone}"
     )
     assert found.diagnosis.startswith(f"--runtime-config={gone}: not served since v1.37\nContainer kube-apiserver")
     world.target = V(1, 36, 9)

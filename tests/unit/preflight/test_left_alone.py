@@ -73,7 +73,7 @@ def test_node_of_a_pool_and_a_controller_can_not_be_left_alone(world: World) -> 
     ]
     assert finding.severity == "error"
     assert finding.title.startswith("upgrader.yaml:7: ")
-    assert finding.title.endswith(f"also to be upgraded: {CONTROLLER} (a controller), gpu-1 (in the pool gpu)")
+    assert finding.title.endswith(f"also upgraded: {CONTROLLER} (a controller), gpu-1 (in the pool gpu)")
 
 
 def test_windows_is_not_upgraded(world: World) -> None:

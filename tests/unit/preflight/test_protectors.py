@@ -126,11 +126,11 @@ def test_plan_names_the_protectors_that_it_meets(world: World) -> None:
     assert (found.id, found.severity, found.title) == (
         "protectors.met",
         "info",
-        "the run meets PodProtectors: shop/web",
+        "PodProtectors can delay the run: shop/web",
     )
     assert context.plan is not None
     change = NodeChange("worker-1", KubernetesVersion(1, 36, 3), world.target)
     source = NodeSource("packages")
     drain = PlannedNodes(NodePool("workers"), (change,), world.target, source, 300.0, 1, Path("/p"))
     (found,) = check_protectors(replace(context, plan=replace(context.plan, steps=(drain,))))
-    assert found.title == "the run meets PodProtectors: shop/api, shop/web"
+    assert found.title == "PodProtectors can delay the run: shop/api, shop/web"

@@ -57,7 +57,7 @@ def test_what_the_run_would_install_blocks_it(world: World) -> None:
     found = world.find(check_removed_apis)["removed-apis.planned"]
     assert found.severity == "error"
     assert found.title == "release jobs would have 1 object (batch/v1beta1 CronJob) that v1.37.1 doesn't serve"
-    assert found.diagnosis.startswith("CronJob backup: batch/v1beta1 is gone since v1.25; use batch/v1 CronJob\n")
+    assert found.diagnosis.startswith("CronJob backup: batch/v1beta1 was removed in v1.25; use batch/v1 CronJob\n")
 
 
 def test_what_is_served_is_no_finding(world: World) -> None:
@@ -73,14 +73,14 @@ def test_the_target_decides(world: World) -> None:
     assert outdated_objects(CRON_JOB, V(1, 20, 9)) == []
     (deprecated,) = outdated_objects(CRON_JOB, V(1, 24, 0))
     assert deprecated.served
-    assert str(deprecated).endswith("batch/v1beta1 is deprecated, and goes with v1.25; use batch/v1 CronJob")
+    assert str(deprecated).endswith("batch/v1beta1 is deprecated, and is removed in v1.25; use batch/v1 CronJob")
     (gone,) = outdated_objects(CRON_JOB, V(1, 25, 0))
     assert not gone.served
     (early,) = outdated_objects(manifest("batch/v1", "CronJob"), V(1, 20, 0))
     assert not early.served
-    assert str(early).endswith("batch/v1 comes with v1.21; use batch/v1beta1 CronJob")
+    assert str(early).endswith("batch/v1 is introduced in v1.21; use batch/v1beta1 CronJob")
     (policy,) = outdated_objects(manifest("policy/v1beta1", "PodSecurityPolicy"), TARGET)
-    assert str(policy).endswith("is gone since v1.25; nothing replaces it")
+    assert str(policy).endswith("was removed in v1.25; nothing replaces it")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_releases_of_others_are_a_warning(world: World) -> None:
     (found,) = world.find(check_removed_apis).values()
     assert (found.id, found.severity) == ("removed-apis.others", "warning")
     assert "release apps/shop has 1 object (batch/v1beta1 CronJob)" in found.title
-    assert "gone since v1.25; use batch/v1 CronJob" in found.diagnosis
+    assert "removed in v1.25; use batch/v1 CronJob" in found.diagnosis
     assert "s3cret" not in str(found)
 
 
@@ -151,7 +151,7 @@ def test_deprecated_apis_are_mentioned_once(world: World) -> None:
     (found,) = world.find(check_removed_apis).values()
     assert (found.id, found.severity) == ("removed-apis.deprecated", "info")
     assert found.title.startswith("2 objects") and found.title.endswith("in releases devices, apps/shop")
-    assert "and goes with v1.38; use resource.k8s.io/v1 DeviceClass" in found.diagnosis
+    assert "and is removed in v1.38; use resource.k8s.io/v1 DeviceClass" in found.diagnosis
 
 
 def test_many_objects_are_counted(world: World) -> None:

@@ -87,7 +87,9 @@ def test_kubelet_that_is_left_alone_must_not_be_too_old(world: World) -> None:
     (found,) = check_version(replace(world.context(), node_settings=settings))
     assert (found.id, found.severity) == ("version.kubelet-older", "error")
     assert f"the kubelet of {CONTROLLER} (v1.33.9) is 4 minor versions behind v1.37.1" in found.title
-    assert found.remedy.startswith(f"Upgrade the kubelet of {CONTROLLER} first, by what manages it: `nodes.leftAlone`")
+    assert found.remedy.startswith(
+        f"Upgrade the kubelet of {CONTROLLER} first with the tool that manages it: `nodes.leftAlone`"
+    )
     labels = replace(settings, left_alone=(LeftAlone("upgrader.yaml:1", {"os": "windows"}),))
     (other,) = check_version(replace(world.context(), node_settings=labels))
     assert other.remedy == f"Upgrade the kubelet of {CONTROLLER} first."

@@ -62,7 +62,7 @@ WARNINGS = (
         "disruption-budgets.no-room",
         "warning",
         "these PodDisruptionBudgets never allow an eviction: shop/web (minAvailable 100%: 3 of 3 must stay)",
-        "As many pods must be Ready as there are, so that no eviction is allowed however healthy they are.",
+        "All of their pods must stay Ready, so no eviction is ever allowed.",
         "Set maxUnavailable to at least 1.",
     ),
 )
