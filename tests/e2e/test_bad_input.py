@@ -98,7 +98,7 @@ def test_values_that_can_not_be_read(folder: Path) -> None:
         (b"a: 1\n  b: [\n", "values/kubernetes.yaml:2: is not valid YAML"),
         (b"a: \xff\n", "values/kubernetes.yaml: is not UTF-8 text"),
         (b"- a\n", "values/kubernetes.yaml:1: expected `key: value` lines, not a list"),
-        (b"a: 1\na: 2\n", "values/kubernetes.yaml:2: key 'a' is already in line 1"),
+        (b"a: 1\na: 2\n", "values/kubernetes.yaml:2: key 'a' is already on line 1"),
     ):
         values.write_bytes(content)
         assert said in refused(folder).stderr

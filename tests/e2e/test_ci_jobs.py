@@ -60,6 +60,6 @@ def test_merge_request_of_a_stranger(project: Project, tmp_path: Path) -> None:
     commit = project.repository.commit("please merge this")
     again = project.gitlab("merge-request-2", commit)
     ended = again.run(job, base, 120)
-    assert ended.exit_code in (2, 3) and "leads out of the folder" in ended.output, ended.output
+    assert ended.exit_code in (2, 3) and "is outside the folder" in ended.output, ended.output
     assert "what-is-beside-the-folder" not in ended.output, ended.output
     assert not ran.exists()

@@ -1,4 +1,6 @@
-"""age public keys in `upgrader.yaml`: a mistyped one is an error of its line, not a backup for nobody."""
+"""age public keys in `upgrader.yaml`: a mistyped one is an error with its line, not a backup that no one can
+decrypt.
+"""
 
 from __future__ import annotations
 

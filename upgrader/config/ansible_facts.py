@@ -38,7 +38,7 @@ _CONNECTION = {
 
 @dataclass(frozen=True)
 class Options:
-    """What to read."""
+    """The input of this program."""
 
     inventory: str
     groups: Sequence[str]
@@ -89,7 +89,7 @@ def read(options: Options) -> Mapping[str, Any]:
 
 
 def _defaults() -> Mapping[str, Any]:
-    """What applies to every host that sets nothing else: from ansible.cfg and the environment."""
+    """The defaults for every host: from ansible.cfg and the environment."""
     from ansible import constants  # type: ignore[import-untyped]
     from ansible.plugins.loader import connection_loader  # type: ignore[import-untyped]
 
@@ -114,7 +114,7 @@ def _defaults() -> Mapping[str, Any]:
 
 
 def _open_vaults(loader: Any) -> None:
-    """Passwords in inventories are usually encrypted; Ansible's own settings say where the key is."""
+    """Passwords in inventories are usually encrypted; Ansible's settings name the key's file."""
     from ansible import constants
     from ansible.cli import CLI  # type: ignore[import-untyped]
 

@@ -21,7 +21,7 @@ from upgrader.errors import ConfigError
 __all__ = ["PLUGIN_SECONDS", "run_plugin"]
 
 PLUGIN_SECONDS = 30.0
-"""A plugin that takes longer most likely waits for an operator, who isn't there."""
+"""A plugin that takes longer most likely waits for input."""
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 

@@ -1,4 +1,4 @@
-"""Every setting as it applies, and where it comes from: a line of `upgrader.yaml`, the environment, or a default."""
+"""Every effective setting, and its origin: a line of `upgrader.yaml`, the environment, or a default."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def effective_settings(folder: Path, environ: Mapping[str, str]) -> tuple[Effect
 
 
 def _left_out(where: KeyPath, each: EffectiveSetting) -> bool:
-    """Of a step, what it doesn't say: that is the section's for all steps, or nothing."""
+    """Origin of a step's unset value: the section for all steps, or none."""
     return where[0] == "pipeline" and each.source == _DEFAULT and where[-1] not in ("release", "playbook")
 
 

@@ -32,17 +32,17 @@ class EtcdSection(Section):
     )
     version: str = Field(
         default="",
-        description="The version of etcd in it, where its tag doesn't begin with that: `3.6.6`.",
+        description="The version of etcd in the image, if its tag doesn't begin with it: `3.6.6`.",
     )
     ready_deadline: Duration = Field(
         default=EtcdSettings.ready_seconds,
-        description="How long a member may take to be healthy with its new image before it gets back its old one.",
+        description="How long a member may take to become healthy with its new image before the old one is restored.",
         examples=["3m"],
     )
     availability: StepAvailabilitySection = Field(
         default=StepAvailabilitySection(),
-        description="How much the step may disturb the API's clients. With one or two members, whose restart the API "
-        "waits for, 600 failed requests and 60 s unless it is set; else as in `availability`.",
+        description="How much the step may disturb the API's clients. The default with one or two members, whose "
+        "restart interrupts the API, is 600 failed requests and 60 s; else that of `availability`.",
     )
 
     @model_validator(mode="after")

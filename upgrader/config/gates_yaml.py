@@ -1,4 +1,4 @@
-"""The gates that a step of `upgrader.yaml` may have beside the built-in ones."""
+"""The gates that a step of `upgrader.yaml` may have besides the built-in ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ Limit = Annotated[float, BeforeValidator(_limit, json_schema_input_type=float)]
 
 
 class GateSection(Section):
-    """One further gate: what must be healthy after the step. A rollback of the step waits for the last three, too."""
+    """One further gate: a workload that must be healthy after the step. A rollback of the step waits for the last
+    three, too.
+    """
 
     daemonset: Workload | None = Field(default=None, description="A DaemonSet, as NAMESPACE/NAME.")
     deployment: Workload | None = Field(default=None, description="A Deployment, as NAMESPACE/NAME.")
@@ -61,7 +63,7 @@ class GateSection(Section):
     @model_validator(mode="after")
     def _one_workload(self) -> GateSection:
         if len(self._named) != 1:
-            raise ValueError(f"a gate names one workload, by one key of: {', '.join(GATE_KEYS)}")
+            raise ValueError(f"a gate needs exactly one of the keys {', '.join(GATE_KEYS)}")
         return self
 
     @property
@@ -71,28 +73,28 @@ class GateSection(Section):
 
     @property
     def names(self) -> tuple[WorkloadGateKind, str]:
-        """The key, and what it names."""
+        """The key, and its value."""
         return self._named[0]
 
 
 class MetricGateSection(Section):
-    """A [metric gate](../observability.md#metric-gates): what Prometheus says must stay within limits."""
+    """A [metric gate](../observability.md#metric-gates): a Prometheus query whose value must stay within limits."""
 
     metric: str = Field(
         pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
         max_length=60,
         description="The gate's name, of lower-case letters, digits and `-`.",
     )
-    query: Text = Field(description="PromQL that has one series as its answer, such as `sum(rate(…))`.")
-    min: Limit | None = Field(default=None, description="The least value that is allowed.")
-    max: Limit | None = Field(default=None, description="The greatest value that is allowed.")
+    query: Text = Field(description="A PromQL query that returns one series, such as `sum(rate(…))`.")
+    min: Limit | None = Field(default=None, description="The lowest allowed value.")
+    max: Limit | None = Field(default=None, description="The highest allowed value.")
     window: Duration = Field(
         default=60.0,
         description="For how long every value since the change must be within the limits.",
         examples=["1m"],
     )
     interval: Duration | None = Field(
-        default=None, description="The time between two questions. Empty: that of `gates`, and at least 5 s."
+        default=None, description="The time between two queries. Empty: that of `gates`, and at least 5 s."
     )
     deadline: Duration | None = Field(
         default=None, description="As in `gates`. Empty: that of `gates`, and the window."
@@ -101,9 +103,9 @@ class MetricGateSection(Section):
     @model_validator(mode="after")
     def _passable(self) -> MetricGateSection:
         if self.min is None and self.max is None:
-            raise ValueError("a metric gate has a limit: 'min', 'max' or both")
+            raise ValueError("a metric gate needs a limit: 'min', 'max' or both")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"no value is at least {self.min:g} and at most {self.max:g}")
+            raise ValueError(f"'min' ({self.min:g}) is greater than 'max' ({self.max:g})")
         if self.deadline is not None and self.deadline <= self.window:
             raise ValueError("it could never pass: 'deadline' must be longer than 'window' (1m, unless it is set)")
         return self

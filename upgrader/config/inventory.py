@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _GROUPS = ("controllers", "workers", "load_balancers", "surge")
-"""The machines of `surge` are in no cluster yet; their names and passwords are known all the same."""
+"""The machines of `surge` are in no cluster yet, but their names and passwords are needed, too."""
 _TIMEOUT_SECONDS = 60.0
 _INI = re.compile(r"\s*(?:[#;].*\n\s*)*\[")
 """How an INI inventory begins, behind comments."""
@@ -106,13 +106,13 @@ def _check_yaml(inventory: Path) -> None:
         other = inventory.with_suffix(".ini").name
         raise ConfigError(
             error.message,
-            remedy=f"If it is an INI inventory, call it {other}, and write `cluster: {{inventory: {other}}}` to "
-            "upgrader.yaml; or make YAML of it: ansible-inventory --list --yaml -i FILE",
+            remedy=f"If it is an INI inventory, rename it to {other}, and add `cluster: {{inventory: {other}}}` to "
+            "upgrader.yaml; or convert it to YAML: ansible-inventory --list --yaml -i FILE",
         ) from error
 
 
 def check_exists(inventory: Path) -> None:
-    """Raises ConfigError where there is no inventory."""
+    """Raises ConfigError if there is no inventory."""
     if not inventory.exists():
         raise ConfigError(
             f"{shown(inventory)}: no such file",
@@ -129,7 +129,7 @@ def no_controllers(inventory: Path) -> ConfigError:
 
 
 def check_static(inventory: Path) -> None:
-    """Refuse what Ansible would execute, or load a plugin for. Raises ConfigError."""
+    """Refuse an inventory that Ansible would execute, or load a plugin for. Raises ConfigError."""
     for path in _sources(inventory):
         if os.access(path, os.X_OK):
             raise ConfigError(
@@ -155,7 +155,7 @@ def _sources(inventory: Path) -> Iterator[Path]:
 
 
 def _names_plugin(path: Path) -> bool:
-    """As Ansible reads it: JSON, or else YAML. Raises ConfigError for what is neither: then nobody can tell."""
+    """As Ansible reads it: JSON, or else YAML. Raises ConfigError for anything else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
@@ -265,7 +265,7 @@ def _is_true(value: object) -> bool:
 
 
 def _check_supported(where: str, known: Mapping[str, Any]) -> None:
-    """Refuse what Ansible would do and upgrader wouldn't: they would reach different machines, or as other users."""
+    """Refuse settings that only Ansible follows: it would reach other machines than upgrader, or as other users."""
     if known.get("host_key_checking") is not None and not _is_true(known["host_key_checking"]):
         raise ConfigError(
             f"{where}: ansible_host_key_checking is off, so an unverified machine would be trusted",

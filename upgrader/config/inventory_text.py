@@ -38,8 +38,8 @@ class WrittenNames:
     """Whether each machine is written down; a range, such as web[01:50], is for Ansible to count."""
 
     def nobody(self, pattern: str) -> bool:
-        """Whether a play's `hosts` are known to be nobody: plain names, with commas between them, none of which is a
-        machine's or such a group's. Any other pattern may be for somebody.
+        """Whether a play's `hosts` certainly match no machine: plain names, separated by commas, none of which is that
+        of a machine or of a group with one. Any other pattern may match.
         """
         return self.counted and all(map(self._unknown, pattern.split(",")))
 
@@ -50,7 +50,7 @@ class WrittenNames:
 
 
 def written_names(path: Path) -> WrittenNames:
-    """Read a YAML inventory, once. Raises ConfigError for what is none."""
+    """Read a YAML inventory, once. Raises ConfigError if it isn't one."""
     found = read_any(path)
     if not isinstance(found, Mapping):
         raise ConfigError(
@@ -79,6 +79,6 @@ def _members(path: Path, groups: Mapping[str, Any]) -> Iterator[tuple[str, Any, 
         content = {} if group is None else group
         children = (content.get("children") or {}) if isinstance(content, Mapping) else None
         if not isinstance(children, Mapping):
-            raise ConfigError(f"{shown(path)}: group '{name}', or its `children`, is no mapping")
+            raise ConfigError(f"{shown(path)}: group '{name}', or its `children`, is not a mapping")
         yield str(name), content.get("hosts"), tuple(map(str, children))
         yield from _members(path, children)

@@ -22,7 +22,7 @@ __all__ = ["KubeconfigContext", "Login", "named_files", "read_kubeconfig"]
 _REREAD_SECONDS = 60.0
 """Files of tokens and certificates are replaced without notice; kubectl reads them again as often."""
 _EARLY_SECONDS = 30.0
-"""How long before their end credentials are renewed: a request must not begin with some and end without."""
+"""Credentials are renewed so long before they expire that they stay valid during a request."""
 _PAUSE_SECONDS = 10.0
 """The least time between two runs of a plugin whose credentials were refused."""
 
@@ -31,14 +31,14 @@ _FILES = ("certificate-authority", "client-certificate", "client-key")
 
 @dataclass(frozen=True)
 class KubeconfigContext:
-    """What a context says; `cluster` and `user` have a kubeconfig's keys, with absolute paths."""
+    """The content of a context; `cluster` and `user` have a kubeconfig's keys, with absolute paths."""
 
     kubeconfig: Path
     server: str
     cluster: Mapping[str, Any] = field(repr=False)
     """Its proxy-url may have a password."""
     user: Mapping[str, Any] = field(repr=False)
-    """Only a token, a client certificate and its key: what a plugin or a token file gave is in here."""
+    """Only a token, a client certificate and its key, also those from a plugin or a token file."""
     expires: float | None = None
     """When a plugin's credentials end, in seconds since 1970; None for those that don't say."""
     from_plugin: bool = False
@@ -96,7 +96,7 @@ class Login:
         """Grows when the credentials change."""
 
     def keep_fresh(self) -> None:
-        """Read them again when it is time; where that fails, the old ones stay until they are refused."""
+        """Read them again when it is time; if that fails, the old ones stay until they are refused."""
         with self._lock:
             now = self._now()
             age, expires = now - self._read_at, self.current.expires

@@ -1,4 +1,4 @@
-"""Which cluster a kubeconfig points at, and where."""
+"""The cluster that a kubeconfig points at."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _KUBECTL = "KUBECONFIG"
 
 
 def find_context(settings: Settings, environ: Mapping[str, str]) -> tuple[Path, str]:
-    """The kubeconfig and its context that the settings mean; raises UsageError or ConfigError.
-
-    Where upgrader.yaml names no kubeconfig, and the folder has none, it is kubectl's (`KUBECONFIG`), and the context
-    must be named: the current one there is whichever cluster somebody worked on last.
+    """The kubeconfig and context of the settings; raises UsageError or ConfigError. If upgrader.yaml names no
+    kubeconfig, and the folder has none, it is kubectl's (`KUBECONFIG`), and the context must be named: the current one
+    there may be any cluster that was used last.
     """
     path, wanted = settings.kubeconfig, settings.context
     listed = environ.get(_KUBECTL, "")

@@ -9,22 +9,22 @@ from pydantic import BeforeValidator
 __all__ = ["KubeletFields"]
 
 _REFUSED = {
-    "apiVersion": "the node's file has its own",
-    "kind": "the node's file has its own",
-    "staticPodPath": "the control plane's static pods would end",
-    "staticPodURL": "the control plane's static pods would end",
-    "staticPodURLHeader": "it may hold a secret",
-    "cgroupDriver": "pods that run would be lost: set it on a node without any, and on the container runtime with it",
-    "cgroupRoot": "pods that run would be lost",
-    "cgroupsPerQOS": "pods that run would be lost",
+    "apiVersion": "each node's file has its own value",
+    "kind": "each node's file has its own value",
+    "staticPodPath": "the control plane's static pods would stop",
+    "staticPodURL": "the control plane's static pods would stop",
+    "staticPodURLHeader": "it may contain a secret",
+    "cgroupDriver": "running pods would be lost: set it on an empty node, and on the container runtime with it",
+    "cgroupRoot": "running pods would be lost",
+    "cgroupsPerQOS": "running pods would be lost",
     **dict.fromkeys(
         ("cpuManagerPolicy", "memoryManagerPolicy"),
         "the kubelet doesn't start while /var/lib/kubelet has the state of another policy. On each node: drain it, set "
         "the policy in the kubelet's own file, remove cpu_manager_state or memory_manager_state, restart the kubelet",
     ),
-    "containerRuntimeEndpoint": "pods that run would be lost",
-    "healthzBindAddress": "`node_healthz_url` of the role may name the old one",
-    "healthzPort": "`node_healthz_url` of the role may name the old one",
+    "containerRuntimeEndpoint": "running pods would be lost",
+    "healthzBindAddress": "the role's `node_healthz_url` may still have the old one",
+    "healthzPort": "the role's `node_healthz_url` may still have the old one",
 }
 """Fields that a run can't change, each with why."""
 
@@ -42,13 +42,13 @@ def _check_json(value: object, where: str) -> None:
     if isinstance(value, dict):
         for name, each in value.items():
             if not isinstance(name, str):
-                raise ValueError(f"the key {name!r} {where}is no text: put it in quotes")
+                raise ValueError(f"the key {name!r} {where}is not a string: put it in quotes")
             _check_json(each, f"of {name} ")
     elif isinstance(value, list):
         for each in value:
             _check_json(each, where)
     elif not isinstance(value, str | int | float | bool | None) or value in (float("inf"), float("-inf")):
-        raise ValueError(f"the value {value!r} {where}is none that JSON has")
+        raise ValueError(f"the value {value!r} {where}is not a JSON value")
 
 
 KubeletFields = Annotated[dict[str, Any], BeforeValidator(_kubelet_fields)]

@@ -47,7 +47,7 @@ _EXAMPLE = "Write at least the line `kubernetesVersion: v1.36.3`."
 
 
 class RemoteChart(ConfigError):
-    """A chart that would have to be fetched, so that nobody knows whether it is right."""
+    """A chart that would have to be downloaded, so it can't be checked."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
@@ -58,7 +58,7 @@ class RemoteChart(ConfigError):
 
 @dataclass(frozen=True)
 class Overrides:
-    """What flags override; None keeps the file's value."""
+    """Values from flags; None keeps the file's value."""
 
     target: KubernetesVersion | None = None
     kubeconfig: Path | None = None
@@ -67,7 +67,7 @@ class Overrides:
 
 @dataclass(frozen=True)
 class _Defaults:
-    """What every step has that has nothing else."""
+    """The defaults of every step."""
 
     gates: StepGates
     limits: Limits
@@ -75,10 +75,10 @@ class _Defaults:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a cluster folder's files say, and what is wrong with them."""
+    """The content of a cluster folder's files, and their problems."""
 
     settings: Settings | None
-    """Of what is valid, its pipeline without the steps that aren't; None where nothing can be said without the rest."""
+    """The valid part, with a pipeline without invalid steps; None if the rest is required."""
     problems: tuple[ConfigError, ...]
     inventory_named: bool
     """Whether the inventory of `settings` is the one that is meant."""
@@ -101,7 +101,7 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
 def read_folder(
     folder: Path, environ: Mapping[str, str], overrides: Overrides = Overrides(), guard: UntrustedFolder | None = None
 ) -> Reading:
-    """The same, as far as it goes: every problem is found at once. With a `guard`, only what that allows is opened."""
+    """The same, but all problems are collected. With a `guard`, only the files that it allows are opened."""
     folder = folder.absolute()
     try:
         document = _read(folder, environ, guard)
@@ -176,7 +176,7 @@ def _etcd(section: EtcdSection) -> EtcdSettings:
 def _nodes(
     section: NodesSection | None, folder: Path, document: Document, guard: UntrustedFolder | None
 ) -> tuple[NodesSettings | None, tuple[ConfigError, ...]]:
-    """The settings of nodes, or what is wrong with the files that they name."""
+    """The settings of nodes, or the problems of the files that they name."""
     where: KeyPath = ("nodes", "containerRuntime", "config")
 
     def read(path: Path) -> bytes:
@@ -234,14 +234,14 @@ class _Pipeline:
             if any(step.name == other.name for other in self.steps):
                 self.problems.append(self.document.error(where, f"the pipeline has two steps named '{step.name}'"))
             elif step.name in taken:
-                text = f"a run has a step of its own named '{step.name}'"
+                text = f"'{step.name}' is the name of a built-in step"
                 self.problems.append(self.document.error(where, text, remedy="Rename the release or the file."))
             if len(self.problems) == known:
                 self.steps.append(step)
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """Notes a problem, and goes on after it."""
+        """Records a problem, and continues."""
         try:
             yield
         except ConfigError as error:
@@ -275,7 +275,7 @@ class _Pipeline:
                 raise self.document.error(
                     where,
                     f"release '{item.release}' needs a key 'chart'",
-                    remedy=f"Only {', '.join(BUILT_IN_CHARTS)} have a chart built in.",
+                    remedy=f"Only {', '.join(BUILT_IN_CHARTS)} have a built-in chart.",
                 )
             return
         if "://" in item.chart:
@@ -306,7 +306,7 @@ class _Pipeline:
         )
 
     def _check(self, where: KeyPath, key: str, path: Path) -> None:
-        """Raises NotOpened, with the place that names the path, where the guard has something against it."""
+        """Raises NotOpened, with the place that names the path, if the guard refuses it."""
         try:
             if self.guard:
                 self.guard.check(path)

@@ -1,4 +1,4 @@
-"""What a folder lacks to be a cluster's: all of it at once, as nobody wants to learn of one file after the other."""
+"""Reports all files that a cluster's folder lacks at once, instead of one after the other."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ def no_cluster_folder(folder: Path, environ: Mapping[str, str]) -> ConfigError:
 
 
 def _meant(folder: Path) -> Path | None:
-    """The cluster's folder beside it whose name is nearly the same."""
+    """A cluster's folder beside it with a similar name."""
     beside = {path.parent.name: path.parent for path in islice(folder.parent.glob("*/upgrader.yaml"), _FOLDERS)}
     closest = get_close_matches(folder.name, beside, n=1)
     return beside[closest[0]] if closest else None
 
 
 def refuse_missing(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Raise ConfigError where neither the inventory nor the kubeconfig is there; of one alone, its reader says more."""
+    """Raise ConfigError if both the inventory and the kubeconfig are missing; if only one is, its reader gives more
+    details.
+    """
     anywhere = settings.kubeconfig.exists() or (environ.get("KUBECONFIG") and not settings.kubeconfig_named)
     if not settings.inventory.exists() and not anywhere:
         missing = [_inventory(settings.inventory), _kubeconfig(settings.kubeconfig)]

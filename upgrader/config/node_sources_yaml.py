@@ -1,4 +1,4 @@
-"""The schema of what `nodes` says of programs: where kubelets come from, and which container runtime."""
+"""The schema of programs in `nodes`: the sources of kubelets and of the container runtime."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class _Place(Section):
 
 
 class ArchitectureSourceSection(_Place):
-    """What nodes of one architecture have instead; a place that isn't named is that of all others."""
+    """Different values for nodes of one architecture; an unset path or URL is that of all others."""
 
-    path: str = Field(default="", description="Their own folder.")
-    url: str = Field(default="", description="Their own address.")
-    sha256: Sums = Field(description="The SHA-256 of each of their files, by version, then by program.")
+    path: str = Field(default="", description="The folder of their files.")
+    url: str = Field(default="", description="The address of their files.")
+    sha256: Sums = Field(description="The SHA-256 of each file, by version, then by program.")
 
 
 class NodeSourceSection(Section):
@@ -64,12 +64,12 @@ class NodeSourceSection(Section):
     )
     path: str = Field(
         default="",
-        description="The folder with the files; `{version}` in it stands for the version. Only of `folder`.",
+        description="The folder with the files; `{version}` in it stands for the version. Only for `folder`.",
     )
     url: str = Field(
         default="",
         description="The address, over HTTPS, below which the files are; `{version}` in it stands for the version. "
-        "Only of `url`.",
+        "Only for `url`.",
         examples=["https://dl.k8s.io/{version}/bin/linux/amd64"],
     )
     sha256: Sums = Field(
@@ -79,8 +79,8 @@ class NodeSourceSection(Section):
     )
     architectures: dict[Architecture, ArchitectureSourceSection] = Field(
         default={},
-        description="What nodes of an architecture have instead, by its name: `arm64`. Only of `folder` and `url`; a "
-        "repository of packages knows them itself.",
+        description="Different values for nodes of an architecture, by its name: `arm64`. Only for `folder` and `url`; "
+        "package repositories handle architectures themselves.",
     )
 
     @model_validator(mode="after")
@@ -91,7 +91,7 @@ class NodeSourceSection(Section):
                 raise ValueError(f"a source of kind '{self.kind}' {'needs' if key == wanted else 'has no'} key '{key}'")
         for url in (self.url, *(own.url for own in self.architectures.values())):
             if url and not url.startswith("https://"):
-                raise ValueError(f"{url!r} is no address that starts with https://")
+                raise ValueError(f"{url!r} is not an address that starts with https://")
         _check_architectures(self.kind, self.architectures)
         for sums in (self.sha256, *(own.sha256 for own in self.architectures.values())):
             for version in sums:
@@ -115,8 +115,8 @@ def _check_architectures(kind: str, architectures: Mapping[Architecture, _Place]
 class ContainerdArchiveSection(_Place):
     """The archive for nodes of one architecture."""
 
-    path: str = Field(default="", description="Its path. Only of `folder`.")
-    url: str = Field(default="", description="Its address. Only of `url`.")
+    path: str = Field(default="", description="Its path. Only for `folder`.")
+    url: str = Field(default="", description="Its address. Only for `url`.")
     sha256: Sha256 = Field(description="Its SHA-256.")
 
 
@@ -124,8 +124,8 @@ class ContainerdSourceSection(Section):
     """Where nodes get containerd from."""
 
     kind: Literal["packages", "folder", "url"] = Field(
-        description="`packages`: the package that the node has of it (`containerd`, `containerd.io`), held at its "
-        "version. `folder`: an archive on this machine. `url`: an archive that each node downloads.",
+        description="`packages`: the installed package (`containerd`, `containerd.io`), held at its version. `folder`: "
+        "an archive on this machine. `url`: an archive that each node downloads.",
     )
     path: str = Field(
         default="",
@@ -149,7 +149,7 @@ class ContainerdSourceSection(Section):
                 raise ValueError(f"a source of kind '{self.kind}' {'needs' if key in wanted else 'has no'} key '{key}'")
         for url in (self.url, *(own.url for own in self.architectures.values())):
             if url and not url.startswith("https://"):
-                raise ValueError(f"{url!r} is no address that starts with https://")
+                raise ValueError(f"{url!r} is not an address that starts with https://")
         _check_architectures(self.kind, self.architectures)
         return self
 

@@ -84,7 +84,7 @@ class ApprovalOfPoolsSection(ApprovalSection):
 
 
 class SurgeSection(Section):
-    """Nodes that a pool has beside its own while it is upgraded, so that a pool that is full can be drained."""
+    """Extra nodes that a pool has while it is upgraded, so that a full pool can be drained."""
 
     nodes: int = Field(ge=1, description="How many there are to be.", examples=[1])
     add: Text = Field(
@@ -116,7 +116,7 @@ class NodePoolSection(Section):
     max_failed: int = Field(
         default=NodePool.max_failed,
         ge=0,
-        description="How many of its nodes may fail: they are put back to their old version, and the run goes on.",
+        description="How many of its nodes may fail: their old version is restored, and the run continues.",
     )
     drain: DrainSection | None = Field(default=None, description="As in `nodes.drain`, for this pool alone.")
     detach: DetachSection | None = Field(
@@ -127,7 +127,7 @@ class NodePoolSection(Section):
     )
     surge: SurgeSection | None = Field(
         default=None,
-        description="Nodes that it has beside its own while it is upgraded. Without it, it has no more than its own.",
+        description="Extra nodes that the pool has while it is upgraded. Empty: none.",
     )
 
     @model_validator(mode="after")
@@ -164,7 +164,7 @@ class NodesSection(Section):
     approval: ApprovalOfPoolsSection | None = None
     ready_deadline: Duration = Field(
         default=NodesSettings.ready_seconds,
-        description="How long a node may take to be Ready with its new kubelet before it is put back.",
+        description="How long a node may take to be Ready with its new kubelet before its old version is restored.",
         examples=["5m"],
     )
     kubelet_configuration: KubeletFields = Field(
@@ -180,8 +180,8 @@ class NodesSection(Section):
     )
     left_alone: list[LeftAloneSection] = Field(
         default=[],
-        description="Nodes that no run upgrades, such as those of Windows, or of an autoscaler that replaces them. No "
-        "controller is one, nor a node that has the labels of a pool.",
+        description="Nodes that no run upgrades, such as Windows nodes, or nodes that an autoscaler replaces. "
+        "Controllers, and nodes with the labels of a pool, are always upgraded.",
     )
 
     @model_validator(mode="after")
@@ -194,5 +194,5 @@ class NodesSection(Section):
         for key, section in (("detach", self.detach), ("approval", self.approval)):
             for name in (section and section.pools) or ():
                 if name not in known:
-                    raise ValueError(f"`{key}.pools`: there is no pool '{name}': they are {', '.join(known)}")
+                    raise ValueError(f"`{key}.pools`: there is no pool '{name}', only {', '.join(known)}")
         return self

@@ -55,7 +55,7 @@ class HttpSection(Section):
     @model_validator(mode="after")
     def _credentials(self) -> HttpSection:
         if self.basic_auth and self.bearer_token_file:
-            raise ValueError("name one way to log in: either 'basicAuth' or 'bearerTokenFile'")
+            raise ValueError("set either 'basicAuth' or 'bearerTokenFile', not both")
         secret = self.basic_auth is not None or bool(self.bearer_token_file)
         if secret and not self.url.startswith("https:") and not _is_loopback(urlsplit(self.url).hostname or ""):
             raise ValueError("credentials would be sent unencrypted: use https://")
@@ -79,8 +79,8 @@ class WebhookSection(Section):
     url: Url = Field(default="", description="Its address, as https://HOST/PATH.")
     url_file: str = Field(
         default="",
-        description="In place of `url`, a file with it, relative to `upgrader.yaml`: whoever knows the URL of a Slack "
-        "webhook can post there.",
+        description="Instead of `url`, a file that contains it, relative to `upgrader.yaml`: anyone who knows the URL "
+        "of a Slack webhook can post there.",
     )
     secret_file: str = Field(
         default="",
@@ -91,14 +91,14 @@ class WebhookSection(Section):
     events: list[Literal["start", "approval", "failure", "rollback", "end"]] = Field(
         default=["start", "approval", "failure", "rollback", "end"],
         min_length=1,
-        description="What is told: that a run begins or is resumed, a step waits for an approval, a step fails or the "
-        "API is lost, the run goes back, and how it ended.",
+        description="The events that are sent: a run starts or is resumed, a step waits for an approval, a step fails "
+        "or the API is lost, the run is rolled back, and the run ends.",
     )
 
     @model_validator(mode="after")
     def _one_address(self) -> WebhookSection:
         if bool(self.url) == bool(self.url_file):
-            raise ValueError("name one address: either 'url' or 'urlFile'")
+            raise ValueError("set either 'url' or 'urlFile'")
         if self.url and not self.url.startswith("https:") and not _is_loopback(urlsplit(self.url).hostname or ""):
             raise ValueError("messages about your cluster would be sent unencrypted: use https://")
         return self
@@ -114,7 +114,9 @@ class WebhookSection(Section):
 
 
 class ObservabilitySection(Section):
-    """Whom a run tells of itself, and whom it asks ([Observability](../observability.md))."""
+    """Where a run sends its metrics, traces and messages, and which server it queries
+    ([Observability](../observability.md)).
+    """
 
     cluster: ClusterName = Field(
         default="", description="The cluster's name in metrics. Empty: that of the folder of `upgrader.yaml`."
@@ -129,7 +131,7 @@ class ObservabilitySection(Section):
     )
     prometheus: HttpSection | None = Field(
         default=None,
-        description="The server that metric gates ask: a Prometheus, or another with its HTTP API below this URL.",
+        description="The server that metric gates query: Prometheus, or another one with its HTTP API below this URL.",
     )
     otlp: HttpSection | None = Field(
         default=None,
@@ -140,7 +142,9 @@ class ObservabilitySection(Section):
         default=ObservabilitySettings.object_events,
         description="Whether Events are written on the workloads and nodes that a run changes, for `kubectl describe`.",
     )
-    webhook: WebhookSection | None = Field(default=None, description="Whom to tell when a run needs people, or ends.")
+    webhook: WebhookSection | None = Field(
+        default=None, description="Where to send messages when a run needs attention, or ends."
+    )
 
 
 def observability_settings(section: ObservabilitySection, folder: Path) -> ObservabilitySettings:

@@ -1,4 +1,4 @@
-"""What of an `upgrader.yaml` can be judged although other parts of it are wrong."""
+"""Validates the parts of an `upgrader.yaml` that don't depend on its invalid parts."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class ValidParts:
     """The valid parts of the file, with the defaults of those that aren't; its `pipeline` is in `steps`."""
 
     file: UpgraderYaml | None
-    """None where a part is wrong that the meaning of all others depends on."""
+    """None if a part is invalid on which all others depend."""
     problems: tuple[ConfigError, ...]
     steps: Mapping[KeyPath, ReleaseSection | PlaybookSection]
-    """By where they are in the file; those of the default pipeline are nowhere."""
+    """By their positions in the file; those of the default pipeline have none."""
     cluster_valid: bool = True
 
 
 def validate(document: Document, target: KubernetesVersion | None = None) -> ValidParts:
-    """The parts of a document; `target` is used where the file has no valid version itself."""
+    """The parts of a document; `target` is used if the file has no valid version."""
     try:
         file = UpgraderYaml.model_validate(document.data)
     except ValidationError as error:

@@ -25,8 +25,8 @@ Made from `upgrader/config/upgrader_yaml.py`; run `make docs` to regenerate it.
 
 Durations are written like `90s`, `5m` or `1h30m`. An unknown key is an error.
 The environment variables `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override `cluster.kubeconfig` and
-`cluster.context`; the options `--kubeconfig` and `--context` override both. [Which
-kubeconfig](../ssh.md#which-kubeconfig) says what comes when none of them does.
+`cluster.context`; the options `--kubeconfig` and `--context` override both. If none of them is set, see
+[Which kubeconfig](../ssh.md#which-kubeconfig).
 """
 
 

@@ -49,7 +49,7 @@ def _in_folder(text: str, chart: Path) -> str:
 
 
 def _refused_values(text: str, values_file: Path, chart: Path) -> Iterator[str]:
-    """`values/web.yaml:3: 'replicas': got string, want integer`; nothing where Helm speaks of something else."""
+    """`values/web.yaml:3: 'replicas': got string, want integer`; nothing if Helm's message has another cause."""
     _, known, problems = text.partition("values don't meet the specifications of the schema(s)")
     if not known:
         return
@@ -70,7 +70,7 @@ def _refused_values(text: str, values_file: Path, chart: Path) -> Iterator[str]:
 
 
 def _placed(document: Document, chart: str, pointer: str, why: str) -> tuple[int, str]:
-    """The line of a problem, and what it is."""
+    """The line of a problem, and its description."""
     where: KeyPath = tuple(_part(part) for part in pointer.split("/")[1:])
     extra = _ADDITIONAL.fullmatch(why)
     if extra is not None:
@@ -83,7 +83,7 @@ def _placed(document: Document, chart: str, pointer: str, why: str) -> tuple[int
 
 
 def _meant(chart: Path, of: str, pointer: str, why: str) -> str:
-    """Which keys may have been meant by those that the schema doesn't have; "" where no other is near."""
+    """Suggestions for keys that the schema doesn't have; "" if no other is similar."""
     extra = _ADDITIONAL.fullmatch(why)
     folder = chart / "charts" / of
     given = (folder if folder.is_dir() else chart) / "values.schema.json"

@@ -1,4 +1,4 @@
-"""What all sections of `upgrader.yaml` are made of: their base, and the types of their values."""
+"""The base of all sections of `upgrader.yaml`, and the types of their values."""
 
 from __future__ import annotations
 
@@ -65,6 +65,6 @@ class ApprovalSection(Section):
 
     deadline: Duration = Field(
         default=3600.0,
-        description="How long it is waited for. Then the run ends, and can be resumed or rolled back.",
+        description="How long the run waits for it. The run then ends, and can be resumed or rolled back.",
         examples=["1h"],
     )

@@ -16,7 +16,7 @@ _RANK: Mapping[Severity, int] = {"info": 0, "warning": 1, "unknown": 2, "error":
 
 
 def severity_problems(document: Document, severities: Mapping[str, Severity]) -> Iterator[ConfigError]:
-    """What is wrong with `checks.severities`, with the line of each id."""
+    """The problems of `checks.severities`, with the line of each id."""
     for id_, wanted in severities.items():
         where = ("checks", "severities", id_)
         worst = WORST_SEVERITY.get(id_)

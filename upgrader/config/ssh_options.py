@@ -1,8 +1,8 @@
 """How OpenSSH would connect to a host: with Ansible's arguments, and everything that its own configuration adds.
 
 `ssh -G` prints the configuration that `ssh` would use. Ansible connects with the same `ssh`, so both go the same way;
-reading the files ourselves would get `Include`, `Match` and the order of precedence wrong sooner or later. What an
-option would change and upgrader can't follow is refused by its name.
+reading the files ourselves would get `Include`, `Match` and the order of precedence wrong sooner or later. Options that
+upgrader can't follow are refused by their names.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ _UNSUPPORTED = {
     "revokedhostkeys": ("RevokedHostKeys", ("none",)),
     "verifyhostkeydns": ("VerifyHostKeyDNS", ("no", "false", "ask")),
 }
-"""Options that change where a connection goes, or who is trusted: their names, and the values that change nothing."""
+"""Options that change the target of a connection, or the trusted keys: their names, and the values that change
+nothing.
+"""
 
 
 def resolve(where: str, host: Host, arguments: Sequence[str]) -> Host:
     """The host as `ssh ARGUMENTS ADDRESS` would connect to it. Raises ConfigError for what isn't supported.
 
-    A key of the host's own comes before those that OpenSSH's configuration names.
+    The host's own key takes precedence over those in OpenSSH's configuration.
     """
     found = _configuration(where, arguments, host.address)
     return with_options(where, host, found, _jumps(where, found, _file(arguments), _MOST_JUMPS))
@@ -65,7 +67,7 @@ def with_options(where: str, host: Host, found: Mapping[str, Sequence[str]], jum
         if (value := one(option)) and value not in harmless:
             raise ConfigError(
                 f"{where}: SSH option {name} ({value}) is not supported",
-                remedy=f"Remove {name} from the inventory's SSH arguments and of ~/.ssh/config for this host.",
+                remedy=f"Remove {name} from the inventory's SSH arguments and from ~/.ssh/config for this host.",
             )
     tokens = _tokens(host, found)
 
@@ -173,12 +175,12 @@ def _configuration(where: str, arguments: Sequence[str], address: str) -> Mappin
         )
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{where}: the program `ssh` was not found, with which Ansible connects",
+            f"{where}: the program `ssh`, which Ansible uses, was not found",
             remedy="Install the OpenSSH client.",
         ) from error
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
-            f"{where}: `ssh -G` did not end within {_SECONDS:.0f} s",
+            f"{where}: `ssh -G` timed out after {_SECONDS:.0f} s",
             remedy="Check the `Match exec` lines of the SSH configuration.",
         ) from error
     if done.returncode:
@@ -193,7 +195,7 @@ def _configuration(where: str, arguments: Sequence[str], address: str) -> Mappin
 
 
 def _tokens(host: Host, found: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
-    """What OpenSSH puts into the names of files (TOKENS in ssh_config(5)); `host` is as it was given to `ssh -G`."""
+    """OpenSSH's tokens in file names (TOKENS in ssh_config(5)); `host` is as it was given to `ssh -G`."""
     address, port, user, alias, jump = (
         found.get(name, [""])[0] for name in ("hostname", "port", "user", "hostkeyalias", "proxyjump")
     )
@@ -214,15 +216,15 @@ def _tokens(host: Host, found: Mapping[str, Sequence[str]]) -> Mapping[str, str]
 
 
 def _without_tokens(where: str, option: str, name: str, tokens: Mapping[str, str]) -> str:
-    """`ssh -G` prints the tokens of some options as they are written. Raises ConfigError for one that isn't known: it
-    may lead to another file.
+    """`ssh -G` prints the tokens of some options as they are written. Raises ConfigError for an unknown one: it may
+    lead to another file.
     """
 
     def replaced(match: re.Match[str]) -> str:
         if match[1] not in tokens:
             raise ConfigError(
                 f"{where}: token %{match[1]} of SSH option {option} ({name}) is not supported",
-                remedy=f"Write the file's name without it, or with one of %{', %'.join(tokens)}.",
+                remedy=f"Remove it from the file's name, or use one of %{', %'.join(tokens)}.",
             )
         return tokens[match[1]]
 
@@ -230,7 +232,7 @@ def _without_tokens(where: str, option: str, name: str, tokens: Mapping[str, str
 
 
 def _identity(path: Path) -> Path | None:
-    """The file of a key; its public half where that is all that is there, and an agent has the other; None for none."""
+    """The file of a key; its public half if only that exists, and an agent has the other; None for none."""
     return next((file for file in (path, path.with_name(f"{path.name}.pub")) if file.exists()), None)
 
 

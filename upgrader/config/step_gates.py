@@ -19,7 +19,7 @@ _GROUP_SECONDS = 1800.0
 
 
 class StepGates:
-    """Reads gates, each with the defaults of the file, and notes what is wrong with them."""
+    """Reads gates, each with the defaults of the file, and records their problems."""
 
     def __init__(
         self, document: Document, defaults: GatePolicy, metrics: Sequence[MetricGateSection], *, prometheus: bool

@@ -16,7 +16,7 @@ __all__ = ["surge_problems"]
 def surge_problems(
     section: NodesSection, folder: Path, document: Document, guard: UntrustedFolder | None
 ) -> Iterator[ConfigError]:
-    """What is wrong with each, with the place that names it. With a `guard`, only what that allows is looked for."""
+    """The problem of each, with the place that names it. With a `guard`, only files that it allows are checked."""
     for index, pool in enumerate(section.pools):
         for key in ("add", "remove") if pool.surge else ():
             where: KeyPath = ("nodes", "pools", index, "surge", key)

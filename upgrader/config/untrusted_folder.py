@@ -22,7 +22,7 @@ _MOST_BYTES_OF_ALL = 64 * 1024 * 1024
 
 
 class NotOpened(ConfigError):
-    """A file that is not opened, so that nobody knows whether it is right."""
+    """A file that is not opened, so its content is unknown."""
 
     def __init__(self, path: Path, why: str, where: str = "") -> None:
         """`where` is the place, as FILE:LINE, that names the path."""
@@ -48,7 +48,7 @@ class UntrustedFolder:
         try:
             real = path.resolve()
             if not real.is_relative_to(self.root.resolve()):
-                raise NotOpened(path, "it leads out of the folder")
+                raise NotOpened(path, "it is outside the folder")
             found = real.stat()
         except (FileNotFoundError, NotADirectoryError):
             return

@@ -80,7 +80,7 @@ class ClusterSection(_Model):
     dynamic_inventory: bool = Field(
         default=Settings.dynamic_inventory,
         description="Whether the inventory may be a program or a plugin's configuration, and whether its variables may "
-        "use lookups. All of these run code of the folder on this machine, whatever the command.",
+        "use lookups. All of these run code of the folder on this machine, with any command.",
     )
 
 
@@ -120,13 +120,13 @@ class PolicySection(_Model):
     )
     emulation: bool = Field(
         default=Settings.emulation,
-        description="Whether a run to the next minor can be taken back later: the new kube-apiserver, "
+        description="Whether a run to the next minor can be undone later: the new kube-apiserver, "
         "kube-controller-manager and kube-scheduler emulate the old minor until `upgrader finalize`.",
     )
     bake: Duration | None = Field(
         default=None,
-        description="How long a run that changed something, or `upgrader finalize`, holds all its gates at its end. "
-        "A gate that stays unmet for longer than its deadline fails the run. Empty: not at all.",
+        description="How long a run that changed something, or `upgrader finalize`, checks all gates at its end. A "
+        "gate that stays unmet for longer than its deadline fails the run. Empty: not at all.",
         examples=["10m"],
     )
     recovery: RecoverySection = RecoverySection()
@@ -163,7 +163,7 @@ class GatesSection(_Model):
     )
     metrics: list[MetricGateSection] = Field(
         default=[],
-        description="Metric gates behind every step that changes a release, runs a playbook or upgrades nodes.",
+        description="Metric gates after every step that changes a release, runs a playbook or upgrades nodes.",
     )
 
 
@@ -197,16 +197,16 @@ class BackupSection(_Model):
 
     recipients: list[Recipient] = Field(
         default=[],
-        description="Who can read them: age public keys (`age1…`), as `upgrader backup keygen` prints them. Empty: no "
-        "backup is taken before a minor upgrade.",
+        description="The recipients, who can decrypt the backups: age public keys (`age1…`), as `upgrader backup "
+        "keygen` prints them. Empty: no backup is taken before a minor upgrade.",
     )
     folder: Text = Field(
-        default=str(BackupSettings.folder), description="Where they are written, relative to this file."
+        default=str(BackupSettings.folder), description="The folder of the backups, relative to this file."
     )
-    keep: int = Field(default=BackupSettings.keep, ge=1, description="How many are kept.")
+    keep: int = Field(default=BackupSettings.keep, ge=1, description="How many backups are kept.")
     max_age: Duration | None = Field(
         default=None,
-        description="Older ones are removed when a new one was taken; the newest one never is.",
+        description="Older backups are removed after a new one was taken; the newest one is always kept.",
         examples=["720h"],
     )
 
@@ -226,8 +226,8 @@ class ImagesSection(_Model):
 
     pull: bool = Field(
         default=ImageSettings.pull,
-        description="Whether the nodes that lack one pull it first, in the step `images`. Where that fails, the run "
-        "ends with nothing changed.",
+        description="Whether nodes pull missing images first, in the step `images`. If that fails, the run ends with "
+        "nothing changed.",
     )
     deadline: Duration = Field(
         default=ImageSettings.deadline_seconds,
@@ -276,7 +276,7 @@ class PlaybookSection(_Model):
     playbook: Text = Field(description="The playbook's file.")
     undo: str = Field(
         default="",
-        description="The playbook that undoes it, from any state that a cut may have left. Empty: there is none, "
+        description="The playbook that undoes it, from any state that an interruption may leave. Empty: there is none, "
         "and a rollback stops at this step.",
     )
     gates: list[AnyGate] = Field(default=[], description="Gates after it.")
@@ -310,8 +310,8 @@ class UpgraderYaml(_Model):
     )
     through: list[Version] = Field(
         default=[],
-        description="The versions that an upgrade over several minors goes through, at most one of each minor. Of a "
-        "minor that isn't named, the newest patch that upgrader knows. Written as `[v1.34.4, v1.35.4]`.",
+        description="The versions that an upgrade over several minors goes through, at most one of each minor. For "
+        "other minors, the newest patch that upgrader knows is used. Written as `[v1.34.4, v1.35.4]`.",
     )
     cluster: ClusterSection = ClusterSection()
     helm: HelmSection = HelmSection()
@@ -340,5 +340,5 @@ class UpgraderYaml(_Model):
         minors = [(version.major, version.minor) for version in versions]
         for version, minor in zip(versions, minors, strict=True):
             if minors.count(minor) > 1:
-                raise ValueError(f"an upgrade goes through one release of v{version.major}.{version.minor} only")
+                raise ValueError(f"an upgrade goes through only one release of v{version.major}.{version.minor}")
         return versions

@@ -169,7 +169,7 @@ def _walk(path: Path, node: yaml.Node, where: KeyPath, lines: dict[KeyPath, int]
             if not isinstance(key, yaml.ScalarNode):
                 raise ConfigError(f"{shown(path)}:{line}: a key must not be {_kind(key)}")
             if key.value in seen and key.tag != _MERGE_TAG:
-                raise ConfigError(f"{shown(path)}:{line}: key '{key.value}' is already in line {seen[key.value]}")
+                raise ConfigError(f"{shown(path)}:{line}: key '{key.value}' is already on line {seen[key.value]}")
             seen[key.value] = line
             lines[(*where, key.value)] = line
             _walk(path, value, (*where, key.value), lines, above)

@@ -127,12 +127,12 @@ class CaTrust:
         found = ({node.made for node in made} | beside | signing) - {old}
         if len(found) > 1:
             shown = ", ".join(sorted(each[:16] for each in found))
-            raise ValueError(f"beside the CA that signs, {old[:16]}, there are several others: {shown}")
+            raise ValueError(f"besides the signing CA, {old[:16]}, there are several others: {shown}")
         new = next(iter(found), "")
         known = {old, new} if kept else {old}
         for node in nodes:
             if not known & {each for item in node.files for each in item.trusts}:
-                raise ValueError(f"{node.host.name} doesn't trust the CA that signs, {old[:16]}")
+                raise ValueError(f"{node.host.name} doesn't trust the signing CA, {old[:16]}")
         return cls(nodes, old, new, made[0].host if made else None)
 
     @property

@@ -17,13 +17,13 @@ def read_config(text: str) -> dict[str, Any]:
         check_limits(text)
         read = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
-        raise ValueError(f"it is no YAML that can be read: {_where(error)}") from error
+        raise ValueError(f"it is not valid YAML: {_where(error)}") from error
     except yaml.YAMLError as error:
-        raise ValueError(f"it is no YAML that can be read: {' '.join(str(error).split())}") from error
+        raise ValueError(f"it is not valid YAML: {' '.join(str(error).split())}") from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML's, for `!!bool x` or a month 13
-        raise ValueError("it is no YAML that can be read: a value isn't of its type") from error
+        raise ValueError("it is not valid YAML: a value isn't of its type") from error
     if not isinstance(read, dict):
-        raise ValueError("it is no mapping")
+        raise ValueError("it is not a mapping")
     return read
 
 

@@ -40,7 +40,7 @@ class ServerVersion:
             binary = KubernetesVersion.parse(str(found["gitVersion"]))
             return cls(binary, _reported(found, "emulation"), _reported(found, "minCompatibility"))
         except (KeyError, TypeError, UsageError) as error:
-            raise ValueError(f"no version of Kubernetes: {error}") from error
+            raise ValueError(f"not a Kubernetes version: {error}") from error
 
     @property
     def serves_as(self) -> KubernetesVersion:

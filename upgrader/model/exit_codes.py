@@ -21,19 +21,19 @@ EXIT_CODES = (
     ExitCode(
         0,
         "done",
-        "at the target (`plan`, `check`: ready to run; `check --offline`: cluster not asked)",
+        "at the target (`plan`, `check`: ready to run; `check --offline`: without the cluster)",
     ),
     ExitCode(1, "a bug of `upgrader`", "unknown", "report it, with the run's folder"),
     ExitCode(
         2,
         "the command line, a file or the environment is wrong",
         "unchanged",
-        "fix what the message names: file, line, key",
+        "fix the file, line and key in the message",
     ),
     ExitCode(
         3,
-        "a check blocks the run (`check --offline`: the folder is wrong, or can't be judged), or `run --plan`: the "
-        "saved plan isn't what would be run now",
+        "a check blocks the run (`check --offline`: the folder has errors, or can't be checked), or `run --plan`: the "
+        "saved plan no longer matches the cluster or the inputs",
         "unchanged",
         "fix the checks marked `error` or `unknown`, or what the message names, then `plan` again",
     ),
@@ -59,7 +59,7 @@ EXIT_CODES = (
         7,
         "`recover --dry-run`: there is something to recover; `plan --detailed-exitcode`: a run would change something",
         "unchanged",
-        "`upgrader recover`; `upgrader run`, when it suits",
+        "`upgrader recover`; `upgrader run`, at a convenient time",
     ),
     ExitCode(
         130,

@@ -59,7 +59,7 @@ class ForeignChange:
 
     def __str__(self) -> str:
         at = f" at {self.time}" if self.time else ""
-        values = f": {self.found}, and not {self.wanted}" if self.found or self.wanted else ""
+        values = f": {self.found} instead of {self.wanted}" if self.found or self.wanted else ""
         return f"field manager {self.manager} changed {self.field}{at}{values}"
 
 

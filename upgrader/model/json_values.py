@@ -178,4 +178,4 @@ def _version(value: Any) -> KubernetesVersion:
 
 
 def _wrong(wanted: str, found: Any) -> _Misfit:
-    return _Misfit(f" should be {wanted}, and is {str(found)[:60]!r}")
+    return _Misfit(f" should be {wanted}, but is {str(found)[:60]!r}")

@@ -64,14 +64,14 @@ class KubeadmConfig:
         if now == version:
             return self
         if self.immutable:
-            raise ValueError("the ConfigMap is immutable: only who deletes it can write another one")
+            raise ValueError("the ConfigMap is immutable: to change it, delete and recreate it")
         quote = style if style in ("'", '"') else ""  # kubeadm reads a text that begins with `{` as JSON
         changed = replace(self, text=f"{self.text[:begin]}{quote}{version}{quote}{self.text[end:]}")
         # An alias, say, has its anchor's place: what is read then decides.
         with suppress(ValueError):
             if changed._read() == {**self._read(), VERSION: str(version)}:
                 return changed
-        raise ValueError(f"`{VERSION}` can't be changed in place, as the text is written")
+        raise ValueError(f"`{VERSION}` can't be changed in place, because of how its YAML is written")
 
     def _place(self) -> tuple[KubernetesVersion, int, int, str | None]:
         """The version, where it begins and ends in the text, and how it is quoted."""
@@ -80,7 +80,7 @@ class KubeadmConfig:
         pairs = root.value if isinstance(root, yaml.MappingNode) else ()
         found = [node for key, node in pairs if key.value == VERSION]
         if len(found) != 1 or not isinstance(found[0], yaml.ScalarNode):
-            raise ValueError(f"it has no `{VERSION}`" if not found else f"`{VERSION}` isn't one plain value")
+            raise ValueError(f"it has no `{VERSION}`" if not found else f"`{VERSION}` isn't a single plain value")
         try:
             version = KubernetesVersion.parse(found[0].value)
         except UsageError as error:

@@ -65,7 +65,7 @@ class KubeletConfig:
         if not self.lacks(fields):
             return self
         if self.immutable:
-            raise ValueError("the ConfigMap is immutable: only who deletes it can write another one")
+            raise ValueError("the ConfigMap is immutable: to change it, delete and recreate it")
         text = yaml.safe_dump(merged(self._read(), fields), sort_keys=False, width=1000, allow_unicode=True)
         return replace(self, text=text)
 

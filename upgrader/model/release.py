@@ -165,7 +165,7 @@ class RestorePoint:
         if self.kubeadm is not None:
             return f"kubernetesVersion {self.kubeadm}"
         if self.restarted:
-            return "the pods before"
+            return "the previous pods"
         if self.kubelet:
             return "kubelet-config"
         if self.surge:

@@ -26,7 +26,7 @@ class BoundRelease:
     def __str__(self) -> str:
         if not self.revision:
             return "not installed"
-        good = f"last good one {self.last_good}" if self.last_good else "none of which is good"
+        good = f"last good revision {self.last_good}" if self.last_good else "no good revision"
         return f"at revision {self.revision} ({self.status}), {good}"
 
 
@@ -55,15 +55,15 @@ class PlanBinding:
     def differences(self, now: PlanBinding) -> Iterator[str]:
         """What differs now, each in a few words; of the inputs, see `changed_inputs`."""
         if now.cluster_uid != self.cluster_uid:
-            yield f"it was made for another cluster (UID {self.cluster_uid}, this one has {now.cluster_uid})"
+            yield f"it was made for another cluster (UID {self.cluster_uid}, this one's is {now.cluster_uid})"
         if now.tool_version != self.tool_version:
-            yield f"it was made by upgrader {self.tool_version}, and this is {now.tool_version}"
+            yield f"it was made by upgrader {self.tool_version}, but this is {now.tool_version}"
         if now.current != self.current:
-            yield f"the API server was at {self.current}, and is at {now.current}"
+            yield f"the API server was at {self.current}, and is now at {now.current}"
         if now.target != self.target:
-            yield f"its target is {self.target}, and not {now.target}"
+            yield f"its target is {self.target}, not {now.target}"
         if now.steps != self.steps:
-            yield f"the steps were {', '.join(self.steps)}, and are {', '.join(now.steps)}"
+            yield f"the steps were {', '.join(self.steps)}, and are now {', '.join(now.steps)}"
         yield from _changed_releases(self.releases, now.releases)
 
     def same_key(self, now: PlanBinding) -> bool:
@@ -75,9 +75,9 @@ class PlanBinding:
         before, after = ({item.name: item.digest for item in items} for items in (self.inputs, now))
         for name in dict.fromkeys([*before, *after]):
             if name not in after:
-                yield f"{name} is gone"
+                yield f"{name} was removed"
             elif before.get(name) != after[name]:
-                yield f"{name} changed" if name in before else f"{name} is new"
+                yield f"{name} changed" if name in before else f"{name} was added"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class SavedPlan:
         return time >= datetime.fromisoformat(self.expires)
 
     def differences(self, now: PlanBinding, time: datetime) -> tuple[str, ...]:
-        """Why it must not be run, but for its inputs, whose digests take a key."""
+        """Why it must not be run, except for changed inputs, whose digests need a key."""
         return (*([f"it expired at {self.expires}"] if self.expired(time) else []), *self.binding.differences(now))
 
 
@@ -104,8 +104,8 @@ def _changed_releases(before: Iterable[BoundRelease], now: Iterable[BoundRelease
     then, after = ({item.name: item for item in items} for items in (before, now))
     for name in dict.fromkeys([*then, *after]):
         if name not in after:
-            yield f"release {name} is no longer in the pipeline"
+            yield f"release {name} was removed from the pipeline"
         elif name not in then:
-            yield f"release {name} is new in the pipeline"
+            yield f"release {name} was added to the pipeline"
         elif then[name] != after[name]:
-            yield f"release {name} was {then[name]}, and is {after[name]}"
+            yield f"release {name} was {then[name]}, and is now {after[name]}"

@@ -33,7 +33,7 @@ class Skips:
         if ids and not text:
             raise UsageError("--skip needs a reason", remedy="Add --reason TEXT; it is recorded in the run's journal.")
         if text and not ids:
-            raise UsageError("--reason says why a check is skipped, but none is", remedy="Add --skip ID.")
+            raise UsageError("--reason is only valid with --skip", remedy="Add --skip ID.")
         return cls(tuple(dict.fromkeys(ids)), text)
 
     def apply(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -46,7 +46,7 @@ def stored_resources(read: Callable[[str], str], elsewhere: Collection[str]) -> 
                 seen.add(key)
                 yield StoredResource(group, api_version, key[1], item["namespaced"] is True)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the API's description of itself can't be understood: {error!r}") from error
+        raise ValueError(f"the API's discovery documents can't be parsed: {error!r}") from error
 
 
 def _group_versions(found: dict[str, Any]) -> Iterator[tuple[str, str]]:

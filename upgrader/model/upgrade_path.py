@@ -28,7 +28,7 @@ def upgrade_path(
     """
     if server.major != target.major:
         raise UsageError(
-            f"there is no way from {server} to {target}: it is another major version",
+            f"can't upgrade from {server} to {target}: upgrades across major versions are not supported",
             remedy=f"Choose a v{server.major} release (`--to`, or kubernetesVersion in upgrader.yaml).",
         )
     chosen = {version.minor: version for version in through if version.major == target.major}
@@ -44,8 +44,8 @@ def _newest_patch(major: int, minor: int, target: KubernetesVersion) -> Kubernet
     known = newest_patches().get((major, minor))
     if known is None:
         raise UsageError(
-            f"the way to {target} goes through v{major}.{minor}, and no release of that is known",
-            remedy=f"Name one in upgrader.yaml: `through: [v{major}.{minor}.X]`.",
+            f"the upgrade to {target} goes through v{major}.{minor}, but no release of that minor is known",
+            remedy=f"Set one in upgrader.yaml: `through: [v{major}.{minor}.X]`.",
         )
     return known
 

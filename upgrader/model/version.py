@@ -41,8 +41,8 @@ class KubernetesVersion:
         version = cls.parse(text)
         if text.strip().removeprefix("v") != str(version).removeprefix("v"):
             raise UsageError(
-                f"'{text}' is no plain release: pre-releases and vendors' builds are not supported",
-                remedy=f"If that is meant, write {version}.",
+                f"'{text}' is not a plain release: pre-releases and vendors' builds are not supported",
+                remedy=f"For the plain release, write {version}.",
             )
         return version
 

@@ -107,7 +107,7 @@ def test_chart_elsewhere_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -
     )
     save_plan(place.folder, TO, place.file)
     (place.folder.parent / "charts" / "a" / "hook.yaml").write_text("kind: Job\n")
-    with pytest.raises(Blocked, match=r"the chart of a\)/hook\.yaml is new"):
+    with pytest.raises(Blocked, match=r"the chart of a\)/hook\.yaml was added"):
         run(place)
 
 
@@ -206,7 +206,7 @@ def test_empty_folder_counts(place: Place) -> None:
     """A playbook may ask whether it is there."""
     save_plan(place.folder, TO, place.file)
     (place.folder / "enable").mkdir()
-    with pytest.raises(Blocked, match="enable/ is new"):
+    with pytest.raises(Blocked, match="enable/ was added"):
         run(place)
 
 

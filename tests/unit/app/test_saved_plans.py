@@ -112,19 +112,19 @@ def _revised(place: Place) -> None:
 
 CHANGES: dict[str, Callable[[Place], object]] = {
     "expired at": lambda place: place.world.clock.sleep(VALID.total_seconds()),
-    "it was made for another cluster (UID uid-1, this one has uid-2)": lambda place: place.is_cluster("uid-2"),
-    "release a was at revision 1 (deployed), last good one 1, and is at revision 2 (deployed)": _revised,
+    "it was made for another cluster (UID uid-1, this one's is uid-2)": lambda place: place.is_cluster("uid-2"),
+    "release a was at revision 1 (deployed), last good revision 1, and is now at revision 2 (deployed)": _revised,
     "upgrader.yaml changed": lambda place: place.write("upgrader.yaml", "a: 2\n"),
     "hosts.yml changed": lambda place: place.write("hosts.yml", "a: 2\n"),
-    "group_vars/all.yml is new": lambda place: place.write("group_vars/all.yml", "a: 2\n"),
-    "chart/templates/hook.yaml is new": lambda place: place.write("chart/templates/hook.yaml", "{{ fail }}"),
-    "filter_plugins/x.py is new": lambda place: place.write("filter_plugins/x.py", "import os\n"),
-    "smoke.yml is gone": lambda place: (place.folder / "smoke.yml").unlink(),
+    "group_vars/all.yml was added": lambda place: place.write("group_vars/all.yml", "a: 2\n"),
+    "chart/templates/hook.yaml was added": lambda place: place.write("chart/templates/hook.yaml", "{{ fail }}"),
+    "filter_plugins/x.py was added": lambda place: place.write("filter_plugins/x.py", "import os\n"),
+    "smoke.yml was removed": lambda place: (place.folder / "smoke.yml").unlink(),
     "(the values of a) changed": lambda place: place.values.update(manifest("a", "newer")),
     "(what a renders to) changed": lambda place: place.values.update(manifest("a", "newer")),
-    "roles/x/tasks/main.yml is new": lambda place: place.write("roles/x/tasks/main.yml", "[]\n"),
+    "roles/x/tasks/main.yml was added": lambda place: place.write("roles/x/tasks/main.yml", "[]\n"),
     "undo.yml changed": lambda place: place.write("undo.yml", "a: 2\n"),
-    "the API server was at v1.36.3, and is at v1.36.4": lambda place: place.world.kube.raw_answers.update(
+    "the API server was at v1.36.3, and is now at v1.36.4": lambda place: place.world.kube.raw_answers.update(
         {"/version": json.dumps({"gitVersion": "v1.36.4"})}
     ),
 }
@@ -147,7 +147,7 @@ def test_another_version_of_upgrader_is_refused(place: Place, monkeypatch: pytes
     """It may do something else with the same inputs."""
     save_plan(place.folder, TO, place.file)
     monkeypatch.setattr(saved_plans, "__version__", "9.9.9")
-    with pytest.raises(Blocked, match=r"and this is 9\.9\.9"):
+    with pytest.raises(Blocked, match=r"but this is 9\.9\.9"):
         run(place)
 
 

@@ -283,7 +283,7 @@ def test_token_that_is_not_known_is_refused(tmp_path: Path) -> None:
 def test_without_ssh_nothing_is_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ansible couldn't connect either, and `Include` or `Match` read in another way would lead elsewhere."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match="the program `ssh` was not found, with which Ansible connects") as caught:
+    with pytest.raises(ConfigError, match="the program `ssh`, which Ansible uses, was not found") as caught:
         by_ssh(tmp_path, "")
     assert caught.value.remedy == "Install the OpenSSH client."
 

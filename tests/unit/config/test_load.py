@@ -190,8 +190,8 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
         (
             "kubernetesVersion: v1.38.0-rc.1\n",
             (
-                "1: 'kubernetesVersion': 'v1.38.0-rc.1' is no plain release: pre-releases and vendors' builds are not "
-                "supported; write it like v1.37.1"
+                "1: 'kubernetesVersion': 'v1.38.0-rc.1' is not a plain release: pre-releases and vendors' builds are "
+                "not supported; write it like v1.37.1"
             ),
         ),
         (MINIMAL + "helm: {timeout: 90}\n", "2: 'helm.timeout': 90 is not a duration; write it like 90s, 5m or 1h"),
@@ -210,7 +210,7 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
                 "did you mean 'rollback-run'?"
             ),
         ),
-        (MINIMAL + MINIMAL, "2: key 'kubernetesVersion' is already in line 1"),
+        (MINIMAL + MINIMAL, "2: key 'kubernetesVersion' is already on line 1"),
         ("- a\n", "1: expected `key: value` lines, not a list"),
         ("a: b: c\n", "1: is not valid YAML: mapping values are not allowed in this context"),
         ("# nothing\n", "1: the file is empty"),
@@ -227,14 +227,14 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
             MINIMAL + "images: {parallel: 0}\n",
             "2: 'images.parallel': no node would ever pull; write a number of at least 1, or a percentage such as 10%",
         ),
-        (MINIMAL + "pipeline:\n  - {release: images, chart: .}\n", "3: a run has a step of its own named 'images'"),
+        (MINIMAL + "pipeline:\n  - {release: images, chart: .}\n", "3: 'images' is the name of a built-in step"),
         (
             MINIMAL + "pipeline:\n  - release: kubernetes\n    gates:\n      - daemonset: dns\n",
             "5: 'pipeline.gates.daemonset': 'dns' does not name a workload; write it as NAMESPACE/NAME",
         ),
         (
             MINIMAL + "pipeline:\n  - release: kubernetes\n    gates:\n      - {daemonset: a/b, deployment: a/b}\n",
-            "5: a gate names one workload, by one key of: daemonset, deployment, statefulset, rolloutGroup, protector",
+            "5: a gate needs exactly one of the keys daemonset, deployment, statefulset, rolloutGroup, protector",
         ),
     ],
 )

@@ -127,8 +127,8 @@ def test_pools_that_wait_for_a_person(tmp_path: Path, approval: str, gpu: str, f
             f"{KUBELET} {{cgroupDriver: systemd}}}}",
             "field 'cgroupDriver' can't be set here: pods",
         ),
-        (f"{KUBELET} {{evictionHard: {{1: a}}}}}}", "the key 1 of evictionHard is no text"),
-        (f"{KUBELET} {{maxPods: .inf}}}}", "the value inf of maxPods is none that JSON has"),
+        (f"{KUBELET} {{evictionHard: {{1: a}}}}}}", "the key 1 of evictionHard is not a string"),
+        (f"{KUBELET} {{maxPods: .inf}}}}", "the value inf of maxPods is not a JSON value"),
         (f"{KUBELET} [maxPods]}}", "kubeletConfiguration"),
         (f"{RUNTIME} {{}}}}", "set 'version' and 'source', or 'config'"),
         (f"{RUNTIME} {{version: '2.1.4'}}}}", "'version' and 'source' must be set together"),
@@ -208,7 +208,7 @@ def test_strange_folder_leads_nobody_out_of_it(tmp_path: Path) -> None:
     (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.37.1\n" + RUNTIME + " {config: c.toml}}\n")
     reading = read_folder(folder, {}, guard=UntrustedFolder(folder))
     (problem,) = reading.problems
-    assert "upgrader.yaml:2: " in problem.message and "leads out of the folder" in problem.message
+    assert "upgrader.yaml:2: " in problem.message and "is outside the folder" in problem.message
     (folder / "c.toml").unlink()
     (folder / "c.toml").mkdir()
     assert "there is no file" in read_folder(folder, {}).problems[0].message
@@ -292,7 +292,7 @@ def test_surge_playbook_of_a_stranger_is_only_looked_for_inside_the_folder(tmp_p
     reading = read_folder(tmp_path, {}, guard=UntrustedFolder(tmp_path))
     assert reading.settings is not None and reading.settings.nodes is None
     assert [problem.message for problem in reading.problems] == [
-        f"{tmp_path}/upgrader.yaml:2: {tmp_path}/add.yml is not opened: it leads out of the folder"
+        f"{tmp_path}/upgrader.yaml:2: {tmp_path}/add.yml is not opened: it is outside the folder"
     ]
 
 
@@ -301,5 +301,5 @@ def test_step_of_a_surge_is_no_other_step(tmp_path: Path) -> None:
     for name in ("add.yml", "surge-workers.yml"):
         (tmp_path / name).write_text("[]\n")
     text = _pool("{nodes: 1, add: add.yml, remove: add.yml}") + "pipeline: [{playbook: surge-workers.yml}]\n"
-    with pytest.raises(ConfigError, match="a run has a step of its own named 'surge-workers'"):
+    with pytest.raises(ConfigError, match="'surge-workers' is the name of a built-in step"):
         load(tmp_path, text)

@@ -92,7 +92,7 @@ def test_metric_gates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("gate", "said"),
     [
-        ("{metric: a, query: up}", "a metric gate has a limit"),
+        ("{metric: a, query: up}", "a metric gate needs a limit"),
         ("{metric: a, query: '', max: 1}", "query' must not be empty"),
         ("{metric: a, max: 1}", "query' is missing"),
         ("{query: up, max: 1}", "metric' is missing"),
@@ -101,7 +101,7 @@ def test_metric_gates(tmp_path: Path) -> None:
         ("{metric: a, query: up, max: '1'}", "is not a number"),
         (f"{{metric: a, query: up, max: 1{'0' * 400}}}", "is not a number"),
         (f"{{metric: a, query: up, max: 1, window: {'9' * 400}s}}", "is longer than a hundred years"),
-        ("{metric: a, query: up, min: 2, max: 1}", "no value is at least 2 and at most 1"),
+        ("{metric: a, query: up, min: 2, max: 1}", "greater than 'max'"),
         ("{metric: a, query: up, max: 1, window: 5m, deadline: 5m}", "it could never pass"),
         ("{metric: a, query: up, max: 1, consecutive: 3}", "unknown key 'consecutive'"),
         ("{metric: a, query: up, max: 1, daemonset: a/b}", "unknown key 'metric'"),

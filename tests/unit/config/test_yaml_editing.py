@@ -60,7 +60,7 @@ def test_a_file_that_does_not_exist_begins_with_the_values(tmp_path: Path) -> No
         ("a: &it {tag: x}\nimage: *it\n", "values.yaml:2: `image` isn't a list"),
         ("a: &it other\nimage:\n  repository: *it\n", "values.yaml:3: `repository` is an alias or an anchor"),
         ("image:\n  repository: &it r\nkeep: *it\n", "values.yaml:2: `repository` is an alias or an anchor"),
-        ("a: 1\na: 2\n", "values.yaml:2: key 'a' is already in line 1"),
+        ("a: 1\na: 2\n", "values.yaml:2: key 'a' is already on line 1"),
         ("- image\n", "values.yaml:1: expected `key: value` lines"),
     ],
 )

@@ -97,7 +97,7 @@ def test_new_one_without_its_key() -> None:
     [
         ([node(FIRST, OLD, signs="")], "controller-1 doesn't have the key"),
         ([node(FIRST, OLD), node(SECOND, NEW, signs=NEW)], "keys of different CAs: controller-1: aaaa"),
-        ([node(FIRST, NEW)], "doesn't trust the CA that signs"),
+        ([node(FIRST, NEW)], "doesn't trust the signing CA"),
         ([node(FIRST, OLD, OTHER, made=NEW)], "there are several others: bbbbbbbbbbbbbbbb, cccccccccccccccc"),
         ([node(FIRST, OLD, made=NEW), node(SECOND, OLD, made=OTHER)], "there are several others"),
     ],
