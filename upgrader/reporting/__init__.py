@@ -1,1 +1,1 @@
-"""What is told of a run: its reports, and its metrics, Events and traces."""
+"""Reporting of a run: reports, metrics, Events and traces."""

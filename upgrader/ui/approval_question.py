@@ -1,4 +1,6 @@
-"""The question on a run's terminal whether a step may begin, and why. It never waits: the run also looks elsewhere."""
+"""Asks on a run's terminal whether a step may start, and why. It never blocks: the run also looks for approvals
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,8 @@ _MOST_CHARACTERS = 1000
 
 @dataclass
 class ApprovalQuestion:
-    """Asks on `terminal`, which is read line by line, and writes with `prompt` what stands before the answer.
-
-    `by` is whose name goes into the journal.
+    """Asks on `terminal`, which is read line by line, and writes the prompt with `prompt`. `by` is the name for the
+    journal.
     """
 
     terminal: TextIO
@@ -35,7 +36,7 @@ class ApprovalQuestion:
     _yes: bool | None = None
 
     def ask(self, step: str) -> None:
-        """Ask. What was typed before is no answer, as nobody could have read the question."""
+        """Ask. Earlier input is not an answer, as the question had not been shown."""
         self._drop_what_was_typed()
         self._step, self._yes = step, None
         self._prompt()
@@ -46,25 +47,23 @@ class ApprovalQuestion:
         return bool(self._step)
 
     def repeat(self) -> None:
-        """Ask again, below what was written meanwhile."""
+        """Ask again, below the output written meanwhile."""
         if self.open:
             self._prompt()
 
     def withdraw(self) -> None:
-        """Expect no answer any more. What was half typed is not left to the shell."""
+        """Stop asking. Incomplete input is discarded, so that the shell doesn't get it."""
         if self.open:
             self._step = ""
             self.prompt("\n")
             self._drop_what_was_typed()
 
     def answer(self) -> StepApproved | None:
-        """The approval, if it was typed since. Raises Interrupted where this person said no."""
+        """The approval, if it was typed since. Raises Interrupted if the answer is no."""
         while self.open and (line := self._line()) is not None:
             if not line:
                 self._step = ""
-                self.prompt(
-                    "\n(end of input: no answer can be given here any more; the run waits for `upgrader approve`)\n"
-                )
+                self.prompt("\n(end of input: no answer is possible here; the run waits for `upgrader approve`)\n")
                 return None
             text = " ".join(line.split())[:_MOST_CHARACTERS]
             if self._yes is None:
@@ -91,14 +90,14 @@ class ApprovalQuestion:
             self.prompt("Why? (for the journal): " if self._yes else "Why not? (for the journal): ")
 
     def _drop_what_was_typed(self) -> None:
-        """Not in the background: what is typed there is the shell's, and this would stop the process, too."""
+        """Not in the background: input belongs to the shell, and reading would stop the process."""
         file = self.terminal.fileno()
         if not _in_background(file):
             with suppress(termios.error):  # the terminal was closed
                 termios.tcflush(file, termios.TCIFLUSH)
 
     def _line(self) -> str | None:
-        """What was typed; None: nothing yet, "": nobody can type any more."""
+        """The input; None: nothing yet, "": end of input."""
         file = self.terminal.fileno()
         readable, _, _ = select.select([file], [], [], 0)
         if not readable or _in_background(file):
@@ -110,7 +109,7 @@ class ApprovalQuestion:
 
 
 def _in_background(file: int) -> bool:
-    """Whether a shell has put this process behind another one: reading would stop it, in the middle of its run."""
+    """Whether this process runs in the background of a shell: reading would stop it in the middle of its run."""
     try:
         return os.tcgetpgrp(file) != os.getpgrp()
     except OSError:  # no shell's terminal

@@ -1,4 +1,4 @@
-"""Commands that messages name, with the cluster's folder as the operator gave it: what is copied works where it is."""
+"""Commands that messages name, with the cluster's folder as the operator gave it, so that they can be copied."""
 
 from __future__ import annotations
 

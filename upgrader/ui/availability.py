@@ -47,7 +47,7 @@ def print_availability(seen: Availability, stream: TextIO | None = None) -> None
         f"\n Watches  {watches.events:,} events, {watches.missed:,} missed, {watches.repeated:,} repeated; "
         f"resumed {watches.resumed:,} times"
     )
-    held_up = f"held up for {milliseconds(seen.stalled_ms)} at most"
+    held_up = f"stalled for at most {milliseconds(seen.stalled_ms)}"
     out.print(Text(f" Prober   {seen.cpu_percent:.1f} % of a core, {held_up}", style="dim"), soft_wrap=True)
     for title, failures in (("Failed", seen.failures), ("Failed at the first try only", seen.raw_failures)):
         if failures:

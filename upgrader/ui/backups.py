@@ -1,4 +1,4 @@
-"""Shows a backup: whose it is, and what was proven of it."""
+"""Shows a backup: its cluster, and the verified properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which CAs are trusted, and what they have issued, as a table; and how far a rotation is."""
+"""Shows which CAs are trusted, and the certificates that they have issued, as a table; and the stage of a rotation."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _STAGES = {
     RotationStage.NONE: "no rotation",
     RotationStage.TRUSTING: "the new CA is not trusted everywhere yet",
     RotationStage.TRUSTED: "both CAs are trusted, the old one signs",
-    RotationStage.SIGNING: "both CAs are trusted, the new one signs in part",
+    RotationStage.SIGNING: "both CAs are trusted, the new one is partly in use",
     RotationStage.SIGNED: "both CAs are trusted, the new one signs",
     RotationStage.FINISHING: "the new CA signs, the old one is no longer trusted everywhere",
 }
 
 
 def print_cas(found: CaTrust, stream: TextIO | None = None) -> None:
-    """Print the stage and what comes next, both CAs by their fingerprints, and a line for each file: which of them it
+    """Print the stage and the next command, both CAs by their fingerprints, and a line for each file: which CAs it
     trusts, or which one has issued it.
     """
     out = console(stream)
     show(out, Text(f"stage     {_STAGES[found.stage]}"))
     show(out, Text(f"next      {found.stage.command}"))
     show(out, Text(f"signs     {found.signs[:_SHOWN]}"))
-    names = {found.old: "the one that signs", found.new: "the new one"}
+    names = {found.old: "the signing CA", found.new: "the new one"}
     if found.new:
         names[found.old] = "the old one"
-        kept = f"its key is on {found.keeper.name}" if found.keeper else "nobody has its key"
+        kept = f"its key is on {found.keeper.name}" if found.keeper else "its key is missing"
         show(out, Text(f"old       {found.old[:_SHOWN]}"))
         show(out, Text(f"new       {found.new[:_SHOWN]}, {kept}"))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

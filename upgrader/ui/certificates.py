@@ -21,13 +21,13 @@ __all__ = ["print_certificates", "print_renewable"]
 _KEEPERS: dict[Keeper, str] = {
     "kubeadm": "kubeadm certs renew",
     "kubelet": "the kubelet",
-    "nobody": "nobody (a CA)",
+    "nobody": "not renewed (a CA)",
     "unknown": "unknown",
 }
 
 
 def print_certificates(shown: ShownCertificates, stream: TextIO | None = None) -> None:
-    """Print a line for each: where it is, when it ends, what is left, and who renews it. Of none, nothing."""
+    """Print a line for each: its path, its expiry, the time left, and what renews it. Prints nothing for none."""
     if not shown.files:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -50,7 +50,7 @@ def print_certificates(shown: ShownCertificates, stream: TextIO | None = None) -
 def print_renewable(
     wanted: Mapping[Host, Sequence[RenewableCertificate]], now: datetime, stream: TextIO | None = None
 ) -> None:
-    """Print a line for each certificate that is to be renewed, by kubeadm's name."""
+    """Print a line for each certificate that will be renewed, by kubeadm's name."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("CONTROLLER", "CERTIFICATE", "ENDS", "LEFT"):
         table.add_column(title, no_wrap=True)

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster's controllers: each one's state in a line, then the findings, the cause first."""
+"""Shows the problems of a cluster's controllers: each one's state in a line, then the findings, the cause first."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _etcd(facts: HostFacts) -> Text:
 
 
 def _restore(controller: Controller) -> RenderableType | None:
-    """What a recovery would put in place on one controller; None when nothing."""
+    """The checkpoint that a recovery would activate on one controller; None if there is none."""
     good = controller.restore
     if good is None or controller.blocked:
         return None

@@ -21,8 +21,8 @@ _INDENT = 7
 def print_error(error: UpgraderError, stream: TextIO | None = None, *, commands: Sequence[str] = ()) -> None:
     """Print what happened, its details line by line, and what to do about it.
 
-    `commands`: those that take a cluster's folder. Where details are longer than the terminal, its first lines are
-    repeated behind them: they have scrolled out.
+    `commands`: those that take a cluster's folder. If the details are longer than the terminal, the first lines are
+    repeated after them, as they have scrolled out.
     """
     out = console(stream)
     remedy = with_folder(error.remedy, commands, error.folder) if error.folder and commands else error.remedy

@@ -1,4 +1,4 @@
-"""A run's events for programs, one line each, in place of its display; the last line says how the command ended."""
+"""A run's events for programs, one line each, in place of its display; the last line has the command's result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EventStream:
         now: Callable[[], datetime] = _utc,
         repeats: Repeats | None = None,
     ) -> None:
-        """`write` writes a whole line, and raises OSError; `warn` is told once that it can't."""
+        """`write` writes a whole line, and raises OSError; `warn` is called once if that fails."""
         self._write, self._warn, self._now = write, warn, now
         self._repeats = repeats or Repeats()
         self._lines: deque[bytes] = deque()
@@ -55,15 +55,15 @@ class EventStream:
         """Nothing to write: it is no event of the run."""
 
     def approval(self) -> None:
-        """None: a program reads here, and nobody is asked."""
+        """None: a program reads the output, so there is no question."""
 
     def emit(self, event: Event) -> None:
-        """Write the event, unless it repeats what was written a moment ago."""
+        """Write the event, unless it repeats the last one."""
         if not self._repeats.skip(event):
             self._put(event)
 
     def notify(self, text: str) -> None:
-        """A message that is none of a run's, such as what a command waits for before it."""
+        """A message outside of a run, such as what a command waits for before it."""
         self.emit(Note(text))
 
     def ended(self, state: RunState, folder: Path) -> None:
@@ -103,4 +103,6 @@ class EventStream:
             self._write(line)
         except OSError as error:
             self._lost = True
-            self._warn(f"Standard output can't be written ({error.strerror}): the command goes on without its events.")
+            self._warn(
+                f"Standard output can't be written ({error.strerror}): the command continues without its events."
+            )

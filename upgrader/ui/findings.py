@@ -28,7 +28,7 @@ _STYLES: dict[Severity, tuple[str, str]] = {
 
 
 def draw_findings(findings: Sequence[Finding]) -> RenderableType:
-    """Each finding with its id, why it matters and what to do about it."""
+    """Prints each finding with its id, why it matters, and the remedy."""
     if not findings:
         return Text(" ✔ ready to run", style="green")
     order = list(_STYLES)
@@ -69,7 +69,7 @@ def _counted(severity: str, number: int) -> str:
 
 
 def draw_verdict(findings: Sequence[Finding], blocked: str, passed: str) -> Text:
-    """Their number in each severity, and what follows from that."""
+    """Their number in each severity, and whether they block the run."""
     counts = Counter("skipped" if finding.skipped else finding.severity for finding in findings)
     numbers = ", ".join(_counted(each, counts[each]) for each in (*_STYLES, "skipped") if counts[each])
     blocks = any(finding.blocking for finding in findings)
@@ -80,9 +80,9 @@ def _text(finding: Finding) -> Text:
     # A title may quote a file: a line's end in it would let the file add lines of its own to the report.
     text = Text.assemble(" ".join(finding.title.split()), "  ", (finding.id, "dim"))
     if finding.skipped:
-        text.append(f"\nSkipped, as the operator says: {finding.skipped}", style="yellow")
+        text.append(f"\nSkipped by the operator: {finding.skipped}", style="yellow")
     if finding.changed_from:
-        text.append(f"\nBy policy (checks.severities); the check itself says {finding.changed_from}", style="yellow")
+        text.append(f"\nSeverity set by checks.severities; the check's own is {finding.changed_from}", style="yellow")
     if finding.diagnosis:
         text.append(f"\n{finding.diagnosis}", style="dim")
     if finding.remedy:

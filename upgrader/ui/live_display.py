@@ -49,9 +49,9 @@ _VERDICTS = {
 _DETAIL_LINES = 2
 """How many lines of a reason are shown, however small the screen is."""
 _OTHER_LINES = 8
-"""Beside steps and details: the head, what clients see, and empty lines."""
+"""Rows besides steps and details: the head, the clients' view, and empty lines."""
 _NAME_CHARACTERS = 32
-"""What of a step's name is shown at most: what is said of the step needs room, too."""
+"""The maximum width of a step's name, as its status needs room, too."""
 _BEADS = 10
 """A gate that must hold more often than this is counted in digits."""
 
@@ -76,7 +76,7 @@ class ConsoleReporter:
     ) -> None:
         """With a `recording`, `monotonic` has its seconds, and all that is shown is marked as one.
 
-        `question` asks for approvals on the same terminal; None: nobody is asked.
+        `question` asks for approvals on the same terminal; None: there is no question.
         """
         self._console = console
         self._monotonic = monotonic
@@ -140,7 +140,7 @@ class ConsoleReporter:
         self._expected_seconds = seconds
 
     def approval(self) -> StepApproved | None:
-        """What was answered to the question, which stands below the last picture."""
+        """The answer to the question below the last picture."""
         return self._question.answer() if self._question is not None else None
 
     def _ask(self, question: ApprovalQuestion, event: Event) -> None:
@@ -169,7 +169,7 @@ class ConsoleReporter:
 
 
 def _told(event: Event) -> str:
-    """What is written above the picture, and stays; "" where nothing."""
+    """The text that is written above the picture, and stays; "" for none."""
     match event:
         case Note():
             return event.text
@@ -249,7 +249,7 @@ def _seconds_since(then: datetime | None, now: datetime) -> float:
 
 
 def _detail(step: StepState) -> list[Text]:
-    """What an active step waits for, or why a finished one failed."""
+    """The gate that an active step waits for, or why a finished one failed."""
     lines: list[Text] = []
     reason = step.undo_reason if step.phase == "undo-failed" else step.reason if step.phase == "failed" else ""
     if step.check is not None:

@@ -1,4 +1,4 @@
-"""Standard output and standard error that never show a secret, whoever writes to them.
+"""Masks secrets in everything that this process writes to standard output and standard error.
 
 What the commands print is made printable before it is broken into lines (`terminal.py`, `plain_log.py`). This is the
 last line of defence, also for the tracebacks and warnings of libraries.
@@ -16,7 +16,7 @@ __all__ = ["mask_output"]
 
 
 class _MaskedStream:
-    """A text stream; what is written in one call is masked as a whole."""
+    """A text stream; the text of one call is masked as a whole."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -39,6 +39,6 @@ class _MaskedStream:
 
 
 def mask_output() -> None:
-    """From now on, mask what this process writes to standard output and standard error."""
+    """Start masking this process's standard output and standard error."""
     sys.stdout = cast(TextIO, _MaskedStream(sys.stdout))
     sys.stderr = cast(TextIO, _MaskedStream(sys.stderr))

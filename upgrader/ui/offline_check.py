@@ -1,4 +1,4 @@
-"""Shows what is wrong with a folder, and what was not asked."""
+"""Shows the problems of a folder, and what was not checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 8
 
 
 def print_folder(checked: CheckedFolder, stream: TextIO | None = None) -> bool:
-    """Print the findings, then what only the cluster answers: nobody should take the former for the whole.
+    """Print the findings, then the checks that need the cluster, so that the findings don't look complete.
 
     Whether the findings are still on the screen then.
     """
@@ -33,7 +33,7 @@ def print_folder(checked: CheckedFolder, stream: TextIO | None = None) -> bool:
     reasons: dict[str, list[str]] = {}
     for item in checked.not_asked:
         reasons.setdefault(item.reason, []).append(item.check)
-    out.print("\n", Text(" Not asked offline", style="bold"), sep="")
+    out.print("\n", Text(" Not checked offline", style="bold"), sep="")
     for reason, checks in reasons.items():
         named = ", ".join(checks) if len(checks) <= _NAMED else f"{len(checks)} more families of checks"
         out.print(filled(Text(f" ? {named}: {reason}"), out, 3), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Shows what a folder asks for, and what can't be known without the cluster."""
+"""Shows the plan of a folder, and what is unknown without the cluster."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _counted(number: int, group: str) -> str:
 
 
 def summary(step: OfflineStep, *, compared: bool) -> str:
-    """One line that says what a step is; with `compared`, how many objects differ from the other folder's."""
+    """One line that describes a step; with `compared`, how many objects differ from the other folder's."""
     if step.kind == "playbook":
         return f"playbook {step.source}"
     if not compared:

@@ -76,13 +76,13 @@ class PlainReporter:
 
     def expect(self, seconds: float) -> None:
         """One line."""
-        self._write(f"about {duration(seconds)}, going by earlier runs")
+        self._write(f"about {duration(seconds)}, based on earlier runs")
 
     def approval(self) -> None:
-        """None: whoever reads a log can't be asked."""
+        """None: a log has no one to answer a question."""
 
     def emit(self, event: Event) -> None:
-        """Write the event, unless it repeats what was written a moment ago."""
+        """Write the event, unless it repeats the last one."""
         if self._repeats.skip(event):
             return
         self._write(printable(_line(event)))

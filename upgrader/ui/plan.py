@@ -32,7 +32,9 @@ _CHANGES = {"added": ("+", "green"), "changed": ("~", "yellow"), "removed": ("-"
 
 
 def print_plan(plan: PlanDocument, *, diff: bool, stream: TextIO | None = None) -> None:
-    """Print every step and the objects that it changes (`diff`: how), then what blocks the run; so for each hop."""
+    """Print every step and the objects that it changes (`diff`: how), then the findings that block the run; for each
+    hop.
+    """
     out = console(stream)
     for number, hop in enumerate(plan.hops, 1):
         _print_hop(hop, out, _place(number, plan), diff=diff)
@@ -52,7 +54,7 @@ def _print_hop(plan: HopDocument, out: Console, place: str, *, diff: bool) -> No
     out.print("\n", title, "\n", sep="")
     show(out, _steps(plan))
     if plan.point_of_no_return is not None:
-        means = f"{plan.point_of_no_return}; once it has begun, neither it nor a step before it is rolled back"
+        means = f"{plan.point_of_no_return}; once it has started, neither it nor an earlier step can be rolled back"
         out.print()
         print_line(out, Text.assemble((" Point of no return: ", "bold"), means), 3)
     if plan.emulation is not None:
@@ -83,7 +85,7 @@ def _steps(plan: HopDocument) -> RenderableType:
 
 
 def _more(step: StepDocument) -> Iterator[str]:
-    """What a run would want to know of a step that it carries out."""
+    """The details of a step that the run carries out."""
     yield from distinct_images(step)
     yield from map(str, step.nodes or ())
     if step.hosts is not None:

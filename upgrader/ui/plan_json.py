@@ -14,7 +14,7 @@ __all__ = ["plan_json", "render"]
 
 
 def plan_json(plan: PlanDocument | OfflinePlan) -> str:
-    """The JSON of a plan; what looks like a secret in its texts is masked."""
+    """The JSON of a plan; texts that look like secrets are masked."""
     return json.dumps(to_json(plan), indent=2)
 
 

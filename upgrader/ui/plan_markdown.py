@@ -56,7 +56,9 @@ def _row(step: StepDocument, *, downgrade: bool) -> tuple[str, ...]:
 
 
 def _no_return(step: str) -> str:
-    return f"**Point of no return:** {code(step)}; once it has begun, neither it nor a step before it is rolled back."
+    return (
+        f"**Point of no return:** {code(step)}; once it has started, neither it nor an earlier step can be rolled back."
+    )
 
 
 def _emulation(emulation: Emulation) -> str:
@@ -83,7 +85,7 @@ def _offline(plan: OfflinePlan) -> str:
 
 
 def _folded(name: str, changes: Sequence[ObjectChange]) -> Iterator[str]:
-    """A step's diff; nothing where nothing changes."""
+    """A step's diff; nothing if nothing changes."""
     if changes:
         counted = f"{len(changes)} object{'s' if len(changes) > 1 else ''}"
         shown = "\n\n".join(f"# {one_line(change.object)} ({change.change})\n{change.diff}" for change in changes)
@@ -91,7 +93,7 @@ def _folded(name: str, changes: Sequence[ObjectChange]) -> Iterator[str]:
 
 
 def _checks(findings: Sequence[Finding]) -> str:
-    """As on a terminal: a finding quotes what pods and webhooks say."""
+    """Masked and printable as on a terminal: a finding quotes messages of pods and webhooks."""
     out = io.StringIO()
     show(console(out), draw_findings(findings))
     return block(out.getvalue().rstrip("\n"))

@@ -1,4 +1,4 @@
-"""One line on a terminal that says what is being done, until there is something to show."""
+"""One line on a terminal with the current activity, until there is output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ProgressLine:
         self._shown = ""
 
     def __call__(self, text: str) -> None:
-        """Show it instead of what is shown; "" erases that."""
+        """Replace the line; "" erases it."""
         if not self._columns or text == self._shown:
             return
         self._shown = text

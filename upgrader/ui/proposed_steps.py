@@ -16,7 +16,7 @@ __all__ = ["print_found", "print_steps"]
 
 
 def print_steps(pipeline: Pipeline, findings: Sequence[Finding] = (), stream: TextIO | None = None) -> None:
-    """Print each step in its order, with what it does; then the findings, if there are any."""
+    """Print each step in its order, with its summary; then the findings, if there are any."""
     out = console(stream)
     table = steps_grid()
     for number, item in enumerate(pipeline.steps, 1):
@@ -29,7 +29,7 @@ def print_steps(pipeline: Pipeline, findings: Sequence[Finding] = (), stream: Te
 
 
 def print_found(findings: Sequence[Finding], stream: TextIO | None = None) -> None:
-    """Print the findings of checks, before anything is asked or written."""
+    """Print the findings of checks, before any question or change."""
     if findings:
         out = console(stream)
         out.print()

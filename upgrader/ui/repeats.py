@@ -1,4 +1,4 @@
-"""What repeats the line before: gates are checked every second, and the prober's counts only grow."""
+"""Finds events that repeat the previous line: gates are checked every second, and the prober's counts only grow."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ REPEAT_SECONDS = 10.0
 
 
 class Repeats:
-    """Knows what was written last of each topic, and when."""
+    """Stores the last line of each topic, and its time."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._written: dict[str, tuple[str, float]] = {}
 
     def skip(self, event: Event) -> bool:
-        """Whether it says what was written a moment ago; otherwise it counts as written now."""
+        """Whether it repeats the last line of its topic; otherwise it counts as written now."""
         topic = _topic(event)
         if not topic:
             return False
@@ -34,7 +34,7 @@ class Repeats:
 
 
 def _topic(event: Event) -> str:
-    """What an event is about; "" when it is always written."""
+    """The topic of an event; "" if it is always written."""
     match event:
         case GateChecked():
             return f"{event.step}/{event.gate}"

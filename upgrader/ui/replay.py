@@ -30,14 +30,14 @@ def replay(run: RecordedRun, stream: TextIO, speed: float, wait: Callable[[float
     """
     passing = RecordedTime(time.monotonic)
     if is_interactive(stream):
-        mark = f"RECORDING of {run.began:%Y-%m-%d} at {speed:g}× speed. Nothing is done now. Ctrl-C ends it."
+        mark = f"RECORDING of {run.began:%Y-%m-%d} at {speed:g}× speed. It changes nothing. Ctrl-C ends it."
         _play(run, ConsoleReporter(console(stream), passing, Recording(run.began, mark)), passing, speed, wait)
         return
 
     def now() -> datetime:
         return run.began + timedelta(seconds=passing())
 
-    print(f"A recording of {run.began:%Y-%m-%d}: nothing is done now.", file=stream)
+    print(f"A recording of {run.began:%Y-%m-%d}: it changes nothing.", file=stream)
     _play(run, PlainReporter(stream, now, passing, prefix="recorded "), passing, math.inf, wait)
     print("The recording ends here.", file=stream, flush=True)
 

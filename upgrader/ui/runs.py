@@ -24,7 +24,7 @@ from upgrader.ui.terminal import console, duration, filled, grid_with_times, pri
 __all__ = ["print_history", "print_run", "print_status", "print_rollback_order"]
 
 _NONE = "no run yet"
-_NONE_KNOWN = "no run is known: those of other machines could not be read"
+_NONE_KNOWN = "no run was found; those of other machines could not be read"
 _UNKNOWN = ("?", "can't be read", "magenta")
 
 
@@ -93,9 +93,9 @@ def _goal(step: StepState) -> str:
     if point is not None and point.nodes:
         return f"return its nodes to {point}{was}"
     if point is not None and point.etcd:
-        return f"return its members to {point}, unless all have agreed on another minor by now{was}"
+        return f"return its members to {point}, unless etcd's cluster version is another minor by now{was}"
     if point is not None and (point.kubeadm is not None or point.kubelet):
-        return f"write {point} back{was}"
+        return f"restore {point}{was}"
     if point is None or (not point.release and not point.playbook):
         return "cannot be undone, as it has no `undo` in upgrader.yaml: the rollback stops here"
     if point.playbook:
@@ -104,7 +104,7 @@ def _goal(step: StepState) -> str:
 
 
 def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | None = None) -> None:
-    """Print who holds the locks, the newest run of a folder step by step, and whether it can be resumed."""
+    """Print the holders of the locks, the newest run of a folder step by step, and whether it can be resumed."""
     out = console(stream)
     if status.holder is not None:
         held = duration((now - status.holder.since).total_seconds())
@@ -117,7 +117,7 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
         unread = Text(f"the cluster's lock could not be read: {status.cluster_problem}", style="magenta")
         out.print(filled(printable_text(unread), out), soft_wrap=True)
         if not status.answered:
-            why = f"`{program(folder)} recover --dry-run` asks the controllers over SSH why the API doesn't answer."
+            why = f"`{program(folder)} recover --dry-run` finds out over SSH why the API doesn't answer."
             out.print(filled(Text(why), out), soft_wrap=True)
     elif status.cluster_holder is None:
         out.print("the cluster's lock is free")
@@ -153,12 +153,12 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
 
 def _choice(state: RunState, command: str) -> str:
     if state.rollback_to is not None:
-        return f"Resume it with `{command} resume`: the rollback goes on."
+        return f"Resume it with `{command} resume`: the rollback continues."
     return f"Resume it with `{command} resume`, or undo it with `{command} rollback`."
 
 
 def _print_next(state: RunState, folder: Path, out: Console) -> None:
-    """What is left to do after a run that has ended, as its report says it; of most that succeeded, nothing."""
+    """What is left to do after a run that has ended, as in its report; mostly nothing if it succeeded."""
     said = headline(state)
     for number, line in enumerate(said.advice.splitlines()):
         shown = Text.assemble("" if number else ("Remedy: ", "bold green"), printable_text(Text(line)))
@@ -181,12 +181,12 @@ def _headline(status: Status, run: PastRun, now: datetime) -> Text:
 
 
 def _problem(run: PastRun) -> str:
-    """What is wrong with the journal, without the folder, which is shown beside it."""
+    """The problem of the journal, without the folder, which is shown beside it."""
     return run.problem.replace(f"{run.folder}/", "")
 
 
 def _stopped_at(state: RunState) -> str:
-    """What a run without an end did last."""
+    """The last activity of a run without an end."""
     return f"last: {state.doing}" if state.doing else ""
 
 

@@ -25,7 +25,7 @@ _OUTCOMES = {
 
 
 _DOING = {"applying": "being applied", "gating": "its gates were checked", "undoing": "being rolled back"}
-"""What was done to a step that is in one of these phases."""
+"""The activity of a step that is in one of these phases."""
 _REQUESTED = ("↶", "was rolled back as requested; in all", "yellow")
 
 
@@ -50,7 +50,10 @@ def print_report(state: RunState, folder: Path, stream: TextIO | None = None) ->
         table.add_row(*step_row(step))
     show(out, table)
     if state.emulated and state.result == "succeeded":
-        kept = f"It emulates {state.emulated} until `upgrader finalize`; until then `upgrader rollback` leads back."
+        kept = (
+            f"It emulates {state.emulated} until `upgrader finalize`; until then `upgrader rollback` can undo the "
+            "upgrade."
+        )
         out.print()
         print_line(out, Text(f" {kept}"), 1)
     for webhook in state.webhooks_off:
@@ -79,7 +82,7 @@ def _recovery(recovery: RecoveryState) -> Text:
 
 
 def step_row(step: StepState) -> tuple[Text, Text, Text, Text]:
-    """A step's line: its mark and name, its gates, its time, and what it did or why it didn't."""
+    """A step's line: its mark and name, its gates, its time, and its summary or the reason of its failure."""
     sign, style = MARKS.get(step.phase, INTERRUPTED)
     seconds = step.seconds + step.undo_seconds
     gates = f"{len(step.gates)} gate{'s' * (len(step.gates) != 1)}" if step.gates else ""

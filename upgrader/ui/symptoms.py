@@ -1,4 +1,4 @@
-"""What `upgrader doctor` found, line by line."""
+"""Prints the findings of `upgrader doctor`, line by line."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _RUNS = re.compile(" *[^ ]+")
 
 
 class _PrintableConsole(Console):
-    """A console that prints only what may be shown: everything passes here before it is broken into lines."""
+    """A console that makes text printable and masks it before it is broken into lines."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """As rich's."""
@@ -49,7 +49,7 @@ class _PrintableConsole(Console):
         return super().render(renderable, options)
 
     def on_broken_pipe(self) -> None:
-        """Raise what was caught, as other streams do: rich would end the process with 1, our code for a bug."""
+        """Raise the caught error, as other streams do: rich would end the process with 1, our code for a bug."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 

@@ -20,12 +20,12 @@ _SOURCES = {"cluster": "runs in the cluster", "upgrader.yaml": "in upgrader.yaml
 
 
 def print_versions(here: Here, offered: Sequence[OfferedVersion], today: date, stream: TextIO | None = None) -> None:
-    """Print where the cluster is, a line for each version, and how old what is known of them is."""
+    """Print the cluster's version, a line for each newer version, and the date of these data."""
     out = console(stream)
     emulated = f", emulating {minor_text(here.emulated)}" if here.emulated else ""
     show(out, Text(f"{here.version} {_SOURCES[here.source]}{emulated}; {_support(here, today)}"))
     if here.problem:
-        show(out, Text(f"The cluster didn't say what runs: {here.problem}", style="yellow"))
+        show(out, Text(f"The cluster's version is unknown: {here.problem}", style="yellow"))
     if not offered:
         show(out, Text("No newer version is known."))
         return
@@ -43,7 +43,7 @@ def print_versions(here: Here, offered: Sequence[OfferedVersion], today: date, s
             Text(_first(here, each)),
         )
     show(out, table)
-    show(out, Text(f"The ends of support are those known on {support_ends().made}.", style="dim"))
+    show(out, Text(f"Ends of support as known on {support_ends().made}.", style="dim"))
 
 
 def _support(here: Here, today: date) -> str:
@@ -52,8 +52,8 @@ def _support(here: Here, today: date) -> str:
     if until is not None:
         return f"patches until {_day(until, today)}"
     if (here.version.major, here.version.minor) < min(known.ends):
-        return "it gets no patches any more"
-    return f"until when it gets patches was not known yet on {known.made}"
+        return "no more patches"
+    return f"its end of patches was not yet known on {known.made}"
 
 
 def _day(day: date | None, today: date) -> str:
@@ -63,7 +63,7 @@ def _day(day: date | None, today: date) -> str:
 
 
 def _first(here: Here, each: OfferedVersion) -> str:
-    """What has to be done before."""
+    """The actions required before."""
     needed = []
     if here.emulated and each.version.minors_after(here.version) > 0:
         needed.append("upgrader finalize")

@@ -545,7 +545,7 @@ def test_node_that_refuses(place: Place) -> None:
     place.hosts.refuses[WORKER] = "the kubelet is not running as the systemd unit kubelet"
     finished = place.phase()
     assert finished is not None and isinstance(finished.error, StepFailed)
-    assert "systemd's unit" in finished.error.message
+    assert "the systemd unit kubelet" in finished.error.message
     assert finished.state.outcome == "rolled-back" and place.all_is_old()
     assert place.hosts.signing == {*CONTROLLERS}, "the folder's values name that file, and the next upgrade reads it"
     cancelled = place.phase(Phase.CANCEL)

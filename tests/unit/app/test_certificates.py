@@ -109,4 +109,4 @@ def test_table() -> None:
     print_certificates(ShownCertificates(NOW, files, (), ()), out)
     lines = [line.split(maxsplit=3) for line in out.getvalue().splitlines()]
     assert [line[3].split("  ")[0] for line in lines[1:]] == ["expired", "5 h 07 min", "364 d", "not yet valid"]
-    assert "nobody (a CA)" in out.getvalue()
+    assert "not renewed (a CA)" in out.getvalue()

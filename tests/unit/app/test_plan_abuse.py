@@ -273,7 +273,7 @@ def test_all_releases_gone(place: Place) -> None:
     """There is no key any more: the difference is named, with the exit code of one."""
     save_plan(place.folder, TO, place.file)
     place.world.helm.releases.clear()
-    with pytest.raises(Blocked, match="and is not installed"):
+    with pytest.raises(Blocked, match="and is now not installed"):
         run(place)
 
 

@@ -136,9 +136,9 @@ def test_command_says_what_comes_first(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        ("v1.25.0", "it gets no patches any more"),
+        ("v1.25.0", "no more patches"),
         ("v1.36.3", "patches until 2027-06-28"),
-        ("v1.99.0", "until when it gets patches was not known yet on "),
+        ("v1.99.0", "its end of patches was not yet known on "),
     ],
 )
 def test_how_long_the_version_here_is_supported(tmp_path: Path, version: str, told: str) -> None:

@@ -272,5 +272,5 @@ def test_folder_that_is_elsewhere(controller: Controller, tmp_path: Path) -> Non
 
 def test_unknown_name(controller: Controller) -> None:
     """A newer kubeadm's: where its files are isn't guessed."""
-    with pytest.raises(Failed, match="newer version of upgrader"):
+    with pytest.raises(Failed, match="unknown to this version of upgrader"):
         files_of("new-client", str(controller.kubernetes), str(controller.pki))

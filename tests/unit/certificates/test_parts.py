@@ -63,8 +63,8 @@ def test_what_can_not_be_understood(printed: str) -> None:
 def test_answer_of_a_controller() -> None:
     """Why it failed is kubeadm's own words; no answer at all is an error too."""
     hosts = FakeHosts()
-    hosts.commands["python3"] = CommandResult(0, '{"failed": "there is no kubeadm on this host"}', "")
-    with pytest.raises(HostError, match="controller-1: there is no kubeadm on this host"):
+    hosts.commands["python3"] = CommandResult(0, '{"failed": "kubeadm was not found on this host"}', "")
+    with pytest.raises(HostError, match="controller-1: kubeadm was not found on this host"):
         KubeadmOnHost(hosts).renew(HOST, "r", ("apiserver",))
     hosts.commands["python3"] = CommandResult(1, "", "SyntaxError: invalid syntax")
     with pytest.raises(HostError, match=r"failed with exit code 1: SyntaxError"):
@@ -147,7 +147,7 @@ def test_undone_restart_has_the_annotation_from_before() -> None:
         "kube-system",
     )
     point = step.capture()
-    assert str(point) == "the pods before"
+    assert str(point) == "the previous pods"
     step.apply(lambda _: None)
     step.undo(point, lambda _: None)
     found = kube.get(WORKLOADS["Deployment"], "kube-scheduler", "kube-system")
@@ -158,7 +158,7 @@ def test_undone_restart_has_the_annotation_from_before() -> None:
 def test_restart_of_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said before anything changes; what the API refuses is the step's failure."""
     kube, _, clock = place()
-    with pytest.raises(StepFailed, match="Deployment kube-system/gone is gone"):
+    with pytest.raises(StepFailed, match="Deployment kube-system/gone no longer exists"):
         RestartStep(kube, clock, ("gone",)).capture()
 
     def refuse(*_: object) -> None:

@@ -59,7 +59,7 @@ def test_old_certificate_is_another_one(pki: Path) -> None:
     with serving(pki / "old.pem", pki / "old.key") as port:
         assert served("127.0.0.1", str(port), str(pki / "old.pem"), no_etcd) == {"others": []}
         (line,) = served("127.0.0.1", str(port), str(pki / "new.pem"), no_etcd)["others"]
-    assert line == f"kube-apiserver at 127.0.0.1:{port}: it serves another certificate than {pki}/new.pem has"
+    assert line == f"kube-apiserver at 127.0.0.1:{port}: it serves another certificate than the one in {pki}/new.pem"
 
 
 def test_etcd_is_asked_where_its_manifest_listens(pki: Path) -> None:
@@ -77,7 +77,7 @@ def test_etcd_is_asked_where_its_manifest_listens(pki: Path) -> None:
         with serving(pki / "new.pem", pki / "new.key") as api:
             lines = served("127.0.0.1", str(api), str(pki / "new.pem"), str(manifest))["others"]
     assert len(lines) == 2
-    assert lines[0].startswith("etcd at 127.0.0.1:1: it can't be asked: ")
+    assert lines[0].startswith("etcd at 127.0.0.1:1: it did not answer: ")
     assert lines[1].startswith(f"etcd at 127.0.0.1:{port}: it serves another certificate")
 
 
@@ -90,11 +90,11 @@ def test_etcd_that_serves_http_elsewhere(pki: Path) -> None:
             f"    - --listen-client-http-urls=https://127.0.0.1:{port}\n"
         )
         lines = served("127.0.0.1", str(port), str(pki / "old.pem"), str(manifest))["others"]
-    assert lines == [f"etcd at 127.0.0.1:{port}: it serves another certificate than {pki}/new.pem has"]
+    assert lines == [f"etcd at 127.0.0.1:{port}: it serves another certificate than the one in {pki}/new.pem"]
 
 
 def test_file_without_a_certificate(pki: Path) -> None:
     """It isn't what is served, whatever is."""
     (pki / "empty").write_text("")
     (line,) = served("127.0.0.1", "1", str(pki / "empty"), str(pki / "etcd.yaml"))["others"]
-    assert line.endswith(f"{pki}/empty has no certificate")
+    assert line.endswith(f"{pki}/empty contains no certificate")

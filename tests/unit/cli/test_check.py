@@ -55,7 +55,7 @@ def test_skipped_findings_come_last_and_do_not_block(monkeypatch: pytest.MonkeyP
     skip = ("--skip", ERROR.id, "--reason", "known")
     shown, blocked = invoke(monkeypatch, (ERROR, WARNING), *skip)
     assert not blocked
-    assert shown.index("APIService y") < shown.index("Skipped, as the operator says: known")
+    assert shown.index("APIService y") < shown.index("Skipped by the operator: known")
     assert "1 warning, 1 skipped: ready to run" in shown
     found = json.loads(invoke(monkeypatch, (ERROR,), *skip, "-o", "json")[0])
     assert (found["blocked"], found["findings"][0]["skipped"]) == (False, "known")

@@ -117,7 +117,7 @@ def test_status_names_the_holder(folder: Path) -> None:
     with folder_lock(folder, "anna@laptop (process 7)", FakeClock()):
         output = upgrader(folder, "status").stdout
     assert "this folder is locked by anna@laptop (process 7)" in output
-    assert "no run is known" in output
+    assert "no run was found" in output
 
 
 def test_status_works_without_the_api(folder: Path) -> None:
@@ -166,7 +166,7 @@ def test_history_for_machines(folder: Path) -> None:
 
 def test_no_runs_yet(folder: Path) -> None:
     """A new cluster folder has no runs, which is no error; without a kubeconfig, others' are not known."""
-    assert upgrader(folder, "history").stdout.startswith("no run is known: ")
+    assert upgrader(folder, "history").stdout.startswith("no run was found; ")
     assert json.loads(upgrader(folder, "history", "--json").stdout) == []
 
 

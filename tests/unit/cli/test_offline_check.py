@@ -88,7 +88,7 @@ def test_folder_in_which_nothing_is_wrong_passes(at: Path) -> None:
     result = check(at)
     assert result.exit_code == 0, result.output
     assert "the folder is ready" in result.stdout and "v1.37.1  (offline)" in result.stdout
-    assert "Not asked offline" in result.stdout and "more families of checks: needs the cluster" in result.stdout
+    assert "Not checked offline" in result.stdout and "more families of checks: needs the cluster" in result.stdout
     assert "webhooks" not in result.stdout  # fifty names would hide the reasons; programs get each
 
 
@@ -152,7 +152,7 @@ def test_playbook_that_is_none_is_an_error(at: Path) -> None:
     (at / "checks.yml").write_text("- {tasks: []}\n")
     (at / "undo.yml").write_text("hosts: all\n")
     titles = [title for _, _, title in findings(at)]
-    assert "play 1 of it has no key 'hosts'" in titles[0] and "a playbook is a list of plays" in titles[1]
+    assert "play 1 has no key 'hosts'" in titles[0] and "a playbook is a list of plays" in titles[1]
 
 
 def test_playbook_for_no_machine(at: Path) -> None:
@@ -174,7 +174,7 @@ def test_playbooks_of_a_surge_are_read_as_those_of_the_pipeline(at: Path) -> Non
     (at / "upgrader.yaml").write_text(PIPELINE + nodes)
     (at / "add.yml").write_text("- {tasks: []}\n")
     (title,) = [title for _, _, title in findings(at)]
-    assert title.endswith("add.yml: play 1 of it has no key 'hosts' or 'import_playbook'")
+    assert title.endswith("add.yml: play 1 has no key 'hosts' or 'import_playbook'")
     (at / "add.yml").unlink()
     (title,) = [title for _, _, title in findings(at)]
     assert "upgrader.yaml:9: 'nodes.pools.surge.add' names no playbook: there is no file" in title
@@ -187,8 +187,8 @@ def test_playbooks_of_a_surge_are_read_as_those_of_the_pipeline(at: Path) -> Non
         ("all: {children: {controllers: {hosts: {a: }}}}\n", None),
         ("controllers: {hosts: {}}\n", "no host is in the group 'controllers'"),
         ("controllers: {children: {masters: {children: {controllers: {}}}}}\n", "no host is in the group"),
-        ("controllers: [a]\n", "is no mapping"),
-        ("controllers: {children: 5}\n", "is no mapping"),
+        ("controllers: [a]\n", "is not a mapping"),
+        ("controllers: {children: 5}\n", "is not a mapping"),
         ("- controllers\n", "expected groups of hosts"),
         ("", "expected groups of hosts"),
     ],
@@ -395,7 +395,7 @@ def test_inventory_of_another_form_is_left_to_ansible(at: Path) -> None:
     (at / "hosts").write_text("[controllers]\na\n")
     seen = found(at)
     assert seen["findings"] == []
-    assert "only Ansible reads" in next(i["reason"] for i in seen["not_asked"] if i["check"] == "inventory")
+    assert "only Ansible can read it" in next(i["reason"] for i in seen["not_asked"] if i["check"] == "inventory")
 
 
 # --- what is not opened ---------------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ def test_link_that_leads_out_is_not_followed(at: Path, tmp_path: Path, name: str
     path.rename(tmp_path / "moved")
     path.symlink_to(outside)
     shown = told(at)
-    assert "it leads out of the folder" in shown and "a key of this machine" not in shown
+    assert "it is outside the folder" in shown and "a key of this machine" not in shown
     assert isinstance(check(at).exception, Blocked)
     assert ("files.not-opened", "unknown") in [(id_, severity) for id_, severity, _ in findings(at)]
 
@@ -428,7 +428,7 @@ def test_name_that_leads_out_is_not_opened(at: Path, tmp_path: Path, key: str, n
     ((id_, severity, title),) = findings(at)
     assert (id_, severity) == ("files.not-opened", "unknown")
     line = 1 + PIPELINE[: PIPELINE.index(key)].count("\n")
-    assert f"upgrader.yaml:{line}: " in title and "it leads out of the folder" in title
+    assert f"upgrader.yaml:{line}: " in title and "it is outside the folder" in title
 
 
 @pytest.mark.parametrize("name", [*FILES[:2], *FILES[3:]])
@@ -517,7 +517,7 @@ def test_policy_of_the_folder_is_shown(at: Path) -> None:
     (at / "web/templates/all.yaml").write_text("apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: a}\n")
     (at / "upgrader.yaml").write_text(PIPELINE + "checks: {severities: {removed-apis.planned: warning}}\n")
     result = check(at)
-    assert result.exit_code == 0 and "(checks.severities); the check itself says error" in result.stdout
+    assert result.exit_code == 0 and "set by checks.severities; the check's own is error" in result.stdout
     (item,) = found(at)["findings"]
     assert (item["severity"], item["changed_from"]) == ("warning", "error")
 

@@ -71,7 +71,7 @@ def test_status_with_the_api_away(places: Places, folder: Path) -> None:
     output = upgrader(folder, "status").output
     assert f"its journal is in {ONE.name}" in output
     assert "the cluster's lock could not be read" in output
-    assert "asks the controllers over SSH why the API doesn't answer" in " ".join(output.split())
+    assert "finds out over SSH why the API doesn't answer" in " ".join(output.split())
 
 
 def test_status_with_credentials_that_are_refused(
@@ -118,4 +118,4 @@ def test_an_api_that_is_away_is_no_failure(places: Places, folder: Path, monkeyp
     monkeypatch.setattr(remote_status, "open_session", no_session)
     ended = upgrader(folder, "status")
     assert ended.exit_code == 0
-    assert "no run is known" in ended.output and "no run yet" not in ended.output
+    assert "no run was found" in ended.output and "no run yet" not in ended.output

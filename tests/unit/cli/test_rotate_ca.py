@@ -71,7 +71,7 @@ def test_trusted_shown_and_cancelled(place: Place) -> None:
     again = rotate(place, "trust", "--yes")
     assert again.exit_code == 0 and "Nothing to do" in again.output
     place.hosts.made.clear()
-    assert "nobody has its key" in rotate(place, "show").output
+    assert "its key is missing" in rotate(place, "show").output
     ended = rotate(place, "cancel", "--yes")
     assert ended.exit_code == 0 and "elsewhere" not in ended.output, ended.output
     assert json.loads(rotate(place, "show", "-o", "json").output)["new"] == ""

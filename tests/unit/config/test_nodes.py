@@ -101,7 +101,7 @@ def test_pools_that_wait_for_a_person(tmp_path: Path, approval: str, gpu: str, f
     ("nodes", "told"),
     [
         ("nodes: {source: {kind: packages}, approval: {pools: [gpu]}}", "`approval.pools`: there is no pool 'gpu'"),
-        ("nodes: {source: {kind: packages}, detach: {pools: [gpu]}}", "no pool 'gpu': they are controllers, w"),
+        ("nodes: {source: {kind: packages}, detach: {pools: [gpu]}}", "no pool 'gpu', only controllers, w"),
         ("nodes: {source: {kind: packages}, detach: {gracePeriod: soon}}", "gracePeriod"),
         ("nodes: {source: {kind: packages}, pools: [{name: workers, detach: {pools: []}}]}", "unknown key"),
         ("nodes: {source: {kind: packages}, leftAlone: [{}]}", "need either 'selector' or 'nodes'"),
@@ -109,7 +109,7 @@ def test_pools_that_wait_for_a_person(tmp_path: Path, approval: str, gpu: str, f
         ("nodes: {}", "source"),
         ("nodes: {source: {kind: floppy}}", "kind"),
         ("nodes: {source: {kind: folder}}", "a source of kind 'folder' needs key 'path'"),
-        ("nodes: {source: {kind: url, url: 'http://x'}}", "no address that starts with https://"),
+        ("nodes: {source: {kind: url, url: 'http://x'}}", "not an address that starts with https://"),
         ("nodes: {source: {kind: packages, url: 'https://x'}}", "a source of kind 'packages' has no key 'url'"),
         ("nodes: {source: {kind: packages, sha256: {v1.37.1: {kubelet: abc}}}}", "is not a SHA-256"),
         ("nodes: {source: {kind: packages, sha256: {new: {}}}}", "not a Kubernetes version"),
@@ -125,7 +125,7 @@ def test_pools_that_wait_for_a_person(tmp_path: Path, approval: str, gpu: str, f
         ),
         (
             f"{KUBELET} {{cgroupDriver: systemd}}}}",
-            "field 'cgroupDriver' can't be set here: pods",
+            "field 'cgroupDriver' can't be set here: running pods",
         ),
         (f"{KUBELET} {{evictionHard: {{1: a}}}}}}", "the key 1 of evictionHard is not a string"),
         (f"{KUBELET} {{maxPods: .inf}}}}", "the value inf of maxPods is not a JSON value"),

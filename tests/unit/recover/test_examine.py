@@ -260,14 +260,14 @@ def test_without_a_runtime_containers_are_unknown(disk: Disk) -> None:
 def test_a_tool_that_is_missing_makes_its_facts_unknown(disk: Disk) -> None:
     """Without systemctl the state of services is unknown, and the rest is there."""
     facts = disk.examine()
-    assert facts.kubelet == Unknown("there is no systemctl on this host")
+    assert facts.kubelet == Unknown("systemctl was not found on this host")
     assert facts.manifests == Manifests(True, ())
 
 
 def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that doesn't end is ended; a question that doesn't end is left behind, and the others have answers."""
     monkeypatch.setattr(questions, "SECONDS", 0.1)
-    with pytest.raises(questions.Failed, match="sleep did not end"):
+    with pytest.raises(questions.Failed, match="sleep timed out"):
         questions.command("sleep", "60")
     never = threading.Event()
     answers = questions.together({"hangs": never.wait, "answers": lambda: 1}, 0.1)
@@ -505,7 +505,9 @@ def test_a_program_that_fails_is_told_with_its_last_words() -> None:
     """A traceback on the host is no answer."""
     hosts = FakeHosts()
     hosts.commands["python3"] = CommandResult(1, "", "Traceback:\nMemoryError: none left")
-    with pytest.raises(HostError, match=r"controller-1: querying the machine failed with exit code 1: MemoryError: none left"):
+    with pytest.raises(
+        HostError, match=r"controller-1: querying the machine failed with exit code 1: MemoryError: none left"
+    ):
         examine(hosts, HOST)
 
 

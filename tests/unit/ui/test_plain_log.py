@@ -117,7 +117,7 @@ def test_a_note_is_not_repeated(log: Log) -> None:
 def test_time_that_is_expected(log: Log) -> None:
     """One line says how long it will probably take."""
     log.reporter.expect(125.0)
-    assert log.out.getvalue() == "00:00:00Z  about 2 min 05 s, going by earlier runs\n"
+    assert log.out.getvalue() == "00:00:00Z  about 2 min 05 s, based on earlier runs\n"
 
 
 def test_no_terminal_means_plain_lines() -> None:

@@ -50,7 +50,7 @@ def test_plan_of_a_merge_request() -> None:
     images = "`registry.k8s.io/a:v1 → registry.k8s.io/web:v2`"
     assert f"| `web` | upgrade | `change web` | {images} | `rollback to revision 4` | 3 min 05 s |" in shown
     assert "| `smoke` | playbook | `smoke.yml` |  | `none` |  |" in shown
-    assert "**Point of no return:** `smoke`; once it has begun" in shown
+    assert "**Point of no return:** `smoke`; once it has started" in shown
     assert "<summary><code>web</code> 1 object</summary>\n\n```diff\n# Deployment web (changed)\n" in shown
     assert shown.count("<details>") == shown.count("</details>") == 1
     assert "#### Checks: none blocks the run" in shown and "a finding  nodes.ready" in shown

@@ -220,7 +220,7 @@ def test_a_plan_shows_every_step(diff: bool) -> None:
     assert " ~ upgrade   kube-apiserver  a:v1 → a:v2 (1 object)" in shown
     assert "docker.io/a: v1 → v2\n" in shown and "undo: rollback to revision 4; took 42 s in earlier runs\n" in shown
     assert " > playbook  smoke           smoke.yml" in shown
-    assert " Point of no return: smoke; once it has begun" in shown
+    assert " Point of no return: smoke; once it has started" in shown
     assert ("+image: a:v2" in shown) is diff
     assert all(line == line.rstrip() for line in shown.splitlines()), "a log's lines don't end in spaces"
 
@@ -345,7 +345,9 @@ def test_rollback_of_etcd_says_to_which_image_its_members_return() -> None:
     stream = io.StringIO()
     print_rollback_order([StepState("etcd", "passed", restore_point=point)], stream)
     shown = " ".join(stream.getvalue().split())
-    assert "return its members to etcd example.com/etcd:3.6.5-0, unless all have agreed on another minor" in shown
+    assert (
+        "return its members to etcd example.com/etcd:3.6.5-0, unless etcd's cluster version is another minor" in shown
+    )
 
 
 def test_what_was_shown_is_there_before_a_question() -> None:

@@ -1,1 +1,1 @@
-"""What a run tells of itself to systems that watch over clusters. Nothing here can fail a run, or hold it back."""
+"""Sends data about a run to monitoring systems. Nothing here can fail or delay a run."""

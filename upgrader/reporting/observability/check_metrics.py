@@ -20,19 +20,19 @@ def check_metrics(findings: Sequence[Finding], cluster: str, now: datetime, *, b
         Family(
             "upgrader_check_findings",
             "gauge",
-            "What the newest check found, by severity.",
+            "Findings of the newest check, by severity.",
             tuple(Sample({**labels, "severity": each}, float(counted.count(each))) for each in get_args(Severity)),
         ),
         Family(
             "upgrader_check_blocked",
             "gauge",
-            "Whether what the newest check found would keep a run from starting: 1 or 0.",
+            "Whether findings of the newest check block a run: 1 or 0.",
             (Sample(labels, float(blocked)),),
         ),
         Family(
             "upgrader_check_timestamp_seconds",
             "gauge",
-            "When the newest check ended; one that could not be made changes nothing.",
+            "When the newest completed check ended.",
             (Sample(labels, now.timestamp()),),
         ),
     )

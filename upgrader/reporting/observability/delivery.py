@@ -1,4 +1,4 @@
-"""Delivers what is to be told in a thread of its own, one after the other: whoever tells it never waits."""
+"""Delivers messages in a separate thread, one after the other: the sender never waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Delivery(Generic[_Item]):
     """A queue and its thread. The first failure is noted, and none after it."""
 
     def __init__(self, name: str, send: Callable[[_Item], None], failure: str, note: Callable[[str], None]) -> None:
-        """`send` raises UpgraderError, OSError or ValueError; `failure` is what a note of it begins with."""
+        """`send` raises UpgraderError, OSError or ValueError; `failure` is the beginning of its note."""
         self._send, self._failure, self._note = send, failure, note
         self._items: queue.Queue[_Item | None] = queue.Queue(_QUEUED)
         self._failed = False
@@ -27,25 +27,25 @@ class Delivery(Generic[_Item]):
         self._thread.start()
 
     def put(self, item: _Item) -> None:
-        """Have it sent; what is too much is left out."""
+        """Queue a message; messages beyond the limit are dropped."""
         self._put(item)
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """No more messages will be queued."""
         self._put(None)
 
     def close(self, seconds: float) -> None:
-        """Wait for what is still to be sent, for so long at most; what comes of the rest is not told."""
+        """Wait until the queue is sent, for so long at most; the result of the rest is not reported."""
         self._thread.join(seconds)
         if self._thread.is_alive():
-            self._tell("not all was sent in time")
+            self._tell("not everything was sent in time")
             self._note = lambda _: None
 
     def _put(self, item: _Item | None) -> None:
         try:
             self._items.put_nowait(item)
         except queue.Full:
-            self._tell("too slow for all that is to be told")
+            self._tell("too slow for the number of messages")
 
     def _send_all(self) -> None:
         while (item := self._items.get()) is not None:
@@ -59,4 +59,4 @@ class Delivery(Generic[_Item]):
     def _tell(self, why: str) -> None:
         if not self._failed:
             self._failed = True
-            self._note(f"{self._failure}; the run goes on without: {why}")
+            self._note(f"{self._failure}; the run continues without: {why}")

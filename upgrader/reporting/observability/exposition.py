@@ -35,7 +35,7 @@ class Family:
 
 
 def rendered(families: Iterable[Family]) -> bytes:
-    """The families that have series. What is no valid Unicode, as a journal may have it, becomes a `?`."""
+    """The families that have series. Invalid Unicode, which a journal may contain, becomes a `?`."""
     lines = (line for family in families if family.samples for line in _lines(family))
     return "".join(f"{line}\n" for line in lines).encode(errors="replace")
 

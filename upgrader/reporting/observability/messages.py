@@ -1,4 +1,4 @@
-"""What people are told of a run: it begins, needs them, fails, goes back, ends. Pure."""
+"""Messages for people about a run: it starts, needs attention, fails, is rolled back, ends. Pure."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Message:
     text: str
     colour: str = "#808080"
     fields: dict[str, str] = field(default_factory=dict)
-    """What a program may want to know, by its title."""
+    """Fields for programs, by their titles."""
 
 
 def message_of(event: Event, before: RunState, after: RunState) -> Message | None:
-    """What is told of an event, by the state of the run before and after it; None: nothing."""
+    """The message about an event, by the state of the run before and after it; None: no message."""
     match event:
         case RunStarted():
-            return _message("start", after, f"{_what(after)} has begun: {', '.join(event.steps)}")
+            return _message("start", after, f"{_what(after)} has started: {', '.join(event.steps)}")
         case RunResumed():
             return _message("start", after, f"{_what(after)} is resumed by {event.by}")
         case ApprovalRequested():
@@ -66,7 +66,9 @@ def message_of(event: Event, before: RunState, after: RunState) -> Message | Non
             text = f"the step {event.step} failed: {event.reason}"
             return _message("failure", after, text, Step=event.step, Remedy=event.remedy)
         case RecoveryStarted():
-            return _message("failure", after, f"the API is unreachable, and is recovered over SSH: {event.reason}")
+            return _message(
+                "failure", after, f"the API is unreachable, and is being recovered over SSH: {event.reason}"
+            )
         case RollbackRequested():
             return _message("rollback", after, f"a rollback was requested by {event.by}")
         case UndoStarted() if not _goes_back(before):
@@ -88,7 +90,7 @@ def ending(state: RunState) -> Message:
 def payload(message: Message, cluster: str) -> dict[str, object]:
     """The message as Slack's incoming webhooks read it, and what is compatible with them.
 
-    Texts of others, such as a pod's log, can have no secret shown, nobody called, and no link made.
+    Foreign texts, such as a pod's log, can't show a secret, mention anyone, or create a link.
     """
     fields = [
         {"title": title, "value": _safe(value), "short": len(value) < 40}
@@ -111,7 +113,7 @@ def _what(state: RunState) -> str:
 
 
 def _goes_back(state: RunState) -> bool:
-    """Whether that was told already."""
+    """Whether that was already sent."""
     return state.rollback_to is not None or any(step.phase.startswith("und") for step in state.steps)
 
 

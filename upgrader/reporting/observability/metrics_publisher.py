@@ -1,4 +1,4 @@
-"""Publishes the metrics of a run while it goes on, in a thread of its own."""
+"""Publishes the metrics of a run while it is running, in a separate thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVERY_SECONDS = 10.0
 
 
 class MetricsPublisher:
-    """A Reporter that never waits for any of its sinks. `note` is told once of each that can't be written."""
+    """A Reporter that never waits for any of its sinks. `note` is called once for each that can't be written."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class MetricsPublisher:
             self._due.set()
 
     def end(self) -> None:
-        """Nothing comes any more: publish the end."""
+        """No more events will come: publish the end."""
         self._over.set()
         self._due.set()
 
     def close(self, seconds: float) -> None:
-        """Wait until that is done. A sink that takes longer is left behind, and whatever it comes to is not told."""
+        """Wait until that is done. A sink that takes longer is abandoned, and its result is not reported."""
         self._thread.join(seconds)
         if self._thread.is_alive():
             self._note("the last metrics of this run are not published yet, and may be lost")
@@ -83,7 +83,7 @@ class MetricsPublisher:
         try:
             return self._last_success(state)
         except (UpgraderError, OSError) as error:
-            self._note(f"metrics: when a run last succeeded is unknown: {error}")
+            self._note(f"metrics: the time of the last successful run is unknown: {error}")
             return None
 
     def _write(self, sink: MetricSink, kind: str, content: bytes) -> None:
@@ -97,4 +97,4 @@ class MetricsPublisher:
     def _tell(self, sink: MetricSink, why: str) -> None:
         if sink.name not in self._failed:
             self._failed.add(sink.name)
-            self._note(f"metrics can't be written to {sink.name}; the run goes on without: {why}")
+            self._note(f"metrics can't be written to {sink.name}; the run continues without: {why}")

@@ -1,4 +1,4 @@
-"""Events on the objects that a run changes, so that `kubectl describe` tells why they did. Best effort."""
+"""Events on the objects that a run changes, so that `kubectl describe` shows the reason. Best effort."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_CHARACTERS = 1000
 
 @dataclass(frozen=True)
 class _Told:
-    """What is told of a step, on its objects."""
+    """The Events of a step, on its objects."""
 
     run: str
     step: str
@@ -52,7 +52,7 @@ def workloads_of(pipeline: Pipeline) -> Mapping[str, tuple[WorkloadRef, ...]]:
 
 
 class ObjectEvents:
-    """A Reporter that never waits for the API. `note` is told once that it fails."""
+    """A Reporter that never waits for the API. `note` is called once if it fails."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class ObjectEvents:
         self._delivery = Delivery("events", self._post, "Events can't be written to the cluster", note)
 
     def emit(self, event: Event) -> None:
-        """Queue what is told of the event, if anything."""
+        """Queue the Events for a run's event, if there are any."""
         self._state = follow(self._state, event, self._clock.now())
         match event:
             case StepStarted() if event.restore_point is not None:
-                self._tell(event.step, "UpgradeStarted", f"step {event.step} has begun: {event.summary}")
+                self._tell(event.step, "UpgradeStarted", f"step {event.step} has started: {event.summary}")
             case StepEnded(outcome="passed"):
                 self._tell(event.step, "UpgradePassed", f"step {event.step} has passed its gates")
             case StepEnded():
@@ -86,11 +86,11 @@ class ObjectEvents:
                 self._tell(event.step, "RollbackFailed", text, warning=True)
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """No more events will come."""
         self._delivery.end()
 
     def close(self, seconds: float) -> None:
-        """Wait for what is still to be written, for so long at most."""
+        """Wait until the queue is written, for so long at most."""
         self._delivery.close(seconds)
 
     def _tell(self, step: str, reason: str, text: str, *, warning: bool = False) -> None:

@@ -27,19 +27,19 @@ def run_metrics(state: RunState, cluster: str, last_success: datetime | None, *,
         Family(
             "upgrader_run_outcome",
             "gauge",
-            "How the newest run of its kind ended, or that it is running: 1 for that outcome, 0 for the others.",
+            "Outcome of the newest run of its kind, or that it is running: 1 for this outcome, 0 for the others.",
             tuple(Sample({**labels, "outcome": each}, float(each == outcome)) for each in OUTCOMES),
         ),
         Family(
             "upgrader_step_duration_seconds",
             "gauge",
-            "How long a step of the newest run took with its gates, until it passed or failed.",
+            "Duration of a step of the newest run with its gates, until it passed or failed.",
             tuple(Sample({**labels, "step": step.name}, step.seconds) for step in state.steps if step.seconds),
         ),
         Family(
             "upgrader_gate_unheld_seconds",
             "gauge",
-            "How long the newest run waited for a gate, until it had held often enough in a row, failed, or so far.",
+            "How long the newest run has waited for a gate, until the gate passed or failed.",
             tuple(
                 Sample({**labels, "step": step, "gate": gate}, seconds)
                 for (step, gate), seconds in _unheld(state).items()

@@ -25,11 +25,11 @@ class MetricSink(Protocol):
 
     @property
     def name(self) -> str:
-        """What an operator calls it."""
+        """Its name in messages."""
         ...
 
     def write(self, kind: str, content: bytes) -> None:
-        """Replace what is known of the newest run of this kind. Raises ServiceError and OSError."""
+        """Replace the metrics of the newest run of this kind. Raises ServiceError and OSError."""
         ...
 
 
@@ -45,7 +45,7 @@ class Textfile:
         return f"the textfile collector's folder {self.folder}"
 
     def write(self, kind: str, content: bytes) -> None:
-        """Replaced as a whole: the collector never reads half a file. What is written first doesn't end in `.prom`."""
+        """Replaced as a whole: the collector never reads half a file. The temporary file doesn't end in `.prom`."""
         cluster = re.sub(r"[^A-Za-z0-9._-]", "_", self.cluster)
         write_atomic(self.folder / f"upgrader-{cluster}-{kind}.prom", content, _READABLE)
 

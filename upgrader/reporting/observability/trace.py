@@ -32,12 +32,12 @@ _Json = dict[str, Any]
 
 
 class Trace:
-    """A Reporter that sends one trace at the end. `note` is told if that fails."""
+    """A Reporter that sends one trace at the end. `note` is called if that fails."""
 
     def __init__(
         self, state: RunState, service: HttpService, *, cluster: str, clock: Clock, note: Callable[[str], None]
     ) -> None:
-        """`state` is the run's so far: its trace has what other processes did, too."""
+        """`state` is the run's so far: its trace includes the actions of other processes."""
         self._state, self._service, self._cluster, self._clock = state, service, cluster, clock
         self._delivery = Delivery("trace", self._send, "the trace can't be sent", note)
 
@@ -46,7 +46,7 @@ class Trace:
         self._state = follow(self._state, event, self._clock.now())
 
     def end(self) -> None:
-        """Nothing comes any more: send it."""
+        """No more events will come: send the trace."""
         if self._state.run and self._state.started is not None:
             self._delivery.put(trace_of(self._state, self._cluster))
         self._delivery.end()
@@ -63,7 +63,7 @@ class Trace:
 
 
 def trace_of(state: RunState, cluster: str) -> _Json:
-    """An ExportTraceServiceRequest. Its ids come from the run's name: a run that is resumed goes on in its trace."""
+    """An ExportTraceServiceRequest. Its ids come from the run's name: a run that is resumed continues its trace."""
     return {
         "resourceSpans": [
             {

@@ -28,7 +28,7 @@ def signature(secret: bytes, timestamp: str, body: bytes) -> str:
 
 
 class Webhook:
-    """A Reporter that never waits for the webhook's server. `note` is told once that it fails."""
+    """A Reporter that never waits for the webhook's server. `note` is called once if it fails."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Webhook:
         self._delivery = Delivery("webhook", self._send, "messages can't be sent to the webhook", note)
 
     def emit(self, event: Event) -> None:
-        """Queue what people are told of the event."""
+        """Queue the message about the event."""
         before = self._state
         self._state = follow(before, event, self._clock.now())
         self._ended = isinstance(event, RunEnded) or (self._ended and self._state.outcome is not None)
@@ -57,13 +57,13 @@ class Webhook:
             self._put(message)
 
     def end(self) -> None:
-        """Nothing comes any more. A run that has recorded no end was interrupted."""
+        """No more events will come. A run that has recorded no end was interrupted."""
         if self._state.run and not self._ended:
             self._put(ending(self._state))
         self._delivery.end()
 
     def close(self, seconds: float) -> None:
-        """Wait for what is still to be sent, for so long at most."""
+        """Wait until the queue is sent, for so long at most."""
         self._delivery.close(seconds)
 
     def _put(self, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""What clients of the API saw, beside the steps: a band for each phase, a mark for each failure that was kept."""
+"""What clients of the API saw, beside the steps: a band for each phase, a mark for each recorded failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PhaseRow:
 
 @dataclass(frozen=True)
 class AvailabilityLane:
-    """What was measured, and where it is drawn."""
+    """The measured values, and their positions."""
 
     measured: AvailabilityMeasured
     gap: str
@@ -41,7 +41,7 @@ class AvailabilityLane:
 
 
 def availability_lane(state: RunState, scale: Scale, end: datetime) -> AvailabilityLane | None:
-    """The lane of a run; None where nothing was measured, or its process died before it could record the counts."""
+    """The lane of a run; None if nothing was measured, or its process was killed before it recorded the counts."""
     measured = state.availability
     if measured is None:
         return None

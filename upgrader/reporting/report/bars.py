@@ -29,7 +29,7 @@ class Bar:
     x: float
     width: float
     kind: str
-    """What it is, for the style sheet: `apply`, `gates`, `undo`, …"""
+    """Its kind, for the style sheet: `apply`, `gates`, `undo`, …"""
     title: str
     """For a pointer that rests on it."""
 
@@ -48,7 +48,7 @@ class Scale:
 
     began: datetime
     seconds: float
-    """The whole time that is shown, without what was cut."""
+    """The whole time that is shown, without the pauses that were cut."""
     cuts: tuple[tuple[float, float, float], ...] = ()
     """Pauses: where each begins, how long it is, how long it is drawn (seconds)."""
 

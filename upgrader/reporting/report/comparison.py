@@ -22,7 +22,7 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """How many seconds longer it took in the second run; None where that can't be said."""
+        """How many seconds longer it took in the second run; None if that is unknown."""
         before, after = self.seconds
         return after - before if before is not None and after is not None else None
 
@@ -68,7 +68,7 @@ def comparison_markdown(found: Comparison) -> str:
 
 
 def difference_text(row: Row) -> str:
-    """`+4.0 s`, `-12 s`; "" where nothing can be said."""
+    """`+4.0 s`, `-12 s`; "" if that is unknown."""
     change = row.difference
     if change is None:
         return ""

@@ -46,7 +46,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Curve:
-    """What the page draws. Paths are for a view box of 1000 × 100."""
+    """The curves of the page. Paths are for a view box of 1000 × 100."""
 
     bands: tuple[Bar, ...]
     """The steps' changes, gates and rollbacks, behind the curves."""
@@ -154,7 +154,7 @@ def _y(value: float) -> float:
 
 
 def _runs(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Parts beside each other in which something was answered: where nothing was, there is no latency to draw."""
+    """Adjacent parts with answered requests: without any, there is no latency to draw."""
     run: list[_Part] = []
     for part in parts:
         hole = bool(run) and (part.began - run[-1].ended).total_seconds() > HOLE_SECONDS

@@ -1,4 +1,4 @@
-"""When requests failed in a run, and when nothing was measured: a table, for those who can't see the curves."""
+"""When requests failed in a run, and when nothing was measured: a table, for users who can't see the curves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Disturbance:
     began: datetime
     seconds: float
     during: str
-    """The step, and what it did."""
+    """The step, and its activity."""
     failed: int
     requests: int
     what: str
@@ -96,12 +96,12 @@ def _disturbance(state: RunState, bad: Sequence[Sample]) -> Disturbance:
 
 
 def doing(span: Span) -> str:
-    """A step, and what it did; a recovery belongs to none."""
+    """A step, and its activity; a recovery belongs to none."""
     return f"{span.step}: {_SPANS.get(span.kind, span.kind)}" if span.step else _SPANS.get(span.kind, span.kind)
 
 
 def during(state: RunState, time: datetime) -> str:
-    """What the run did at a time."""
+    """The run's activity at a time."""
     at = [
         span
         for span in state.spans

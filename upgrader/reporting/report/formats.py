@@ -29,7 +29,7 @@ FILES: Mapping[Format, str] = {
     "junit": "junit.xml",
     "markdown": "report.md",
 }
-"""Their names. The JSON is written first: programs read it, and the others say no more."""
+"""Their names. The JSON is written first: programs read it, and the others contain no more."""
 
 
 def report_text(
@@ -45,8 +45,8 @@ def report_text(
 ) -> str:
     """The report of a run in one form. `running`: a process works on it now. `redacted`: as `redacted.py` made it.
 
-    `series` is what was measured over time, which has no names. `diffs` are in the page alone, and not where names are
-    replaced, as they are full of names that have no form of their own.
+    `series` has the measurements over time, which contain no names. `diffs` are in the page alone, and not if names are
+    replaced, as they are full of names that can't be recognized.
 
     Raises ConfigError for a template of the user's that can't be rendered; `problem` tells of one on the page.
     """
@@ -73,8 +73,8 @@ def write_reports(
 ) -> None:
     """Write all of them into a run's folder (mode 0600); `journal` is the name of what they are made from.
 
-    A template of the user's that can't be rendered costs no report: the page is made without it, and says so. Raises
-    JournalError where the disk refuses one; the run's outcome is in its message.
+    If a user's template can't be rendered, the page is made without it, and says so. Raises JournalError if a file
+    can't be written; the run's outcome is in its message.
     """
     series, diffs = read_series(folder / SERIES), read_diffs(folder / DIFFS)
     for form, name in FILES.items():

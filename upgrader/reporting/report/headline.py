@@ -20,7 +20,7 @@ _SWITCH_ON = "upgrader guard on"
 
 @dataclass(frozen=True)
 class Headline:
-    """The first thing that a report says."""
+    """The first sentence of a report."""
 
     tone: Tone
     title: str
@@ -29,7 +29,7 @@ class Headline:
     """One or two words."""
     sentence: str
     advice: str = ""
-    """What to do next, in words; "" where nothing is to do."""
+    """What to do next, in words; "" for nothing."""
     commands: tuple[str, ...] = ()
     """The commands for it."""
 
@@ -40,7 +40,7 @@ def headline(state: RunState, *, running: bool = False) -> Headline:
     if running or not state.webhooks_off:
         return found
     off = ", ".join(map(str, state.webhooks_off))
-    left = f"Of guard's webhooks, these are off: {off}. Switch them on once they answer."
+    left = f"These guard webhooks are off: {off}. Switch them on once they answer."
     return replace(found, advice=" ".join(filter(None, [found.advice, left])), commands=(*found.commands, _SWITCH_ON))
 
 
@@ -76,11 +76,11 @@ def _succeeded(state: RunState, title: str) -> Headline:
     advice = ""
     commands: tuple[str, ...] = ()
     if state.emulated and state.kind is RunKind.UPGRADE:
-        kept = f"It emulates {state.emulated}: until you finalize, `upgrader rollback` leads back."
-        advice = f"{kept} Finalize once you trust it."
+        kept = f"It emulates {state.emulated}: until it is finalized, `upgrader rollback` can undo the upgrade."
+        advice = f"{kept} Finalize it once you trust it."
         commands = ("upgrader finalize",)
     elif state.is_upgrade and state.goal and state.goal != state.target:
-        advice, commands = f"It was on the way to {state.goal}: go on.", (f"upgrader run --to {state.goal}",)
+        advice, commands = f"It is part of an upgrade to {state.goal}: continue.", (f"upgrader run --to {state.goal}",)
     return Headline("good", title, "Succeeded", f"{steps}{at}.", advice, commands)
 
 
@@ -89,7 +89,7 @@ def _rolled_back(state: RunState, title: str) -> Headline:
     failed = state.failure
     if failed is None:
         by = f" by {state.rollback_by}" if state.rollback_by else ""
-        to = f", to after the step {state.rollback_to}" if state.rollback_to else ""
+        to = f", to the state after the step {state.rollback_to}" if state.rollback_to else ""
         sentence = f"It was rolled back as requested{by}{to}; the gates passed{_but(state)}."
         if state.left_failing is not None:
             return Headline("back", title, "Rolled back", sentence, state.left_failing.undo_remedy)
@@ -97,7 +97,7 @@ def _rolled_back(state: RunState, title: str) -> Headline:
     again = f"upgrader run --to {state.target}" if state.target and state.is_upgrade else state.kind.command
     advice = failed.remedy or "Fix the cause below, then run it again."
     if state.untouched:
-        sentence = f"It failed in the step {failed.name} before it changed anything; the cluster is as it was{where}."
+        sentence = f"It failed in the step {failed.name} before it changed anything; the cluster is unchanged{where}."
         return Headline("back", title, "Failed, nothing changed", sentence, advice, (again,))
     recovered = any(item.outcome == "succeeded" for item in state.recoveries)
     first = "; the API was recovered over SSH first" if recovered else ""
@@ -123,7 +123,7 @@ def _failed(state: RunState, title: str) -> Headline:
     advice = remedy or "Check the cluster before anything else."
     commands = ("upgrader check", "upgrader resume") if state.is_upgrade else (state.kind.command,)
     return Headline(
-        "bad", title, "Manual action required", f"{what}. Look at the cluster before anything else.", advice, commands
+        "bad", title, "Manual action required", f"{what}. Check the cluster before anything else.", advice, commands
     )
 
 
@@ -134,9 +134,9 @@ def _interrupted(state: RunState, title: str) -> Headline:
     doing = state.doing.removeprefix(f"{active.name}: ") if active else state.doing
     told = f" ({doing})" if doing else ""
     where = f" in the step {active.name}{told}" if active else told
-    unsure = "; what became of that step is looked at first when it is resumed" if active else ""
+    unsure = "; a resume first checks the state of that step" if active else ""
     commands = ("upgrader resume", "upgrader rollback") if state.is_upgrade else (state.kind.command,)
     advice = "Resume it, or undo it." if state.is_upgrade else "Run the same command again: it continues."
     if state.rollback_to is not None:
-        commands, advice = ("upgrader resume",), "Resume it: the rollback goes on."
+        commands, advice = ("upgrader resume",), "Resume it: the rollback continues."
     return Headline("open", title, "Interrupted", f"It was interrupted{where}{unsure}.", advice, commands)

@@ -1,7 +1,7 @@
 """`report.html`: one file that needs no network and runs no script.
 
-Its Content-Security-Policy allows nothing but its own style sheet, by its hash: what others write in a log is text, and
-would do nothing even if it weren't.
+Its Content-Security-Policy allows only its own style sheet, by its hash: foreign content, such as a log, is escaped,
+and could not run even if it weren't.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def report_html(
     diffs: PlanDiffs = NO_DIFFS,
 ) -> str:
     """The page of a run. `running`: a process works on it now. `redacted`: names were replaced (`redacted.py`).
-    `problem`: why it isn't made with a template of the user's. `series`: what its curves are drawn from. `diffs`:
-    what the run was to change.
+    `problem`: why the user's template isn't used. `series`: the data of its curves. `diffs`: the planned changes of the
+    run.
     """
     style, source = templates.stylesheet("report/report.css")
     return templates.render(

@@ -1,7 +1,7 @@
 """`junit.xml`: a run as test results, for CI systems.
 
-Each step is a suite, and its change, its gates and its rollback are tests. What passed is passed, what failed a
-failure, what could not be checked an error, and what was not begun skipped.
+Each step is a suite, and its change, its gates and its rollback are tests. Passed steps and gates are passed, failed
+ones are failures, unknown ones are errors, and pending ones are skipped.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _gate(gate: GateState, step: StepState) -> Case:
     if decided or gate.outcome == "broken":
         return Case(name, "failure", gate.seconds, message, text)
     if gate.outcome == "holds" and step.reason:
-        return Case(name, "skipped", gate.seconds, "it held when another gate failed")
+        return Case(name, "skipped", gate.seconds, "it passed its check when another gate failed")
     return Case(name, "error", gate.seconds, message, text)
 
 

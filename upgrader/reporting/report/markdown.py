@@ -73,7 +73,7 @@ def _row(step: StepRow) -> tuple[str, ...]:
 
 
 def _failed_gates(view: RunView) -> Iterator[str]:
-    """What gates saw that did not pass, folded; the run's cause is above."""
+    """The results of gates that did not pass, folded; the run's cause is above."""
     found = [(step, gate) for step in view.steps for gate in step.gates if gate.status != "passed" and gate.reason]
     for step, gate in found[:_FAILURES]:
         text = "\n".join(line for line in (gate.reason, gate.evidence, gate.remedy) if line)

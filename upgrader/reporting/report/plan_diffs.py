@@ -1,6 +1,6 @@
-"""`plan-diffs.json` in a run's folder: what `upgrader plan --diff` shows, as it was when the run began.
+"""`plan-diffs.json` in a run's folder: the output of `upgrader plan --diff` when the run started.
 
-Only the page shows it: no decision. A disk that refuses it costs the diffs, and nothing else.
+Only the page shows it; no decision depends on it. If it can't be written, only the diffs are missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["DIFFS", "MAX_BYTES", "NO_DIFFS", "PlanDiffs", "StepDiff", "keep_diff
 DIFFS = "plan-diffs.json"
 """The file's name in a run's folder."""
 MAX_BYTES = 2**20
-"""Diffs beyond this are not kept: a page of several megabytes helps nobody."""
+"""Longer diffs are not kept: a page of several megabytes is of no use."""
 
 _LEFT_OUT = "(not kept: the run's diffs are too long)"
 
@@ -45,13 +45,12 @@ class PlanDiffs:
 
 
 NO_DIFFS = PlanDiffs()
-"""Where none are to be shown."""
+"""The value if none are shown."""
 
 
 def keep_diffs(path: Path, steps: Sequence[StepDocument]) -> None:
-    """Write the diffs of a plan's steps (mode 0600), with all that is known to be secret masked once more.
-
-    What the disk refuses is not kept.
+    """Write the diffs of a plan's steps (mode 0600), with all known secrets masked again. If the file can't be written,
+    they are not kept.
     """
     kept = [asdict(each) for each in _bounded(steps)]
     with suppress(OSError):
@@ -63,7 +62,7 @@ def read_diffs(path: Path) -> PlanDiffs:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return PlanDiffs(problem=f"{path.name} in the run's folder is no file")
+                return PlanDiffs(problem=f"{path.name} in the run's folder is not a file")
             content = file.read(8 * MAX_BYTES)  # JSON escapes
     except FileNotFoundError:
         return PlanDiffs(problem=f"the run's folder has no {path.name}")

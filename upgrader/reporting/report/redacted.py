@@ -2,7 +2,7 @@
 
 Each is replaced by the same word wherever it appears, so that the report can still be followed. Names of hosts are
 those that the journal and the caller know; everything else is found by its form. Versions, names of releases, steps,
-gates and Kubernetes objects stay: a name that only somebody's own objects have is not recognised.
+gates and Kubernetes objects stay: a name that only a user's own objects have is not recognized.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FILE = re.compile(
     r".*\.(?:ya?ml|jsonl?|crt|key|pem|conf|md|html|xml|sh|py|go|log|sock|service|socket|tgz|gz|txt|j2|timer|mount|target)"
 )
 _KEPT = frozenset(["phase", "outcome", "kind", "on_failure", "was", "now"])
-"""Fields with words of a list of upgrader's own, even where a host is called like one."""
+"""Fields with upgrader's own words, which stay even if a host has the same name."""
 
 
 def redacted(state: RunState, hosts: Collection[str] = ()) -> RunState:

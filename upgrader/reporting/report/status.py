@@ -1,4 +1,4 @@
-"""The words and the tone of each outcome. A mark and a word say it; the colour only repeats it."""
+"""The words and the tone of each outcome. A mark and a word show it; the colour only repeats it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def gate_status(outcome: str) -> tuple[Tone, str]:
 
 
 def span_status(span: Span) -> str:
-    """What an activity was, and how long it took, for a pointer that rests on its bar."""
+    """The tooltip of a bar: the activity and its duration."""
     what = {"apply": "change", "gates": "gates", "undo": "rollback", "recovery": "recovery of the API over SSH"}
     name = f"gate {span.gate}" if span.kind == "gate" else what[span.kind]
     took = f", {duration((span.ended - span.began).total_seconds())}" if span.ended else ""

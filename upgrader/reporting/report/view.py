@@ -1,4 +1,4 @@
-"""What a report for people shows, as frozen values: the page and the Markdown are drawn from it."""
+"""The content of a report for people, as frozen values: the page and the Markdown are made from it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StepRow:
     gates: tuple[GateRow, ...]
     summary: str
     before: str
-    """What a rollback returns to; "" where there is nothing to undo."""
+    """The state that a rollback restores; "" if there is nothing to undo."""
     revision: int
     reason: str
     remedy: str
@@ -78,13 +78,13 @@ class RunView:
     lane: AvailabilityLane | None
     curve: Curve | None
     no_curve: str
-    """Why there is no curve; "" where there is one."""
+    """Why there is no curve; "" if there is one."""
     version_after: str
     many: bool
     to_look_at: tuple[tuple[int, str], ...]
     """The steps that did not pass, by their place, from 1."""
     cause: str
-    """Why it did not succeed, with the evidence; "" where it did."""
+    """Why it did not succeed, with the evidence; "" if it did."""
 
 
 def view_of(state: RunState, *, running: bool = False, series: AvailabilitySeries = NO_SERIES) -> RunView:
@@ -111,7 +111,7 @@ def view_of(state: RunState, *, running: bool = False, series: AvailabilitySerie
         recovered=all(item.outcome == "succeeded" for item in state.recoveries),
         lane=availability_lane(state, scale, end),
         curve=curve,
-        no_curve="" if curve else series.problem or "no sample is of the time of this run",
+        no_curve="" if curve else series.problem or "there are no samples from the time of this run",
         version_after=_version_after(state),
         many=len(rows) > _MANY_STEPS,
         to_look_at=tuple((place, row.name) for place, row in enumerate(rows, 1) if row.begun and row.tone != "good"),
@@ -189,7 +189,7 @@ def _bars(spans: list[Span], scale: Scale, end: datetime) -> list[Bar]:
 
 
 def _kind(span: Span) -> str:
-    """For the style sheet; a name from a list, never what a journal says."""
+    """For the style sheet; a name from a list, never text of a journal."""
     if span.kind == "gate":
         return f"gate {gate_status(span.outcome)[0]}"
     bad = span.outcome in ("failed", "undo-failed")
@@ -197,7 +197,7 @@ def _kind(span: Span) -> str:
 
 
 def _version_after(state: RunState) -> str:
-    """Which version the control plane has after the run; "" where that is not known."""
+    """The control plane's version after the run; "" if unknown."""
     if state.outcome == "succeeded":
         return str(state.target or "")
     if state.outcome == "rolled-back" and state.rollback_to in (None, ""):

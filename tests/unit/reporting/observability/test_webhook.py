@@ -62,7 +62,7 @@ def fields(message: dict[str, Any]) -> dict[str, str]:
 def test_good_run() -> None:
     """One message when it begins, one when it ends, both with what a program needs to know."""
     began, ended = told(of(runs.GOOD))
-    assert began["text"].startswith("north-1: upgrade to v1.37.1 has begun: ")
+    assert began["text"].startswith("north-1: upgrade to v1.37.1 has started: ")
     assert ended["text"] == "north-1: upgrade to v1.37.1: succeeded" and ended["attachments"][0]["color"] == "good"
     found = fields(ended)
     assert (found["Cluster"], found["Event"], found["Outcome"], found["Run"]) == (
@@ -143,7 +143,7 @@ def test_no_secret_no_message(tmp_path: Path, content: str | None) -> None:
     service, notes = FakeHttpService(), list[str]()
     assert told(of(runs.GOOD), service, secret_file=tmp_path / "secret", notes=notes) == []
     (note,) = notes
-    assert "the run goes on without" in note and "secret" in note
+    assert "the run continues without" in note and "secret" in note
 
 
 @pytest.mark.parametrize("answer", [HttpAnswer(500), HttpAnswer(302), ServiceError("no answer within 5 s")])
@@ -151,7 +151,7 @@ def test_server_that_fails(answer: HttpAnswer | ServiceError) -> None:
     """Each message is tried twice; the failure is noted once, whatever comes after."""
     service, notes = FakeHttpService(answer), list[str]()
     assert len(told(of(runs.ROLLED_BACK), service, notes=notes)) == 8
-    assert len(notes) == 1 and "the run goes on without" in notes[0]
+    assert len(notes) == 1 and "the run continues without" in notes[0]
 
 
 def test_slow_server_holds_nothing_back() -> None:
@@ -176,7 +176,7 @@ def test_slow_server_holds_nothing_back() -> None:
         webhook.emit(ApprovalRequested("b", 60.0))
     webhook.end()
     webhook.close(0.01)
-    assert len(notes) == 1 and "too slow for all" in notes[0]
+    assert len(notes) == 1 and "too slow for the number of messages" in notes[0]
     hold.set()
 
 

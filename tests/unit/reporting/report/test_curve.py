@@ -132,10 +132,10 @@ def test_page_has_the_curves_and_their_words() -> None:
     ("series", "why"),
     [
         (AvailabilitySeries(problem=f"the run's folder has no {SERIES}"), f"the run's folder has no {SERIES}."),
-        (NO_SERIES, "no sample is of the time of this run."),
+        (NO_SERIES, "there are no samples from the time of this run."),
         (
             AvailabilitySeries(tuple(replace(each, time=each.time + timedelta(days=9)) for each in OUTAGE.samples)),
-            "no sample is of the time of this run.",
+            "there are no samples from the time of this run.",
         ),
     ],
 )

@@ -188,7 +188,7 @@ def test_untouched_cluster_is_called_so() -> None:
         planned=("images",),
     )
     text = Page(report_html(state)).text
-    assert "before it changed anything; the cluster is as it was" in text and "fix its name" in text
+    assert "before it changed anything; the cluster is unchanged" in text and "fix its name" in text
 
 
 def test_colours_can_be_read() -> None:

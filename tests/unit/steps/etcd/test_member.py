@@ -310,7 +310,7 @@ def test_nothing_is_changed_where_the_image_is_missing_or_somebody_else_was_ther
     controller.kubelet.absent = {NEW}
     with pytest.raises(Failed, match="is not on this node; nothing was changed"):
         controller.member.change(OLD, NEW, "3.6.8", 10)
-    with pytest.raises(Failed, match=f"has the image {OLD} by now"):
+    with pytest.raises(Failed, match=f"now has the image {OLD}"):
         controller.member.change("other:1", NEW, "3.6.8", 10)
     assert controller.manifest == MANIFEST
     assert controller.member.put_back(NEW, 10) == {"image": OLD, "back": ""}, "no change got this far"
