@@ -47,7 +47,7 @@ def test_worker_that_is_down_before_blocks_nothing(cluster: LabCluster) -> None:
     ended = _ends(cluster.run())
     _says(ended, f"{DOWN} is down: waited for without, and not by Helm")
     (warned,) = [item for item in cluster.report()["warnings"] if item["id"] == "workers.down"]
-    assert DOWN in warned["title"]
+    assert DOWN in warned["found"]
     assert cluster.versions() == dict.fromkeys(COMPONENTS, TARGET)
     assert _proxies(cluster) == dict.fromkeys(UP, TARGET)
     _ends(cluster.upgrader("certs", "show"))

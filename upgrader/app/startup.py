@@ -28,7 +28,7 @@ _RENEWALS = 2
 once, and reports its pods within seconds.
 """
 _USUAL_SECONDS = 25.0
-"""As long as that takes where nothing is wrong: nobody is told before."""
+"""As long as that takes where nothing is wrong: it is not reported before."""
 
 
 def wait_for_start(folder: Path, target: KubernetesVersion | None, seconds: float, front_end: FrontEnd) -> None:
@@ -76,7 +76,7 @@ def await_start(kube: Kube, clock: Clock, cluster: Cluster, seconds: float, fron
 
 @dataclass
 class _Kubelets:
-    """Which of the controllers' kubelets were seen at work. Clocks aren't compared: their Leases have to change."""
+    """Which of the controllers' kubelets were seen to run. Clocks aren't compared: their Leases have to change."""
 
     kube: Kube
     names: list[str]

@@ -75,7 +75,7 @@ def spaces(root: str) -> list[Any]:
 def cgroups(root: str) -> dict[str, Any]:
     """The version of the kernel's cgroups, and the kubelet's setting for version 1."""
     if not os.path.isdir(root + _CGROUPS):
-        raise Failed("the folder {} does not exist".format(_CGROUPS))
+        raise Failed(f"the folder {_CGROUPS} does not exist")
     version = 2 if os.path.exists(root + _CGROUPS + "/cgroup.controllers") else 1
     try:
         text = read(root + _KUBELET).decode("utf-8", "replace")
