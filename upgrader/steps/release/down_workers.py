@@ -24,6 +24,8 @@ from upgrader.wait_and_retry import wait_until
 __all__ = ["DownWorkers", "OwnWait", "roll_back"]
 
 _AT_ONCE = 500
+_PODS_A_SECOND = 200
+"""How many pods are read in a second at most, on average: a DaemonSet has one on each of thousands of nodes."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class OwnWait:
     clock: Clock
     workloads: tuple[WorkloadRef, ...]
     down: tuple[str, ...]
+    every_seconds: float = 1.0
+    """How often they are read."""
 
     @property
     def why(self) -> str:
@@ -43,15 +47,19 @@ class OwnWait:
     def __call__(self, seconds: float, watch: Callable[[], None], note: Callable[[str], None]) -> None:
         """Raises WorkloadFailed with what is missing at the end; what `watch` raises ends it before."""
         daemons = [ref for ref in self.workloads if ref.kind == "DaemonSet"]
-        helps = [PastDownNodes(self.kube, self.clock, ref, self.down, note) for ref in daemons]
+        helps = [PastDownNodes(self.kube, ref, self.down, note) for ref in daemons]
         lacking: list[Verdict] = []
+        rests_until = 0.0
 
         def missing() -> str:
+            nonlocal rests_until
             watch()
-            for each in helps:
-                each()
-            seen = [self._look(ref) for ref in self.workloads]
-            lacking[:] = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
+            if not lacking or self.clock.monotonic() >= rests_until:
+                for each in helps:
+                    each()
+                seen = [self._look(ref) for ref in self.workloads]
+                lacking[:] = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
+                rests_until = self.clock.monotonic() + self.every_seconds
             return lacking[0].reason if lacking else ""
 
         still = wait_until(self.clock, missing, seconds=seconds)
@@ -104,7 +112,8 @@ class DownWorkers:
         sets = stateful_sets_in(manifest, namespace)
         refs = workloads_in(manifest, namespace)
         waited = tuple(ref for ref in refs if ref not in sets or not (sets[ref].on_delete or sets[ref].group))
-        return OwnWait(self.kube, self.clock, waited, found)
+        every_seconds = max(1.0, self.kube.count(NODES) / _PODS_A_SECOND)
+        return OwnWait(self.kube, self.clock, waited, found, every_seconds)
 
 
 def roll_back(

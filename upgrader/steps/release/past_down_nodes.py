@@ -10,16 +10,15 @@ from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.workload_reading import Reading, find_workload, read_found
 from upgrader.model.health_before import IntOrPercent
 from upgrader.model.workload import Pod, Workload, WorkloadRef
-from upgrader.ports import Clock, Kube, KubeObject
+from upgrader.ports import Kube, KubeObject
 
 __all__ = ["PastDownNodes"]
 
-_LOOK_SECONDS = 2.0
 _FORBIDDEN = 403
 
 
 class PastDownNodes:
-    """Called about once a second.
+    """Called now and then.
 
     The controller counts a node that is down as one without a pod: with `maxUnavailable: 1` a single one is all that it
     allows, and it replaces no other pod. Once such nodes use up what is allowed, it deletes no pod that works, and so
@@ -29,19 +28,12 @@ class PastDownNodes:
     Nothing is changed in the DaemonSet itself, so nothing is left to be put back after an interruption.
     """
 
-    def __init__(
-        self, kube: Kube, clock: Clock, ref: WorkloadRef, down: Collection[str], note: Callable[[str], None]
-    ) -> None:
-        self._kube, self._clock, self._ref, self._note = kube, clock, ref, note
+    def __init__(self, kube: Kube, ref: WorkloadRef, down: Collection[str], note: Callable[[str], None]) -> None:
+        self._kube, self._ref, self._note = kube, ref, note
         self._down = frozenset(down)
-        self._looked = clock.monotonic() - _LOOK_SECONDS
         self._told: set[str] = set()
 
     def __call__(self) -> None:
-        now = self._clock.monotonic()
-        if now - self._looked < _LOOK_SECONDS:
-            return
-        self._looked = now
         try:
             found = find_workload(self._kube, self._ref)
             workload = Workload.parse("DaemonSet", found) if found is not None else None
