@@ -130,6 +130,18 @@ def test_time_for_a_roll_out_grows_with_the_cluster() -> None:
     assert ReleaseKind(builder().since(workers).context).helm_seconds(one_by_one, "") == 3000
 
 
+@pytest.mark.parametrize("before", [None, "", MANIFEST % ("DaemonSet", "other")])
+def test_each_release_is_waited_for_without_workers_that_are_down(before: str | None) -> None:
+    """Whatever is in it, and whether it is installed or upgraded; kube-scheduler's is none of its own in this."""
+    every = plan("upgrade", "upgrade", "upgrade")
+    dns = planned("coredns", "upgrade")
+    dns = replace(dns, before=dns.before if before is None else before)
+    for item in builder().forward(replace(every, steps=(*every.steps, dns))).steps:
+        chart = getattr(item.step, "chart", item.step)
+        assert isinstance(chart, ChartStep)
+        assert chart.down is not None and chart.after == planned(chart.name, "upgrade").after
+
+
 def test_gates_know_the_health_before_the_run() -> None:
     """Whoever continues a run compares with the cluster as it was when the run began; a rollback asks no worker."""
     baseline = HealthBefore(("worker-1",))
