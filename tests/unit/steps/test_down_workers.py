@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from upgrader.errors import ApiError, StepFailed, WorkloadFailed
 from upgrader.gates.kubernetes_kinds import PODS, WORKLOADS
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.workload import WorkloadRef
 from upgrader.steps.release.down_workers import DownWorkers
 from upgrader.steps.release.free_release import FreeReleaseStep
 from upgrader.steps.release.helm_release import ChartStep
+from upgrader.steps.release.past_down_nodes import PastDownNodes
 from upgrader.steps.release.release_inspector import ReleaseInspector
 
 DOWN, UP = "worker-2", ("controller-1", "worker-1", "worker-3")
@@ -199,6 +202,53 @@ def test_rollout_gets_past_a_worker_that_was_down_before(cluster: Cluster) -> No
     assert cluster.fewest == len(UP) - 1
     assert f"{DOWN} is down: waited for without, and not by Helm" in cluster.notes[0]
     assert f"{DOWN} is down, and uses up the DaemonSet's maxUnavailable" in cluster.notes[1]
+
+
+@pytest.mark.parametrize("included", [False, True])
+@pytest.mark.parametrize("allowed", [1, 2])
+@pytest.mark.parametrize("dead", [1, 2])
+def test_never_more_up_nodes_than_allowed_are_without_a_pod(included: bool, allowed: int, dead: int) -> None:
+    """In every state of four nodes that are up, and whether the controller counts those that are down or not: it does
+    only where the pods tolerate their taint.
+    """
+    up, down = [f"up-{number}" for number in range(4)], [f"down-{number}" for number in range(dead)]
+    for states in product(("old", "new", "starting", "ending", "none"), repeat=len(up)):
+        kube = FakeKube()
+        for name in down:
+            add_down_node(kube, name)
+            add_pod(kube, "agent", waiting(""), node=name, daemon=True)
+        for name, state in zip(up, states, strict=True):
+            add_node(kube, name)
+            if state != "none":
+                containers = [waiting("")] if state == "starting" else []
+                revision = 2 if state in ("new", "starting") else 1
+                more: Any = {"revision": revision, "deleting": state == "ending"}
+                add_pod(kube, "agent", *containers, node=name, daemon=True, **more)
+        ready = sum(state in ("old", "new") for state in states)
+        desired = len(up) + (dead if included else 0)
+        add_daemonset(kube, desired=desired, revision=2, numberReady=ready, numberAvailable=ready)
+        found: Any = kube.get(WORKLOADS["DaemonSet"], "agent", NAMESPACE)
+        found["spec"]["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": allowed}}
+        kube.put(WORKLOADS["DaemonSet"], found)
+        before = len(kube.list(PODS))
+        PastDownNodes(kube, WorkloadRef("DaemonSet", NAMESPACE, "agent"), down, lambda _: None)()
+        deleted = before - len(kube.list(PODS))
+        room = max(0, allowed - (len(up) - ready)) if dead >= allowed else 0
+        assert deleted == min(room, states.count("old")), (states, included)
+
+
+@pytest.mark.parametrize("strategy", [{"maxSurge": 1, "maxUnavailable": 0}, {"maxUnavailable": 1}])
+def test_pods_of_a_node_that_came_back_are_its_controllers(cluster: Cluster, strategy: dict[str, Any]) -> None:
+    """Its old pod works again, and is replaced like any other: with a surge, only beside its successor."""
+    cluster.change(**strategy)
+    add_node(cluster.kube, DOWN)
+    past = PastDownNodes(cluster.kube, WorkloadRef("DaemonSet", NAMESPACE, "agent"), [DOWN], cluster.notes.append)
+    past()
+    add_pod(cluster.kube, "agent", node=DOWN, daemon=True)
+    past()
+    add_down_node(cluster.kube, DOWN)
+    past()
+    assert len(cluster.pods()) == len(UP) + 1 and not cluster.notes
 
 
 def test_rollout_that_its_controller_continues_is_left_to_it(cluster: Cluster) -> None:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from upgrader.errors import ApiError
-from upgrader.gates.kubernetes_kinds import PODS
+from upgrader.gates.kubernetes_kinds import NODES, PODS
+from upgrader.gates.node_health import is_unreachable
 from upgrader.gates.workload_reading import Reading, find_workload, read_found
 from upgrader.model.health_before import IntOrPercent
+from upgrader.model.pod_placement import may_run_on
 from upgrader.model.workload import Pod, Workload, WorkloadRef
 from upgrader.ports import Kube, KubeObject
 
 __all__ = ["PastDownNodes"]
 
+_AT_ONCE = 500
 _FORBIDDEN = 403
 
 
@@ -49,29 +52,46 @@ class PastDownNodes:
         if strategy.get("type") == "OnDelete":
             return
         old = [pod for pod in reading.others if not pod.deleting]
-        if _count(rolling.get("maxSurge"), reading.workload.desired, 0):
-            stale = [pod for pod in old if pod.node in self._down]
+        surge = _count(rolling.get("maxSurge"), reading.workload.desired, 0)
+        if surge:
+            dead = [pod for pod in old if pod.node in self._down and not pod.ready]
+            down = self._still_down() if dead else set()
+            stale = [pod for pod in dead if pod.node in down][:surge]
             why = "its node is down, and its DaemonSet waits for the new one there"
         else:
-            stale = self._next(old, reading, _count(rolling.get("maxUnavailable"), reading.workload.desired, 1))
+            allowed = _count(rolling.get("maxUnavailable"), reading.workload.desired, 1)
+            stale = self._next(found, old, reading, allowed)
             why = f"{', '.join(sorted(self._down))} is down, and uses up the DaemonSet's maxUnavailable"
         for pod in stale:
             self._kube.delete(PODS, pod.name, pod.namespace)
             self._tell(f"{self._ref}: its old pods are deleted for its controller: {why}")
 
-    def _next(self, old: list[Pod], reading: Reading, allowed: int) -> list[Pod]:
+    def _next(self, found: KubeObject, old: list[Pod], reading: Reading, allowed: int) -> list[Pod]:
         """The old pods on nodes that are up which may be replaced now; those that don't work its controller replaces
         by itself.
         """
         fine = {pod.node for pod in (*reading.newest, *old) if pod.ready}
-        lost = {pod.node for pod in (*reading.newest, *reading.others)} & self._down - fine
-        if len(lost) < allowed:
+        some = {pod.node for pod in (*reading.newest, *reading.others) if pod.node}
+        candidates = sorted((pod for pod in old if pod.ready and pod.node not in self._down), key=lambda pod: pod.name)
+        if not candidates or len(some & self._down - fine) < allowed:
             return []
-        up = reading.workload.desired - len(lost)
+        # Not by `desiredNumberScheduled`: a node that is down is in it only where the pods tolerate its taint.
+        spec = (found["spec"].get("template") or {}).get("spec") or {}
+        nodes = {str(node["metadata"]["name"]): node for node in self._kube.each(NODES, at_once=_AT_ONCE)}
+        down = {name for name in self._down if name in nodes and is_unreachable(nodes[name])}
+        if len(some & down - fine) < allowed:
+            return []
+        up = (some | {name for name, node in nodes.items() if may_run_on(spec, node)}) - down
         # Its controller's own count is later, but knows of `minReadySeconds`.
-        available = min(len(fine - lost), reading.workload.available)
-        candidates = sorted((pod for pod in old if pod.ready and pod.node not in lost), key=lambda pod: pod.name)
-        return candidates[: max(0, allowed - (up - available))]
+        available = min(len(fine & up), reading.workload.available)
+        return candidates[: max(0, allowed - (len(up) - available))]
+
+    def _still_down(self) -> set[str]:
+        """Those that are down now: one that came back gets its pods by itself."""
+        nodes = self._kube.each(NODES, at_once=_AT_ONCE)
+        return {
+            name for node in nodes if (name := str(node["metadata"]["name"])) in self._down and is_unreachable(node)
+        }
 
     def _tell(self, text: str) -> None:
         if text not in self._told:
