@@ -40,6 +40,11 @@ class CriticalWorkload:
     namespace: str
     selector: str
 
+    @property
+    def of_nodes(self) -> bool:
+        """Whether it has a pod on each node, and nowhere else."""
+        return self.name.startswith("DaemonSet ")
+
 
 def critical_pods_on(kube: Kube, node: str) -> tuple[Pod, ...]:
     """A node's critical pods, but for finished, terminating and standby pods. Raises ApiError."""
@@ -83,9 +88,10 @@ def read_health_before(kube: Kube, cluster: Cluster) -> HealthBefore:
 def unready_workloads(kube: Kube, cluster: Cluster) -> tuple[str, ...]:
     """The critical workloads of which not every pod is Ready, as `DaemonSet cilium`. Raises ApiError."""
     short = short_workloads(kube)
-    # Those that lack pods only where no node is up are healthy: behind each step they are asked for as before.
+    # A DaemonSet that lacks pods only where no node is up is healthy: behind each step it is asked for as before. What
+    # others lack there is to run elsewhere.
     down = {_name(node) for node in kube.each(NODES, at_once=_NODES_AT_ONCE) if is_unreachable(node)} if short else ()
-    unready = {item.name for item in short if not (down and _only_on(kube, item, down))}
+    unready = {item.name for item in short if not (down and item.of_nodes and _only_on(kube, item, down))}
     on_controllers = (pod for host in cluster.controllers for pod in critical_pods_on(kube, host.name))
     return tuple(sorted(unready | {pod.workload for pod in on_controllers if not pod.ready}))
 

@@ -156,6 +156,15 @@ def test_workload_that_lacks_pods_only_where_no_node_is_up_is_asked_for(
     assert read_health_before(kube, cluster).unready == ("DaemonSet agent",)
 
 
+def test_replica_on_a_dead_worker_is_lacking(gate: CriticalPodsGate, kube: FakeKube, cluster: Cluster) -> None:
+    """A Deployment's pod there is to run elsewhere: until it does, the Deployment is unhealthy."""
+    add_deployment(kube, "dns", readyReplicas=0)
+    critical(kube, WORKLOADS["Deployment"], "dns")
+    add_pod(kube, "dns", running(ready=False), node="worker-2", priority_class=CRITICAL)
+    add_down_node(kube, "worker-2")
+    assert read_health_before(kube, cluster).unready == ("Deployment dns",)
+
+
 def test_baseline_leaves_out_unhealthy_workers(gate: CriticalPodsGate, kube: FakeKube, cluster: Cluster) -> None:
     """What was down when the run began isn't waited for in it."""
     add_node(kube, "worker-2", conditions={"Ready": "False"})
