@@ -372,6 +372,30 @@ def test_refusal_to_delete_is_told_once(cluster: Cluster) -> None:
     assert [note for note in cluster.notes if "cannot delete pods" in note] == cluster.notes[-1:]
 
 
+@pytest.mark.parametrize("status", [409, 422, 429, 500])
+def test_refusal_that_lasts_is_told_once(cluster: Cluster, status: int) -> None:
+    """The server's own words, whatever it refuses by; what passes at once is no news."""
+    cluster.change()
+    delete = cluster.kube.delete
+
+    def refuse(kind: Any, name: str, namespace: str = "") -> None:
+        refused = ApiError(f"{name}: a webhook says no")
+        refused.status = status
+        raise refused
+
+    past = PastDownNodes(cluster.kube, WorkloadRef("DaemonSet", NAMESPACE, "agent"), [DOWN], cluster.notes.append)
+    cluster.kube.delete = refuse  # type: ignore[method-assign]
+    past()
+    assert not cluster.notes
+    for _ in range(3):
+        past()
+    (note,) = cluster.notes
+    assert note.endswith("can't be deleted: agent-1-controller-1: a webhook says no")
+    cluster.kube.delete = delete  # type: ignore[method-assign]
+    past()
+    assert len(cluster.notes) == 2
+
+
 def test_release_that_helm_left_pending_is_freed_without_it(cluster: Cluster) -> None:
     """Helm's rollback would wait for the dead worker like its upgrade."""
     cluster.helm.install("app", "v: 2\n", "pending-upgrade", updated=cluster.clock.now())

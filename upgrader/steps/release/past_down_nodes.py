@@ -35,6 +35,9 @@ class PastDownNodes:
         self._kube, self._ref, self._note = kube, ref, note
         self._down = frozenset(down)
         self._told: set[str] = set()
+        self._refused = 0
+        """The status of the last refusal; 0 where the last time nothing was refused."""
+        self._told_of: set[int] = set()
 
     def __call__(self) -> None:
         try:
@@ -43,8 +46,13 @@ class PastDownNodes:
             if found is not None and workload is not None and workload.observed:
                 self._go_on(found, read_found(self._kube, workload, found))
         except ApiError as error:  # the wait has a deadline, and says what it waits for
-            if error.status == _FORBIDDEN:
-                self._tell(f"{self._ref}: its old pods can't be deleted: {error.message}")
+            lasts, self._refused = error.status == self._refused, error.status
+            # What else than a missing right may pass, is told where the next answer is the same.
+            if error.status and (lasts or error.status == _FORBIDDEN) and error.status not in self._told_of:
+                self._told_of.add(error.status)
+                self._note(f"{self._ref}: its old pods can't be deleted: {error.message}")
+        else:
+            self._refused = 0
 
     def _go_on(self, found: KubeObject, reading: Reading) -> None:
         strategy = found["spec"].get("updateStrategy") or {}
