@@ -71,7 +71,8 @@ def _down(context: PreflightContext, name: str, node: KubeObject) -> Finding:
         str(ref) for release in context.changing for ref in daemon_sets_on(release.after, release.spec.namespace, node)
     ]
     left = (
-        f" Not waited for there: {first_few(refs)}. Its pods get their new version when the worker is back."
+        f" Not waited for there: {first_few(refs)}. Its pods get their new version when the worker is back, "
+        "if it can pull their images; if these come from a bundle, import its images before it comes back."
         if refs
         else ""
     )

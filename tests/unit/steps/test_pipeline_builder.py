@@ -14,6 +14,7 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
 from testkit.fakes.prometheus import FakePrometheus
+from tests.unit.gates.builders import add_down_node
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.gates.kubernetes_kinds import WORKLOADS
@@ -38,6 +39,7 @@ from upgrader.model.settings import (
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Tools
+from upgrader.steps.images.import_images import ImportImagesStep
 from upgrader.steps.kubeadm_config.plan import PlannedKubeadmConfig
 from upgrader.steps.pipeline_builder import PipelineBuilder
 from upgrader.steps.plan import Plan
@@ -248,6 +250,18 @@ def test_bundle_comes_before_the_pull() -> None:
     resumed = builder().upgrade(with_images("upgrade"), names(made))
     assert names(resumed) == names(made)
     assert "nothing" in resumed.steps[0].step.summary()
+
+
+def test_bundle_skips_only_workers_that_were_down_before() -> None:
+    """A controller without its images would fail the run later, and a worker that went down since has to be told of."""
+    made, kube = builder().since(HealthBefore(("worker-1",))), FakeKube()
+    workers = tuple(Host(f"worker-{number}", f"10.0.1.{number}") for number in (1, 2))
+    for name in ("controller-1", "worker-1", "worker-2"):
+        add_down_node(kube, name)
+    made = replace(made, tools=replace(made.tools, kube=kube), cluster=replace(made.cluster, workers=workers))
+    first, *_ = made.upgrade(with_images("upgrade"), bundle=EmptyBundle()).steps
+    assert isinstance(first.step, ImportImagesStep)
+    assert first.step.down() == {"worker-2"}
 
 
 def test_kubeadm_is_told_before_the_nodes_and_a_run_keeps_that_step() -> None:

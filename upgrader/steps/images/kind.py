@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.node_health import is_unreachable
 from upgrader.pipeline import PipelineStep
-from upgrader.ports import Kube
 from upgrader.steps.images.import_images import ImportImagesStep
 from upgrader.steps.images.pull_images import PullImagesStep
 from upgrader.steps.plan import Plan
@@ -35,11 +33,14 @@ class ImagesKind(OwnKind):
             yield preparing(VerifyStep(ImportImagesStep.NAME))
         elif bundle is not None and (resumed is None or ImportImagesStep.NAME in resumed):
             nodes = (*context.cluster.controllers, *context.cluster.workers)
-            down = partial(self._down, context.tools.kube)
-            yield preparing(ImportImagesStep(images.planned, bundle, context.tools.hosts, nodes, settings, down))
+            yield preparing(ImportImagesStep(images.planned, bundle, context.tools.hosts, nodes, settings, self._down))
         if settings.pull if resumed is None else images.name in resumed:
             yield preparing(images)
 
-    @staticmethod
-    def _down(kube: Kube) -> frozenset[str]:
-        return frozenset(node["metadata"]["name"] for node in kube.each(NODES) if is_unreachable(node))
+    def _down(self) -> frozenset[str]:
+        """The workers that are down, and were when the run began: of the others, an import has to tell."""
+        context, health = self.context, self.context.health_before
+        needed = {host.name for host in context.cluster.controllers}
+        needed.update(health.workers if health else (host.name for host in context.cluster.workers))
+        nodes = (node for node in context.tools.kube.each(NODES) if is_unreachable(node))
+        return frozenset(node["metadata"]["name"] for node in nodes) - needed
