@@ -306,6 +306,39 @@ def test_worker_that_goes_down_meanwhile_counts(cluster: Cluster) -> None:
         applied(cluster, cluster.step(), change)
 
 
+def test_worker_that_comes_and_goes_does_not_count(cluster: Cluster) -> None:
+    """One that wasn't healthy before, and is up at the moment at which the wait begins."""
+    step = replace(cluster.step(), down=cluster.workers("worker-1"))
+
+    def change() -> None:
+        cluster.change()
+        cluster.down.add("worker-3")
+        add_down_node(cluster.kube, "worker-3")
+        cluster.kube.delete(PODS, "agent-1-worker-3", NAMESPACE)
+        add_pod(cluster.kube, "agent", waiting(""), node="worker-3", daemon=True)
+
+    applied(cluster, step, change)
+    assert cluster.newest() == {"controller-1", "worker-1"}
+
+
+def test_undo_does_without_a_worker_that_goes_down_in_it(cluster: Cluster) -> None:
+    """Even one that was healthy before the run."""
+    cluster.helm.install("app", "v: 2\n")
+    cluster.change()
+    rollback = cluster.helm.rollback
+
+    def losing(*given: Any, **named: Any) -> Any:
+        cluster.down.add("worker-3")
+        add_down_node(cluster.kube, "worker-3")
+        cluster.kube.delete(PODS, "agent-1-worker-3", NAMESPACE)
+        add_pod(cluster.kube, "agent", waiting(""), node="worker-3", daemon=True)
+        return rollback(*given, **named)
+
+    cluster.helm.rollback = losing  # type: ignore[method-assign]
+    cluster.step().undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
+    assert cluster.newest() == {"controller-1", "worker-1"}
+
+
 def test_worker_that_went_down_in_the_run_is_waited_for_by_helm_as_ever(cluster: Cluster) -> None:
     """Only a rollback does without it."""
     step = replace(cluster.step(), down=cluster.workers(DOWN, *UP[1:]))

@@ -36,6 +36,9 @@ class OwnWait:
     clock: Clock
     workloads: tuple[WorkloadRef, ...]
     down: tuple[str, ...]
+    """Those that are down when it begins."""
+    left_out: Callable[[str], bool]
+    """Whether a node isn't waited for once it is seen down, even if it comes back and goes again."""
     every_seconds: float = 1.0
     """How often they are read."""
 
@@ -47,7 +50,8 @@ class OwnWait:
     def __call__(self, seconds: float, watch: Callable[[], None], note: Callable[[str], None]) -> None:
         """Raises WorkloadFailed with what is missing at the end; what `watch` raises ends it before."""
         daemons = [ref for ref in self.workloads if ref.kind == "DaemonSet"]
-        helps = [PastDownNodes(self.kube, ref, self.down, note) for ref in daemons]
+        down = set(self.down)
+        helps = [PastDownNodes(self.kube, ref, down, note) for ref in daemons]
         lacking: list[Verdict] = []
         rests_until = 0.0
 
@@ -55,9 +59,10 @@ class OwnWait:
             nonlocal rests_until
             watch()
             if not lacking or self.clock.monotonic() >= rests_until:
+                down.update(filter(self.left_out, _down(self.kube)))
                 for each in helps:
                     each()
-                seen = [self._look(ref) for ref in self.workloads]
+                seen = [self._look(ref, down) for ref in self.workloads]
                 lacking[:] = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
                 rests_until = self.clock.monotonic() + self.every_seconds
             return lacking[0].reason if lacking else ""
@@ -65,21 +70,21 @@ class OwnWait:
         still = wait_until(self.clock, missing, seconds=seconds)
         if still:
             lines = [line for verdict in lacking for line in verdict.lines()] or [still]
-            lines += [f"node {name} went down meanwhile" for name in self._lost()]
-            without = f"(waited {seconds:.0f} s, without {first_few(self.down)}, which Helm would have waited for)"
+            lines += [f"node {name} went down meanwhile" for name in self._lost(down)]
+            without = f"(waited {seconds:.0f} s, without {first_few(sorted(down))}, which Helm would have waited for)"
             remedy = lacking[0].remedy if lacking else ""
             raise WorkloadFailed("\n".join((*lines, without)), remedy=remedy)
 
-    def _lost(self) -> list[str]:
+    def _lost(self, known: Collection[str]) -> list[str]:
         """The nodes that are down by now, as far as the API says."""
         try:
-            return sorted(_down(self.kube).keys() - {*self.down})
+            return sorted(_down(self.kube).keys() - {*known})
         except ApiError:
             return []
 
-    def _look(self, ref: WorkloadRef) -> Verdict:
-        # Not those that went down since: what is healthy when a run begins has to be so in its end.
-        return diagnose_workload(self.kube, ref, allow_none=True, absent=lambda nodes: {*nodes}.intersection(self.down))
+    def _look(self, ref: WorkloadRef, down: Collection[str]) -> Verdict:
+        # In an upgrade not those that were healthy before: what is healthy when a run begins has to be so in its end.
+        return diagnose_workload(self.kube, ref, allow_none=True, absent=lambda nodes: {*nodes}.intersection(down))
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,11 @@ class DownWorkers:
         if not any(ref.kind == "DaemonSet" for ref in workloads_in(manifest, namespace)):
             return None
         names = [name for name, node in _down(self.kube).items() if daemon_sets_on(manifest, namespace, node)]
-        found = tuple(sorted(name for name in names if name not in self.controllers and left_out(name)))
+
+        def is_left_out(name: str) -> bool:
+            return name not in self.controllers and left_out(name)
+
+        found = tuple(sorted(filter(is_left_out, names)))
         if not found:
             return None
         # What others than their controllers replace, Helm doesn't wait for either: their own gates do.
@@ -113,7 +122,7 @@ class DownWorkers:
         refs = workloads_in(manifest, namespace)
         waited = tuple(ref for ref in refs if ref not in sets or not (sets[ref].on_delete or sets[ref].group))
         every_seconds = max(1.0, self.kube.count(NODES) / _PODS_A_SECOND)
-        return OwnWait(self.kube, self.clock, waited, found, every_seconds)
+        return OwnWait(self.kube, self.clock, waited, found, is_left_out, every_seconds)
 
 
 def roll_back(

@@ -33,7 +33,7 @@ class PastDownNodes:
 
     def __init__(self, kube: Kube, ref: WorkloadRef, down: Collection[str], note: Callable[[str], None]) -> None:
         self._kube, self._ref, self._note = kube, ref, note
-        self._down = frozenset(down)
+        self._down = down
         self._told: set[str] = set()
         self._refused = 0
         """The status of the last refusal; 0 where the last time nothing was refused."""
@@ -81,7 +81,7 @@ class PastDownNodes:
         fine = {pod.node for pod in (*reading.newest, *old) if pod.ready}
         some = {pod.node for pod in (*reading.newest, *reading.others) if pod.node}
         candidates = sorted((pod for pod in old if pod.ready and pod.node not in self._down), key=lambda pod: pod.name)
-        if not candidates or len(some & self._down - fine) < allowed:
+        if not candidates or len(some.intersection(self._down) - fine) < allowed:
             return []
         # Not by `desiredNumberScheduled`: a node that is down is in it only where the pods tolerate its taint.
         spec = (found["spec"].get("template") or {}).get("spec") or {}
