@@ -170,14 +170,14 @@ class ReleaseKind(PlannedKind[PlannedRelease]):
                 every_seconds=pace.interval_seconds,
                 recheck_seconds=pace.recheck_seconds,
             ),
+            after=after,
+            down=self._down,
         )
         if not has_scheduler(before, spec.namespace):
             return chart
         return replace(
             chart,
             undo_help=lambda note: UnseenScheduler(context.tools.kube, clock, spec.namespace, controllers, note),
-            after=after,
-            down=self._down,
         )
 
     @property

@@ -28,7 +28,7 @@ class PastDownNodes:
     this does in its place: of the nodes that are up, no more than `maxUnavailable` are without a pod at any time. With
     `maxSurge` it waits for the new pod beside the old one; without that old one, which is dead, it doesn't.
 
-    Nothing is changed in the DaemonSet itself, so nothing is left to be put back after an interruption.
+    Nothing is changed in the DaemonSet itself, so nothing is left to be restored after an interruption.
     """
 
     def __init__(self, kube: Kube, ref: WorkloadRef, down: Collection[str], note: Callable[[str], None]) -> None:
