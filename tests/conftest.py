@@ -29,7 +29,7 @@ _seconds = pytest.StashKey[dict[str, float]]()
 class _Clusters:
     """The shared cluster, made when a test first asks for it, and restored when a test left it in another state.
 
-    There is one in each process.
+    There is one in each process: more of them share the same two cores, and each costs a fifth of one while it waits.
 
     UPGRADER_LAB names the folder of an adopted lab (`…/.lab/NAME`) to use instead, while you write a test; it is not
     removed. Save it first (`upgrader lab save adopted`), so that it can be restored.
