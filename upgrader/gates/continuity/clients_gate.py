@@ -22,9 +22,6 @@ WINDOW_SECONDS = 4.0
 """Between two readings of an instance: they may be large, and a moment says nothing."""
 WORSE_WINDOWS = 3
 """Windows in a row in which the same kind of refusal has risen, after which this is no start-up noise."""
-_QUEUED_WINDOWS = 8
-"""Windows in a row in which requests have waited for a seat, after which these aren't the lists of a new start."""
-
 _LOGIN = "401"
 """What is refused before the API looks at what is asked: who asks isn't known, or is no longer."""
 _ONE_CLIENT = 3.0
@@ -49,7 +46,6 @@ class _Instance:
     seconds: float = 0.0
     """The length of the last window."""
     worse: int = 0
-    queued: int = 0
     window: Counters | None = None
     """What it counted in the last window; None before it has been read twice."""
     problem: Verdict | None = None
@@ -63,7 +59,8 @@ class ClientsGate:
     compared with the baseline.
 
     Each instance is read every few seconds, one in each check. It holds once a whole window of each was as good as
-    before; slower answers alone are waited for until the deadline, as an instance that has just started is slow.
+    before; slower answers and a queue alone are waited for until the deadline, as an instance that has just started is
+    slow.
 
     A client's own token may expire in any hour of a run. After a step that only changes nodes, and that left every
     process of kube-apiserver as it was, as few 401 as one client causes are told, and fail nothing.
@@ -145,9 +142,7 @@ class ClientsGate:
         queued = more_queued(known, window)
         slow = (*([queued] if queued else []), *slower(known, window))
         reading.worse = seen.worse + 1 if refusals else 0
-        reading.queued = seen.queued + 1 if queued else 0
-        certain = reading.worse >= WORSE_WINDOWS or reading.queued >= _QUEUED_WINDOWS
-        reading.problem = _problem(server, tuple(refusals.values()), slow, certain=certain)
+        reading.problem = _problem(server, tuple(refusals.values()), slow, certain=reading.worse >= WORSE_WINDOWS)
 
     def _own_fault(self, everywhere: Counters) -> bool:
         """Whether the refused logins are as few as one client's, and can't come from the step.

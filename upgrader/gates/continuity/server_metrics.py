@@ -22,6 +22,10 @@ _PREFIXES = (
     "apiserver_request_duration_seconds_bucket{",
     "process_start_time_seconds",
 )
+_BUILT_IN_LEVELS = frozenset(
+    {"catch-all", "global-default", "leader-election", "node-high", "system", "workload-high", "workload-low"}
+)
+"""Priority levels that every cluster has. Others have few seats so that their requests wait."""
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _GUARDS = ".guard.upgrader.io"
 """How the names of guard's webhooks end."""
@@ -49,7 +53,7 @@ class Counters:
     denied: Mapping[str, float] = field(default_factory=dict)
     """Code → how many guard has denied, of whatever resource: while a run holds groups still, that is its work."""
     queued: float = 0.0
-    """Requests that wait for a seat of API Priority and Fairness: now, or at both readings."""
+    """Requests that wait for a seat of a built-in priority level: now, or at both readings."""
 
     @property
     def unwanted(self) -> Mapping[str, float]:
@@ -90,7 +94,7 @@ def parse(text: str) -> Counters:
         elif name == "apiserver_flowcontrol_rejected_requests_total":
             refused["rejected as too many"] += float(number)
         elif name == "apiserver_flowcontrol_current_inqueue_requests":
-            queued += float(number)
+            queued += float(number) if labels.get("priority_level") in _BUILT_IN_LEVELS else 0.0
         elif name == "apiserver_admission_webhook_rejection_count":
             if labels.get("error_type") == "no_error" and labels.get("name", "").endswith(_GUARDS):
                 denied[labels.get("rejection_code", "")] += float(number)
