@@ -1,4 +1,4 @@
-"""A webhook that a controller serves, and that converts objects: the source is sent there, so only the standard
+"""A webhook that a controller serves, for conversions and admission: the source is sent there, so only the standard
 library, and Python from 3.9 on.
 """
 
@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import Any
 
 
-def answer(review: dict[str, Any]) -> dict[str, Any]:
-    """The review with its response: of each object, only the version is changed."""
+def answer(path: str, review: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The review with its response: `/convert` changes the version only, `/admit` admits, later."""
     request = review["request"]
-    objects = [{**item, "apiVersion": request["desiredAPIVersion"]} for item in request["objects"]]
-    response = {"uid": request["uid"], "convertedObjects": objects, "result": {"status": "Success"}}
-    return {**review, "request": None, "response": response}
+    response: dict[str, Any] = {"allowed": True}
+    if path == "/convert":
+        version = request["desiredAPIVersion"]
+        objects = [{**item, "apiVersion": version} for item in request["objects"]]
+        response = {"convertedObjects": objects, "result": {"status": "Success"}}
+    else:
+        time.sleep(seconds)
+    return {**review, "request": None, "response": {"uid": request["uid"], **response}}
 
 
 def ends_with(name: str) -> None:
@@ -31,9 +36,11 @@ def ends_with(name: str) -> None:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    seconds = 0.0
+
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        said = json.dumps(answer(json.loads(body))).encode()
+        said = json.dumps(answer(self.path.partition("?")[0], json.loads(body), self.seconds)).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(said)))
@@ -41,8 +48,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(said)
 
 
-def main(certificate: str, port: str, process: str) -> None:
+def main(certificate: str, port: str, seconds: str, process: str) -> None:
     """Serve for as long as a process lives; "": for ever."""
+    _Handler.seconds = float(seconds)
     if process:
         threading.Thread(target=ends_with, args=[process], daemon=True).start()
     server = http.server.ThreadingHTTPServer(("0.0.0.0", int(port)), _Handler)

@@ -12,6 +12,7 @@ from typing import Any
 from testkit.lab_cluster import LabCluster
 from testkit.wrong_surroundings import (
     PKI,
+    busy_writers,
     converted_by_name,
     dying_conversion,
     self_signed,
@@ -220,11 +221,18 @@ WRONG: Mapping[str, WrongApi] = {
         told="audit-webhook.unanswered",
         blocked=True,
     ),
+    "too few requests under load": WrongApi(
+        {"max-requests-inflight": "2", "max-mutating-requests-inflight": "1"},
+        names=("wait for a seat",),
+        beside=busy_writers,
+    ),
     "certificate for a name": WrongApi(
         {"tls-sni-cert-key": f"{_SNI}.crt,{_SNI}.key:kubernetes.default.svc"},
         names=("kubernetes.default.svc",),
         prepare=_foreign_certificate,
     ),
+    # Longer tokens are cut to it as they are made; those that were made before count on.
+    "tokens of an hour": WrongApi({"service-account-max-token-expiration": "1h"}, harmless=True),
     "names that kube-apiserver resolves": WrongApi(
         others=_file("hosts", _HOSTS, "/etc/hosts"),
         names=("things",),
@@ -254,6 +262,7 @@ WRONG: Mapping[str, WrongApi] = {
     "kube-proxy by iptables": WrongApi(
         others={"kubeProxy": {"config": {"mode": "iptables"}}}, names=("iptables",), release="kubernetes"
     ),
+    "kube-proxy by IPVS": WrongApi(others={"kubeProxy": {"config": {"mode": "ipvs"}}}, release="kubernetes"),
 }
 
 

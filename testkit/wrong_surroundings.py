@@ -1,21 +1,28 @@
-"""What wrong changes need beside them: a webhook that a controller serves, and objects that it converts."""
+"""What wrong changes need beside them: webhooks that a controller serves, objects that need them, and busy clients."""
 
 from __future__ import annotations
 
 import base64
+import http.client
 import inspect
+import json
 import shlex
+import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from testkit import webhook_on_controller
-from testkit.api_load import access_of
+from testkit.api_load import Access, access_of
 from testkit.lab_cluster import LabCluster, until
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
-__all__ = ["PKI", "converted", "converted_by_name", "dying_conversion", "self_signed", "write_file"]
+__all__ = ["PKI", "busy_writers", "converted", "converted_by_name", "dying_conversion", "self_signed", "write_file"]
 
 PKI = "/etc/kubernetes/pki"
 _NAME = "webhook.wrong.example"
@@ -23,7 +30,15 @@ _NAME = "webhook.wrong.example"
 _PORT = 2996
 _UNIT = "wrong-webhook"
 _SERVING = f"{PKI}/wrong-webhook"
+_NAMESPACE = "wrong-load"
+_SLOW_SECONDS = 2.0
+_WRITERS = 24
 _DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+_WEBHOOKS = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
+_NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+_ACCOUNTS = Kind("v1", "serviceaccounts")
+_ROLES = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
+_SECRETS = Kind("v1", "secrets")
 _THINGS = Kind("wrong.example/v1", "things", namespaced=False)
 
 
@@ -75,13 +90,45 @@ def dying_conversion(cluster: LabCluster) -> Iterator[None]:
 
 
 @contextmanager
-def _webhook(cluster: LabCluster, path: str, *, host: str = "", process: str = "") -> Iterator[dict[str, Any]]:
+def busy_writers(cluster: LabCluster) -> Iterator[None]:
+    """A ServiceAccount's clients that write all the time, and whose writes a webhook admits after seconds.
+
+    That is what holds a request's seat for long: where each is answered at once, others wait for none.
+    """
+    kube = cluster.kube
+    with _webhook(cluster, "admit", seconds=_SLOW_SECONDS) as client:
+        kube.apply(_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}})
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "writer"}}
+        kube.apply(_ACCOUNTS, account, _NAMESPACE)
+        kube.apply(_ROLES, _may_edit(), _NAMESPACE)
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bound"}}
+        bound = kube.apply(_SECRETS, secret, _NAMESPACE)
+        token = kube.request_token("writer", _NAMESPACE, seconds=7200, bound_to=bound)
+        kube.apply(_WEBHOOKS, _slow_webhook(client))
+        access, stop = _access(cluster, token), threading.Event()
+        threads = [threading.Thread(target=_write, args=[access, number, stop]) for number in range(_WRITERS)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+            kube.delete(_WEBHOOKS, _UNIT)
+            kube.delete(_NAMESPACES, _NAMESPACE)
+
+
+@contextmanager
+def _webhook(
+    cluster: LabCluster, path: str, *, host: str = "", seconds: float = 0.0, process: str = ""
+) -> Iterator[dict[str, Any]]:
     """The webhook's `clientConfig`, while it serves."""
     address, _ = access_of(cluster.folder / "kubeconfig").address
     certificate = self_signed(cluster, _SERVING, f"IP:{address}", f"DNS:{_NAME}")
     cluster.on_controller(f"grep -q {_NAME} /etc/hosts || echo {address} {_NAME} >> /etc/hosts")
     source = inspect.getsource(webhook_on_controller)
-    command = ["python3", "-c", source, _SERVING, str(_PORT), process]
+    command = ["python3", "-c", source, _SERVING, str(_PORT), str(seconds), process]
     stop = f"systemctl stop {_UNIT} 2>/dev/null; systemctl reset-failed {_UNIT} 2>/dev/null"
     cluster.on_controller(f"{stop}; systemd-run --quiet --unit={_UNIT} {shlex.join(command)}")
     try:
@@ -122,3 +169,60 @@ def _definition(client: dict[str, Any]) -> dict[str, Any]:
             "conversion": conversion,
         },
     }
+
+
+def _slow_webhook(client: dict[str, Any]) -> dict[str, Any]:
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["configmaps"]}]
+    webhook = {
+        "name": "slow.wrong.example",
+        "clientConfig": client,
+        "rules": rules,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": _NAMESPACE}},
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": _UNIT},
+        "webhooks": [webhook],
+    }
+
+
+def _may_edit() -> dict[str, Any]:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "writer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "name": "writer", "namespace": _NAMESPACE}],
+    }
+
+
+def _access(cluster: LabCluster, token: str) -> Access:
+    """Without the operator's certificate, which would count in place of the token."""
+    document = yaml.safe_load((cluster.folder / "kubeconfig").read_text())
+    document["users"] = [{"name": entry["name"], "user": {"token": token}} for entry in document["users"]]
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump(document, file)
+        file.flush()
+        return access_of(Path(file.name))
+
+
+def _write(access: Access, number: int, stop: threading.Event) -> None:
+    """Update a ConfigMap again and again, each time on a connection of its own."""
+    path = f"/api/v1/namespaces/{_NAMESPACE}/configmaps/writer-{number}?fieldManager=writer&force=true"
+    turn = 0
+    while not stop.wait(0.1):
+        turn += 1
+        body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"turn": str(turn)}})
+        connection = access.connect(60.0)
+        try:
+            headers = {**access.headers, "Content-Type": "application/apply-patch+yaml"}
+            connection.request("PATCH", path, body, headers)
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            stop.wait(1.0)
+        finally:
+            connection.close()
