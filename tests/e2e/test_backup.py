@@ -48,7 +48,7 @@ def test_an_empty_cluster_gets_every_object_back(cluster: LabCluster, keys: Keys
     backup = take(cluster, keys)
     verified = cluster.upgrader("backup", "verify", str(backup), "--identity", str(keys.identity), "--on-controller")
     assert verified.exit_code == 0, verified
-    assert_refused(cluster, flipped(backup), keys.identity, "is refused: it is damaged")
+    assert_refused(cluster, flipped(backup), keys.identity, "is refused: the file is damaged")
     assert_refused(cluster, backup, keys.other, "the identity matches no recipient")
 
     wipe(cluster)

@@ -56,7 +56,7 @@ def test_three_members_from_one_snapshot(cluster: LabCluster, keys: Keys) -> Non
 
     runs = cluster.runs()
     refused = cluster.upgrader("restore", str(flipped(backup)), "--identity", str(keys.identity), "--yes")
-    assert refused.exit_code == 2 and "is refused: it is damaged" in refused.stderr, refused
+    assert refused.exit_code == 2 and "is refused: the file is damaged" in refused.stderr, refused
     assert cluster.runs() == runs
     assert stored_objects(cluster.kube) == before
 

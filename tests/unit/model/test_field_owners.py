@@ -74,7 +74,7 @@ def test_reverted_image_is_named_with_its_writer() -> None:
     assert (change.manager, change.field) == ("argocd-controller", "spec.template.spec.containers[main].image")
     assert str(change) == (
         "field manager argocd-controller changed spec.template.spec.containers[main].image at 2026-01-01T10:00:02Z: "
-        "registry.example/web:v1, and not registry.example/web:v2"
+        "registry.example/web:v1 instead of registry.example/web:v2"
     )
 
 

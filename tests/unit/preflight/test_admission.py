@@ -127,7 +127,7 @@ def test_limits_that_the_chart_does_not_have(world: World, monkeypatch: pytest.M
     limited = {"name": "main", "resources": {"limits": {"memory": "1Gi", "cpu": "100m"}}}
     monkeypatch.setattr(world.kube, "create", lambda *_, **__: {"spec": {"containers": [limited]}})
     found = world.find(check_admission)["admission.limits"]
-    assert found.severity == "warning" and found.title.endswith("doesn't have: main: cpu 100m")
+    assert found.severity == "warning" and found.title.endswith("doesn't set: main: cpu 100m")
 
 
 API_SERVER = """

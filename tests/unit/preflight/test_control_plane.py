@@ -285,7 +285,7 @@ def test_workload_that_a_gitops_controller_declares(world: World, manager: str, 
     found = world.find(check_other_writers)
     assert ("releases.other-writer" in found) is warned
     if warned:
-        assert f"release kubernetes: field manager {manager} declares Deployment kube-system/coredns" in (
+        assert f"release kubernetes: field manager {manager} also declares Deployment kube-system/coredns" in (
             found["releases.other-writer"].title
         )
 

@@ -158,7 +158,7 @@ def test_source_without_a_checksum(world: World) -> None:
 def test_folder_without_the_files(world: World, tmp_path: Path) -> None:
     """Each file with a checksum must be there; once it is, nothing is found."""
     source = NodeSource("folder", f"{tmp_path}/{{version}}", sha256={"v1.37.1": {"kubelet": "a" * 64}})
-    assert "there is no file" in found(world, source=source)["nodes.source"].title
+    assert "missing files:" in found(world, source=source)["nodes.source"].title
     (tmp_path / "v1.37.1").mkdir()
     (tmp_path / "v1.37.1" / "kubelet").touch()
     assert found(world, source=source) == {}
@@ -263,5 +263,5 @@ def test_source_of_each_architecture_that_is_upgraded(world: World, tmp_path: Pa
         return [item.title for item in found(world, source=source).values()]
 
     assert titles("amd64") == []
-    assert titles("arm64") == [f"there is no file {tmp_path}/arm/kubelet"]
+    assert titles("arm64") == [f"missing files: {tmp_path}/arm/kubelet"]
     assert titles("s390x") == ["`nodes.source` has no SHA-256 of the kubelet v1.37.1 for s390x"]

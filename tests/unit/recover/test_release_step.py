@@ -129,7 +129,7 @@ def test_bad_revision_that_helm_calls_deployed(world: World) -> None:
     """A plain `helm upgrade` marks a bad flag as deployed: its pods disprove it, and the content names the target."""
     world.helm.install(NAME, manifest(*BAD), description="Upgrade complete")
     world.live(*BAD)
-    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting"]
     assert any("exits with 1" in note for note in world.notes)
     assert any("generation 4" in note and "revision 1" in note for note in world.notes)
 
@@ -138,7 +138,7 @@ def test_edit_by_hand(world: World) -> None:
     """After `kubectl edit` the release is deployed and good, and only the live object isn't: it is written again."""
     world.helm.install(NAME, manifest(*GOOD))
     world.live(*BAD)
-    assert world.apply() == [f"rollback {NAME} 2"]
+    assert world.apply() == [f"rollback {NAME} 2 without waiting"]
     assert any("edited by hand" in note for note in world.notes)
 
 
@@ -149,7 +149,7 @@ def test_memory_limit_that_kills(world: World) -> None:
     """A plain `helm upgrade` that changed nothing but a limit: the revision that is killed is never the target."""
     world.helm.install(NAME, manifest(*GOOD, **LIMIT))
     world.live(*GOOD, **LIMIT)
-    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting"]
 
 
 def test_revision_that_fails_for_what_no_checkpoint_holds(world: World) -> None:
@@ -157,7 +157,7 @@ def test_revision_that_fails_for_what_no_checkpoint_holds(world: World) -> None:
     world.checkpoint_of("good")
     world.helm.install(NAME, manifest(*GOOD))
     world.live(*GOOD, template_hash="bad")
-    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting"]
 
 
 def test_template_that_made_the_checkpoint_is_not_to_blame(world: World) -> None:
@@ -165,14 +165,14 @@ def test_template_that_made_the_checkpoint_is_not_to_blame(world: World) -> None
     world.checkpoint_of("good")
     world.helm.install(NAME, manifest(*GOOD))
     world.live(*GOOD, template_hash="good")
-    assert world.apply() == [f"rollback {NAME} 2"]
+    assert world.apply() == [f"rollback {NAME} 2 without waiting"]
 
 
 def test_limit_that_was_edited_by_hand(world: World) -> None:
     """An edit of anything in the pod counts as one: the release's newest revision is good, and written again."""
     world.helm.install(NAME, manifest(*GOOD))
     world.live(*GOOD, **LIMIT)
-    assert world.apply() == [f"rollback {NAME} 2"]
+    assert world.apply() == [f"rollback {NAME} 2 without waiting"]
     assert any("memory limit of kube-apiserver" in note for note in world.notes)
 
 
@@ -181,7 +181,7 @@ def test_release_that_helm_left_half_done(world: World, status: Any) -> None:
     """A release that isn't deployed goes back at once, without waiting for evidence."""
     world.helm.install(NAME, manifest(*BAD), status, description=INTERRUPTED)
     world.live(*BAD)
-    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting"]
     assert world.clock.monotonic() == 0
 
 
@@ -209,7 +209,7 @@ def test_api_that_is_healthy_and_wrong_goes_back(world: World, wrong: str) -> No
     world.live(*BAD, healthy=True)
     _, release, hand_over = (item.step for item in world.pipeline(wrong).steps)
     release.apply(world.notes.append)
-    assert world.helm.calls == ([f"rollback {NAME} 1"] if wrong else [])
+    assert world.helm.calls == ([f"rollback {NAME} 1 without waiting"] if wrong else [])
     assert any(wrong in note for note in world.notes)
     assert isinstance(hand_over, HandOverStep) and hand_over.replaced_wrong is bool(wrong)
 
@@ -226,7 +226,7 @@ def test_healthy_only_until_the_kubelet_tells_anew(world: World) -> None:
             world.live(*BAD)
 
     world.clock.sleep = tells  # type: ignore[method-assign]
-    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting"]
 
 
 def test_pods_of_the_good_revision_may_take_their_time(world: World) -> None:
@@ -242,7 +242,7 @@ def test_upgrade_that_never_gets_healthy_goes_back(world: World) -> None:
     world.helm.install(NAME, manifest("--a=2"))
     world.live("--a=2")
     add_pod(world.kube, NAME, waiting("ContainerCreating", name=NAME))
-    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting"]
     assert world.clock.monotonic() >= 60
 
 
@@ -251,7 +251,7 @@ def test_no_revision_matches(world: World) -> None:
     world.helm.manifests[NAME, 1] = manifest("--something=else")
     world.helm.install(NAME, manifest(*BAD))
     world.live(*BAD)
-    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting"]
     assert any("no good revision matches" in note for note in world.notes)
 
 
@@ -259,7 +259,7 @@ def test_failed_revision_of_the_same_content_is_no_way_back(world: World) -> Non
     """A revision that failed is passed over even if its content matches: what else it changed isn't known."""
     world.helm.install(NAME, manifest(*GOOD), "failed", description='Upgrade "x" failed: no')
     world.live(*GOOD)
-    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting"]
 
 
 def test_release_that_is_gone() -> None:
@@ -290,7 +290,7 @@ def test_api_that_is_lost_or_wrong_again_in_between(world: World, error: HelmErr
         bring_api_back(note)
 
     world.recovery.bring_api_back = passes  # type: ignore[method-assign]
-    assert world.apply() == [f"rollback {NAME} 1", f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting", f"rollback {NAME} 1 without waiting"]
     assert world.recovery.calls == 1
 
 
@@ -310,4 +310,4 @@ def test_running_it_again_changes_nothing(world: World) -> None:
     world.live(*BAD)
     world.apply()
     world.live(*GOOD, healthy=True)
-    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.apply() == [f"rollback {NAME} 1 without waiting"]

@@ -94,4 +94,4 @@ def test_a_damaged_file_is_called_so(tmp_path: Path, content: bytes) -> None:
     assert read_diffs(tmp_path / DIFFS).problem == f"{DIFFS} in the run's folder is damaged"
     (tmp_path / DIFFS).unlink()
     os.mkfifo(tmp_path / DIFFS)
-    assert read_diffs(tmp_path / DIFFS).problem.endswith("is no file")
+    assert read_diffs(tmp_path / DIFFS).problem.endswith("is not a file")

@@ -171,7 +171,7 @@ def test_checksums_that_are_none(bundle: Path, sums: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (lambda index: index.update(format_version="2.0"), "bundle.format_version should be one of 1.0, and is '2.0'"),
+        (lambda index: index.update(format_version="2.0"), "bundle.format_version should be one of 1.0, but is '2.0'"),
         (lambda index: index.update(images=[]), "doesn't match the archive's files: images/"),
         (lambda index: index["images"][0].update(sha256="0" * 64), "its size or SHA-256 differs"),
         (lambda index: index["images"][0].update(names=["registry.k8s.io/pause:3"]), "has registry.k8s.io/kube-proxy"),
