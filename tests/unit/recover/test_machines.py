@@ -84,7 +84,8 @@ def test_wrong_instances_are_stopped_by_the_uids_of_their_pods(hosts: FakeHosts)
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"), [('{"failed": "containerd: no answer"}', "containerd: no answer"), ("no JSON", "can't be parsed")]
+    ("answer", "words"),
+    [('{"failed": "containerd: no answer"}', "containerd: no answer"), ("no JSON", "can't be parsed")],
 )
 def test_instances_that_could_not_be_stopped_are_an_error(hosts: FakeHosts, answer: str, words: str) -> None:
     """Neither the runtime's refusal nor an answer without sense passes for success."""
