@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS, WORKLOADS
-from upgrader.gates.node_health import HEARTBEATS, LEASES_AT_ONCE, condition_problem, is_unreachable
+from upgrader.gates.node_health import HEARTBEATS, LEASES_AT_ONCE, condition_problem, unreachable_nodes
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.workload import Pod, selector_of
@@ -90,7 +90,7 @@ def unready_workloads(kube: Kube, cluster: Cluster) -> tuple[str, ...]:
     short = short_workloads(kube)
     # A DaemonSet that lacks pods only where no node is up is healthy: behind each step it is asked for as before. What
     # others lack there is to run elsewhere.
-    down = {_name(node) for node in kube.each(NODES, at_once=_NODES_AT_ONCE) if is_unreachable(node)} if short else ()
+    down = unreachable_nodes(kube) if short else {}
     unready = {item.name for item in short if not (down and item.of_nodes and _only_on(kube, item, down))}
     on_controllers = (pod for host in cluster.controllers for pod in critical_pods_on(kube, host.name))
     return tuple(sorted(unready | {pod.workload for pod in on_controllers if not pod.ready}))
@@ -101,10 +101,6 @@ def _only_on(kube: Kube, workload: CriticalWorkload, nodes: Collection[str]) -> 
     pods = [Pod.parse(item) for item in kube.list(PODS, workload.namespace, labels=workload.selector)]
     unready = [pod for pod in pods if not (pod.ready or pod.finished or pod.is_checkpoint)]
     return bool(unready) and all(pod.node in nodes for pod in unready)
-
-
-def _name(node: KubeObject) -> str:
-    return str(node["metadata"]["name"])
 
 
 def _is_critical(namespace: str, priority_class: str) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
     "NodeMemory",
     "condition_problem",
     "is_unreachable",
+    "unreachable_nodes",
 ]
 
 HEARTBEATS = "kube-node-lease"
@@ -203,3 +204,9 @@ def is_unreachable(node: KubeObject) -> bool:
     ready = next((item["status"] for item in conditions if item["type"] == "Ready"), "")
     taints = (node.get("spec") or {}).get("taints") or ()
     return ready == "Unknown" and any(taint.get("key") == _UNREACHABLE for taint in taints)
+
+
+def unreachable_nodes(kube: Kube) -> dict[str, KubeObject]:
+    """The nodes whose machine or kubelet is down now, by their names. Raises ApiError."""
+    nodes = (node for node in kube.each(NODES, at_once=_AT_ONCE) if is_unreachable(node))
+    return {str(node["metadata"]["name"]): node for node in nodes}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from upgrader.gates.kubernetes_kinds import NODES
-from upgrader.gates.node_health import is_unreachable
+from upgrader.gates.node_health import unreachable_nodes
 from upgrader.pipeline import PipelineStep
 from upgrader.steps.images.import_images import ImportImagesStep
 from upgrader.steps.images.pull_images import PullImagesStep
@@ -42,5 +41,4 @@ class ImagesKind(OwnKind):
         context, health = self.context, self.context.health_before
         needed = {host.name for host in context.cluster.controllers}
         needed.update(health.workers if health else (host.name for host in context.cluster.workers))
-        nodes = (node for node in context.tools.kube.each(NODES) if is_unreachable(node))
-        return frozenset(node["metadata"]["name"] for node in nodes) - needed
+        return frozenset(unreachable_nodes(context.tools.kube)) - needed

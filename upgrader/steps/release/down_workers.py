@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from upgrader.errors import ApiError, WorkloadFailed
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.manifest_workloads import daemon_sets_on, stateful_sets_in, workloads_in
-from upgrader.gates.node_health import is_unreachable
+from upgrader.gates.node_health import unreachable_nodes
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.first_few import first_few
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import WorkloadRef
-from upgrader.ports import Clock, Helm, Kube, KubeObject
+from upgrader.ports import Clock, Helm, Kube
 from upgrader.steps.release.past_down_nodes import PastDownNodes
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["DownWorkers", "OwnWait", "roll_back"]
 
-_AT_ONCE = 500
 _PODS_A_SECOND = 200
 """How many pods are read in a second at most, on average: a DaemonSet has one on each of thousands of nodes."""
 
@@ -59,7 +58,7 @@ class OwnWait:
             nonlocal rests_until
             watch()
             if not lacking or self.clock.monotonic() >= rests_until:
-                down.update(filter(self.left_out, _down(self.kube)))
+                down.update(filter(self.left_out, unreachable_nodes(self.kube)))
                 for each in helps:
                     each()
                 seen = [self._look(ref, down) for ref in self.workloads]
@@ -78,7 +77,7 @@ class OwnWait:
     def _lost(self, known: Collection[str]) -> list[str]:
         """The nodes that are down by now, as far as the API says."""
         try:
-            return sorted(_down(self.kube).keys() - {*known})
+            return sorted(unreachable_nodes(self.kube).keys() - {*known})
         except ApiError:
             return []
 
@@ -107,9 +106,12 @@ class DownWorkers:
         return self._wait(manifest, namespace, lambda _: True)
 
     def _wait(self, manifest: str, namespace: str, left_out: Callable[[str], bool]) -> OwnWait | None:
-        if not any(ref.kind == "DaemonSet" for ref in workloads_in(manifest, namespace)):
+        refs = workloads_in(manifest, namespace)
+        if not any(ref.kind == "DaemonSet" for ref in refs):
             return None
-        names = [name for name, node in _down(self.kube).items() if daemon_sets_on(manifest, namespace, node)]
+        names = [
+            name for name, node in unreachable_nodes(self.kube).items() if daemon_sets_on(manifest, namespace, node)
+        ]
 
         def is_left_out(name: str) -> bool:
             return name not in self.controllers and left_out(name)
@@ -119,7 +121,6 @@ class DownWorkers:
             return None
         # What others than their controllers replace, Helm doesn't wait for either: their own gates do.
         sets = stateful_sets_in(manifest, namespace)
-        refs = workloads_in(manifest, namespace)
         waited = tuple(ref for ref in refs if ref not in sets or not (sets[ref].on_delete or sets[ref].group))
         every_seconds = max(1.0, self.kube.count(NODES) / _PODS_A_SECOND)
         return OwnWait(self.kube, self.clock, waited, found, is_left_out, every_seconds)
@@ -143,8 +144,3 @@ def roll_back(
     helm.rollback(release, namespace, revision, timeout_seconds=timeout_seconds, wait=wait is None, watch=watch)
     if wait is not None:
         wait(timeout_seconds, watch, note)
-
-
-def _down(kube: Kube) -> dict[str, KubeObject]:
-    nodes = (node for node in kube.each(NODES, at_once=_AT_ONCE) if is_unreachable(node))
-    return {str(node["metadata"]["name"]): node for node in nodes}

@@ -7,7 +7,7 @@ from typing import Any
 
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import NODES, PODS
-from upgrader.gates.node_health import is_unreachable
+from upgrader.gates.node_health import is_unreachable, unreachable_nodes
 from upgrader.gates.workload_reading import Reading, find_workload, read_found
 from upgrader.model.health_before import IntOrPercent
 from upgrader.model.pod_placement import may_run_on
@@ -63,8 +63,8 @@ class PastDownNodes:
         surge = _count(rolling.get("maxSurge"), reading.workload.desired, 0)
         if surge:
             dead = [pod for pod in old if pod.node in self._down and not pod.ready]
-            down = self._still_down() if dead else set()
-            stale = [pod for pod in dead if pod.node in down][:surge]
+            still = unreachable_nodes(self._kube) if dead else {}  # one that came back gets its pods by itself
+            stale = [pod for pod in dead if pod.node in still][:surge]
             why = "its node is down, and its DaemonSet waits for the new one there"
         else:
             allowed = _count(rolling.get("maxUnavailable"), reading.workload.desired, 1)
@@ -93,13 +93,6 @@ class PastDownNodes:
         # Its controller's own count is later, but knows of `minReadySeconds`.
         available = min(len(fine & up), reading.workload.available)
         return candidates[: max(0, allowed - (len(up) - available))]
-
-    def _still_down(self) -> set[str]:
-        """Those that are down now: one that came back gets its pods by itself."""
-        nodes = self._kube.each(NODES, at_once=_AT_ONCE)
-        return {
-            name for node in nodes if (name := str(node["metadata"]["name"])) in self._down and is_unreachable(node)
-        }
 
     def _tell(self, text: str) -> None:
         if text not in self._told:
