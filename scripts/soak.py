@@ -91,6 +91,7 @@ PARTS: Mapping[str, Part] = {
             "planted_secrets",
             "recover_wrong_api",
             "rollback",
+            "wrong_api",
         ),
     ),
     "others": Part(
@@ -100,6 +101,7 @@ PARTS: Mapping[str, Part] = {
     "certificates": Part(
         "New CAs and their undo, certificates that others replace",
         ("ca_rotation", "rotated_ca", "replaced_certificate", "replaced_client_ca"),
+        ("pytest -m soak tests/e2e/test_certs.py",),
     ),
     "controllers": Part(
         "Another etcd; three controllers: labs, etcd, backups, controllers that leave and join, a virtual IP",

@@ -20,12 +20,22 @@ from testkit.api_load import access_of
 from testkit.lab_cluster import LabCluster
 from upgrader.errors import ApiError
 from upgrader.lab import Lab
+from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.ports import Kind
 
-__all__ = ["EDITOR", "GITOPS", "Other", "Reverts", "cut_off", "reverting"]
+__all__ = ["EDITOR", "GITOPS", "MIRROR", "SIDECAR", "Other", "Reverts", "cut_off", "mutating", "reverting"]
 
 EDITOR = "kubectl-edit"
 GITOPS = "argocd-controller"
 
+SIDECAR = f"""Object{{spec: Object.spec{{containers: [Object.spec.containers{{
+  name: "mesh", image: "registry.k8s.io/pause:{IMAGE_VERSIONS["pause"]}", imagePullPolicy: "IfNotPresent"}}]}}}}"""
+MIRROR = """Object{spec: Object.spec{containers: object.spec.containers.map(each, Object.spec.containers{
+  name: each.name, image: each.image.replace("registry.k8s.io/", "mirror.example/")})}}"""
+"""What a policy engine makes of each pod of kube-system: one more container; images from a mirror."""
+
+_POLICIES = Kind("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
+_BINDINGS = Kind("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
 _SECONDS = 10.0
 _APPLY = "application/apply-patch+yaml"
 
@@ -123,3 +133,33 @@ def cut_off(cluster: LabCluster) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["iptables", "--delete", *rule], check=True, capture_output=True)
+
+
+@contextmanager
+def mutating(cluster: LabCluster, expression: str) -> Iterator[None]:
+    """A policy engine that changes each new pod of kube-system, but for the API's copies of static pods."""
+    group, name = _POLICIES.api_version, "policy-engine"
+    policy = {
+        "matchConstraints": {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+            "resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+            ],
+        },
+        "matchConditions": [
+            {
+                "name": "no-mirror-pod",
+                "expression": "!('kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({}))",
+            }
+        ],
+        "reinvocationPolicy": "IfNeeded",
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
+    }
+    meta = {"apiVersion": group, "metadata": {"name": name}}
+    cluster.kube.create(_POLICIES, {**meta, "kind": "MutatingAdmissionPolicy", "spec": policy})
+    cluster.kube.create(_BINDINGS, {**meta, "kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": name}})
+    try:
+        yield
+    finally:
+        cluster.kube.delete(_BINDINGS, name)
+        cluster.kube.delete(_POLICIES, name)

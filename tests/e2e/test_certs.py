@@ -7,6 +7,8 @@ import re
 import ssl
 from datetime import datetime
 
+import pytest
+
 from testkit.api_load import ApiLoad
 from testkit.lab_cluster import OLD, LabCluster
 from upgrader.ports import Kind
@@ -34,6 +36,7 @@ def test_as_kubeadm_sees_them_and_without_an_api(cluster: LabCluster) -> None:
     assert {item["path"].rpartition("/")[2] for item in shown if item["authority"]} == {"ca.crt", "front-proxy-ca.crt"}
 
 
+@pytest.mark.soak
 def test_renewal_under_load(cluster: LabCluster) -> None:
     """A check says what kubeadm's own renewal leaves undone. `certs renew` renews all that kubeadm knows, has what is
     served and used be the new ones, and fails no request; then nothing is left to renew."""

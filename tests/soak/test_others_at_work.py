@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,18 +17,20 @@ from pathlib import Path
 import pytest
 
 from testkit.api_load import ApiLoad
-from testkit.command import REPOSITORY
+from testkit.command import REPOSITORY, running
 from testkit.kills import ONE, TWO, Moment, TwoReleases
-from testkit.lab_cluster import OLD, TARGET, LabCluster
-from testkit.others import EDITOR, GITOPS, Other, cut_off, reverting
+from testkit.lab_cluster import OLD, TARGET, LabCluster, until
+from testkit.others import EDITOR, GITOPS, MIRROR, SIDECAR, Other, cut_off, mutating, reverting
 from testkit.processes import children
 from testkit.waiting import stretched
 from upgrader.ports import Kind
 
-_HELM = REPOSITORY / ".venv" / "bin" / "helm"
+_HELM_PROGRAM = REPOSITORY / ".venv" / "bin" / "helm"
 _PODS = Kind("v1", "pods")
 _GATES = Moment("StepApplied", ONE)
 """The first release is changed, and its gates are checked."""
+_HELM = Moment("StepStarted", ONE, "pending-upgrade")
+"""Helm is at work on the first release."""
 
 
 @pytest.fixture
@@ -127,17 +130,68 @@ def test_sleeps_until_its_lock_is_gone(releases: TwoReleases) -> None:
     assert releases.turns == (after, after) and releases.settled
 
 
-def test_vpn_that_drops_for_two_minutes(releases: TwoReleases) -> None:
-    """Two minutes without the cluster while gates are checked: the run goes back once it is there again, or goes on."""
-    before, after = releases.change()
-    with releases.run_until(_GATES) as process:
+@pytest.mark.parametrize("moment", [_GATES, _HELM], ids=str)
+def test_laptop_that_sleeps_for_three_minutes(releases: TwoReleases, moment: Moment) -> None:
+    """The run and its Helm go on after three minutes, longer than the lock lasts, or the run goes back."""
+    turns = releases.change()
+    with releases.run_until(moment) as process:
+        asleep = [process.pid, *children(process.pid, "helm")]
+        send(asleep, signal.SIGSTOP)
+        try:
+            time.sleep(180)
+        finally:
+            send(asleep, signal.SIGCONT)
+        code, output = ended(process, 600)
+    assert_one_state(releases, turns, code, output)
+
+
+@pytest.mark.parametrize("moment", [_GATES, _HELM], ids=str)
+def test_vpn_that_drops_for_two_minutes(releases: TwoReleases, moment: Moment) -> None:
+    """Two minutes without the cluster: the run goes back once it is there again, or goes on."""
+    turns = releases.change()
+    with releases.run_until(moment) as process:
         with cut_off(releases.cluster):
             with suppress(subprocess.TimeoutExpired):
                 process.wait(120)
             assert process.poll() is None, process.communicate()
         code, output = ended(process, 600)
+    assert_one_state(releases, turns, code, output)
+
+
+@pytest.mark.parametrize("moment", [Moment("StepStarted", "kube-apiserver", "pending-upgrade")], ids=str)
+def test_vpn_that_drops_while_kube_apiserver_is_replaced(cluster: LabCluster, moment: Moment) -> None:
+    """The same of an upgrade of Kubernetes."""
+    before = set(cluster.runs())
+    with running("-C", cluster.folder, "run", "--to", TARGET, "--new", "--yes") as process:
+        until(str(moment), lambda: reached(cluster, moment, before), timeout_seconds=300, interval_seconds=0.1)
+        with cut_off(cluster):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(120)
+            assert process.poll() is None, process.communicate()
+        code, output = ended(process, 900)
     assert code in (0, 4), output
-    assert releases.turns == ((after, after) if code == 0 else (before, before)) and releases.settled
+    cluster.wait_healthy(TARGET if code == 0 else OLD)
+
+
+@pytest.mark.parametrize("expression", [SIDECAR, MIRROR], ids=["adds a sidecar", "takes images from a mirror"])
+def test_policy_engine_changes_pods(cluster: LabCluster, expression: str) -> None:
+    """Every pod has one more container, or its images from a mirror: the upgrade succeeds, and no request fails."""
+    tags = "ctr -n k8s.io images ls -q | grep '^registry.k8s.io/' | grep -v @"
+    cluster.on_controller(
+        f"for image in $({tags}); do ctr -n k8s.io images tag --force $image mirror.example/${{image#*/}}; done"
+    )
+    with mutating(cluster, expression), ApiLoad(cluster.folder / "kubeconfig") as load:
+        done = cluster.run(TARGET)
+        seen = load.stop()
+    assert done.exit_code == 0, done
+    assert seen.failed == 0, seen
+    images = {
+        container["image"]
+        for pod in cluster.kube.list(_PODS, "kube-system", labels="app.kubernetes.io/name=kube-apiserver")
+        for container in pod["spec"]["containers"]
+    }
+    changed = "mirror.example/" if expression == MIRROR else "registry.k8s.io/pause:"
+    assert any(image.startswith(changed) for image in images), images
 
 
 def test_pod_is_deleted_by_hand(releases: TwoReleases) -> None:
@@ -165,6 +219,20 @@ def test_deployment_is_edited_by_hand(releases: TwoReleases) -> None:
     assert releases.turns == (before, before) and releases.settled
 
 
+def assert_one_state(releases: TwoReleases, turns: tuple[str, str], code: int, output: str) -> None:
+    """The run ended with 0 and both releases are changed, or with 4 and none is."""
+    before, after = turns
+    assert code in (0, 4), output
+    assert releases.turns == ((after, after) if code == 0 else (before, before)) and releases.settled, output
+
+
+def reached(cluster: LabCluster, moment: Moment, before: set[str]) -> bool:
+    """Whether a new run of the cluster is there."""
+    if not set(cluster.runs()) - before:
+        return False
+    return moment.reached(cluster.journal()) and cluster.releases()[moment.step]["status"] == moment.helm
+
+
 def send(pids: list[int], number: signal.Signals) -> None:
     """Signal these processes, as far as they still are."""
     for pid in pids:
@@ -184,7 +252,7 @@ def helm_upgrade(releases: TwoReleases, release: str, turn: str) -> None:
 def helm_that_takes_long(releases: TwoReleases, release: str) -> Iterator[subprocess.Popen[bytes]]:
     """A pipeline's `helm upgrade` at work: it waits for a pod that no node runs. Killed at the end, if it still is."""
     command: list[str | Path] = [
-        _HELM,
+        _HELM_PROGRAM,
         "--kubeconfig",
         releases.cluster.folder / "kubeconfig",
         "--namespace",

@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from upgrader.engine.journal import read_schema_2
+from upgrader.engine.journal import journal_file, read_schema_2
 from upgrader.engine.journal.decode import UnknownEvent, event_from
-from upgrader.engine.journal.journal_file import DETAIL_BYTES, Journal, parse_journal, read_journal
+from upgrader.engine.journal.journal_file import Journal, parse_journal, read_journal
 from upgrader.engine.journal.json_schema import render
 from upgrader.engine.journal.record import TEXT_CHARACTERS
 from upgrader.engine.state.event_fold import fold
@@ -307,17 +307,19 @@ def test_unchanged_answers_of_a_gate_are_written_once(tmp_path: Path) -> None:
     assert len(read_journal(write(tmp_path / "journal.jsonl", *checks))) == 1
 
 
-def test_journal_is_bounded(tmp_path: Path) -> None:
+def test_journal_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Endless notes and checks stop being written, with one note about it; how the steps ended is still written."""
+    detail_bytes = 16 * TEXT_CHARACTERS
+    monkeypatch.setattr(journal_file, "DETAIL_BYTES", detail_bytes)
     journal = Journal(tmp_path / "journal.jsonl", FakeClock())
-    for number in range(DETAIL_BYTES // TEXT_CHARACTERS + 10):
+    for number in range(26):
         journal.emit(Note(f"{number} " + "x" * 2 * TEXT_CHARACTERS))
     journal.emit(STORY[-1])
     journal.close()
     records = read_journal(tmp_path / "journal.jsonl")
     assert isinstance(records[-2].event, Note) and "further notes" in records[-2].event.text
     assert records[-1].event == STORY[-1]
-    assert (tmp_path / "journal.jsonl").stat().st_size < DETAIL_BYTES + 2 * TEXT_CHARACTERS
+    assert (tmp_path / "journal.jsonl").stat().st_size < detail_bytes + 2 * TEXT_CHARACTERS
 
 
 @contextmanager
