@@ -20,6 +20,7 @@ from upgrader.model.event import (
     RollbackRequested,
     RunResumed,
     RunStarted,
+    StepApplied,
     StepEnded,
     StepStarted,
     UndoEnded,
@@ -549,8 +550,11 @@ def test_what_a_first_attempt_to_go_back_wrote_is_nobody_elses(bench: Bench) -> 
     assert not [event for event in bench.recorder.events if isinstance(event, Note) and "another Helm" in event.text]
 
 
-def test_what_a_recovery_wrote_is_nobody_elses(bench: Bench) -> None:
-    """It may have rolled kube-apiserver's release back before the step itself goes back."""
+@pytest.mark.parametrize(("release", "told"), [("kube-apiserver", False), ("addons", True)])
+def test_what_a_recovery_wrote_is_nobody_elses(bench: Bench, release: str, told: bool) -> None:
+    """It may have rolled kube-apiserver's release back before the step itself goes back, and no other: what another
+    Helm made of those is told as ever.
+    """
 
     def confirm(revision: int) -> None:
         if bench.recovery.calls:
@@ -559,10 +563,31 @@ def test_what_a_recovery_wrote_is_nobody_elses(bench: Bench) -> None:
     def lose_api() -> None:
         bench.kube.unavailable = True
 
-    written = PipelineStep(Written("a", bench.diary), (), (), confirm=confirm)
+    written = PipelineStep(Written(release, bench.diary), (), (), confirm=confirm)
     bad = bench.step("b", apply_error=ApiLost("the API does not answer"), on_apply=lose_api)
-    assert run(bench.runner(), written, bad).outcome == "rolled-back" and bench.recovery.calls
-    assert not [event for event in bench.recorder.events if isinstance(event, Note) and "another Helm" in event.text]
+    runner = bench.runner()
+    assert run(runner, written, bad).outcome == "rolled-back" and bench.recovery.calls
+    notes = [event.text for event in bench.recorder.events if isinstance(event, Note)]
+    assert any("another Helm" in text for text in notes) is told
+
+
+@pytest.mark.parametrize(("release", "told"), [("kube-apiserver", False), ("addons", True)])
+def test_what_a_recovery_of_an_earlier_process_wrote_is_nobody_elses(bench: Bench, release: str, told: bool) -> None:
+    """The journal has it, whatever became of the process."""
+    written = PipelineStep(Written(release, bench.diary), (), (), confirm=replaced)
+    state = RunState()
+    for event in (
+        RunStarted("r1", RunKind.UPGRADE, (release,), "runs/r1"),
+        StepStarted(release, "change", RestorePoint(release, "kube-system", 1)),
+        StepApplied(release, 1.0, 7),
+        StepEnded(release, "passed", 1.0),
+        RecoveryStarted("the API does not answer"),
+        RecoveryEnded(True, 1.0),
+    ):
+        state = follow(state, event, bench.clock.now())
+    bench.runner().resume(Pipeline((written,)), state, RollbackRequested("r1", "me"))
+    notes = [event.text for event in bench.recorder.events if isinstance(event, Note)]
+    assert any("another Helm" in text for text in notes) is told
 
 
 def test_undo_waits_for_another_helm_at_work(bench: Bench) -> None:

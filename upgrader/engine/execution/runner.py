@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.engine.execution.api_lifeline import ApiLifeline
+from upgrader.engine.execution.api_lifeline import RECOVERED_RELEASE, ApiLifeline
 from upgrader.engine.execution.approval import await_approval
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo, next_action
@@ -305,7 +305,7 @@ class Runner:
                     # attempt it may be that one's own, which has ended with it.
                     item.inspector.await_idle(point, self._note)
                 if not again and not attempt:
-                    self._note_replaced(item)
+                    self._note_replaced(item, point)
                 guard = self._lifeline.guard()
                 step = item.undo_watched(guard) if guard and item.undo_watched else item.step
                 step.undo(point, self._note)
@@ -324,14 +324,15 @@ class Runner:
                 self._note(f"the API server was lost, or rejected the rollback: {error.message}")
         return failure
 
-    def _note_replaced(self, item: PipelineStep) -> None:
+    def _note_replaced(self, item: PipelineStep, point: RestorePoint) -> None:
         """What others have made of a release that goes back is told: the rollback takes that back, too.
 
-        Asked before a rollback of it has begun, and not once the API was recovered: both write revisions, which are
-        upgrader's own.
+        Asked before a rollback of it has begun, and of the API's own release not once the API was recovered: both
+        write revisions, which are upgrader's own.
         """
         step = self._state.step(item.step.name)
-        if step is None or step.reason or self._state.recoveries or self._lifeline.recovered:
+        recovered = bool(self._state.recoveries) or self._lifeline.recovered
+        if step is None or step.reason or (recovered and point.release == RECOVERED_RELEASE):
             return
         if (others := self._replaced(item)) is not None:
             self._note(f"{others.message}; it is rolled back as well. {others.remedy}")
