@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -26,10 +26,20 @@ def templates_in(manifest: str, namespace: str) -> dict[WorkloadRef, Mapping[str
     return {ref: (item.get("spec") or {}).get("template") or {} for ref, item in _workloads(manifest, namespace)}
 
 
-def daemon_sets_on(manifest: str, namespace: str, node: Mapping[str, Any]) -> tuple[WorkloadRef, ...]:
-    """The DaemonSets among these workloads that want a pod on this node."""
-    daemons = {ref: spec for ref, spec in templates_in(manifest, namespace).items() if ref.kind == "DaemonSet"}
-    return tuple(ref for ref, template in daemons.items() if may_run_on(template.get("spec") or {}, node))
+def daemon_sets_on(
+    manifest: str, namespace: str, nodes: Iterable[Mapping[str, Any]]
+) -> dict[str, tuple[WorkloadRef, ...]]:
+    """The DaemonSets among these workloads that want a pod on a node, by the name of each node on which one does."""
+    specs = {
+        ref: template.get("spec") or {}
+        for ref, template in templates_in(manifest, namespace).items()
+        if ref.kind == "DaemonSet"
+    }
+    found = {
+        str(node["metadata"]["name"]): tuple(ref for ref, spec in specs.items() if may_run_on(spec, node))
+        for node in nodes
+    }
+    return {name: refs for name, refs in found.items() if refs}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import ceil
 
 from upgrader.errors import UsageError
 
@@ -37,10 +36,15 @@ class IntOrPercent:
             raise UsageError(f"'{text}' is neither a number nor a percentage such as 10%")
         return cls(percent=int(match[1])) if match[2] else cls(count=int(match[1]))
 
+    def up(self, total: int) -> int:
+        """How many of `total` that is, rounded up, as Kubernetes does with `maxUnavailable` and `maxSurge` of a
+        DaemonSet.
+        """
+        return -(-total * self.percent // 100) if self.percent else self.count
+
     def of(self, total: int) -> int:
-        """How many of `total` that is, rounded up; never all of them."""
-        wanted = ceil(total * self.percent / 100) if self.percent else self.count
-        return max(0, min(wanted, total - 1))
+        """The same; never all of them."""
+        return max(0, min(self.up(total), total - 1))
 
     def at_once(self, total: int) -> int:
         """How many of `total` may be worked on at once: rounded down, as Kubernetes does, but at least one."""

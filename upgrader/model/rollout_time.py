@@ -56,4 +56,4 @@ def _waves(item: Manifest, controllers: int, nodes: int) -> int:
     rolling = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
     # With `maxSurge` it is that number of pods.
     share = IntOrPercent.parse(rolling.get("maxSurge") or rolling.get("maxUnavailable") or 1)
-    return ceil(total / max(1, share.of(total + 1)))
+    return ceil(total / max(1, min(share.up(total), total)))

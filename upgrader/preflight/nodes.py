@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from upgrader.gates.manifest_workloads import daemon_sets_on
 from upgrader.gates.node_health import condition_problem, is_unreachable
@@ -55,21 +55,23 @@ def check_workers(context: PreflightContext) -> Iterator[Finding]:
     started anyway. One that is down needs no skip: nothing of a run needs it.
     """
     asked = _controllers(context) | _planned(context)
-    for name, node in sorted(context.nodes.items()):
-        if name in asked:
-            continue
-        if is_unreachable(node) and "deletionTimestamp" not in node["metadata"]:
-            yield _down(context, name, node)
+    workers = {name: node for name, node in sorted(context.nodes.items()) if name not in asked}
+    down = {
+        name: node
+        for name, node in workers.items()
+        if is_unreachable(node) and "deletionTimestamp" not in node["metadata"]
+    }
+    wanted = [daemon_sets_on(release.after, release.spec.namespace, down.values()) for release in context.changing]
+    for name, node in workers.items():
+        if name in down:
+            yield _down(name, node, [str(ref) for refs in wanted for ref in refs.get(name, ())])
         else:
             yield from _node(name, node, "workers", controller=False)
 
 
-def _down(context: PreflightContext, name: str, node: KubeObject) -> Finding:
+def _down(name: str, node: KubeObject, refs: Sequence[str]) -> Finding:
     ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
     since = f" since {ready['lastTransitionTime']}" if "lastTransitionTime" in ready else ""
-    refs = [
-        str(ref) for release in context.changing for ref in daemon_sets_on(release.after, release.spec.namespace, node)
-    ]
     left = (
         f" Not waited for there: {first_few(refs)}. Its pods get their new version when the worker is back, "
         "if it can pull their images; if these come from a bundle, import its images before it comes back."

@@ -46,6 +46,7 @@ def daemonset(strategy: str, selector: str = "{}") -> str:
         (daemonset("{maxUnavailable: 10%}"), 10 * 30),
         (daemonset("{maxSurge: 50%, maxUnavailable: 0}"), 2 * 30),
         (daemonset("{maxUnavailable: 1}", "{node-role.kubernetes.io/control-plane: ''}"), 3 * 30),
+        (daemonset("{maxUnavailable: 33%}", "{node-role.kubernetes.io/control-plane: ''}"), 3 * 30),
         ("{kind: Deployment, metadata: {name: a}}", 0),
         ("", 0),
     ],

@@ -16,10 +16,13 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import NAMESPACE, add_daemonset, add_down_node, add_node, add_pod, running, waiting
 from upgrader.errors import ApiError, StepFailed, WorkloadFailed
+from upgrader.gates import manifest_workloads
 from upgrader.gates.kubernetes_kinds import PODS, WORKLOADS
+from upgrader.gates.workload_reading import find_workload, read_found
+from upgrader.model.manifest import objects_in
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec, RestorePoint
-from upgrader.model.workload import WorkloadRef
+from upgrader.model.workload import Workload, WorkloadRef
 from upgrader.steps.release.down_workers import DownWorkers
 from upgrader.steps.release.free_release import FreeReleaseStep
 from upgrader.steps.release.helm_release import ChartStep
@@ -27,6 +30,7 @@ from upgrader.steps.release.past_down_nodes import PastDownNodes
 from upgrader.steps.release.release_inspector import ReleaseInspector
 
 DOWN, UP = "worker-2", ("controller-1", "worker-1", "worker-3")
+AGENT = WorkloadRef("DaemonSet", NAMESPACE, "agent")
 
 
 def rolling(**update: Any) -> dict[str, Any]:
@@ -160,6 +164,13 @@ class Cluster:
         self.kube.put(WORKLOADS["DaemonSet"], found)
 
 
+def past_once(kube: FakeKube, past: PastDownNodes) -> None:
+    """One reading, as the wait makes it."""
+    found = find_workload(kube, AGENT)
+    assert found is not None
+    past(found, read_found(kube, Workload.parse("DaemonSet", found), found))
+
+
 def _hash(pod: Any) -> str:
     return str(pod["metadata"]["labels"]["controller-revision-hash"])
 
@@ -231,10 +242,50 @@ def test_never_more_up_nodes_than_allowed_are_without_a_pod(included: bool, allo
         found["spec"]["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": allowed}}
         kube.put(WORKLOADS["DaemonSet"], found)
         before = len(kube.list(PODS))
-        PastDownNodes(kube, WorkloadRef("DaemonSet", NAMESPACE, "agent"), down, lambda _: None)()
+        past_once(kube, PastDownNodes(kube, AGENT, down, lambda _: None))
         deleted = before - len(kube.list(PODS))
         room = max(0, allowed - (len(up) - ready)) if dead >= allowed else 0
         assert deleted == min(room, states.count("old")), (states, included)
+
+
+def test_a_daemon_sets_pods_are_read_once_in_each_round(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a node is down, what takes the rollout past it and what judges the rollout see the same pods."""
+    cluster.change()
+    wait = cluster.workers().upgrading(yaml.safe_dump(rolling()), NAMESPACE)
+    assert wait is not None
+    read, rounds = list[str](), 0
+    real = cluster.kube.list
+
+    def listed(kind: Any, namespace: str = "", **more: Any) -> Any:
+        read.append(kind.plural)
+        return real(kind, namespace, **more)
+
+    def watch() -> None:
+        nonlocal rounds
+        rounds += 1
+        with monkeypatch.context() as away:
+            away.setattr(cluster.kube, "list", real)
+            cluster.sync()
+
+    monkeypatch.setattr(cluster.kube, "list", listed)
+    wait(60.0, watch, cluster.notes.append)
+    assert read.count("pods") == read.count("daemonsets") == rounds
+    assert cluster.newest() == set(UP)
+
+
+@pytest.mark.parametrize("dead", [1, 5])
+def test_a_manifest_is_read_once_for_all_that_are_down(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands may be."""
+    cluster = Cluster(down={f"dead-{number}" for number in range(dead)})
+    read = list[str]()
+
+    def objects(manifest: str) -> Any:
+        read.append(manifest)
+        return objects_in(manifest)
+
+    monkeypatch.setattr(manifest_workloads, "objects_in", objects)
+    assert cluster.workers().upgrading(yaml.safe_dump(rolling()), NAMESPACE) is not None
+    assert len(read) == 3
 
 
 @pytest.mark.parametrize("strategy", [{"maxSurge": 1, "maxUnavailable": 0}, {"maxUnavailable": 1}])
@@ -242,12 +293,12 @@ def test_pods_of_a_node_that_came_back_are_its_controllers(cluster: Cluster, str
     """Its old pod works again, and is replaced like any other: with a surge, only beside its successor."""
     cluster.change(**strategy)
     add_node(cluster.kube, DOWN)
-    past = PastDownNodes(cluster.kube, WorkloadRef("DaemonSet", NAMESPACE, "agent"), [DOWN], cluster.notes.append)
-    past()
+    past = PastDownNodes(cluster.kube, AGENT, [DOWN], cluster.notes.append)
+    past_once(cluster.kube, past)
     add_pod(cluster.kube, "agent", node=DOWN, daemon=True)
-    past()
+    past_once(cluster.kube, past)
     add_down_node(cluster.kube, DOWN)
-    past()
+    past_once(cluster.kube, past)
     assert len(cluster.pods()) == len(UP) + 1 and not cluster.notes
 
 
@@ -416,16 +467,16 @@ def test_refusal_that_lasts_is_told_once(cluster: Cluster, status: int) -> None:
         refused.status = status
         raise refused
 
-    past = PastDownNodes(cluster.kube, WorkloadRef("DaemonSet", NAMESPACE, "agent"), [DOWN], cluster.notes.append)
+    past = PastDownNodes(cluster.kube, AGENT, [DOWN], cluster.notes.append)
     cluster.kube.delete = refuse  # type: ignore[method-assign]
-    past()
+    past_once(cluster.kube, past)
     assert not cluster.notes
     for _ in range(3):
-        past()
+        past_once(cluster.kube, past)
     (note,) = cluster.notes
     assert note.endswith("can't be deleted: agent-1-controller-1: a webhook says no")
     cluster.kube.delete = delete  # type: ignore[method-assign]
-    past()
+    past_once(cluster.kube, past)
     assert len(cluster.notes) == 2
 
 

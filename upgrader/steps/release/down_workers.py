@@ -10,13 +10,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, WorkloadFailed
+from upgrader.gates.api_absence import unanswered
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.manifest_workloads import daemon_sets_on, stateful_sets_in, workloads_in
 from upgrader.gates.node_health import unreachable_nodes
-from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.gates.workload_diagnosis import diagnose_reading, missing
+from upgrader.gates.workload_reading import find_workload, read_found
 from upgrader.model.first_few import first_few
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.workload import WorkloadRef
+from upgrader.model.workload import Workload, WorkloadRef
 from upgrader.ports import Clock, Helm, Kube
 from upgrader.steps.release.past_down_nodes import PastDownNodes
 from upgrader.wait_and_retry import wait_until
@@ -48,25 +50,22 @@ class OwnWait:
 
     def __call__(self, seconds: float, watch: Callable[[], None], note: Callable[[str], None]) -> None:
         """Raises WorkloadFailed with what is missing at the end; what `watch` raises ends it before."""
-        daemons = [ref for ref in self.workloads if ref.kind == "DaemonSet"]
         down = set(self.down)
-        helps = [PastDownNodes(self.kube, ref, down, note) for ref in daemons]
+        helps = {ref: PastDownNodes(self.kube, ref, down, note) for ref in self.workloads if ref.kind == "DaemonSet"}
         lacking: list[Verdict] = []
         rests_until = 0.0
 
-        def missing() -> str:
+        def still_missing() -> str:
             nonlocal rests_until
             watch()
             if not lacking or self.clock.monotonic() >= rests_until:
                 down.update(filter(self.left_out, unreachable_nodes(self.kube)))
-                for each in helps:
-                    each()
-                seen = [self._look(ref, down) for ref in self.workloads]
+                seen = [self._look(ref, down, helps.get(ref)) for ref in self.workloads]
                 lacking[:] = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
                 rests_until = self.clock.monotonic() + self.every_seconds
             return lacking[0].reason if lacking else ""
 
-        still = wait_until(self.clock, missing, seconds=seconds)
+        still = wait_until(self.clock, still_missing, seconds=seconds)
         if still:
             lines = [line for verdict in lacking for line in verdict.lines()] or [still]
             lines += [f"node {name} went down meanwhile" for name in self._lost(down)]
@@ -81,9 +80,21 @@ class OwnWait:
         except ApiError:
             return []
 
-    def _look(self, ref: WorkloadRef, down: Collection[str]) -> Verdict:
-        # In an upgrade not those that were healthy before: what is healthy when a run begins has to be so in its end.
-        return diagnose_workload(self.kube, ref, allow_none=True, absent=lambda nodes: {*nodes}.intersection(down))
+    def _look(self, ref: WorkloadRef, down: Collection[str], past: PastDownNodes | None) -> Verdict:
+        try:
+            found = find_workload(self.kube, ref)
+            if found is None:
+                return missing(ref)
+            reading = read_found(self.kube, Workload.parse(ref.kind, found), found)
+            if past is not None:
+                past(found, reading)
+            # In an upgrade not those that were healthy before: what is healthy when a run begins has to be so in its
+            # end.
+            return diagnose_reading(
+                self.kube, reading, allow_none=True, absent=lambda nodes: {*nodes}.intersection(down)
+            )
+        except ApiError as error:
+            return unanswered(str(ref), error)
 
 
 @dataclass(frozen=True)
@@ -109,9 +120,7 @@ class DownWorkers:
         refs = workloads_in(manifest, namespace)
         if not any(ref.kind == "DaemonSet" for ref in refs):
             return None
-        names = [
-            name for name, node in unreachable_nodes(self.kube).items() if daemon_sets_on(manifest, namespace, node)
-        ]
+        names = daemon_sets_on(manifest, namespace, unreachable_nodes(self.kube).values())
 
         def is_left_out(name: str) -> bool:
             return name not in self.controllers and left_out(name)

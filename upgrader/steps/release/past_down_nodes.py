@@ -8,10 +8,10 @@ from typing import Any
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import NODES, PODS
 from upgrader.gates.node_health import is_unreachable, unreachable_nodes
-from upgrader.gates.workload_reading import Reading, find_workload, read_found
+from upgrader.gates.workload_reading import Reading
 from upgrader.model.health_before import IntOrPercent
 from upgrader.model.pod_placement import may_run_on
-from upgrader.model.workload import Pod, Workload, WorkloadRef
+from upgrader.model.workload import Pod, WorkloadRef
 from upgrader.ports import Kube, KubeObject
 
 __all__ = ["PastDownNodes"]
@@ -21,7 +21,7 @@ _FORBIDDEN = 403
 
 
 class PastDownNodes:
-    """Called now and then.
+    """Called with each reading of the DaemonSet.
 
     The controller counts a node that is down as one without a pod: with `maxUnavailable: 1` a single one is all that it
     allows, and it replaces no other pod. Once such nodes use up what is allowed, it deletes no pod that works, and so
@@ -39,12 +39,11 @@ class PastDownNodes:
         """The status of the last refusal; 0 where the last time nothing was refused."""
         self._told_of: set[int] = set()
 
-    def __call__(self) -> None:
+    def __call__(self, found: KubeObject, reading: Reading) -> None:
+        """`found` is the DaemonSet's object, and `reading` its pods."""
         try:
-            found = find_workload(self._kube, self._ref)
-            workload = Workload.parse("DaemonSet", found) if found is not None else None
-            if found is not None and workload is not None and workload.observed:
-                self._go_on(found, read_found(self._kube, workload, found))
+            if reading.workload.observed:
+                self._go_on(found, reading)
         except ApiError as error:  # the wait has a deadline, and says what it waits for
             lasts, self._refused = error.status == self._refused, error.status
             # What else than a missing right may pass, is told where the next answer is the same.
@@ -101,6 +100,4 @@ class PastDownNodes:
 
 
 def _count(given: Any, total: int, default: int) -> int:
-    """As Kubernetes rounds a percentage: up."""
-    wanted = IntOrPercent.parse(default if given is None else given)
-    return -(-total * wanted.percent // 100) if wanted.percent else wanted.count
+    return IntOrPercent.parse(default if given is None else given).up(total)
