@@ -11,7 +11,15 @@ from upgrader.model.pod_placement import may_run_on
 from upgrader.model.rollout_time import replacement_seconds
 from upgrader.model.workload import ROLLOUT_GROUP, WorkloadKind, WorkloadRef
 
-__all__ = ["StatefulSetIn", "daemon_sets_on", "pod_spec", "stateful_sets_in", "templates_in", "workloads_in"]
+__all__ = [
+    "StatefulSetIn",
+    "daemon_sets_on",
+    "on_delete_in",
+    "pod_spec",
+    "stateful_sets_in",
+    "templates_in",
+    "workloads_in",
+]
 
 _HOOK = "helm.sh/hook"
 
@@ -42,6 +50,11 @@ def daemon_sets_on(
     return {name: refs for name, refs in found.items() if refs}
 
 
+def on_delete_in(manifest: str, namespace: str) -> frozenset[WorkloadRef]:
+    """Those of these workloads whose pods their controllers don't replace: others do (the strategy OnDelete)."""
+    return frozenset(ref for ref, item in _workloads(manifest, namespace) if _on_delete(item))
+
+
 @dataclass(frozen=True)
 class StatefulSetIn:
     """A StatefulSet of a manifest."""
@@ -61,12 +74,16 @@ def stateful_sets_in(manifest: str, namespace: str) -> dict[WorkloadRef, Statefu
         ref: StatefulSetIn(
             ref,
             str((item["metadata"].get("labels") or {}).get(ROLLOUT_GROUP) or ""),
-            ((item.get("spec") or {}).get("updateStrategy") or {}).get("type") == "OnDelete",
+            _on_delete(item),
             replacement_seconds(item),
         )
         for ref, item in _workloads(manifest, namespace)
         if ref.kind == "StatefulSet"
     }
+
+
+def _on_delete(item: Manifest) -> bool:
+    return ((item.get("spec") or {}).get("updateStrategy") or {}).get("type") == "OnDelete"
 
 
 def _workloads(manifest: str, namespace: str) -> Iterator[tuple[WorkloadRef, Manifest]]:

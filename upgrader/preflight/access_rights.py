@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, UpgraderError
-from upgrader.gates.manifest_workloads import stateful_sets_in, workloads_in
-from upgrader.gates.node_health import HEARTBEATS
+from upgrader.gates.manifest_workloads import daemon_sets_on, on_delete_in, stateful_sets_in, workloads_in
+from upgrader.gates.node_health import HEARTBEATS, is_unreachable
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.finding import Finding
 from upgrader.model.settings import WorkloadGateKind
@@ -27,6 +27,7 @@ __all__ = ["check_access", "missing_right"]
 _REFUSED = re.compile(r'cannot (\S+) (?:resource "([^"]+)"(?: in API group "([^"]*)")?|path "([^"]+)")')
 """The API server's own words for the right that is missing."""
 
+_FORBIDDEN = 403
 _REVIEWS = Kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
 
 
@@ -115,7 +116,8 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
     """Ask the API server; a user with all rights needs only one request."""
     if _allowed(context, _EVERYTHING):
         return
-    needed = tuple(dict.fromkeys((*_NEEDED, *_of_plan(context), *_of_gates(context), *_of_nodes(context))))
+    of_plan = (*_of_plan(context), *_of_gates(context), *_of_nodes(context), *_of_workers_down(context))
+    needed = tuple(dict.fromkeys((*_NEEDED, *of_plan)))
     missing = [right for right in needed if not _allowed(context, right)]
     if missing:
         reasons = ", ".join(dict.fromkeys(right.why for right in missing))
@@ -168,9 +170,25 @@ def _of_nodes(context: PreflightContext) -> tuple[_Right, ...]:
     return _OF_NODES if any(step.nodes for step in planned_of(context.plan, PlannedNodes)) else ()
 
 
+def _of_workers_down(context: PreflightContext) -> Iterator[_Right]:
+    """What takes a rollout past workers that are down, forward and back: its controller would wait for them."""
+    controllers = {host.name for host in context.cluster.controllers}
+    try:
+        down = [node for name, node in context.nodes.items() if name not in controllers and is_unreachable(node)]
+    except ApiError as error:
+        if error.status == _FORBIDDEN:  # that right is asked for, too
+            return
+        raise
+    for step in context.changing:
+        for manifest in (step.before, step.after):
+            rolled = {ref for refs in daemon_sets_on(manifest, step.spec.namespace, down).values() for ref in refs}
+            for namespace in sorted({ref.namespace for ref in rolled - on_delete_in(manifest, step.spec.namespace)}):
+                yield _Right("delete", "pods", namespace=namespace, why="DaemonSets on workers that are down")
+
+
 def missing_right(family: str, error: UpgraderError) -> Finding | None:
     """The finding of a check that was refused a right which nothing but checks needs; None for any other failure."""
-    if family not in READ_BY_CHECKS_ONLY or not isinstance(error, ApiError) or error.status != 403:
+    if family not in READ_BY_CHECKS_ONLY or not isinstance(error, ApiError) or error.status != _FORBIDDEN:
         return None
     found = _REFUSED.search(error.message)
     verb, plural, group, path = found.groups() if found else ("", "", "", "")

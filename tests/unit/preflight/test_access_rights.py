@@ -27,7 +27,7 @@ from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
 from upgrader.steps.nodes.cordon import Cordons
 from upgrader.steps.nodes.drain import Drain
 from upgrader.steps.nodes.plan import PlannedNodes
-from upgrader.steps.release.plan import PlannedRelease
+from upgrader.steps.release.plan import Action, PlannedRelease
 from upgrader.steps.step_document import NodeChange
 
 SECURITY = Path(__file__).parents[3] / "docs/security.md"
@@ -253,6 +253,51 @@ def test_trial_of_programs_needs_its_files_rights(world: World, monkeypatch: pyt
     assert not list(check_access(replace(context, plan=replace(context.plan, steps=(release,)))))
     for verb in ("list", "create", "delete"):
         assert {(verb, "configmaps", "net"), (verb, "secrets", "net")} <= asked
+
+
+AGENT = "kind: DaemonSet\nmetadata: {name: agent, namespace: net}\nspec: {template: {spec: {}}}\n"
+
+
+def may_delete_pods(world: World, after: str, before: str = "", *, action: Action = "upgrade") -> bool:
+    """Whether somebody who may delete no pods passes."""
+    world.kube.denied = {("delete", "pods")}
+    context = world.context()
+    assert context.plan is not None
+    release = PlannedRelease(ReleaseSpec("agents", "agents", Path("/c")), action, "", before, after, ())
+    found = list(check_access(replace(context, plan=replace(context.plan, steps=(release,)), pulls_images=False)))
+    assert all("delete pods in net" in each.title and "workers that are down" in each.diagnosis for each in found)
+    return not found
+
+
+def test_rollouts_past_a_worker_that_is_down_need_a_right(world: World) -> None:
+    """A run would only learn of it once the release is written, and its rollback would stop at the same worker. So it
+    is, too, where only the revision to go back to wants a pod there.
+    """
+    world.node("worker-1")
+    assert may_delete_pods(world, AGENT)
+    world.down("worker-1")
+    assert not may_delete_pods(world, AGENT)
+    assert not may_delete_pods(world, "", AGENT)
+
+
+def test_rollouts_that_no_dead_worker_stops_need_no_right(world: World) -> None:
+    """Where nothing changes, where no DaemonSet wants a pod there, and where others replace its pods; a controller that
+    is down blocks the run itself.
+    """
+    world.down("worker-1")
+    assert may_delete_pods(world, AGENT, AGENT, action="unchanged")
+    assert may_delete_pods(world, AGENT.replace("DaemonSet", "Deployment"))
+    assert may_delete_pods(world, AGENT.replace("spec: {}", "spec: {nodeSelector: {a: b}}"))
+    assert may_delete_pods(world, AGENT.replace("{template", "{updateStrategy: {type: OnDelete}, template"))
+    world.node("worker-1")
+    world.down(CONTROLLER)
+    assert may_delete_pods(world, AGENT)
+
+
+def test_whoever_may_not_list_nodes_is_told_that(world: World) -> None:
+    """Which of them are down isn't known then: the right that is missing is named all the same."""
+    world.kube.denied = {("list", "nodes")}
+    assert "list nodes" in world.find(check_access)["access.missing"].title
 
 
 def test_a_list_that_is_long_is_cut(world: World) -> None:
