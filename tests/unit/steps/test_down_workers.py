@@ -14,8 +14,17 @@ import yaml
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
-from tests.unit.gates.builders import NAMESPACE, add_daemonset, add_down_node, add_node, add_pod, running, waiting
-from upgrader.errors import ApiError, StepFailed, WorkloadFailed
+from tests.unit.gates.builders import (
+    NAMESPACE,
+    add_daemonset,
+    add_deployment,
+    add_down_node,
+    add_node,
+    add_pod,
+    running,
+    waiting,
+)
+from upgrader.errors import ApiError, HelmError, StepFailed, WorkloadFailed
 from upgrader.gates import manifest_workloads
 from upgrader.gates.kubernetes_kinds import PODS, WORKLOADS
 from upgrader.gates.workload_reading import find_workload, read_found
@@ -388,6 +397,98 @@ def test_undo_does_without_a_worker_that_goes_down_in_it(cluster: Cluster) -> No
     cluster.helm.rollback = losing  # type: ignore[method-assign]
     cluster.step().undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
     assert cluster.newest() == {"controller-1", "worker-1"}
+
+
+def running_out(cluster: Cluster, tainted_after: float, *, lost: str = "worker-3") -> None:
+    """Let a worker die as Helm begins to roll back, and so Helm's wait run out; its taint comes later."""
+    rollback, dies = cluster.helm.rollback, cluster.clock.monotonic()
+
+    def watched(watch: Callable[[], None]) -> None:
+        if cluster.clock.monotonic() - dies >= tainted_after and lost:
+            add_down_node(cluster.kube, lost)
+        watch()
+
+    def rolling_back(*given: Any, timeout_seconds: float, watch: Callable[[], None], wait: bool = True) -> Any:
+        if not wait:
+            return rollback(*given, timeout_seconds=timeout_seconds, watch=lambda: watched(watch), wait=False)
+        cluster.helm.calls.append("rollback app 1")
+        if lost:
+            cluster.down.add(lost)
+            cluster.kube.delete(PODS, f"agent-1-{lost}", NAMESPACE)
+            add_pod(cluster.kube, "agent", waiting(""), node=lost, daemon=True)
+        for _ in range(int(timeout_seconds)):
+            cluster.clock.sleep(1.0)
+            watched(watch)
+        cluster.helm.install("app", yaml.safe_dump(rolling()), "failed")
+        raise HelmError("Helm failed on release 'app': context deadline exceeded")
+
+    cluster.helm.rollback = rolling_back  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize("tainted_after", [45.0, 90.0])
+def test_undo_whose_worker_dies_before_its_taint_is_judged_without_it(tainted_after: float) -> None:
+    """Helm waits, as nothing says that the worker is down; once its wait has run out, that is known, or soon is. The
+    revision that Helm left as failed isn't the last one.
+    """
+    cluster = Cluster(down=set())
+    cluster.helm.install("app", yaml.safe_dump(rolling()))
+    cluster.helm.install("app", "v: 2\n")
+    cluster.change()
+    running_out(cluster, tainted_after)
+    died = cluster.clock.monotonic()
+
+    def watch() -> None:
+        if cluster.clock.monotonic() - died >= tainted_after:
+            add_down_node(cluster.kube, "worker-3")
+        cluster.sync()
+
+    step = replace(cluster.step(down=cluster.workers("worker-1", DOWN, "worker-3")), undo_watch=watch)
+    step.undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
+    assert cluster.helm.calls == ["rollback app 1", "rollback app 1 without waiting"]
+    assert cluster.newest() == {"controller-1", "worker-1", DOWN}
+    assert cluster.helm.history("app", NAMESPACE)[-1].status == "deployed"
+    (told,) = [note for note in cluster.notes if "worker-3 is down" in note and "Helm" in note]
+    assert "context deadline exceeded" in told
+
+
+@pytest.mark.parametrize(("kind", "dead"), [("DaemonSet", ()), ("Deployment", ()), ("Deployment", (DOWN,))])
+def test_undo_that_no_dead_worker_keeps_fails_as_helm_says(kind: str, dead: tuple[str, ...]) -> None:
+    """And soon: a worker that has died has its taint within a minute. One that lacks no pod of the release, as the
+    Deployment's two run on others, isn't the cause.
+    """
+    cluster = Cluster(down=set(dead))
+    add_deployment(cluster.kube, "agent", replicas=2, readyReplicas=1)
+    for name, state in (("worker-1", running()), ("worker-3", waiting("ImagePullBackOff"))):
+        add_pod(cluster.kube, "agent", state, node=name, name=f"agent-of-set-{name}")
+    cluster.helm.install("app", yaml.safe_dump({**rolling(), "kind": kind}))
+    cluster.helm.install("app", "v: 2\n")
+    running_out(cluster, 0.0, lost="")
+    began = cluster.clock.monotonic()
+    with pytest.raises(HelmError, match="context deadline exceeded"):
+        replace(cluster.step(), undo_watch=lambda: None).undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
+    assert cluster.helm.calls == ["rollback app 1"]
+    assert cluster.clock.monotonic() - began <= 60.0 + 65.0
+
+
+def test_undo_that_helm_refuses_at_once_fails_at_once() -> None:
+    """Without a wait that ran out, no worker is to blame."""
+    cluster = Cluster(down=set())
+    cluster.helm.install("app", yaml.safe_dump(rolling()))
+    cluster.helm.install("app", "v: 2\n")
+    cluster.helm.fail_rollback["app"] = HelmError("Helm failed on release 'app': no such revision")
+    began = cluster.clock.monotonic()
+    with pytest.raises(HelmError, match="no such revision"):
+        cluster.step().undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
+    assert cluster.clock.monotonic() == began and cluster.helm.calls == ["rollback app 1"]
+
+
+def test_upgrade_that_fails_names_the_worker_that_went_down_in_it(cluster: Cluster) -> None:
+    """Helm only says that it waited too long."""
+    late = HelmError("Helm failed on release 'app': context deadline exceeded")
+    step = replace(cluster.step(), down=cluster.workers(DOWN, *UP[1:]), watcher=Watch)
+    cluster.helm.fail_upgrade["app"] = late
+    with pytest.raises(StepFailed, match=rf"context deadline exceeded[^$]*node {DOWN} went down meanwhile"):
+        step.apply(cluster.notes.append)
 
 
 def test_worker_that_went_down_in_the_run_is_waited_for_by_helm_as_ever(cluster: Cluster) -> None:

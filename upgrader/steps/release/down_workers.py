@@ -9,92 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from upgrader.errors import ApiError, WorkloadFailed
-from upgrader.gates.api_absence import unanswered
+from upgrader.errors import ApiError, HelmError
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.manifest_workloads import daemon_sets_on, stateful_sets_in, workloads_in
 from upgrader.gates.node_health import unreachable_nodes
-from upgrader.gates.workload_diagnosis import diagnose_reading, missing
-from upgrader.gates.workload_reading import find_workload, read_found
-from upgrader.model.first_few import first_few
-from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.workload import Workload, WorkloadRef
 from upgrader.ports import Clock, Helm, Kube
-from upgrader.steps.release.past_down_nodes import PastDownNodes
+from upgrader.steps.release.own_wait import OwnWait
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["DownWorkers", "OwnWait", "roll_back"]
+__all__ = ["DownWorkers", "roll_back"]
 
 _PODS_A_SECOND = 200
 """How many pods are read in a second at most, on average: a DaemonSet has one on each of thousands of nodes."""
 
-
-@dataclass(frozen=True)
-class OwnWait:
-    """Waits for a release's workloads in Helm's place, without the pods on some nodes."""
-
-    kube: Kube
-    clock: Clock
-    workloads: tuple[WorkloadRef, ...]
-    down: tuple[str, ...]
-    """Those that are down when it begins."""
-    left_out: Callable[[str], bool]
-    """Whether a node isn't waited for once it is seen down, even if it comes back and goes again."""
-    every_seconds: float = 1.0
-    """How often they are read."""
-
-    @property
-    def why(self) -> str:
-        """Why Helm doesn't."""
-        return f"{first_few(self.down)} {'is' if len(self.down) == 1 else 'are'} down"
-
-    def __call__(self, seconds: float, watch: Callable[[], None], note: Callable[[str], None]) -> None:
-        """Raises WorkloadFailed with what is missing at the end; what `watch` raises ends it before."""
-        down = set(self.down)
-        helps = {ref: PastDownNodes(self.kube, ref, down, note) for ref in self.workloads if ref.kind == "DaemonSet"}
-        lacking: list[Verdict] = []
-        rests_until = 0.0
-
-        def still_missing() -> str:
-            nonlocal rests_until
-            watch()
-            if not lacking or self.clock.monotonic() >= rests_until:
-                down.update(filter(self.left_out, unreachable_nodes(self.kube)))
-                seen = [self._look(ref, down, helps.get(ref)) for ref in self.workloads]
-                lacking[:] = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
-                rests_until = self.clock.monotonic() + self.every_seconds
-            return lacking[0].reason if lacking else ""
-
-        still = wait_until(self.clock, still_missing, seconds=seconds)
-        if still:
-            lines = [line for verdict in lacking for line in verdict.lines()] or [still]
-            lines += [f"node {name} went down meanwhile" for name in self._lost(down)]
-            without = f"(waited {seconds:.0f} s, without {first_few(sorted(down))}, which Helm would have waited for)"
-            remedy = lacking[0].remedy if lacking else ""
-            raise WorkloadFailed("\n".join((*lines, without)), remedy=remedy)
-
-    def _lost(self, known: Collection[str]) -> list[str]:
-        """The nodes that are down by now, as far as the API says."""
-        try:
-            return sorted(unreachable_nodes(self.kube).keys() - {*known})
-        except ApiError:
-            return []
-
-    def _look(self, ref: WorkloadRef, down: Collection[str], past: PastDownNodes | None) -> Verdict:
-        try:
-            found = find_workload(self.kube, ref)
-            if found is None:
-                return missing(ref)
-            reading = read_found(self.kube, Workload.parse(ref.kind, found), found)
-            if past is not None:
-                past(found, reading)
-            # In an upgrade not those that were healthy before: what is healthy when a run begins has to be so in its
-            # end.
-            return diagnose_reading(
-                self.kube, reading, allow_none=True, absent=lambda nodes: {*nodes}.intersection(down)
-            )
-        except ApiError as error:
-            return unanswered(str(ref), error)
+_TAINT_SECONDS = 60.0
+"""How long after its death a worker may have no taint yet: kube-controller-manager waits for 40 to 50 s."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +45,41 @@ class DownWorkers:
         """The same of a rollback, which no worker makes fail that is down by now. Raises ApiError."""
         return self._wait(manifest, namespace, lambda _: True)
 
-    def _wait(self, manifest: str, namespace: str, left_out: Callable[[str], bool]) -> OwnWait | None:
+    def after_helms_wait(
+        self, manifest: str, namespace: str, *, ran_out: bool, watch: Callable[[], None]
+    ) -> OwnWait | None:
+        """The same once Helm's own wait for a rollback has failed: a worker may have died in it, under pods of any
+        workload. None where no such worker is down.
+
+        `ran_out`: Helm has waited as long as it could. Then a worker that has died may not have its taint yet.
+        """
+        found: list[OwnWait] = []
+
+        def not_yet() -> str:
+            watch()
+            wait = self._wait(manifest, namespace, lambda _: True, any_workload=True)
+            found.extend([wait] if wait is not None and wait.lacks_pods_there else [])
+            return "" if found else "no worker is down that keeps it"
+
+        wait_until(self.clock, not_yet, seconds=_TAINT_SECONDS if ran_out else 0.0)
+        return found[0] if found else None
+
+    def lost(self) -> list[str]:
+        """The nodes that have gone down since the run began, as far as the API says."""
+        try:
+            down = unreachable_nodes(self.kube)
+        except ApiError:
+            return []
+        return sorted(name for name in down if name in self.controllers or name in (self.healthy_before or ()))
+
+    def _wait(
+        self, manifest: str, namespace: str, left_out: Callable[[str], bool], *, any_workload: bool = False
+    ) -> OwnWait | None:
         refs = workloads_in(manifest, namespace)
-        if not any(ref.kind == "DaemonSet" for ref in refs):
+        if not refs or not (any_workload or any(ref.kind == "DaemonSet" for ref in refs)):
             return None
-        names = daemon_sets_on(manifest, namespace, unreachable_nodes(self.kube).values())
+        down = unreachable_nodes(self.kube)
+        names = down if any_workload else daemon_sets_on(manifest, namespace, down.values())
 
         def is_left_out(name: str) -> bool:
             return name not in self.controllers and left_out(name)
@@ -146,10 +105,36 @@ def roll_back(
     note: Callable[[str], None],
     watch: Callable[[], None] = lambda: None,
 ) -> None:
-    """Helm's rollback, and the wait for it."""
-    wait = down.undoing(helm.manifest(release, namespace, revision), namespace) if down is not None else None
-    if wait is not None:
-        note(f"{wait.why}: Helm doesn't wait for {release}, its workloads are waited for without")
-    helm.rollback(release, namespace, revision, timeout_seconds=timeout_seconds, wait=wait is None, watch=watch)
-    if wait is not None:
-        wait(timeout_seconds, watch, note)
+    """Helm's rollback, and the wait for it.
+
+    Helm waits where no worker is down when it begins. One that dies then has its taint only 40 to 50 s later, and Helm
+    waits for its pods until its timeout. So what Helm's failure means is decided behind it.
+    """
+
+    def by_helm(*, wait: bool) -> None:
+        helm.rollback(release, namespace, revision, timeout_seconds=timeout_seconds, wait=wait, watch=watch)
+
+    if down is None:
+        by_helm(wait=True)
+        return
+    manifest = helm.manifest(release, namespace, revision)
+    own = down.undoing(manifest, namespace)
+    if own is not None:
+        note(f"{own.why}: Helm doesn't wait for {release}, its workloads are waited for without")
+    else:
+        began = down.clock.monotonic()
+        try:
+            by_helm(wait=True)
+            return
+        except HelmError as error:
+            ran_out = down.clock.monotonic() - began >= timeout_seconds
+            own = down.after_helms_wait(manifest, namespace, ran_out=ran_out, watch=watch)
+            if own is None:
+                raise
+            note(
+                f"{own.why} by now: {release} is rolled back again, and its workloads are waited for without, as Helm "
+                f"has waited in vain ({error.message})"
+            )
+    # Also where it is the second time: Helm takes what it waited for in vain for a failed revision.
+    by_helm(wait=False)
+    own(timeout_seconds, watch, note)

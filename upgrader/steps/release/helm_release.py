@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -112,7 +112,8 @@ class ChartStep:
         except StepFailed:
             raise
         except (HelmError, ApiUnavailable) as error:
-            raise _with_cause(error, watcher.last) from error
+            lost = self.down.lost() if self.down is not None else []
+            raise _with_cause(error, watcher.last, lost) from error
         return done.number
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
@@ -209,10 +210,11 @@ def _described(revision: Revision) -> str:
     return f"revision {revision.number} ({revision.status}{when}{said})"
 
 
-def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...]) -> StepFailed:
-    """Helm reports only that it timed out; the workloads show why."""
+def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...], lost: Sequence[str]) -> StepFailed:
+    """Helm reports only that it timed out; the workloads show why, and the nodes that went `lost` meanwhile."""
     at_fault = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
+    gone = [f"node {name} went down meanwhile" for name in lost]
     if not at_fault:
-        return StepFailed(error.message, remedy=error.remedy)
+        return StepFailed("\n".join([error.message, *gone]), remedy=error.remedy)
     lines = [line for verdict in at_fault for line in verdict.lines()]
-    return WorkloadFailed("\n".join([*lines, f"({error.message})"]), remedy=error.remedy)
+    return WorkloadFailed("\n".join([*lines, *gone, f"({error.message})"]), remedy=error.remedy)
