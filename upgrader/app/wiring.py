@@ -35,9 +35,11 @@ from upgrader.engine.history.journal_mirroring import JournalMirror
 from upgrader.engine.history.journal_on_controllers import ControllerReplicas
 from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
+from upgrader.engine.history.seen_healthy import HelmAsSeen
 from upgrader.engine.locks.cluster_lock import read_lease
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, ChartRefused
 from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.gate_memory import GateMemory
@@ -261,7 +263,7 @@ class Session:
 
     def find_brief_runs(self) -> DiscoveredRuns:
         """Those that are known here or in the cluster, for what is only told: no machine is logged in to."""
-        return find_runs((LocalJournals(self.settings.folder / "runs"), ClusterReplicas(self.brief_kube)))
+        return _brief_runs(self.settings, self.brief_kube)
 
     def metric_sinks(self) -> tuple[MetricSink, ...]:
         """Where the metrics of runs go, as upgrader.yaml says."""
@@ -376,6 +378,15 @@ def open_stranger(kubeconfig: Path, context: str) -> Iterator[tuple[Kube, HostKe
         kube.close()
 
 
+def _brief_runs(settings: Settings, brief_kube: Kube) -> DiscoveredRuns:
+    """The runs that are known here or in the cluster."""
+    return find_runs((LocalJournals(settings.folder / "runs"), ClusterReplicas(brief_kube)))
+
+
+def _known_runs(settings: Settings, brief_kube: Kube) -> tuple[RunState, ...]:
+    return tuple(run.state for run in _brief_runs(settings, brief_kube).runs)
+
+
 @contextmanager
 def open_session(folder: Path, target: KubernetesVersion | None = None) -> Iterator[Session]:
     """Read a cluster folder and connect; `target` None means the file's.
@@ -403,7 +414,7 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
         prometheus = PrometheusApi(HttpClient(asked, _SERVICE_SECONDS)) if asked else None
         webhooks = UnreachableWebhooks(kube, clock)
         tools = Tools(
-            BypassingHelm(helm, webhooks),
+            BypassingHelm(HelmAsSeen(helm, lambda: _known_runs(settings, brief_kube)), webhooks),
             BypassingKube(kube, webhooks),
             FencedPlaybooks(AnsiblePlaybooks(), fence),
             clock,

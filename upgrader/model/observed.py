@@ -30,8 +30,8 @@ class ObservedRelease:
 
     @property
     def settled(self) -> bool:
-        """Whether the newest revision is the deployed one: no failed or interrupted attempt came after it."""
-        return bool(self.history) and self.history[-1].status == "deployed"
+        """Whether the newest revision is the deployed one: no failed or interrupted attempt came after it, or is it."""
+        return bool(self.history) and self.history[-1].status == "deployed" and self.history[-1].good
 
 
 @dataclass(frozen=True)

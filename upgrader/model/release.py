@@ -12,6 +12,7 @@ from typing import Any, Literal
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
+    "UNWAITED",
     "EtcdBefore",
     "NodeBefore",
     "ReleaseSpec",
@@ -26,6 +27,9 @@ __all__ = [
 
 _MARGIN_SECONDS = 60.0
 """How much longer than its timeout Helm may work: it counts only its wait, which begins when everything is written."""
+
+UNWAITED = "upgrader, without Helm's wait: "
+"""How the description of a revision begins that Helm called deployed as soon as it was written."""
 
 RevisionStatus = Literal[
     "unknown",
@@ -61,6 +65,8 @@ class Revision:
     description: str = ""
     updated: datetime | None = None
     """When Helm last wrote it, in UTC; None when Helm's date could not be read."""
+    unseen: bool = False
+    """Whether Helm hasn't waited for it, and the run that was to wait in its place has not seen it healthy."""
 
     @property
     def failed_once(self) -> bool:
@@ -75,8 +81,15 @@ class Revision:
         worked. Two traps, visible only in the description: a *first install* that failed becomes `superseded` once a
         later revision succeeds, and so does an *interrupted* one when a rollback from it fails.
         """
+        if self.unseen:
+            return False
         unproven = self.failed_once or self.description.startswith("Preparing ")
         return self.status == "deployed" or (self.status == "superseded" and not unproven)
+
+    @property
+    def unwaited(self) -> bool:
+        """Whether Helm hasn't waited for it."""
+        return self.description.startswith(UNWAITED)
 
     @property
     def pending(self) -> bool:

@@ -24,6 +24,7 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
         if not release.history:
             continue  # not installed: the run installs it, and a rollback uninstalls it
         newest, good = release.history[-1], last_good(release.history)
+        became = "deployed, but no run has seen it healthy" if newest.unseen else newest.status
         if newest.pending:
             yield _pending(context, name, newest, good)
         elif good is None:
@@ -31,16 +32,16 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
                 "releases.never-worked",
                 "error",
                 f"release {name}: no revision was ever deployed successfully",
-                f"Revision {newest.number} is '{newest.status}': {newest.description or 'no description'}. Its objects "
+                f"Revision {newest.number} is '{became}': {newest.description or 'no description'}. Its objects "
                 "may still be in use, and a rollback could only uninstall it.",
                 f"If it works, mark it as the revision to roll back to: helm rollback {name} {newest.number} --wait. "
                 "Don't uninstall the release: its objects might be in use.",
             )
-        elif newest.status != "deployed":
+        elif newest.status != "deployed" or newest.unseen:
             yield Finding(
                 "releases.last-failed",
                 "info",
-                f"release {name}: the last attempt (revision {newest.number}) is '{newest.status}'",
+                f"release {name}: the last attempt (revision {newest.number}) is '{became}'",
                 f"{newest.description or 'No description'}. The last revision that worked is {good.number}.",
             )
 

@@ -222,6 +222,18 @@ def test_a_failed_last_attempt_is_only_told(world: World) -> None:
     assert world.find(check_releases)["releases.last-failed"].severity == "info"
 
 
+def test_an_attempt_that_no_run_saw_healthy_is_told_as_a_failed_one(world: World) -> None:
+    """Helm, which hasn't waited for it, calls it deployed."""
+    world.helm.install("kubernetes", "")
+    world.helm.releases["kubernetes"] = [
+        replace(each, unseen=each.number == 2) for each in world.helm.releases["kubernetes"]
+    ]
+    world.release("kubernetes")
+    found = world.find(check_releases)["releases.last-failed"]
+    assert "(revision 2) is 'deployed, but no run has seen it healthy'" in found.title
+    assert "The last revision that worked is 1" in found.diagnosis
+
+
 @pytest.mark.parametrize(("replicas", "refused"), [(1, False), (2, True), (0, True)])
 def test_one_instance_on_each_controller(world: World, replicas: int, refused: bool) -> None:
     """With any other number the gate of kube-apiserver never passes: the run is refused before it changes anything."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,24 @@ from tests.unit.gates.builders import (
     running,
     waiting,
 )
+from upgrader.app.observe_cluster import observe_release
+from upgrader.engine.history.seen_healthy import HelmAsSeen
+from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import ApiError, HelmError, StepFailed, WorkloadFailed
 from upgrader.gates import manifest_workloads
 from upgrader.gates.kubernetes_kinds import PODS, WORKLOADS
 from upgrader.gates.workload_reading import find_workload, read_found
 from upgrader.model.manifest import objects_in
-from upgrader.model.outcome import Verdict
+from upgrader.model.observed import Observed
+from upgrader.model.outcome import StepPhase, Verdict
 from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import Workload, WorkloadRef
 from upgrader.steps.release.down_workers import DownWorkers
 from upgrader.steps.release.free_release import FreeReleaseStep
 from upgrader.steps.release.helm_release import ChartStep
 from upgrader.steps.release.past_down_nodes import PastDownNodes
+from upgrader.steps.release.plan import IntendedRelease
 from upgrader.steps.release.release_inspector import ReleaseInspector
 
 DOWN, UP = "worker-2", ("controller-1", "worker-1", "worker-3")
@@ -603,3 +610,44 @@ def test_interrupted_step_is_applied_again(cluster: Cluster) -> None:
     assert not found.applied and f"but {DOWN} is down: Helm hasn't waited" in found.found
     add_node(cluster.kube, DOWN)
     assert inspector.inspect(point).applied
+
+
+def test_revision_of_a_killed_wait_is_none_to_go_back_to(cluster: Cluster) -> None:
+    """Helm calls it deployed from the beginning. A new run plans the change again, from the revision that was healthy,
+    and goes back to that one; once the step has passed, to what it made.
+    """
+
+    class Killed(BaseException):
+        """The process is gone."""
+
+    def kill() -> None:
+        raise Killed
+
+    def manifest(spec: ReleaseSpec) -> IntendedRelease:
+        return IntendedRelease(spec, yaml.safe_dump(dict(spec.values)))
+
+    step = cluster.step()
+    point = step.capture()
+    began = StepState("app", "applying", restore_point=point)
+    upgrade = cluster.helm.upgrade
+
+    def upgraded(*given: Any, **named: Any) -> Any:
+        upgrade(*given, **named)
+        kill()
+
+    cluster.helm.upgrade = upgraded  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        step.apply(cluster.notes.append)
+    assert [each.status for each in cluster.helm.history("app", NAMESPACE)] == ["superseded", "deployed"]
+    cases: list[tuple[StepPhase, int, str]] = [
+        ("applying", 1, "upgrade"),
+        ("undo-failed", 1, "upgrade"),
+        ("passed", 2, "unchanged"),
+    ]
+    for phase, revision, action in cases:
+        helm = HelmAsSeen(cluster.helm, partial(tuple, [RunState(run="r", steps=(replace(began, phase=phase),))]))
+        observed = Observed(KubernetesVersion(1, 36, 3), {}, {"app": observe_release(helm, step.spec)})
+        planned = manifest(step.spec).planned(observed)
+        assert (planned.action, planned.revision) == (action, revision)
+        again = replace(step, helm=helm, before=planned.before).capture()
+        assert again == RestorePoint("app", NAMESPACE, revision)

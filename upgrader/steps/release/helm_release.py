@@ -8,7 +8,7 @@ from typing import Protocol
 
 from upgrader.errors import ApiUnavailable, HelmError, StepFailed, WorkloadFailed
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.release import ReleaseSpec, RestorePoint, Revision, last_good, without_revision
+from upgrader.model.release import UNWAITED, ReleaseSpec, RestorePoint, Revision, last_good, without_revision
 from upgrader.ports import Helm
 from upgrader.steps.release.down_workers import DownWorkers, roll_back
 
@@ -104,7 +104,7 @@ class ChartStep:
                 timeout_seconds=self.timeout_seconds,
                 watch=watch,
                 take_ownership=self.take_ownership,
-                description=f"upgrader: {self.change}",
+                description=f"{'upgrader: ' if wait is None else UNWAITED}{self.change}",
                 wait=wait is None,
             )
             if wait is not None:
