@@ -25,7 +25,7 @@ _PREFIXES = (
 _BUILT_IN_LEVELS = frozenset(
     {"catch-all", "global-default", "leader-election", "node-high", "system", "workload-high", "workload-low"}
 )
-"""Priority levels that every cluster has. Others have few seats so that their requests wait."""
+"""Priority levels that every cluster has. Others have few seats so that their requests wait, or are rejected."""
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _GUARDS = ".guard.upgrader.io"
 """How the names of guard's webhooks end."""
@@ -91,10 +91,13 @@ def parse(text: str) -> Counters:
         elif name == "authentication_attempts":
             if labels.get("result") != "success":
                 refused["401"] += float(number)
-        elif name == "apiserver_flowcontrol_rejected_requests_total":
-            refused["rejected as too many"] += float(number)
-        elif name == "apiserver_flowcontrol_current_inqueue_requests":
-            queued += float(number) if labels.get("priority_level") in _BUILT_IN_LEVELS else 0.0
+        elif name.startswith("apiserver_flowcontrol_"):
+            if labels.get("priority_level") not in _BUILT_IN_LEVELS:
+                continue
+            if name == "apiserver_flowcontrol_current_inqueue_requests":
+                queued += float(number)
+            else:
+                refused["rejected as too many"] += float(number)
         elif name == "apiserver_admission_webhook_rejection_count":
             if labels.get("error_type") == "no_error" and labels.get("name", "").endswith(_GUARDS):
                 denied[labels.get("rejection_code", "")] += float(number)

@@ -209,7 +209,7 @@ def metrics(
         f"process_start_time_seconds {start}",
         f'authentication_attempts{{result="success"}} {requests}',
         f'authentication_attempts{{result="failure"}} {unauthenticated}',
-        f'apiserver_flowcontrol_rejected_requests_total{{reason="queue-full"}} {rejected}',
+        f'apiserver_flowcontrol_rejected_requests_total{{priority_level="workload-low"}} {rejected}',
         'apiserver_flowcontrol_current_inqueue_requests{flow_schema="probes",priority_level="exempt"} 0',
         f'apiserver_flowcontrol_current_inqueue_requests{{priority_level="workload-low"}} {queued}',
         f'apiserver_request_duration_seconds_bucket{{verb="LIST",le="{seconds}"}} {requests - slow}',

@@ -121,6 +121,13 @@ def test_requests_that_wait_in_a_level_of_the_operators() -> None:
     assert verdicts[-1].kind is VerdictKind.HOLDS
 
 
+def test_requests_that_a_level_of_the_operators_rejects() -> None:
+    """What doesn't fit into its queue, however long it goes on: it is there to reject them."""
+    rejected = 'apiserver_flowcontrol_rejected_requests_total{priority_level="jobs",reason="queue-full"}'
+    verdicts = watch(*(f"{metrics(requests=300 * n)}\n{rejected} {80 * n}\n" for n in range(1, 10)))
+    assert {verdict.kind for verdict in verdicts[1:]} == {VerdictKind.HOLDS}
+
+
 def test_another_instance_begins_anew() -> None:
     """Counters of another process are not compared with the last one's."""
     verdicts = watch(metrics(requests=300, c403=0), metrics(start="1.8e9", requests=300, c403=90))
