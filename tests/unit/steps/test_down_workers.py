@@ -15,6 +15,7 @@ import yaml
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
+from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import (
     NAMESPACE,
     add_daemonset,
@@ -26,18 +27,24 @@ from tests.unit.gates.builders import (
     waiting,
 )
 from upgrader.app.observe_cluster import observe_release
+from upgrader.engine.execution.runner import Runner
+from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.history.seen_healthy import HelmAsSeen
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import ApiError, HelmError, StepFailed, WorkloadFailed
 from upgrader.gates import manifest_workloads
-from upgrader.gates.kubernetes_kinds import PODS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import PODS, SECRETS, WORKLOADS
 from upgrader.gates.workload_reading import find_workload, read_found
+from upgrader.model.event import Event, Note, RunStarted
 from upgrader.model.manifest import objects_in
 from upgrader.model.observed import Observed
-from upgrader.model.outcome import StepPhase, Verdict
+from upgrader.model.outcome import StepPhase, Verdict, broken
 from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import GatePolicy
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import Workload, WorkloadRef
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.steps.release.down_workers import DownWorkers
 from upgrader.steps.release.free_release import FreeReleaseStep
 from upgrader.steps.release.helm_release import ChartStep
@@ -456,6 +463,54 @@ def test_undo_whose_worker_dies_before_its_taint_is_judged_without_it(tainted_af
     assert cluster.helm.history("app", NAMESPACE)[-1].status == "deployed"
     (told,) = [note for note in cluster.notes if "worker-3 is down" in note and "Helm" in note]
     assert "context deadline exceeded" in told
+
+
+def test_run_whose_rollback_loses_a_worker_is_rolled_back() -> None:
+    """And not failed: the control plane is as it was, with the gates of a rollback behind it; the worker is named."""
+    cluster = Cluster(down=set())
+    cluster.kube.raw_answers["/readyz"] = "ok"
+    secret = {"name": "sh.helm.release.v1.app.v1", "labels": {"owner": "helm", "name": "app"}}
+    cluster.kube.put(SECRETS, {"metadata": secret}, NAMESPACE)
+    cluster.helm.install("app", yaml.safe_dump(rolling()))
+    running_out(cluster, 0.0)
+    told = list[str]()
+
+    class Never:
+        """A gate that finds the new revision wrong."""
+
+        name = "rollout"
+
+        def check(self) -> Verdict:
+            return broken("the new one answers nothing")
+
+    class Told:
+        """What the run says."""
+
+        def emit(self, event: Event) -> None:
+            told.extend([event.text] if isinstance(event, Note) else [])
+
+    runner = Runner(
+        kube=cluster.kube,
+        clock=cluster.clock,
+        reporter=Told(),
+        stop=StopRequest(),
+        recovery=FakeRecovery(cluster.kube),
+        patience_seconds=60.0,
+    )
+    before = cluster.helm.manifests["app", 1]
+    step = replace(cluster.step(down=cluster.workers(DOWN, *UP[1:])), before=before)
+    item = PipelineStep(step, (GateRun(Never(), GatePolicy()),), ())
+    upgrade = cluster.helm.upgrade
+
+    def upgraded(*given: Any, **named: Any) -> Any:
+        written = upgrade(*given, **named)
+        cluster.change()
+        return written
+
+    cluster.helm.upgrade = upgraded  # type: ignore[method-assign]
+    result = runner.run(Pipeline((item,)), RunStarted("r1", RunKind.UPGRADE, ("app",), "/tmp/r1"))
+    assert result.outcome == "rolled-back" and "the new one answers nothing" in result.reason
+    assert any("worker-3 is down by now" in text for text in told)
 
 
 @pytest.mark.parametrize(("kind", "dead"), [("DaemonSet", ()), ("Deployment", ()), ("Deployment", (DOWN,))])
