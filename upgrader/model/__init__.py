@@ -1,1 +1,1 @@
-"""What upgrader works with: frozen values without any I/O."""
+"""The values that upgrader works with: frozen, without any I/O."""

@@ -1,4 +1,4 @@
-"""What the audit log of a kube-apiserver says of the clients of APIs that Kubernetes has deprecated or removed."""
+"""The clients of deprecated or removed APIs, as the audit log of a kube-apiserver shows them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Requests:
     """All requests of one client for one resource in one version."""
 
     user: str
-    """`rancher, as jane` where it impersonates another one."""
+    """`rancher, as jane` if it impersonates another user."""
     agent: str
-    """The User-Agent; "" for none."""
+    """The User-Agent; "" if it has none."""
     api_version: str
     """`policy/v1beta1`"""
     resource: str
@@ -27,30 +27,30 @@ class Requests:
     """In alphabetical order."""
     count: int
     last: str
-    """When the last one was received, as the log has it (RFC 3339)."""
+    """When the last one was received, as the log writes it (RFC 3339)."""
 
 
 @dataclass(frozen=True)
 class AuditLog:
-    """One or more files of it."""
+    """The result of reading one or more files of the log."""
 
     events: int
-    """All of them, whatever they are about; a request may have several."""
+    """All events, of requests to any API; a request may have several."""
     answered: int
-    """The lines that tell how a request was answered: without any, nothing is known of clients."""
+    """The events that contain a response code. Without any, nothing is known of clients."""
     first: str
     last: str
-    """When the first and the last request were received (RFC 3339); "" for none."""
+    """When the first and the last request were received (RFC 3339); "" if there is none."""
     requests: tuple[Requests, ...]
-    """Those for APIs that end, and that the API server has served: neither refused (401, 403), nor for a path that it
-    doesn't know (404 without a reason).
+    """Requests for APIs that end and that the API server served: not those that were refused (401, 403), nor those for
+    an unknown path (404 without a reason).
     """
     nodes: frozenset[str] = frozenset()
     """The nodes whose kubelets have sent requests."""
     damaged_lines: int = 0
-    """How many lines are no event. A last line that isn't complete yet is none of them."""
+    """How many lines aren't events. A last line that isn't complete yet doesn't count."""
     damaged: tuple[str, ...] = ()
-    """The first of them: `logs/audit.log:17`."""
+    """The first of these lines: `logs/audit.log:17`."""
 
 
 @cache
@@ -60,7 +60,7 @@ def ending_apis() -> Mapping[tuple[str, str], ApiLifecycle]:
 
 
 def plural(kind: str) -> str:
-    """The resource of one of Kubernetes' own kinds: `networkpolicies` of NetworkPolicy."""
+    """The resource of one of Kubernetes' own kinds: `networkpolicies` for NetworkPolicy."""
     name = kind.lower()
     if name == "endpoints" or name.endswith("parameters"):
         return name

@@ -21,7 +21,7 @@ class Failure:
     request: str
     error: str
     phase: str = ""
-    """The phase in which it was due, usually a step of a run; "" outside any."""
+    """The phase in which it was due, usually a step of a run; "" outside all phases."""
 
     def __str__(self) -> str:
         during = f" (during {self.phase})" if self.phase else ""
@@ -66,10 +66,10 @@ class Lane:
 
 @dataclass(frozen=True)
 class Watches:
-    """What long watches of an object received of the changes that were made to it.
+    """The changes of an object that long watches received.
 
-    `missed` changes never arrived, `repeated` ones more than once. A watch that the server closes in good order, and
-    that is continued on another connection, counts as `resumed`.
+    `missed` changes never arrived, `repeated` ones arrived more than once. A watch counts as `resumed` if the server
+    closed it in order and it continued on another connection.
     """
 
     events: int = 0
@@ -130,5 +130,5 @@ class Availability:
         )
 
     def phase(self, name: str) -> Phase | None:
-        """The counts of a phase; None when nothing was due in it."""
+        """The counts of a phase; None if no request was due in it."""
         return next((phase for phase in self.phases if phase.name == name), None)

@@ -1,4 +1,4 @@
-"""What clients of the API saw over time: one sample for each second (or ten) of a run."""
+"""What clients of the API saw over time: one sample for each second (or ten seconds) of a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sample:
     median_ms: float
     slowest_ms: float
     stalled_ms: float = 0.0
-    """For how long the prober itself did not run: latencies contain that time."""
+    """For how long the prober itself was not scheduled: latencies include that time."""
     kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
@@ -76,10 +76,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class SeriesSummary:
-    """What the series `availability.jsonl` of a run has, of all its processes. Times are ISO 8601 in UTC.
+    """The summary of a run's `availability.jsonl`, of all its processes. Times are ISO 8601 in UTC.
 
-    `measured_seconds` is the time that samples cover, `seconds_with_failures` the part of it in which a request was due
-    that failed. `unanswered` requests had no answer when their prober ended. `unreadable_lines` are left out.
+    `measured_seconds` is the time that samples cover, `seconds_with_failures` the part of it in which a failed request
+    was due. `unanswered` requests had no answer when their prober ended. `unreadable_lines` are left out.
     """
 
     began: str
@@ -99,12 +99,12 @@ class AvailabilitySeries:
 
     samples: tuple[Sample, ...] = ()
     problem: str = ""
-    """Why there are none."""
+    """Why there are no samples."""
     unreadable: int = 0
-    """How many lines of the file are no samples: one that was torn when its process was killed, or the disk full."""
+    """How many lines of the file aren't samples: incomplete, as its process was killed or the disk was full."""
 
     def summary(self) -> SeriesSummary | None:
-        """Its counts; None where there are no samples."""
+        """Its counts; None if there are no samples."""
         samples = self.samples
         if not samples:
             return None
@@ -124,7 +124,7 @@ class AvailabilitySeries:
 
 
 NO_SERIES = AvailabilitySeries()
-"""Where nothing was read."""
+"""The value if nothing was read."""
 
 
 def _number(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""What worked before a run's first step; a run's journal keeps it, so there is no secret in it."""
+"""What worked before a run's first step. A run's journal keeps it, so it contains no secret."""
 
 from __future__ import annotations
 
@@ -33,22 +33,24 @@ class Latency99:
 
 @dataclass(frozen=True)
 class ServerBaseline:
-    """What kube-apiserver reported of its clients: at its worst, since it started or in the seconds of the baseline."""
+    """What kube-apiserver reported of its clients: the worst value since it started, or during the seconds of the
+    baseline.
+    """
 
     server: str
-    """Its address, `https://HOST:PORT`; "" for whichever answers at the kubeconfig's."""
+    """Its address, `https://HOST:PORT`; "" for the instance that answers at the kubeconfig's address."""
     refused: tuple[RefusedShare, ...] = ()
-    """By all instances; a run of an older version has this instance's own."""
+    """The total of all instances; in a run of an older version, that of this instance."""
     latencies: tuple[Latency99, ...] = ()
     start: str = ""
-    """When its process started, as it says itself; "" in a run of an older version."""
+    """When its process started, as it reports; "" in a run of an older version."""
     queued: float = 0.0
     """Requests that waited for a seat of API Priority and Fairness."""
 
 
 @dataclass(frozen=True)
 class NotCompared:
-    """Something that did not work before, or could not be read, so that nothing can be compared with it."""
+    """Something that did not work before, or could not be read, so that a comparison is impossible."""
 
     what: str
     why: str
@@ -59,9 +61,9 @@ class Baseline:
     """What is compared after each step. An empty field was not compared; `not_compared` says why."""
 
     version: str
-    """Of the API server that answered: where it emulates an older minor, the first of that one."""
+    """Version of the API server that answered; if it emulates an older minor, the first version of that minor."""
     secret_digest: str = ""
-    """SHA-256 of the value in the Secret that was written; "" when none could be."""
+    """SHA-256 of the value in the Secret that was written; "" if no Secret could be written."""
     token_seconds: int = 0
     """For how long the token in that Secret was issued."""
     servers: tuple[str, ...] = ()
@@ -74,15 +76,15 @@ class Baseline:
     templates: tuple[str, ...] = ()
     """The workloads whose pods were admitted, as `Deployment kube-system/coredns`."""
     leases: tuple[str, ...] = ()
-    """The Leases of kube-system that were renewed by a running instance."""
+    """The Leases of kube-system that a running instance renewed."""
     cluster_ip: str = ""
-    """Of the Service `kubernetes`."""
+    """The endpoints of the Service `kubernetes`."""
     service_ranges: tuple[str, ...] = ()
     new_workload: bool = False
     """Whether a new Deployment was rolled out, was in its Service's endpoints, and reached the API from its pod."""
     signed_token: bool = False
-    """Whether a token that kube-controller-manager put into a new Secret was accepted."""
+    """Whether the API accepted a token that kube-controller-manager wrote into a new Secret."""
     conversions: tuple[str, ...] = ()
-    """Paths of objects that a webhook converts whenever they are read; at most four."""
+    """Paths of objects that a webhook converts at each read; at most four."""
     clients: tuple[ServerBaseline, ...] = ()
     not_compared: tuple[NotCompared, ...] = ()

@@ -1,4 +1,4 @@
-"""Which CAs each node of a cluster trusts as the cluster's own, which one signs, and which one has issued what."""
+"""Which CAs each node trusts as the cluster's own, which CA signs, and which CA issued each certificate."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ __all__ = ["CaTrust", "IssuedCertificate", "NodeTrust", "RotationStage", "TrustF
 
 
 class RotationStage(StrEnum):
-    """How far a rotation is."""
+    """The stage of a rotation."""
 
     NONE = "none"
     """There is one CA."""
     TRUSTING = "trusting"
-    """The new one is not trusted everywhere yet."""
+    """Not every node trusts the new CA yet."""
     TRUSTED = "trusted"
-    """It is; the old one signs."""
+    """Every node trusts the new CA; the old one signs."""
     SIGNING = "signing"
-    """The new one signs on some controller, or has issued some of what it is to issue."""
+    """The new CA signs on some controller, or has issued some of its certificates."""
     SIGNED = "signed"
-    """It signs on all of them, and has issued everything."""
+    """The new CA signs on all controllers, and has issued every certificate."""
     FINISHING = "finishing"
-    """Something trusts the new one alone; or nothing is left to do but to remove the old one."""
+    """Something trusts only the new CA, or the only thing left is to remove the old one."""
 
     @property
     def command(self) -> str:
-        """What leads on."""
+        """The action that leads to the next stage."""
         phase = {self.NONE: "trust", self.TRUSTING: "trust", self.TRUSTED: "sign", self.SIGNING: "sign"}
         return f"upgrader certs rotate-ca {phase.get(self, 'finish')}"
 
 
 @dataclass(frozen=True)
 class TrustFile:
-    """A PEM file, or a cluster in a kubeconfig, and the CAs in it."""
+    """The CAs in a PEM file, or of a cluster in a kubeconfig."""
 
     path: str
     trusts: tuple[str, ...]
@@ -48,32 +48,32 @@ class IssuedCertificate:
     """A certificate that a CA of the rotation may have issued."""
 
     name: str
-    """kubeadm's, "kubelet" for that with which the kubelet is a client, or "": neither knows it."""
+    """kubeadm's name of it, "kubelet" for the kubelet's client certificate, "" for other files."""
     path: str
     by: str
-    """The fingerprint of the CA; "" for another one."""
+    """The fingerprint of the CA; "" for a CA outside the rotation."""
     renewed: bool
-    """Whether a rotation issues it anew."""
+    """Whether a rotation issues it again."""
 
 
 @dataclass(frozen=True)
 class NodeTrust:
-    """One node. A CA is "" where there is none there."""
+    """One node. A CA is "" if the node has none."""
 
     host: Host
     files: tuple[TrustFile, ...]
     signs: str
-    """The fingerprint of the CA whose key is there."""
+    """The fingerprint of the CA whose key is on the node."""
     made: str
-    """That of the new one which is kept there."""
+    """The fingerprint of the new CA that the node keeps."""
     late: str
-    """Why its kubelet must be restarted; "": it needn't."""
+    """Why its kubelet must be restarted; "" if it needn't be."""
     kept: str = ""
-    """That of the old one which is kept there since the new one signs."""
+    """The fingerprint of the old CA that the node keeps since the new one signs."""
     issued: tuple[IssuedCertificate, ...] = ()
 
     def lacking(self, old: str, new: str) -> tuple[str, ...]:
-        """The files that trust the old one, and not the new one."""
+        """The files that trust the old CA and not the new one."""
         return tuple(item.path for item in self.files if old in item.trusts and new not in item.trusts)
 
     def trusting(self, which: str) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class NodeTrust:
         return tuple(item.path for item in self.files if which in item.trusts)
 
     def issued_by(self, which: str, *, renewed: bool = True) -> tuple[str, ...]:
-        """The files with certificates of a CA which a rotation issues anew, or (not `renewed`) which it can't."""
+        """The files with certificates of a CA that a rotation issues again, or (not `renewed`) can't issue."""
         return tuple(item.path for item in self.issued if which and item.by == which and item.renewed is renewed)
 
     def unsigned(self, old: str, new: str) -> bool:
@@ -91,7 +91,7 @@ class NodeTrust:
 
     @property
     def kubelet_by(self) -> str | None:
-        """Which CA has issued the certificate of the kubelet; None: its kubeconfig names no file with one."""
+        """The CA that issued the kubelet's certificate; None if its kubeconfig names no file with one."""
         return next((item.by for item in self.issued if item.name == "kubelet"), None)
 
 
@@ -101,16 +101,16 @@ class CaTrust:
 
     nodes: tuple[NodeTrust, ...]
     old: str
-    """The fingerprint of the CA that is replaced; before any rotation, of the only one."""
+    """The fingerprint of the CA to replace; before any rotation, of the only CA."""
     new: str
-    """That of the one that is to follow it; "": none was begun."""
+    """The fingerprint of the new CA; "" if no rotation was begun."""
     keeper: Host | None
-    """Who has the new one's key since it was made; None: nobody."""
+    """The controller that has had the new CA's key since it was made; None if there is none."""
 
     @classmethod
     def of(cls, controllers: Sequence[NodeTrust], workers: Sequence[NodeTrust], authority: str) -> CaTrust:
-        """From what the nodes answered; `authority` is the path of the CA's file. Raises ValueError, with the reason,
-        for CAs that no rotation leaves so.
+        """From the nodes' answers; `authority` is the path of the CA's file. Raises ValueError, with the reason, for
+        CAs that no rotation leaves like this.
         """
         for node in controllers:
             if not node.signs:
@@ -122,7 +122,7 @@ class CaTrust:
         old = next(iter(kept or signing))
         nodes = (*controllers, *workers)
         made = [node for node in controllers if node.made]
-        # Those beside it in the CA's own file: whoever adds others there has to look after them.
+        # Others beside it in the CA's own file: who adds them has to maintain them.
         beside = {each for node in nodes for item in node.files if item.path == authority for each in item.trusts}
         found = ({node.made for node in made} | beside | signing) - {old}
         if len(found) > 1:
@@ -137,20 +137,20 @@ class CaTrust:
 
     @property
     def signs(self) -> str:
-        """The fingerprint of the CA that signs; the old one, until the new one does on every controller."""
+        """The fingerprint of the CA that signs: the old one, until the new one signs on every controller."""
         signing = {node.signs for node in self.nodes if node.signs}
         return self.new if signing == {self.new} else self.old
 
     @property
     def trusted(self) -> bool:
-        """Whether every node trusts the new one, and has read so."""
+        """Whether every node trusts the new CA and has loaded it."""
         return bool(self.new and self.keeper) and not any(
             node.late or node.lacking(self.old, self.new) for node in self.nodes
         )
 
     @property
     def stage(self) -> RotationStage:
-        """How far it is, by the nodes' files."""
+        """The stage of the rotation, by the nodes' files."""
         if not self.new:
             return RotationStage.NONE
         if not any(node.signs == self.new or node.issued_by(self.new) for node in self.nodes):
@@ -164,7 +164,7 @@ class CaTrust:
         return RotationStage.SIGNING
 
     def left(self) -> Iterator[str]:
-        """What the old one has issued that a rotation can't issue anew, one line each."""
+        """The certificates of the old CA that a rotation can't issue again, one line each."""
         for node in self.nodes:
             for path in node.issued_by(self.old, renewed=False):
                 yield f"{node.host.name}: {path}"

@@ -9,7 +9,7 @@ from typing import Literal
 __all__ = ["CertificateFile", "Keeper", "UnreadableCertificate"]
 
 Keeper = Literal["kubeadm", "kubelet", "nobody", "unknown"]
-"""Who renews a certificate: `kubeadm certs renew`, the kubelet by itself, nobody, as with a CA, or who knows whom."""
+"""Who renews a certificate: `kubeadm certs renew`, the kubelet itself, no one (as for a CA), or unknown."""
 
 _KUBEADM = frozenset(
     f"/etc/kubernetes/{name}"
@@ -32,7 +32,7 @@ _KUBEADM = frozenset(
 
 @dataclass(frozen=True)
 class CertificateFile:
-    """The first certificate of a file: the file's own, where its issuers follow. Times are UTC."""
+    """The first certificate of a file, if its issuers follow in the same file. Times are UTC."""
 
     host: str
     """The controller's name in the inventory."""
@@ -43,7 +43,7 @@ class CertificateFile:
     not_before: datetime
     not_after: datetime
     authority: bool
-    """Whether it may issue others."""
+    """Whether it may issue other certificates."""
 
     @property
     def keeper(self) -> Keeper:
@@ -57,7 +57,7 @@ class CertificateFile:
 
 @dataclass(frozen=True)
 class UnreadableCertificate:
-    """A file that should have a certificate, and what is wrong with it."""
+    """A file that should contain a certificate, and what is wrong with it."""
 
     host: str
     path: str

@@ -1,4 +1,4 @@
-"""What checks may find: every id, so that `upgrader.yaml` can name one, and which of them an operator may overrule."""
+"""The ids of all findings of checks, so that `upgrader.yaml` can name one, and those that an operator may override."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ SKIPPABLE = frozenset(
         "workers",
     }
 )
-"""The families, the part of an id before its point, that may be skipped. Without the others no run gets far, or none
-finds a way back.
+"""The families (the part of an id before its dot) that may be skipped. If a check of another family fails, a run
+doesn't get far or has no rollback.
 """
 
 FOUND_BY_A_RUN = frozenset({"trial"})
-"""The families that a run's own step finds, as they need pods: no check before it has them."""
+"""The families that a step of the run finds, because they need pods; no check before the run has them."""
 
 READ_BY_CHECKS_ONLY = frozenset(
     {
@@ -74,7 +74,7 @@ READ_BY_CHECKS_ONLY = frozenset(
         "webhooks",
     }
 )
-"""The families that read what no step, gate or rollback can't do without: without those rights, a run gets through."""
+"""The families that read only what no step, gate or rollback needs: a run succeeds without these rights."""
 
 _FAMILIES = (
     *sorted(SKIPPABLE),
@@ -298,9 +298,9 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "workers.not-ready": "error",
     "workers.unknown": "unknown",
 }
-"""Each id, and the worst severity that its check gives it."""
+"""Each id, and the worst severity that its check reports."""
 
 
 def may_be_overruled(id_: str) -> bool:
-    """Whether a run may start in spite of it."""
+    """Whether a run may start despite it."""
     return id_.partition(".")[0] in SKIPPABLE

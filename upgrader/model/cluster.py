@@ -1,4 +1,4 @@
-"""A cluster as its folder describes it: which machines, and how to reach them."""
+"""A cluster as its folder describes it: its machines, and how to reach them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Host:
     become: bool = False
     """Whether commands need sudo (Ansible's `ansible_become`)."""
     become_password: str = field(default="", repr=False)
-    """What sudo asks for; "" for a sudo without a password."""
+    """The password for sudo; "" if sudo needs none."""
     more_keys: tuple[Path, ...] = ()
     identities_only: bool = False
-    """Whether only the keys above are offered, and none of the agent's."""
+    """Whether SSH offers only the keys above, and none of the agent's."""
     more_known_hosts: tuple[Path, ...] = ()
     host_key_alias: str = ""
     """The name under which known_hosts has its key; "" for its address."""

@@ -5,4 +5,4 @@ from __future__ import annotations
 __all__ = ["COMPONENTS"]
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-"""Those of a control plane, as their containers are named."""
+"""The components of a control plane, by the names of their containers."""

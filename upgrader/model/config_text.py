@@ -1,4 +1,4 @@
-"""Reads the YAML that kubeadm keeps in ConfigMaps, and says what is wrong with it without showing it."""
+"""Reads the YAML that kubeadm keeps in ConfigMaps, and describes errors in it without showing its content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["read_config"]
 
 
 def read_config(text: str) -> dict[str, Any]:
-    """The mapping that the text is. Raises ValueError."""
+    """The text as a mapping. Raises ValueError."""
     try:
         check_limits(text)
         read = yaml.safe_load(text)
@@ -20,7 +20,7 @@ def read_config(text: str) -> dict[str, Any]:
         raise ValueError(f"it is not valid YAML: {_where(error)}") from error
     except yaml.YAMLError as error:
         raise ValueError(f"it is not valid YAML: {' '.join(str(error).split())}") from error
-    except (AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML's, for `!!bool x` or a month 13
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML: `!!bool x`, or month 13
         raise ValueError("it is not valid YAML: a value isn't of its type") from error
     if not isinstance(read, dict):
         raise ValueError("it is not a mapping")
@@ -28,7 +28,7 @@ def read_config(text: str) -> dict[str, Any]:
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong, and in which line; without that line, as others wrote it, and may have kept secrets."""
+    """The error and its line number; without the line itself, which others wrote and which may contain secrets."""
     what = ", ".join(filter(None, (error.context, error.problem)))
     mark = error.problem_mark or error.context_mark
     return f"{what}, line {mark.line + 1}" if mark else what

@@ -1,4 +1,4 @@
-"""Which minor a component emulates, as its flags ask for it and as `/version` reports it."""
+"""The minor that a component emulates, as its flags ask for it and as `/version` reports it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from upgrader.model.version import KubernetesVersion
 __all__ = ["ServerVersion", "compatible_with", "emulated_by", "emulated_in", "minor_of", "minor_text"]
 
 _VALUE = re.compile(r"(?:kube=)?v?(\d+)\.(\d+)")
-"""One item of either flag; those of other components, such as `wardle=1.2`, are none of Kubernetes'."""
+"""One item of either flag. Items of other components, such as `wardle=1.2`, are ignored."""
 
 
 _MENTIONED = re.compile("--emulated[-_]version")
@@ -28,13 +28,13 @@ class ServerVersion:
 
     binary: KubernetesVersion
     emulated: Minor | None = None
-    """The minor whose APIs and features it has; None where it doesn't say, as before v1.34."""
+    """The minor whose APIs and features it has; None if it doesn't say, as before v1.34."""
     compatible: Minor | None = None
-    """The oldest minor beside which it may serve; None where it doesn't say."""
+    """The oldest minor beside which it may serve; None if it doesn't say."""
 
     @classmethod
     def parse(cls, text: str) -> ServerVersion:
-        """Raises ValueError for anything else."""
+        """Raises ValueError for anything that isn't a mapping of such fields."""
         try:
             found = json.loads(text)
             binary = KubernetesVersion.parse(str(found["gitVersion"]))
@@ -52,17 +52,17 @@ class ServerVersion:
 
 
 def emulated_by(arguments: Iterable[str]) -> Minor | None:
-    """The minor that these flags have a component emulate; None: its own."""
+    """The minor that these flags have a component emulate; None for its own minor."""
     return _asked(arguments, "emulated-version")
 
 
 def compatible_with(arguments: Iterable[str]) -> Minor | None:
-    """The oldest minor beside which these flags have a component work; None: the one before the emulated."""
+    """The oldest minor with which these flags keep a component compatible; None: the one before the emulated."""
     return _asked(arguments, "min-compatibility-version")
 
 
 def emulated_in(manifest: str) -> Minor | None:
-    """The oldest minor that a component of this manifest's Deployments emulates; None: none does."""
+    """The oldest minor that a component of this manifest's Deployments emulates; None if none emulates."""
     if not _MENTIONED.search(manifest):
         return None
     found = [
@@ -80,7 +80,7 @@ def minor_of(version: KubernetesVersion) -> Minor:
 
 
 def minor_text(minor: Minor) -> str:
-    """`1.36`, as the flags and the charts have it."""
+    """`1.36`, as the flags and the charts write it."""
     return ".".join(map(str, minor))
 
 
@@ -91,6 +91,6 @@ def _asked(arguments: Iterable[str], flag: str) -> Minor | None:
 
 
 def _reported(found: dict[str, object], what: str) -> Minor | None:
-    """Vendors mark a minor of their own: `36+`, as in `minor`. Raises ValueError for what is no number."""
+    """From `36` or `36+`, as vendors mark a minor of their own. Raises ValueError if it isn't a number."""
     major, minor = found.get(f"{what}Major"), found.get(f"{what}Minor")
     return (int(str(major)), int(str(minor).removesuffix("+"))) if major and minor else None

@@ -1,4 +1,4 @@
-"""How kube-apiserver asks etcd."""
+"""How kube-apiserver connects to etcd."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ __all__ = ["EtcdClient"]
 
 @dataclass(frozen=True)
 class EtcdClient:
-    """The addresses of etcd, as seen from a controller, and paths there: of the CA, of a client's certificate and key.
+    """etcd's addresses as a controller sees them, and paths on the controller: of the CA, a client's certificate and
+    key.
 
-    Paths are "" where there is no TLS.
+    Paths are "" without TLS.
     """
 
     servers: tuple[str, ...]

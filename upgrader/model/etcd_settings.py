@@ -1,4 +1,4 @@
-"""Which image etcd's members get: the section `etcd` of `upgrader.yaml`."""
+"""The image for etcd's members: the section `etcd` of `upgrader.yaml`."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ __all__ = ["EtcdSettings"]
 
 
 _SPARE = 3
-"""With so many members, the others go on while one restarts."""
+"""With this many members, the others continue while one restarts."""
 _NO_SPARE = Limits(max_failed=600, max_gap_seconds=60.0)
-"""A minute at 10 requests a second: the API has no etcd while its only one restarts, and the plan says so."""
+"""A minute at 10 requests a second: the API has no etcd while its only member restarts, and the plan says so."""
 
 
 @dataclass(frozen=True)
 class EtcdSettings:
-    """The image, as the manifests are to have it, and the version of what is in it."""
+    """The image that the manifests get, and the version of etcd in it."""
 
     image: str
     version: EtcdVersion
     ready_seconds: float = 180.0
-    """How long a member may take to be healthy with its new image."""
+    """How long a member may take to become healthy with its new image."""
     max_failed: int | None = None
     max_gap_seconds: float | None = None
-    """How much the step may disturb the API's clients; None: as any step, but for one or two members."""
+    """How much the step may disturb the API's clients; None: like any other step, unless there are only one or two
+    members.
+    """
 
     def limits(self, members: int, others: Limits) -> Limits:
-        """The limits of the step with so many members; `others` are those of other steps."""
+        """The limits of the step with this many members; `others` are those of other steps."""
         usual = others if members >= _SPARE else _NO_SPARE
         failed, gap = self.max_failed, self.max_gap_seconds
         return Limits(usual.max_failed if failed is None else failed, gap or usual.max_gap_seconds)

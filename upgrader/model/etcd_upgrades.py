@@ -1,4 +1,4 @@
-"""What upstream asks for before etcd's next minor, from the table beside this file; each row has its source."""
+"""What upstream requires before etcd's next minor, from the table beside this file; each row has its source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Precondition:
 
 @dataclass(frozen=True)
 class RemovedFlag:
-    """A flag with which the new minor doesn't start. `successor`: without dashes; "" where there is none."""
+    """A flag that prevents the new minor from starting. `successor`: without dashes; "" if there is none."""
 
     name: str
     minor: str
@@ -39,7 +39,7 @@ class RemovedFlag:
 
 
 def preconditions_of(runs: EtcdVersion, planned: EtcdVersion) -> Iterator[Precondition]:
-    """Those that a member of this version doesn't meet yet, for a way to the next minor."""
+    """The requirements for an upgrade to the next minor that a member of this version doesn't meet yet."""
     for row in _table()["preconditions"]:
         least = EtcdVersion.parse(row["least"])
         if planned >= _minor(row["to"]) and planned.minors_after(runs) == 1 and runs < least:
@@ -47,7 +47,7 @@ def preconditions_of(runs: EtcdVersion, planned: EtcdVersion) -> Iterator[Precon
 
 
 def removed_on_the_way(flags: Mapping[str, str], runs: EtcdVersion, planned: EtcdVersion) -> Iterator[RemovedFlag]:
-    """Those of a member's flags that a minor up to the planned one has removed."""
+    """The flags of a member that a minor up to the planned one removed."""
     for row in _table()["removed"]:
         if runs < _minor(row["in"]) <= planned:
             for name, successor in row["flags"].items():
@@ -56,8 +56,8 @@ def removed_on_the_way(flags: Mapping[str, str], runs: EtcdVersion, planned: Etc
 
 
 def unknown_to(version: EtcdVersion, flags: Iterable[str]) -> tuple[str, ...]:
-    """Those of a manifest's flags that an older etcd doesn't start with: they came a minor before the ones that they
-    replace were removed.
+    """The flags of a manifest that prevent an older etcd from starting: they were added a minor before the flags that
+    they replace were removed.
     """
     named = set(flags)
     return tuple(

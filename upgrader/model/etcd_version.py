@@ -1,4 +1,4 @@
-"""Versions of etcd, and what an image's tag says of them."""
+"""Versions of etcd, and the version that an image's tag names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?:[-+_.].*)?")
 
 @dataclass(frozen=True, order=True)
 class EtcdVersion:
-    """A release such as 3.6.6. What comes after its numbers, as in the tag `3.6.6-0`, doesn't count."""
+    """A release such as 3.6.6. A suffix, as in the tag `3.6.6-0`, is ignored."""
 
     major: int
     minor: int
@@ -28,7 +28,7 @@ class EtcdVersion:
 
     @classmethod
     def of_image(cls, image: str) -> EtcdVersion | None:
-        """By the image's tag; None where that is no version, or where there is only a digest."""
+        """From the image's tag; None if the tag is no version or the image has only a digest."""
         tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
         try:
             return cls.parse(tag)
@@ -44,4 +44,4 @@ class EtcdVersion:
 
 
 OLDEST_ETCD = EtcdVersion(3, 5, 24)
-"""The oldest one that kubeadm supports in the newest patches of v1.33 to v1.37 (`MinExternalEtcdVersion`)."""
+"""The oldest version that kubeadm supports in the newest patches of v1.33 to v1.37 (`MinExternalEtcdVersion`)."""

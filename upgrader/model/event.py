@@ -1,4 +1,4 @@
-"""The events of a run: the console, the journal and reports are all made from them."""
+"""The events of a run, from which the console, the journal and the reports are made."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StepInput:
 
 @dataclass(frozen=True)
 class SkippedCheck:
-    """What a check found, and why the operator started the run in spite of it."""
+    """What a check found, and why the operator started the run despite it."""
 
     id: str
     found: str
@@ -65,7 +65,7 @@ class SkippedCheck:
 
 @dataclass(frozen=True)
 class ChangedSeverity:
-    """What a check found, and that upgrader.yaml has it count as more or less than the check does (`was`)."""
+    """What a check found, with another severity in upgrader.yaml than the check's own (`was`)."""
 
     id: str
     found: str
@@ -75,7 +75,7 @@ class ChangedSeverity:
 
 @dataclass(frozen=True)
 class Warned:
-    """What a check warned of, without blocking the run."""
+    """A warning of a check, which does not block the run."""
 
     id: str
     found: str
@@ -100,15 +100,15 @@ class RunStarted:
     sequence: int = 0
     """Its place among the runs of its cluster, given under the lock; 0: unknown."""
     health_before: HealthBefore | None = None
-    """The rest of the cluster before the run; None where it was not read."""
+    """The health of the rest of the cluster before the run; None if it was not read."""
     skipped: tuple[SkippedCheck, ...] = ()
     severities: tuple[ChangedSeverity, ...] = ()
     goal: KubernetesVersion | None = None
-    """The version that an upgrade is on the way to, which may be several minors after `target`; None: unknown."""
+    """The final version of an upgrade over several minors, which may be after `target`; None: unknown."""
     emulated: str = ""
-    """The older minor that the components emulate after the run, such as `1.36`; "": their own."""
+    """The older minor that the components emulate after the run, such as `1.36`; "": none."""
     warnings: tuple[Warned, ...] = ()
-    """What the checks warned of; no more than the first few."""
+    """The first few warnings of the checks."""
     mixed: tuple[str, ...] = ()
     """The components that have another version than the API server before the run, as `kube-proxy v1.36.3`."""
 
@@ -139,7 +139,7 @@ class BaselineTaken:
 
 @dataclass(frozen=True)
 class ApprovalRequested:
-    """A step waits for a person's approval before it begins, for so many seconds."""
+    """A step waits for a person's approval before it begins, for at most so many seconds."""
 
     step: str
     seconds: float
@@ -147,7 +147,7 @@ class ApprovalRequested:
 
 @dataclass(frozen=True)
 class StepApproved:
-    """A person (`by`) has approved of a step, and said why. The name is what they gave."""
+    """A person (`by`) approved a step, and said why. The name is the one that they gave."""
 
     step: str
     by: str
@@ -163,7 +163,7 @@ class StepStarted:
     restore_point: RestorePoint | None
     """None: there is nothing to undo."""
     prepares: bool = False
-    """Whether it only prepares what follows: where it fails, the cluster is as it was before it."""
+    """Whether it only prepares what follows: if it fails, the cluster is as it was before it."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class StepInspected:
     applied: bool
     found: str
     revision: int = 0
-    """The release's revision that the change is in; 0: none, or unknown."""
+    """The revision of the release that has the change; 0: none, or unknown."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class StepApplied:
     step: str
     seconds: float
     revision: int = 0
-    """The release's revision that it wrote; 0: none, or unknown."""
+    """The revision of the release that it wrote; 0: none, or unknown."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,9 @@ class UndoStarted:
 
 @dataclass(frozen=True)
 class UndoEnded:
-    """A step was rolled back, or could not be; `reason`: why not, or what fails behind it and worked before the run."""
+    """A step was rolled back, or could not be; `reason`: why not, or what worked before the run and fails after the
+    rollback.
+    """
 
     step: str
     succeeded: bool
@@ -257,8 +259,8 @@ class RecoveryEnded:
 
 @dataclass(frozen=True)
 class WebhookSwitching:
-    """A webhook of guard's is about to be switched off (`off`), as it can't be reached and refuses what the run needs
-    (`reason`, in the API server's words), or on again.
+    """A webhook of guard is about to be switched off (`off`), or on again. It is switched off because it can't be
+    reached and refuses what the run needs (`reason`, in the API server's words).
     """
 
     which: WebhookRef
@@ -268,7 +270,7 @@ class WebhookSwitching:
 
 @dataclass(frozen=True)
 class WebhookSwitched:
-    """It was switched off, or on again; or it could not be (`reason`)."""
+    """The webhook was switched off or on again, or could not be (`reason`)."""
 
     which: WebhookRef
     off: bool

@@ -1,4 +1,4 @@
-"""The exit codes of all commands: what each means, what the cluster is like then, and what to do."""
+"""The exit codes of all commands: what each means, the state of the cluster, and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["EXIT_CODES", "ExitCode"]
 
 @dataclass(frozen=True)
 class ExitCode:
-    """One of them, in Markdown; `docs/troubleshooting.md` shows them as a table."""
+    """One exit code, in Markdown; `docs/troubleshooting.md` shows them as a table."""
 
     code: int
     meaning: str

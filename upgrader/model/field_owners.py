@@ -1,8 +1,8 @@
-"""Who changed what a release has applied: by `metadata.managedFields`, in which the API server notes every writer.
+"""Who changed fields that a release applied, by `metadata.managedFields`, in which the API server records every writer.
 
-Helm owns each field that it wrote, until another writer sets that field to another value. So what Helm doesn't own any
-more, and what differs from the release's manifest, was changed by somebody else. What the API server fills in, writes
-in another form (`1000m` as `1`), or has changed by a policy while Helm wrote it, is still Helm's.
+Helm owns each field that it wrote, until another writer sets that field to another value. So a field that Helm no
+longer owns and that differs from the release's manifest was changed by another client. Helm still owns what the API
+server defaults, writes in another form (`1000m` as `1`), or changed by a policy while Helm wrote it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ __all__ = ["ForeignChange", "declaring_writers", "foreign_changes"]
 
 _OURS = ("helm", "upgrader")
 _GITOPS = ("argocd", "helm-controller", "kustomize-controller")
-"""How the field managers begin of those that apply an object again and again, also where they merge it."""
+"""Prefixes of the field managers that apply an object repeatedly, including those that merge it."""
 _BY_HAND = "kubectl"
 _SHOWN = 80
 _RESIZED = "resources"
-"""Of containers."""
+"""Fields of containers."""
 _ENVIRONMENT = ".env["
-"""What may hold a password in any form."""
+"""Fields that may contain a password in any form."""
 
 _Owners = Sequence[tuple["_Writer", Any]]
-"""The writers of a field, each with what it owns below it, as FieldsV1 has it."""
+"""The writers of a field, each with what it owns below that field, as FieldsV1."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Writer:
 
     @property
     def ours(self) -> bool:
-        """Whether it is Helm, or upgrader itself."""
+        """Whether it is Helm or upgrader itself."""
         return self.manager in _OURS
 
 
@@ -51,11 +51,11 @@ class ForeignChange:
     manager: str
     """The writer's field manager."""
     time: str
-    """When it last wrote, as the API server has it; "" if that isn't known."""
+    """When it last wrote, by the API server's record; "" if that isn't known."""
     wanted: str
-    """As the release's manifest has it; "" if it isn't shown."""
+    """The value in the release's manifest; "" if it isn't shown."""
     found: str
-    """As it is now; "" if it isn't shown."""
+    """The present value; "" if it isn't shown."""
 
     def __str__(self) -> str:
         at = f" at {self.time}" if self.time else ""
@@ -64,11 +64,11 @@ class ForeignChange:
 
 
 def foreign_changes(live: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[ForeignChange, ...]:
-    """What others have changed of a workload's pod template, of which a manifest has `template`.
+    """The changes by other clients to a workload's pod template, of which a manifest has `template`.
 
-    Only of that: replicas are an autoscaler's to change, and so are the resources of an add-on that is sized to its
-    cluster. What isn't in the manifest, such as the annotation of `kubectl rollout restart`, takes nothing from the
-    release. Nothing where Helm is no writer of it, as after a restore without managed fields.
+    Only the pod template: autoscalers change replicas, and the resources of an add-on that is sized to its cluster.
+    Fields that aren't in the manifest, such as the annotation of `kubectl rollout restart`, take nothing from the
+    release. Empty if Helm isn't among the writers, as after a restore without managed fields.
     """
     entries = (live.get("metadata") or {}).get("managedFields") or ()
     writers = [
@@ -83,10 +83,10 @@ def foreign_changes(live: Mapping[str, Any], template: Mapping[str, Any]) -> tup
 
 
 def declaring_writers(live: Mapping[str, Any]) -> tuple[str, ...]:
-    """The other field managers that declare a workload's pod template, and may apply it again.
+    """The other field managers that declare a workload's pod template and may apply it again.
 
-    Those that apply it on the server's side, but for `kubectl`, which does so once; and GitOps controllers, whichever
-    way they write.
+    Those with server-side apply, except `kubectl`, which applies once; and GitOps controllers, with either kind of
+    apply.
     """
     entries = [each for each in (live.get("metadata") or {}).get("managedFields") or () if not each.get("subresource")]
     found = (
@@ -99,7 +99,7 @@ def declaring_writers(live: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _changes(field: str, wanted: Any, found: Any, owners: _Owners) -> Iterator[ForeignChange]:
-    """What is gone has no owner any more: nothing tells whether it was ever kept by the API server."""
+    """A removed field has no owner: nothing tells whether the API server ever stored it."""
     if not owners or found is None or wanted is None:
         return
     if isinstance(wanted, Mapping) and isinstance(found, Mapping) and not _atomic(owners):
@@ -124,12 +124,12 @@ def _below(owners: _Owners, key: str) -> _Owners:
 
 
 def _atomic(owners: _Owners) -> bool:
-    """Whether the API server takes it as one value: who owns it owns nothing below."""
+    """Whether the API server treats it as one value: its owner then owns no field below it."""
     return not any(key != "." for _, fields in owners for key in fields)
 
 
 def _keys(owners: _Owners) -> list[str]:
-    """Those of a list whose items have an identity, such as a container's name: `k:{"name":"main"}`."""
+    """The entries of a list whose items have an identity, such as a container's name: `k:{"name":"main"}`."""
     return [key for _, fields in owners for key in fields if key.startswith("k:")]
 
 
@@ -139,14 +139,14 @@ def _identity(key: str) -> Mapping[str, Any]:
 
 
 def _is(item: Any, identity: Mapping[str, Any], *, defaulted: bool = False) -> bool:
-    """Whether it is the item of that identity; `defaulted`: but for what is left to a default, as a port's protocol."""
+    """Whether the item has that identity; `defaulted`: ignoring defaulted fields, such as a port's protocol."""
     own = {name: item[name] for name in identity if name in item}
     return bool(own) and all(identity[name] == value for name, value in own.items()) and (defaulted or own == identity)
 
 
 def _same(wanted: Any, found: Any) -> bool:
-    """Whether it is one value, with what the API server fills in below it, or one amount in two forms: before Helm 4,
-    Helm didn't own what it left as it was.
+    """Whether it is one value, including what the API server defaults below it, or the same amount in two forms: before
+    Helm 4, Helm didn't own a field that it left unchanged.
     """
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         return all(value is None or _same(value, found.get(key)) for key, value in wanted.items())
@@ -159,7 +159,7 @@ def _same(wanted: Any, found: Any) -> bool:
 
 
 def _text(value: Any, other: Any) -> str:
-    """Of a list what the other one lacks, as most of a program's arguments are the same."""
+    """The entries that the other list lacks, as most arguments of a program are the same."""
     if isinstance(value, list) and isinstance(other, list):
         value = [each for each in value if each not in other]
     text = value if isinstance(value, str) else json.dumps(value)

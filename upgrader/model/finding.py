@@ -13,21 +13,21 @@ Severity = Literal["error", "unknown", "warning", "info"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a check found. `id` is stable (`version.downgrade`), for scripts and for searching."""
+    """One result of a check. `id` is stable (`version.downgrade`), for scripts and for searching."""
 
     id: str
     severity: Severity
     title: str
-    """One line: which object, in what state."""
+    """One line: the object and its state."""
     diagnosis: str = ""
     """Why that matters, with the evidence."""
     remedy: str = ""
     skipped: str = ""
-    """Why the operator runs in spite of it; "" for one that counts."""
+    """Why the operator runs despite it; "" if it isn't skipped."""
     changed_from: Severity | None = None
-    """The severity that its check gives it, where `checks.severities` of upgrader.yaml sets another one."""
+    """The severity that its check reports, if `checks.severities` of upgrader.yaml sets another one."""
 
     @property
     def blocking(self) -> bool:
-        """Whether a run must not start."""
+        """Whether it prevents a run from starting."""
         return self.severity in ("error", "unknown") and not self.skipped

@@ -1,4 +1,4 @@
-"""How a line names many objects."""
+"""A list of many objects in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under which digests nodes have images."""
+"""The digests of the images on the nodes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["FoundImages", "listed_images"]
 
 @dataclass
 class FoundImages:
-    """Under which digests each image is on which nodes, as far as their container runtimes say.
+    """The digests of each image on each node, as far as the container runtimes report them.
 
-    A runtime names a digest of the registry, or the image's own ID. Both may differ between architectures: some name
-    the manifest of their own instead of the index's. A digest of another repository is another one with the same
-    content: where the image was imported (`import-2026-11-23@sha256:…`), or pulled by way of a mirror.
+    A runtime reports a digest of the registry, or the image's own ID. Both may differ between architectures: some
+    report their architecture's manifest instead of the index. A digest of another repository has the same content: the
+    image was imported (`import-2026-11-23@sha256:…`), or pulled through a mirror.
     """
 
     digests: dict[tuple[str, str, bool], dict[str, frozenset[str]]] = field(default_factory=dict)
-    """(Image, architecture, whether they are the registry's) → node → digests."""
+    """(Image, architecture, whether the digests are the registry's) → node → digests."""
 
     def add(self, image: str, node: Mapping[str, Any], names: Iterable[str]) -> None:
-        """What a node has under an image's name: names with digests, or an ID."""
+        """What a node reports for an image's name: names with digests, or an ID."""
         for name in names:
             digest = digest_in(name)
             if repository(name) != repository(image) if digest else not name.startswith("sha256:"):
@@ -35,11 +35,11 @@ class FoundImages:
             nodes[node["metadata"]["name"]] = known | {digest or name}
 
     def differing(self) -> Iterator[str]:
-        """A line for each image of which two nodes have different content."""
+        """A line for each image that has different content on two nodes."""
         for (image, _, _), nodes in sorted(self.digests.items()):
             groups: list[tuple[frozenset[str], list[str]]] = []
             for node, digests in sorted(nodes.items()):
-                # One that has the digests of two groups shows that they are one.
+                # A node with the digests of two groups shows that these are one group.
                 same = [group for group in groups if group[0] & digests]
                 names = [name for _, known in same for name in known]
                 groups = [group for group in groups if group not in same]

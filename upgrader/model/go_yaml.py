@@ -1,6 +1,7 @@
-"""YAML as Helm and the kubelet read it, whose library goes by another version of YAML's rules than PyYAML.
+"""YAML as Helm and the kubelet read it: their library follows another version of YAML's rules than PyYAML does.
 
-`n` is false, `1e1` and `0o644` are numbers, and `1:30` and a time are texts. Of a file they read the first document.
+`n` is false, `1e1` and `0o644` are numbers, and `1:30` and a time are strings. They read only the first document of a
+file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _RULES = (
 
 
 def _resolvers(found: dict[str, list[tuple[str, re.Pattern[str]]]]) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """By the first letter of a text, these before the others."""
+    """By the first letter of a text; these are tried before the others."""
     kept = {first: list(rules) for first, rules in found.items()}
     for kind, pattern, letters in reversed(_RULES):
         for letter in letters:
@@ -49,12 +50,12 @@ class GoLoader(LOADER):  # type: ignore[misc]  # one of two, chosen when it is i
 
 
 class GoDumper(yaml.SafeDumper):
-    """Quotes a text that they, or PyYAML, would take for something else."""
+    """Quotes a text that they, or PyYAML, would read as another type."""
 
     yaml_implicit_resolvers = _resolvers(yaml.SafeDumper.yaml_implicit_resolvers)
 
 
 def first_document(content: str | bytes) -> Any:
-    """What the first document is; None where there is none. Raises yaml.YAMLError or ValueError."""
+    """The first document; None if there is none. Raises yaml.YAMLError or ValueError."""
     check_limits(content)
     return next(yaml.load_all(content, Loader=GoLoader), None)  # a safe loader

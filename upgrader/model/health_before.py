@@ -1,4 +1,4 @@
-"""How healthy a cluster was before a run, where that isn't the control plane's own health."""
+"""The health of a cluster before a run, apart from the control plane's own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["NONE", "ONE", "HealthBefore", "IntOrPercent"]
 
 @dataclass(frozen=True)
 class HealthBefore:
-    """What a run may expect of the rest of the cluster: no more than what was there when it began."""
+    """What a run may expect of the rest of the cluster: only what was healthy when it began."""
 
     workers: tuple[str, ...] = ()
     """The nodes, other than controllers, that were Ready, with a heartbeat."""
     unready: tuple[str, ...] = ()
-    """Critical workloads of kube-system that were not Ready, as `DaemonSet cilium`: no gate asks for them."""
+    """Critical workloads of kube-system that were not Ready, as `DaemonSet cilium`: no gate requires them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class IntOrPercent:
         return max(0, min(self.up(total), total - 1))
 
     def at_once(self, total: int) -> int:
-        """How many of `total` may be worked on at once: rounded down, as Kubernetes does, but at least one."""
+        """How many of `total` may be changed at once: rounded down, as Kubernetes does, but at least one."""
         return max(1, min(total * self.percent // 100 if self.percent else self.count, total))
 
     def __str__(self) -> str:

@@ -11,12 +11,12 @@ __all__ = ["HostKey"]
 
 @dataclass(frozen=True)
 class HostKey:
-    """As `known_hosts` has it; `content` is base64."""
+    """As `known_hosts` writes it; `content` is base64."""
 
     kind: str
     content: str
     known_as: str = ""
-    """The name of the machine there, where it isn't the address that was asked for: an alias, `[ADDRESS]:PORT`."""
+    """The machine's name in `known_hosts`, if it isn't the requested address: an alias, `[ADDRESS]:PORT`."""
 
     @property
     def fingerprint(self) -> str:

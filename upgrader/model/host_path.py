@@ -1,4 +1,4 @@
-"""Where a file of a container is on its node."""
+"""The path on the node of a file in a container."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["on_node"]
 
 
 def on_node(spec: Mapping[str, Any], container: Mapping[str, Any], path: str) -> str | None:
-    """The node's path of a container's one, by the pod's `spec`; None where no volume is mounted there.
+    """The node's path of a container's file, by the pod's `spec`; None if no volume is mounted there.
 
-    Raises KeyError where it is in a volume that isn't the node's (a Secret, say), or in a folder that only the kubelet
-    knows (`subPathExpr`).
+    Raises KeyError if it is in a volume that isn't on the node's disk (such as a Secret), or in a folder that only the
+    kubelet knows (`subPathExpr`).
     """
     inside = PurePosixPath(path)
     around = [mount for mount in container.get("volumeMounts") or () if inside.is_relative_to(mount["mountPath"])]
     if not around:
         return None
-    # A mount below another one's folder hides what that one has there.
+    # A mount below another mount's folder hides that folder's content.
     mount = max(around, key=lambda item: len(PurePosixPath(item["mountPath"]).parts))
     if mount.get("subPathExpr"):
         raise KeyError(f"subPathExpr of volume {mount['name']}")

@@ -8,7 +8,7 @@ _DOCKER_HUB = "docker.io"
 
 
 def full_name(image: str) -> str:
-    """With its registry and its tag: `nginx` is `docker.io/library/nginx:latest`. A digest makes a tag needless."""
+    """With its registry and its tag: `nginx` is `docker.io/library/nginx:latest`. With a digest, no tag is added."""
     name, at, digest = image.partition("@")
     first, slash, rest = name.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost"):
@@ -30,5 +30,5 @@ def repository(image: str) -> str:
 
 
 def digest_in(name: str) -> str:
-    """The digest of `REPOSITORY@sha256:…`; "" for any other name."""
+    """The digest in `REPOSITORY@sha256:…`; "" for any other name."""
     return name.partition("@")[2]

@@ -1,4 +1,4 @@
-"""The container images that a manifest names, and how they differ from another one's."""
+"""The container images in a manifest, and how they differ from those of another manifest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "k
 
 @dataclass(frozen=True)
 class ImageChange:
-    """One container whose image changes; None where there is no such container before or after."""
+    """One container whose image changes; None if there is no such container before or after."""
 
     object: str
     """`Deployment kube-system/kube-apiserver`"""
@@ -26,7 +26,7 @@ class ImageChange:
     after: str | None
 
     def __str__(self) -> str:
-        """`registry.k8s.io/pause: 3.9 → 3.10`, without what stays."""
+        """`registry.k8s.io/pause: 3.9 → 3.10`, without the common part."""
         if self.before is None or self.after is None:
             return f"{self.after} (new)" if self.after is not None else f"{self.before} (no longer)"
         (name, tag), (old_name, old_tag) = _parts(self.after), _parts(self.before)
@@ -35,7 +35,7 @@ class ImageChange:
 
 
 def image_changes(before: str, after: str) -> tuple[ImageChange, ...]:
-    """The images that differ between two manifests, in the order of the new one, those of removed containers last."""
+    """The images that differ between two manifests, in the order of the new one; those of removed containers last."""
     old, new = images_in(before), images_in(after)
     keys = (*new, *(key for key in old if key not in new))
     return tuple(ImageChange(*key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key))
@@ -68,7 +68,7 @@ def images_of(pod: Mapping[str, Any]) -> dict[str, str]:
 
 
 def pod_spec_of(item: Manifest) -> Mapping[str, Any]:
-    """The spec of the pods that an object starts, or is; empty where it starts none."""
+    """The spec of the pods that an object starts, or of the object if it is a pod; empty if it starts none."""
     spec = item.get("spec") or {}
     if item.get("kind") == "Pod":
         return spec
@@ -78,6 +78,6 @@ def pod_spec_of(item: Manifest) -> Mapping[str, Any]:
 
 
 def _parts(image: str) -> tuple[str, str]:
-    """Its name, and its tag or digest; a port is no tag."""
+    """Its name, and its tag or digest; a port isn't a tag."""
     name, _, tag = image.rpartition("@" if "@" in image else ":")
     return (name, tag) if name and "/" not in tag else (image, "")

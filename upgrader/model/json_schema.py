@@ -1,4 +1,4 @@
-"""The JSON Schema of frozen values as they are written for programs: a journal's events, a plan."""
+"""The JSON Schema of frozen values as programs read them: a journal's events, a plan."""
 
 from __future__ import annotations
 

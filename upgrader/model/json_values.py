@@ -17,15 +17,15 @@ from upgrader.model.version import KubernetesVersion
 __all__ = ["NOT_IN_JSON", "from_json", "to_json"]
 
 NOT_IN_JSON: Mapping[str, bool] = {"json": False}
-"""The metadata of a field that is for people alone."""
+"""The metadata of a field that only people need."""
 
 _TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
 
 
 def to_json(value: Any, *, mask: bool = True) -> Any:
-    """A dataclass, or a part of one, as JSON values; what is secret in its texts is masked.
+    """A dataclass, or a part of one, as JSON values; secrets in its texts are masked.
 
-    Without `mask` for names and digests alone, which a program compares.
+    Use `mask=False` only for names and digests, which programs compare.
     """
     if isinstance(value, KubernetesVersion):
         return str(value)
@@ -42,8 +42,8 @@ def to_json(value: Any, *, mask: bool = True) -> Any:
 def from_json(kind: type[Any], data: Any, where: str) -> Any:
     """The dataclass `kind` from JSON values, checked field by field; `where` names `data` in errors.
 
-    Unknown fields are ignored, and missing ones have their default. Raises ValueError that names the field, what it
-    should be and what it is.
+    Unknown fields are ignored, and missing ones get their default. Raises ValueError that names the field, the expected
+    type and the value.
     """
     try:
         return _reader(kind)(data)  # type: ignore[arg-type]  # mypy takes no class for hashable here
@@ -56,7 +56,7 @@ _Reader = Callable[[Any], Any]
 
 
 class _Misfit(ValueError):
-    """A value that is not as it should be. Only then is its path put together, from the inside out."""
+    """A value of the wrong type. Its path is built only when this is raised, from the inside out."""
 
     def __init__(self, text: str, path: str = "") -> None:
         super().__init__(text)
@@ -68,7 +68,7 @@ class _Misfit(ValueError):
 
 @cache
 def _reader(hint: Any) -> _Reader:
-    """Made once for each type: type hints are slow to look into, and a long journal has a hundred thousand values."""
+    """Made once for each type: inspecting type hints is slow, and a long journal has a hundred thousand values."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return _one_of(tuple(map(_reader, arguments)), nullable=type(None) in arguments)
@@ -129,7 +129,7 @@ def _items(reader: _Reader) -> _Reader:
 
 
 def _one_of(readers: tuple[_Reader, ...], *, nullable: bool) -> _Reader:
-    """The first that fits; where none does, the error of the first one (the others are None here)."""
+    """The first type that fits; if none does, the error of the first one (the others are None here)."""
 
     def read(value: Any) -> Any:
         if value is None and nullable:
@@ -147,7 +147,7 @@ def _one_of(readers: tuple[_Reader, ...], *, nullable: bool) -> _Reader:
 
 def _member(values: Mapping[Any, Any], wanted: str, convert: _Reader = lambda value: value) -> _Reader:
     def read(value: Any) -> Any:
-        # A list or an object is none of them, and can't be looked up.
+        # A list or an object is no key, and can't be looked up.
         if not isinstance(value, (str, int, float, type(None))) or value not in values:
             raise _wrong(wanted, value)
         return convert(value)

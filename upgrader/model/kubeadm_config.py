@@ -1,6 +1,6 @@
-"""ConfigMap `kubeadm-config`: what kubeadm believes of a cluster that it made, and which version it thinks runs there.
+"""ConfigMap `kubeadm-config`: kubeadm's record of a cluster that it made, and of the version that runs there.
 
-`kubeadm join`, `kubeadm upgrade` and `kubeadm certs renew` read it, so that it has to say what is true.
+`kubeadm join`, `kubeadm upgrade` and `kubeadm certs renew` read it, so it has to be true.
 """
 
 from __future__ import annotations
@@ -27,26 +27,28 @@ _CERTIFICATES = "/etc/kubernetes/pki"
 
 @dataclass(frozen=True)
 class KubeadmConfig:
-    """The text of its ClusterConfiguration; "" where the ConfigMap has none."""
+    """The text of its ClusterConfiguration; "" if the ConfigMap has none."""
 
     text: str
     immutable: bool = False
-    """Whether the API server refuses any change of the ConfigMap."""
+    """Whether the ConfigMap is immutable."""
 
     @classmethod
     def of(cls, config_map: Mapping[str, Any]) -> Self:
-        """That of a ConfigMap."""
+        """From the API's ConfigMap."""
         text = str((config_map.get("data") or {}).get(CLUSTER_CONFIGURATION) or "")
         return cls(text, immutable=bool(config_map.get("immutable")))
 
     @property
     def api_version(self) -> str:
-        """The format that it is written in, such as `kubeadm.k8s.io/v1beta4`. Raises ValueError."""
+        """The API version of the text, such as `kubeadm.k8s.io/v1beta4`. Raises ValueError."""
         return str(self._read().get("apiVersion", ""))
 
     @property
     def version(self) -> KubernetesVersion:
-        """The version that runs, as kubeadm believes. Raises ValueError where the text has none that can be changed."""
+        """The version that kubeadm records as running. Raises ValueError if the text has no version that can be
+        changed.
+        """
         return self._place()[0]
 
     @property
@@ -55,11 +57,11 @@ class KubeadmConfig:
         return str(self._read().get("certificatesDir") or _CERTIFICATES)
 
     def fields(self, names: Sequence[str]) -> dict[str, Any]:
-        """Those of these fields that it has. Raises ValueError."""
+        """Those of these fields that the text has. Raises ValueError."""
         return {name: value for name, value in self._read().items() if name in names}
 
     def at(self, version: KubernetesVersion) -> KubeadmConfig:
-        """The same with another version; nothing else of the text is touched, comments included. Raises ValueError."""
+        """The same text with another version; everything else stays, including comments. Raises ValueError."""
         now, begin, end, style = self._place()
         if now == version:
             return self
@@ -67,7 +69,7 @@ class KubeadmConfig:
             raise ValueError("the ConfigMap is immutable: to change it, delete and recreate it")
         quote = style if style in ("'", '"') else ""  # kubeadm reads a text that begins with `{` as JSON
         changed = replace(self, text=f"{self.text[:begin]}{quote}{version}{quote}{self.text[end:]}")
-        # An alias, say, has its anchor's place: what is read then decides.
+        # The value may be elsewhere, as with an alias: the result is read again and decides.
         with suppress(ValueError):
             if changed._read() == {**self._read(), VERSION: str(version)}:
                 return changed
@@ -86,7 +88,7 @@ class KubeadmConfig:
         except UsageError as error:
             raise ValueError(f"`{VERSION}`: {error.message}") from error
         if found[0].value.strip().removeprefix("v") != str(version).removeprefix("v"):
-            # A pre-release isn't its release, and a rollback couldn't bring a vendor's build back.
+            # A pre-release isn't its release, and a rollback couldn't restore a vendor's build.
             raise ValueError(f"`{VERSION}`: {found[0].value!r} isn't a plain release such as {version}")
         return version, found[0].start_mark.index, found[0].end_mark.index, found[0].style
 

@@ -18,27 +18,30 @@ KUBELET_CONFIG_MAP = "kubelet-config"
 KUBELET = "kubelet"
 """Its key in the ConfigMap."""
 BEFORE = "upgrader.io/kubelet-before"
-"""The annotation that has, as JSON, the text from before the last run that changed it (`text`), and the digest of what
-that run has `written`."""
+"""The annotation with a JSON value: the text from before the last run that changed it (`text`), and the digest of the
+text which that run wrote (`written`).
+"""
 
 
 @dataclass(frozen=True)
 class KubeletConfig:
-    """The text of its KubeletConfiguration; "" where the ConfigMap has none."""
+    """The text of its KubeletConfiguration; "" if the ConfigMap has none."""
 
     text: str
     immutable: bool = False
-    """Whether the API server refuses any change of the ConfigMap."""
+    """Whether the ConfigMap is immutable."""
 
     @classmethod
     def of(cls, config_map: Mapping[str, Any]) -> Self:
-        """That of a ConfigMap."""
+        """From the API's ConfigMap."""
         text = str((config_map.get("data") or {}).get(KUBELET) or "")
         return cls(text, immutable=bool(config_map.get("immutable")))
 
     @property
     def digest(self) -> str:
-        """Of the text. It goes into journals, where the text doesn't: others wrote that, and may have kept secrets."""
+        """The digest of the text. Journals contain it instead of the text, which others wrote and which may contain
+        secrets.
+        """
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def as_before(self, after: KubeletConfig) -> str:
@@ -46,8 +49,8 @@ class KubeletConfig:
         return json.dumps({"text": self.text, "written": after.digest})
 
     def before(self, annotation: str, digest: str) -> KubeletConfig | None:
-        """The text with that digest, by the annotation; None where it has another one, or this is not what was written
-        then: somebody else has changed it since.
+        """The text with that digest, by the annotation. None if the annotation has another one, or if another client
+        has changed the present text since.
         """
         try:
             kept = json.loads(annotation)
@@ -57,11 +60,13 @@ class KubeletConfig:
             return None
 
     def lacks(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
-        """Those of the fields, as `a.b`, that it has not, or otherwise. Raises ValueError where it can't be read."""
+        """Those of the fields, as `a.b`, that it lacks or has with another value. Raises ValueError if it can't be
+        read.
+        """
         return tuple(_differing(self._read(), fields))
 
     def having(self, fields: Mapping[str, Any]) -> KubeletConfig:
-        """The same with these fields; as it is where it has them. Raises ValueError where it can't be changed."""
+        """The same text with these fields; unchanged if it has them. Raises ValueError if it can't be changed."""
         if not self.lacks(fields):
             return self
         if self.immutable:

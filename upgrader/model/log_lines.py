@@ -1,4 +1,4 @@
-"""What the log lines of a component say: those worth reading, the cause, and what it can't reach. Pure."""
+"""What the log lines of a component tell: the lines worth reading, the cause, and what it can't reach. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["headline", "readable", "refuses_its_arguments", "unreachable_backend
 _KLOG = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [^\]]+\] ")
 _CAUSE = re.compile(r"^(?:Error:|[Ff]atal|FATAL|panic:|[EF]\d{4} |.*\b(?:level=(?:error|fatal)|\[ALERT\]))")
 _USAGE = re.compile(r"^\s+(?:-\w, +)?--[\w-]+\s|^(?:Usage|\w[\w ]*flags):$")
-"""Help for flags: some components print hundreds of lines of it before they name the wrong flag."""
+"""The help for flags: some components print hundreds of lines of it before they name the wrong flag."""
 _REFUSAL = re.compile(
     r"^(?:Error: )?(?:unknown (?:shorthand )?flag:|invalid argument .* for .* flag:|flag needs an argument:|"
     r"flag provided but not defined:)|: error: (?:unrecognized arguments:|argument )"
 )
 """How Go's and Python's argument parsers refuse a command line."""
 _NO_CONNECTION = re.compile(r'failed to connect to \{Addr: "(?P<address>[^"]+)".*(?:desc = |Err: )"?(?P<why>[^"]+)')
-"""How a gRPC client, as kube-apiserver is one of etcd, says that nothing answers at an address."""
+"""How a gRPC client, such as kube-apiserver's for etcd, reports that nothing answers at an address."""
 _TIME = re.compile(r"^[IWEF]\d{4} (\d\d):(\d\d):(\d\d)")
 _DAY_SECONDS = 86400
 _PATIENT_SECONDS = 10
-"""Longer than a local etcd takes to restart, and less than the 20 s after which kube-apiserver gives up and ends."""
+"""Longer than a local etcd takes to restart, and less than the 20 s after which kube-apiserver gives up and exits."""
 
 
 def readable(text: str) -> tuple[str, ...]:
@@ -39,14 +39,14 @@ def headline(lines: tuple[str, ...]) -> str:
 
 
 def refuses_its_arguments(line: str) -> bool:
-    """Whether a program refuses its command line here: every restart will fail in the same way."""
+    """Whether a program rejects its command line here: every restart will fail in the same way."""
     return _REFUSAL.search(line) is not None
 
 
 def unreachable_backend(lines: tuple[str, ...]) -> str:
-    """What a program could not connect to, from the first of these lines to the last; "" when it didn't try so long.
+    """What a program could not connect to, from the first of these lines to the last; "" if it didn't try for so long.
 
-    By the times in its own log, as its node's clock may differ from ours.
+    Uses the times in its own log, as its node's clock may differ from ours.
     """
     failed = [(line, match) for line in lines if (match := _NO_CONNECTION.search(line))]
     if not failed:

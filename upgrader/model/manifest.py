@@ -21,7 +21,7 @@ def objects_in(manifest: str) -> dict[str, Manifest]:
 
 @lru_cache(maxsize=64)
 def _objects(manifest: str) -> Mapping[str, Manifest]:
-    """Checks, steps and gates ask dozens of questions about each manifest of a run: it is read once for all of them."""
+    """Checks, steps and gates ask dozens of questions about each manifest of a run: it is parsed once."""
     found = {}
     for document in fast_yaml.load_all(manifest):
         for item in _single(document) if document else ():
@@ -32,7 +32,7 @@ def _objects(manifest: str) -> Mapping[str, Manifest]:
 
 
 def _single(document: Manifest) -> Iterator[Manifest]:
-    """A list's objects, also of a list in a list: Helm applies each of them."""
+    """The objects of a list, including lists in it: Helm applies each of them."""
     kind = str(document.get("kind"))
     if kind.endswith("List") and "items" in document:
         for item in document["items"] or ():

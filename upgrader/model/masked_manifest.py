@@ -1,4 +1,4 @@
-"""Objects of a chart without the values of their secrets: for diffs that are shown, and for digests that are kept."""
+"""Objects of a chart without secret values: for diffs that are shown, and for digests that are stored."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ __all__ = ["masked", "masked_text"]
 
 
 def masked_text(manifest: str) -> str:
-    """A whole manifest in one form for equal content, without secret values: a digest of it gives no guess away."""
+    """A whole manifest in a form that is the same for equal content, without secret values: its digest reveals no
+    secret.
+    """
     objects = {key: _with_texts_as_keys(masked(item, {})) for key, item in objects_in(manifest).items()}
     return json.dumps(objects, sort_keys=True, default=str)
 
 
 def masked(manifest: Manifest, other: Manifest) -> dict[str, Any]:
-    """Show Secrets by key only: plans are pasted into chats and CI logs. `other` is what it replaces.
+    """Show Secrets by key only, because plans are pasted into chats and CI logs. `other` is the object that it
+    replaces.
 
-    Not by length, which is a hint, and equal after many a rotation; nor by a digest, which can be guessed.
+    No length is shown, which is a hint, and the same after many rotations; no digest either, which can be guessed.
     """
     shown = dict(manifest)
     if shown.get("kind") == "Secret":
@@ -32,9 +35,9 @@ def masked(manifest: Manifest, other: Manifest) -> dict[str, Any]:
 
 
 def _without_secrets(part: Any, other: Any) -> Any:
-    """The same, without what a name or a form tells to be secret: a container's environment, a key in a text.
+    """The same, also without what a name or a form shows to be secret: a container's environment, a key in a text.
 
-    Text by text: what looks like the beginning of a key hides the rest of its own text, and nothing of the object.
+    Text by text: what looks like the beginning of a key hides the rest of its own text only.
     """
     if isinstance(part, Mapping):
         there = other if isinstance(other, Mapping) else {}
@@ -59,7 +62,7 @@ def _without_patterns(text: str, other: Any) -> str:
 
 
 def _counterpart(item: Any, index: int, others: list[Any]) -> Any:
-    """The same entry of another list: by name, where entries have one."""
+    """The same entry of another list: by name, if entries have one."""
     if isinstance(item, Mapping) and "name" in item:
         return next(
             (other for other in others if isinstance(other, Mapping) and other.get("name") == item["name"]), None
@@ -72,7 +75,7 @@ def _shown(value: Any, other: Any) -> str:
 
 
 def _with_texts_as_keys(part: Any) -> Any:
-    """The same in a form that can be sorted: YAML has numbers and booleans as keys, too."""
+    """The same in a form that can be sorted: YAML also has numbers and booleans as keys."""
     if isinstance(part, Mapping):
         return {str(key): _with_texts_as_keys(item) for key, item in part.items()}
     return [_with_texts_as_keys(item) for item in part] if isinstance(part, list) else part

@@ -1,4 +1,4 @@
-"""What nodes are configured with beside their programs, and by which name a node is known to have got it."""
+"""The configuration of nodes apart from their programs, and the fingerprint that shows a node has it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from typing import Any, Literal
 __all__ = ["CONFIGURED", "NO_CONFIGURATION", "ContainerRuntime", "NodeConfiguration", "configured_with"]
 
 CONFIGURED = "upgrader.io/node-configuration"
-"""The annotation of a Node that names what it was last configured with, written when its upgrade is over."""
+"""The annotation of a Node with the fingerprint of its last configuration, written at the end of its upgrade."""
 
 _DIGITS = 16
 
 
 @dataclass(frozen=True)
 class ContainerRuntime:
-    """Which containerd nodes get, and how it is configured."""
+    """The containerd that nodes get, and its configuration."""
 
     version: str = ""
-    """Without `v`; "": the one that each has."""
+    """Without `v`; "": each node keeps its own."""
     kind: Literal["packages", "folder", "url", ""] = ""
-    """Where that version comes from."""
+    """Where the archive of that version is."""
     place: str = ""
-    """The archive: a path on this machine, absolute, or an address."""
+    """The archive: an absolute path on this machine, or a URL."""
     sha256: str = ""
-    """The archive's."""
+    """The archive's SHA-256."""
     architectures: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Architecture → the place ("": that of all) and the SHA-256 of its own archive."""
+    """Architecture → the place ("": the same as for the others) and the SHA-256 of its own archive."""
     config: Path | None = None
-    """The file that configures it, or its Jinja2 template; None: each node's own."""
+    """The file that configures it, or its Jinja2 template; None: nodes keep theirs."""
     config_digest: str = ""
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """As the playbooks take it."""
+        """The variables of the playbooks."""
         if self.kind == "packages":
             return {"kind": self.kind}
         key = "path" if self.kind == "folder" else "url"
@@ -54,7 +54,7 @@ class ContainerRuntime:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """As the playbooks take it."""
+        """The variables of the playbooks."""
         given: dict[str, Any] = {"version": self.version, "source": dict(self.source)} if self.version else {}
         return {**given, "config": str(self.config)} if self.config else given
 
@@ -64,7 +64,7 @@ class ContainerRuntime:
 
 @dataclass(frozen=True)
 class NodeConfiguration:
-    """The sections of `nodes` that configure nodes; without any, nodes are told by their versions alone."""
+    """The sections of `nodes` that configure nodes; without any, only the version tells whether a node is upgraded."""
 
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the KubeletConfiguration, merged into each node's own."""
@@ -72,7 +72,9 @@ class NodeConfiguration:
 
     @property
     def fingerprint(self) -> str:
-        """Names all of it; "" where there is nothing. Whoever reads it could try guesses, so no secret may be in it."""
+        """Identifies the whole configuration; "" if there is none. Anyone who reads it could test guesses, so no secret
+        may be in it.
+        """
         if not self.kubelet and self.runtime is None:
             return ""
         runtime = [self.runtime.version, self.runtime.config_digest] if self.runtime else None
@@ -81,7 +83,7 @@ class NodeConfiguration:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """As the playbooks take it."""
+        """The variables of the playbooks."""
         kubelet = {"node_kubelet_configuration": self.kubelet} if self.kubelet else {}
         return {**kubelet, "node_container_runtime": self.runtime.variables} if self.runtime else kubelet
 
@@ -100,5 +102,5 @@ NO_CONFIGURATION = NodeConfiguration()
 
 
 def configured_with(node: Mapping[str, Any]) -> str:
-    """The fingerprint that a node's annotation has; "" without one: nobody knows what it is configured with."""
+    """The fingerprint in a node's annotation; "" without one: it is unknown what the node is configured with."""
     return str((node["metadata"].get("annotations") or {}).get(CONFIGURED) or "")

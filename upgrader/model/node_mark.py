@@ -1,8 +1,8 @@
-"""The mark of a node that is being upgraded: how far it got, in an annotation of its own Node.
+"""The mark of a node that is being upgraded: an annotation of its Node that says how far the upgrade got.
 
-It is written with the cordon in one request, and removed with it in one, so that whoever finds a node knows whether it
-was cordoned for its upgrade, and what is left to do, without a memory of the run that began it. Where the node is taken
-out of its load balancer, the mark comes with that wish, and goes when the load balancer has the node again.
+The cordon and the mark are written in one request, and removed in one. So the Node itself shows whether it was cordoned
+for its upgrade, and what is left to do, to a process that knows nothing of the run that began it. If the node is taken
+out of its load balancer, the mark is written with that request, and removed once the load balancer uses the node again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ MARK = "upgrader.io/node-upgrade"
 """The annotation."""
 
 Phase = Literal["detach", "drain", "swap", "back", "attach"]
-"""`detach`: it is being taken out of the load balancer, nothing else. `drain`: cordoned, nothing of it is changed.
-`swap`: its programs may be the old or the new ones. `back`: it failed, and the old ones are put back. `attach`: it is
-as it is to be, and only has to be in the load balancer again.
+"""`detach`: it is being taken out of the load balancer, nothing else. `drain`: cordoned, otherwise unchanged. `swap`:
+its programs may be the old or the new ones. `back`: it failed, and the old ones are being restored. `attach`: it is
+upgraded or restored, and only has to return to the load balancer.
 """
 _WHY_CHARACTERS = 1000
 
@@ -33,15 +33,15 @@ class NodeMark:
 
     phase: Phase
     cordoned: bool
-    """Whether the upgrade cordoned it; False: it was cordoned before, and stays so; or it isn't cordoned yet, or any
-    more (`detach`, `attach`).
+    """Whether the upgrade cordoned it. False: it was cordoned before and stays so, or it isn't cordoned yet or any more
+    (`detach`, `attach`).
     """
     why: str = ""
     """Why it failed; only of `back`."""
     before: KubernetesVersion | None = None
-    """What its kubelet reported when its upgrade began; None: the mark doesn't say."""
+    """What its kubelet reported when its upgrade began; None if the mark doesn't say."""
     detached: bool = False
-    """Whether the upgrade had it taken out of the load balancer; False: nobody did, or somebody else had already."""
+    """Whether the upgrade had it taken out of the load balancer. False: it wasn't taken out, or was out already."""
 
     def text(self) -> str:
         """As the annotation has it."""
@@ -52,10 +52,10 @@ class NodeMark:
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> NodeMark | None:
-        """A node's; None where it has none.
+        """The mark of a node; None if it has none.
 
-        One that can't be read says only that its upgrade has begun: it is begun again, and a cordon that nobody can be
-        asked about stays.
+        A mark that can't be read only says that an upgrade has begun: the upgrade is begun again, and a cordon of
+        unknown origin stays.
         """
         text = (node["metadata"].get("annotations") or {}).get(MARK)
         if text is None:

@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 CONTROLLERS, WORKERS = "controllers", "workers"
-"""The pools that always exist: the controllers, first and one at a time, and the workers that no other pool has."""
+"""The pools that always exist: the controllers, first and one at a time, and the workers that are in no other pool."""
 
 OnBlocked = Literal["fail", "skip-node", "force"]
-"""What a drain that doesn't end leads to: the node has failed; it keeps its version; or its pods are deleted."""
+"""What happens if a drain doesn't end: the node has failed, it keeps its version, or its pods are deleted."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class DrainPolicy:
 
 @dataclass(frozen=True)
 class DetachPolicy:
-    """How nodes are taken out of their load balancer before they are drained, and put back in the end."""
+    """How nodes are taken out of their load balancer before the drain, and returned afterwards."""
 
     grace_seconds: float = 30.0
-    """How long the load balancer has, once it says that a node is out, until the node is drained."""
+    """How long to wait between the load balancer's answer that a node is out and the drain."""
     deadline_seconds: float = 300.0
-    """How long it may take to say so, each way."""
+    """How long it may take to answer, in each direction."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,18 @@ class NodePool:
 
     name: str
     selector: Mapping[str, str] = field(default_factory=dict)
-    """The labels that its nodes have; `controllers` and `workers` have none."""
+    """The labels of its nodes; `controllers` and `workers` have none."""
     max_unavailable: IntOrPercent = ONE
     """How many of its nodes are upgraded at once."""
     max_failed: int = 0
     """How many of its nodes may fail, and stay at their old version, without failing the run."""
     drain: DrainPolicy = DrainPolicy()
     detach: DetachPolicy | None = None
-    """None: nobody is asked to take its nodes out of a load balancer."""
+    """None: its nodes aren't taken out of a load balancer."""
     surge: Surge | None = None
-    """The nodes that it has beside its own while it is upgraded; None: no more than its own."""
+    """The extra nodes that it has while it is upgraded; None: no extra nodes."""
     approval_seconds: float | None = None
-    """How long a person's approval is waited for before any of its nodes is changed; None: it needs none."""
+    """How long to wait for a person's approval before any of its nodes is changed; None: it needs none."""
 
     @property
     def step(self) -> str:
@@ -75,7 +75,7 @@ class NodePool:
 
     @property
     def surge_steps(self) -> tuple[str, str]:
-        """The names of the steps around it that add its surge nodes, and remove them: none is another pool's."""
+        """The names of the steps around it that add and remove its surge nodes; no other pool has the same."""
         return f"surge-{self.name}", f"end-surge-{self.name}"
 
     @property
@@ -100,7 +100,7 @@ class LeftAlone:
 
 @dataclass(frozen=True)
 class ArchitectureSource:
-    """What nodes of one architecture have instead; path and address: "" where they have the same as all others."""
+    """What differs for nodes of one architecture; path and address: "" if they have the same as all others."""
 
     path: str = ""
     url: str = ""
@@ -128,11 +128,11 @@ class NodeSource:
         return NodeSource(self.kind, own.path or self.path, own.url or self.url, own.sha256)
 
     def knows(self, version: KubernetesVersion) -> bool:
-        """Whether it has a kubelet of that version that can be verified; programs without a SHA-256 are left alone."""
+        """Whether it has a kubelet of that version and its SHA-256; programs without a SHA-256 are left unchanged."""
         return self.kind == "packages" or "kubelet" in self.sha256.get(str(version), {})
 
     def at(self, version: KubernetesVersion) -> Mapping[str, Any]:
-        """As the playbooks take it: they know each node's architecture themselves."""
+        """The variables of the playbooks, which know each node's architecture."""
         if self.kind == "packages":
             return {"kind": self.kind}
         key, place = ("path", self.path) if self.kind == "folder" else ("url", self.url)
@@ -158,5 +158,5 @@ class NodesSettings:
         return any(each.has(name, labels) for each in self.left_alone)
 
     def selected_by(self, labels: Mapping[str, str]) -> NodePool | None:
-        """The first pool whose labels a worker has; None where it has those of none, and is in `workers`."""
+        """The first pool whose labels a worker has; None if there is none: it is in `workers` then."""
         return next((pool for pool in self.pools if pool.selector and pool.selector.items() <= labels.items()), None)

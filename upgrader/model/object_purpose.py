@@ -1,8 +1,8 @@
-"""How an object in the cluster says what it is for, to whoever finds it there."""
+"""How an object in the cluster tells people what it is for."""
 
 from __future__ import annotations
 
 __all__ = ["DESCRIPTION"]
 
 DESCRIPTION = "kubernetes.io/description"
-"""Kubernetes' own annotation for that."""
+"""Kubernetes' own annotation for this."""

@@ -1,4 +1,4 @@
-"""Whom a run tells of itself, and whom it asks: services beside the cluster."""
+"""The services beside the cluster that a run reports to, and those that it queries."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class HttpEndpoint:
     """A service that is reached over HTTP, and the files with its credentials. All paths are absolute."""
 
     url: str
-    """Without credentials, and without a slash at its end; "" where it is in `url_file`."""
+    """Without credentials and without a slash at its end; "" if it is in `url_file`."""
     username: str = ""
     password_file: Path | None = None
     token_file: Path | None = None
     """The file of a bearer token."""
     ca_file: Path | None = None
-    """The CAs that sign its certificate; None: those of this machine."""
+    """The CAs that sign its certificate; None: this machine's."""
     url_file: Path | None = None
-    """The file that has the URL, for one that is a secret itself."""
+    """The file that contains the URL, if the URL itself is a secret."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class HttpAnswer:
 
 @dataclass(frozen=True)
 class Series:
-    """A series that a query has found: its labels, and its values in their order in time."""
+    """A series in the result of a query: its labels, and its values by time."""
 
     labels: Mapping[str, str]
     values: tuple[float, ...]
@@ -47,14 +47,14 @@ class WebhookSettings:
 
     endpoint: HttpEndpoint
     topics: tuple[str, ...]
-    """What is told of."""
+    """The events that are reported."""
     secret_file: Path | None = None
-    """The file of the secret that requests are signed with; None: they are not."""
+    """The file with the secret that signs requests; None: they are not signed."""
 
 
 @dataclass(frozen=True)
 class ObservabilitySettings:
-    """Where the metrics of runs go, and which Prometheus metric gates ask."""
+    """Where the metrics of runs go, and which Prometheus the metric gates query."""
 
     cluster: str = ""
     """The cluster's name in metrics."""

@@ -40,9 +40,9 @@ class ObservedNode:
 
     labels: Mapping[str, str] = field(default_factory=dict)
     mark: NodeMark | None = None
-    """How far an upgrade got that was interrupted."""
+    """How far an interrupted upgrade got."""
     configured: str = ""
-    """The fingerprint of what it was last configured with; "": nobody knows."""
+    """The fingerprint of its last configuration; "": unknown."""
     architecture: str = ""
     """Of its processor, such as `amd64`."""
 
@@ -58,16 +58,16 @@ class Observed:
     kubelets: Mapping[str, KubernetesVersion]
     releases: Mapping[str, ObservedRelease]
     emulated: Minor | None = None
-    """The older minor that the API server emulates, or is to emulate by its release; None: none."""
+    """The older minor that the API server emulates, or will emulate by its release; None: none."""
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
     """By name."""
     kubeadm: KubeadmConfig | None = None
-    """None for a cluster that kubeadm didn't make."""
+    """None if kubeadm didn't make the cluster."""
     kubelet: KubeletConfig | None = None
-    """The same."""
+    """None if kubeadm didn't make the cluster."""
     etcd: Mapping[str, str] = field(default_factory=dict)
-    """Controller → the image in the manifest of its member of etcd, where that is a static pod; read only where a run
-    may change it.
+    """Controller → the image in the manifest of its etcd member, if that is a static pod; read only if a run may change
+    it.
     """
 
     @property

@@ -9,13 +9,13 @@ from typing import Literal
 __all__ = ["RunOutcome", "StepPhase", "StepResult", "Verdict", "VerdictKind", "broken", "holds", "pending", "unknown"]
 
 StepPhase = Literal["waiting", "applying", "gating", "passed", "failed", "undoing", "undone", "undo-failed"]
-"""Where a step is, in the journal's state, in reports and on the screen.
+"""The status of a step, in the journal's state, in reports and on the screen.
 
-`waiting`: not begun. `applying`: its change may be in, in part or as a whole. `gating`: the change is in, and its gates
-are checked.
+`waiting`: not begun. `applying`: its change may have been made, in part or completely. `gating`: the change has been
+made, and its gates are checked.
 """
 StepResult = Literal["passed", "failed"]
-"""What applying and gating a step came to."""
+"""The result of applying a step and checking its gates."""
 RunOutcome = Literal["succeeded", "rolled-back", "failed", "interrupted"]
 
 
@@ -28,21 +28,21 @@ class VerdictKind(StrEnum):
     BROKEN = "broken"
     """Waiting won't help: a crash loop, an image that can't be pulled, …"""
     UNKNOWN = "unknown"
-    """The check got no answer. Never counts as healthy, and never as broken."""
+    """The check got no answer. Counts neither as healthy nor as broken."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One check of a gate. `reason` is one sentence: which object, in what state, why."""
+    """One check of a gate. `reason` is one sentence: the object, its state and why."""
 
     kind: VerdictKind
     reason: str
     details: tuple[str, ...] = ()
     """Evidence: events, container states, the last log lines."""
     remedy: str = ""
-    """What to do about it; only a verdict that holds has none."""
+    """What to do about it; only a passed gate has none."""
     failing: bool = False
-    """Whether something has failed already, though waiting may still help."""
+    """Whether something has failed already, although waiting may still help."""
 
     def lines(self) -> tuple[str, ...]:
         """The reason, then the details, indented."""

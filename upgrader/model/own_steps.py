@@ -1,7 +1,6 @@
-"""The names of the steps that a run has beside those of upgrader.yaml; those of pools of nodes are `NodePool.step`.
+"""The names of the steps that upgrader adds to those of upgrader.yaml; for pools of nodes, see `NodePool.step`.
 
-`OWN_STEPS` are those that no step of upgrader.yaml may be called, whatever else is in there; `ETCD` is one of them only
-where there is a section `etcd`.
+No step of upgrader.yaml may have a name in `OWN_STEPS`; `ETCD` is reserved only if there is a section `etcd`.
 """
 
 from __future__ import annotations
@@ -31,6 +30,6 @@ KUBELET_CONFIG = "kubelet-config"
 BAKE = "bake"
 
 RENAMED = {"etcd backup": BACKUP, "flags and files": TRIAL, "bake all gates": BAKE}
-"""Names that journals of earlier versions have → as they are called now."""
+"""The names in journals of earlier versions → the present names."""
 
 OWN_STEPS = frozenset({BACKUP, BUNDLE, IMAGES, TRIAL, STAGE_NODES, KUBEADM_CONFIG, KUBELET_CONFIG, BAKE})

@@ -1,6 +1,6 @@
-"""Whether a pod may be scheduled on a node, by what its spec demands and the node's labels and taints.
+"""Whether a pod may be scheduled on a node, by its spec and the node's labels and taints.
 
-Where that is in doubt, it may: this decides where images are needed, and one image too many harms nobody.
+If in doubt, it may: this decides where images are needed, and one image too many does no harm.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["may_run_on"]
 
 _CONDITIONS = "node.kubernetes.io/"
-"""Taints of this prefix come and go with a node's condition, or with a cordon."""
+"""Taints with this prefix come and go with a node's condition, or with a cordon."""
 _EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -38,7 +38,7 @@ def _affine(pod: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> boo
 
 
 def _matches(term: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:
-    """Of one term all must hold; an empty one matches no node."""
+    """All conditions of a term must be true; an empty term matches no node."""
     by_label, by_field = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not by_label and not by_field:
         return False

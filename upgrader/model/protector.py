@@ -1,4 +1,4 @@
-"""PodProtectors (podseidon.kubewharf.io/v1alpha1) as far as gates and checks read them."""
+"""PodProtectors (podseidon.kubewharf.io/v1alpha1), as far as gates and checks read them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 __all__ = ["SILENT_SECONDS", "Cell", "PodProtector"]
 
 SILENT_SECONDS = 120.0
-"""After so long without a word, a cell's aggregator is taken to be away. Where nothing changes, guard's hears of its
-API server about once a minute, and writes that within another half.
+"""After this time without a report, a cell's aggregator counts as absent. If nothing changes, guard's aggregator hears
+of its API server about once a minute, and writes that within another half minute.
 """
 
 
@@ -21,18 +21,18 @@ class Cell:
     name: str
     available: int
     counted: str
-    """`lastEventTime` of its aggregator, as it stands there; "" while none has counted."""
+    """`lastEventTime` of its aggregator, as written there; "" before it has counted."""
 
 
 @dataclass(frozen=True)
 class PodProtector:
-    """What must stay, and what there is for certain."""
+    """The required number of pods, and the number that is certain."""
 
     namespace: str
     name: str
     minimum: int
     estimate: int | None
-    """Pods that are available in all cells, less the deletions that are allowed; None while nobody has counted."""
+    """Pods that are available in all cells, minus the allowed deletions; None before any aggregator has counted."""
     cells: tuple[Cell, ...]
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class PodProtector:
 
     @property
     def never_counted(self) -> str:
-        """What nobody has ever counted, as a sentence; "" where all of it is."""
+        """What no aggregator has ever counted, as a sentence; "" if everything is counted."""
         if self.estimate is None or not self.cells:
             return f"{self}: no aggregator has counted its pods yet"
         cells = [cell.name for cell in self.cells if not cell.counted]
@@ -53,7 +53,7 @@ class PodProtector:
 
     @property
     def below(self) -> str:
-        """By how much it is below its minimum, as a sentence; "" where it isn't."""
+        """By how much it is below its minimum, as a sentence; "" if it isn't."""
         if self.estimate is None or self.estimate >= self.minimum:
             return ""
         each = ", ".join(f"{cell.available} in {cell.name}" for cell in self.cells)

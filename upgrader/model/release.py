@@ -1,4 +1,4 @@
-"""Helm releases: what should be installed, what is, and which revision to roll back to."""
+"""Helm releases: what should be installed, what is installed, and which revision to roll back to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _MARGIN_SECONDS = 60.0
-"""How much longer than its timeout Helm may work: it counts only its wait, which begins when everything is written."""
+"""How much longer than its timeout Helm may run: its timeout covers only its wait, which begins after all writes."""
 
 UNWAITED = "upgrader, without Helm's wait: "
 """How the description of a revision begins that Helm called deployed as soon as it was written."""
@@ -70,16 +70,16 @@ class Revision:
 
     @property
     def failed_once(self) -> bool:
-        """Whether Helm described it as failed (`Release "x" failed: …`), whatever its status became later."""
+        """Whether Helm described it as failed (`Release "x" failed: …`), even if its status changed later."""
         return '" failed: ' in self.description
 
     @property
     def good(self) -> bool:
-        """Whether it was once deployed successfully, so that a rollback can go back to it.
+        """Whether it was once deployed successfully, so that a rollback can return to it.
 
         Helm marks a revision `superseded` when a later one replaces it; only `deployed` and `superseded` revisions
-        worked. Two traps, visible only in the description: a *first install* that failed becomes `superseded` once a
-        later revision succeeds, and so does an *interrupted* one when a rollback from it fails.
+        worked. Two exceptions, visible only in the description: a *first install* that failed becomes `superseded` once
+        a later revision succeeds, and so does an *interrupted* one when a rollback from it fails.
         """
         if self.unseen:
             return False
@@ -97,11 +97,11 @@ class Revision:
         return self.status.startswith("pending-") or self.status == "uninstalling"
 
     def age_seconds(self, now: datetime) -> float:
-        """How long ago Helm last wrote it; 0 when that is unknown, so that it never counts as old."""
+        """How long ago Helm last wrote it; 0 if that is unknown, so that it never counts as old."""
         return (now - self.updated).total_seconds() if self.updated else 0.0
 
     def abandoned(self, now: datetime, helm_timeout_seconds: float) -> bool:
-        """Whether it is pending for so long that the Helm which wrote it must have given up.
+        """Whether it has been pending for so long that the Helm that wrote it must have given up.
 
         A younger one may be a `helm upgrade` that is still running.
         """
@@ -115,7 +115,7 @@ def abandoned_after(helm_timeout_seconds: float) -> float:
 
 @dataclass(frozen=True)
 class NodeBefore:
-    """A node, its kubelet's version before the step, and what it was configured with."""
+    """A node, its kubelet's version before the step, and its configuration then."""
 
     node: str
     version: KubernetesVersion
@@ -125,17 +125,17 @@ class NodeBefore:
 
 @dataclass(frozen=True)
 class EtcdBefore:
-    """A controller, and what its member of etcd was before the step. The controller itself keeps what is put back."""
+    """A controller, and its etcd member before the step. The controller itself keeps the files to restore."""
 
     node: str
     image: str
     version: str
-    """As the member reported it, such as `3.6.6`; "" where it didn't."""
+    """As the member reported it, such as `3.6.6`; "" if it didn't."""
 
 
 @dataclass(frozen=True)
 class RestartedBefore:
-    """A Deployment of kube-system, and when it was told to restart before the step, as its pods' annotation says."""
+    """A Deployment of kube-system, and its last `rollout restart` before the step, by its pods' annotation."""
 
     deployment: str
     at: str = ""
@@ -145,11 +145,10 @@ class RestartedBefore:
 class RestorePoint:
     """The state to which a rollback returns a step.
 
-    For a release, its last good revision; None when it did not exist: a rollback uninstalls it then.
-    For a playbook (`release` ""), the name of the playbook that undoes it; "" when there was none.
-    For a pool of nodes, the `nodes` that change. For ConfigMap `kubeadm-config`, the version in it; for
-    `kubelet-config`, the digest of its text. For a restart, what the Deployments had. For a surge, its pool. For
-    `etcd`, its members.
+    For a release, its last good revision; None if it did not exist: a rollback then uninstalls it. For a playbook
+    (`release` ""), the name of the playbook that undoes it; "" if there was none. For a pool of nodes, the `nodes` that
+    change. For ConfigMap `kubeadm-config`, the version in it; for `kubelet-config`, the digest of its text. For a
+    restart, the annotations of the Deployments. For a surge, its pool. For `etcd`, its members.
     """
 
     release: str = ""
@@ -160,7 +159,7 @@ class RestorePoint:
     """How often the step's own playbook had been started before, by the controllers' markers."""
     nodes: tuple[NodeBefore, ...] = ()
     configuration: str = ""
-    """The fingerprint of what the nodes were to be configured with; "": nothing."""
+    """The fingerprint of the configuration that the nodes were to get; "": none."""
     kubeadm: KubernetesVersion | None = None
     """The version in ConfigMap `kubeadm-config`."""
     restarted: tuple[RestartedBefore, ...] = ()
@@ -196,7 +195,7 @@ def last_good(history: tuple[Revision, ...]) -> Revision | None:
 
 
 def without_revision(manifest: str) -> str:
-    """The manifest without the annotation of its own revision, which is no real difference."""
+    """The manifest without the annotation of its own revision, which isn't a real difference."""
     return _REVISION_ANNOTATION.sub("", manifest)
 
 

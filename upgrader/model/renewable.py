@@ -15,7 +15,7 @@ __all__ = ["ControllerCertificates", "RenewableCertificate"]
 
 @dataclass(frozen=True)
 class _Listed:
-    """One of `kubeadm certs check-expiration -o json`."""
+    """One entry of `kubeadm certs check-expiration -o json`."""
 
     name: str
     expirationDate: str | None = None  # noqa: N815 - kubeadm's own names
@@ -31,31 +31,31 @@ class _Printed:
 
 @dataclass(frozen=True)
 class RenewableCertificate:
-    """One, by kubeadm's name of it."""
+    """The certificate with this kubeadm name."""
 
     name: str
     not_after: datetime
     authority: str
     """kubeadm's name of the CA that issued it: ca, etcd-ca, front-proxy-ca."""
     external: bool
-    """Whether that CA's key is elsewhere, so that kubeadm can't renew it."""
+    """Whether that CA's key isn't on the controller, so that kubeadm can't renew the certificate."""
 
 
 @dataclass(frozen=True)
 class ControllerCertificates:
-    """Those of one controller, by kubeadm's names."""
+    """The certificates of one controller, by kubeadm's names."""
 
     host: Host
     certificates: tuple[RenewableCertificate, ...]
 
     @classmethod
     def parse(cls, host: Host, printed: str) -> ControllerCertificates:
-        """From what kubeadm prints; those that the controller doesn't have are left out. Raises ValueError."""
+        """From kubeadm's output; certificates that the controller doesn't have are left out. Raises ValueError."""
         listed = from_json(_Printed, json.loads(printed), "kubeadm").certificates
         return cls(host, tuple(_parsed(item) for item in listed if not item.missing))
 
     def ending(self, now: datetime, within: timedelta | None) -> Sequence[RenewableCertificate]:
-        """Those that end within this time, or have ended; None: all."""
+        """Those that expire within this time, or have expired; None: all."""
         return [item for item in self.certificates if within is None or item.not_after <= now + within]
 
 

@@ -1,4 +1,4 @@
-"""What guard rolls of a release: groups of StatefulSets zone by zone, IngressDaemonSets node by node."""
+"""The objects of a release that guard rolls out: groups of StatefulSets by zone, IngressDaemonSets by node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _LABEL = "rollout-group"
 
 
 def groups_in(namespace: str, *manifests: str) -> frozenset[str]:
-    """`NAMESPACE/GROUP` of each group in these manifests, and `NAMESPACE/IngressDaemonSet/NAME`; `namespace` is that of
-    objects without one.
+    """`NAMESPACE/GROUP` of each group in these manifests, and `NAMESPACE/IngressDaemonSet/NAME`; `namespace` is the
+    default for objects without one.
     """
     return frozenset(
         f"{item['metadata'].get('namespace') or namespace}/{what}"

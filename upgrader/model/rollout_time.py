@@ -1,4 +1,4 @@
-"""How long a roll-out may take in a cluster of this size."""
+"""How long a rollout may take in a cluster of this size."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from upgrader.model.manifest import Manifest, objects_in
 __all__ = ["replacement_seconds", "rollout_seconds"]
 
 _WAVE_SECONDS = 30.0
-"""For the pods that a DaemonSet replaces at once: the old ones end, an image is pulled, the new ones become Ready."""
+"""For the pods that a DaemonSet replaces at once: the old ones terminate, an image is pulled, the new ones become
+Ready.
+"""
 
 _STATEFUL_SECONDS = 90.0
-"""For a StatefulSet's pod, once the old one has ended: it gets its volume, and may have to catch up with the others."""
+"""For a StatefulSet's pod, once the old one has terminated: it gets its volume, and may have to catch up with the
+others.
+"""
 
 _GRACE_SECONDS = 30
 """Kubernetes' own `terminationGracePeriodSeconds`."""
@@ -32,7 +36,7 @@ def rollout_seconds(manifest: str, *, controllers: int, nodes: int) -> float:
 
 
 def replacement_seconds(item: Manifest) -> float:
-    """The time that it takes to replace the pods of a StatefulSet, as many at once as it allows."""
+    """The time that replacing the pods of a StatefulSet takes, with as many at once as it allows."""
     spec = item.get("spec") or {}
     annotations = item["metadata"].get("annotations") or {}
     replicas = spec.get("replicas")

@@ -1,4 +1,4 @@
-"""What a run is for."""
+"""The kinds of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["RunKind", "describe_run"]
 
 
 class RunKind(StrEnum):
-    """The command that a run belongs to. Only an upgrade can be resumed or rolled back."""
+    """The command that started a run. Only an upgrade can be resumed or rolled back."""
 
     UPGRADE = "upgrade"
     FINALIZE = "finalize"
@@ -49,7 +49,7 @@ class RunKind(StrEnum):
 
 
 def describe_run(kind: RunKind, target: KubernetesVersion | None, current: KubernetesVersion | None = None) -> str:
-    """`upgrade to v1.37.1`, or the kind where it leads to no other version.
+    """`upgrade to v1.37.1`, or the kind if it leads to no other version.
 
     From a newer version, `current`, it is a downgrade.
     """

@@ -1,4 +1,4 @@
-"""A plan that was saved: what it is bound to, and what must not have changed when it is run."""
+"""A saved plan: what it was made from, and what must not have changed when it is run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class BoundRelease:
 
     name: str
     revision: int
-    """The newest one; 0: there is none."""
+    """The newest one; 0 if there is none."""
     status: str
-    """Of the newest one, in Helm's words."""
+    """The status of the newest one, in Helm's words."""
     last_good: int
-    """The revision that a rollback returns to; 0: there is none."""
+    """The revision that a rollback returns to; 0 if there is none."""
 
     def __str__(self) -> str:
         if not self.revision:
@@ -40,7 +40,7 @@ class BoundInput:
 
 @dataclass(frozen=True)
 class PlanBinding:
-    """The cluster and the inputs that a plan was made from: the same again make the same plan."""
+    """The cluster and the inputs that a plan was made from: the same cluster and inputs make the same plan."""
 
     tool_version: str
     cluster_uid: str
@@ -53,7 +53,7 @@ class PlanBinding:
     inputs: tuple[BoundInput, ...] = ()
 
     def differences(self, now: PlanBinding) -> Iterator[str]:
-        """What differs now, each in a few words; of the inputs, see `changed_inputs`."""
+        """The differences, each in a few words; for inputs, see `changed_inputs`."""
         if now.cluster_uid != self.cluster_uid:
             yield f"it was made for another cluster (UID {self.cluster_uid}, this one's is {now.cluster_uid})"
         if now.tool_version != self.tool_version:
@@ -67,11 +67,11 @@ class PlanBinding:
         yield from _changed_releases(self.releases, now.releases)
 
     def same_key(self, now: PlanBinding) -> bool:
-        """Whether digests can be compared: their key is made of this cluster's records of these releases."""
+        """Whether digests can be compared: their key is derived from this cluster's Helm records of these releases."""
         return (self.cluster_uid, self.releases) == (now.cluster_uid, now.releases)
 
     def changed_inputs(self, now: Iterable[BoundInput]) -> Iterator[str]:
-        """Which inputs differ now, each in a few words."""
+        """The inputs that differ, each in a few words."""
         before, after = ({item.name: item.digest for item in items} for items in (self.inputs, now))
         for name in dict.fromkeys([*before, *after]):
             if name not in after:
@@ -82,17 +82,17 @@ class PlanBinding:
 
 @dataclass(frozen=True)
 class SavedPlan:
-    """A binding, and for how long it may be run. Times are ISO 8601 in UTC."""
+    """A binding, and until when it may be run. Times are ISO 8601 in UTC."""
 
     format_version: str
     created: str
     expires: str
     salt: str
-    """Random, of this plan alone: it keeps its digests apart from those of other plans."""
+    """Random and unique to this plan: its digests differ from those of other plans."""
     binding: PlanBinding
 
     def expired(self, time: datetime) -> bool:
-        """Whether it must not be run any more."""
+        """Whether it has expired."""
         return time >= datetime.fromisoformat(self.expires)
 
     def differences(self, now: PlanBinding, time: datetime) -> tuple[str, ...]:

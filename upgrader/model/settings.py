@@ -1,4 +1,4 @@
-"""What an operator asked for: `upgrader.yaml`, the environment and the flags, merged and checked."""
+"""The operator's settings: `upgrader.yaml`, the environment and the flags, merged and checked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 """The charts that come with upgrader, in the order in which the default pipeline upgrades them."""
 
 DEFAULT_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
-"""Ten seconds of refusals (at 10 requests a second) or of silence: an outage, rather than a slow disk."""
+"""Ten seconds of failed requests (at 10 requests a second) or without an answer: an outage, rather than a slow disk."""
 
 DEFAULT_UNHEALTHY_WORKERS = IntOrPercent(percent=10)
 """A node in ten reboots, or is replaced, while a large cluster is upgraded."""
@@ -53,10 +53,10 @@ _NODES_A_SECOND, _SLOWEST_SECONDS = 300, 5.0
 """On 1,000 nodes, gates are checked every 3.3 s: their kubelets alone send 100 heartbeats a second."""
 
 _ROUNDS_OF_REST = 2.5
-"""While one gate is waited for, those that hold are checked in every third round: half of one is for the checks."""
+"""While one gate is waited for, those that pass are checked in every third round: half of a round is for the checks."""
 
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
-"""What a failed step leads to: undo the whole run, undo that step only, or leave everything as it is."""
+"""What happens after a failed step: undo the whole run, undo that step only, or leave everything as it is."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class GatePolicy:
     interval_seconds: float = 1.0
     deadline_seconds: float = 120.0
     recheck_seconds: float = 0.0
-    """How long a gate that holds isn't checked again while another one is waited for; 0: it is checked each time."""
+    """How long a passing gate isn't checked again while another one is waited for; 0: it is checked each time."""
 
     def at_scale(self, nodes: int) -> GatePolicy:
-        """The same on a cluster of so many nodes: where all takes minutes, a check a second only burdens the API.
+        """The same on a cluster with this many nodes: if everything takes minutes, a check a second only loads the API.
 
-        Never so slow that the deadline leaves less than eight times the checks that have to succeed. No gate rests on
-        a cluster of up to 300 nodes.
+        Never so slow that the deadline leaves less than eight times the checks that have to succeed. On a cluster of up
+        to 300 nodes every gate is checked each time.
         """
         scaled = min(nodes / _NODES_A_SECOND, _SLOWEST_SECONDS, self.deadline_seconds / (8 * self.consecutive))
         rest = _ROUNDS_OF_REST * scaled if nodes > _NODES_A_SECOND else 0.0
@@ -81,15 +81,15 @@ class GatePolicy:
 
 
 WorkloadGateKind = Literal["daemonset", "deployment", "statefulset", "rolloutGroup", "protector"]
-"""What a gate is of, as `upgrader.yaml` calls it."""
+"""The object of a gate, as `upgrader.yaml` names it."""
 
 OF_GUARD: frozenset[WorkloadGateKind] = frozenset({"statefulset", "rolloutGroup", "protector"})
-"""Those of workloads that others than Helm change or look after: a rollback waits for them, too."""
+"""Gates on workloads that clients other than Helm change: a rollback waits for them, too."""
 
 
 @dataclass(frozen=True)
 class WorkloadGate:
-    """A gate that the file adds to a step: a workload, or a group of them, that must be healthy, or a protector."""
+    """A gate that the file adds to a step: a workload, a group of workloads or a protector that must be healthy."""
 
     kind: WorkloadGateKind
     namespace: str
@@ -99,17 +99,17 @@ class WorkloadGate:
 
 @dataclass(frozen=True)
 class MetricGateSettings:
-    """A gate that the file adds to a step: what Prometheus says must stay within limits for a while."""
+    """A gate that the file adds to a step: the result of a Prometheus query must stay within limits for a time."""
 
     name: str
     query: str
-    """PromQL, with one series as its answer."""
+    """PromQL that returns one series."""
     policy: GatePolicy
     minimum: float | None = None
     maximum: float | None = None
-    """At least one of the two; either is allowed itself."""
+    """At least one of the two; a value equal to a limit passes."""
     window_seconds: float = 60.0
-    """How long it must stay within them, all of it after the step's change."""
+    """How long it must stay within them, entirely after the step's change."""
 
 
 StepGate = WorkloadGate | MetricGateSettings
@@ -127,9 +127,9 @@ class ReleaseSettings:
     values_file: Path | None = None
     gates: tuple[StepGate, ...] = ()
     limits: Limits = DEFAULT_LIMITS
-    """The disturbance of the API's clients that it may cause."""
+    """How much it may disturb the API's clients."""
     approval_seconds: float | None = None
-    """How long a person's approval is waited for before it changes anything; None: it needs none."""
+    """How long to wait for a person's approval before it changes anything; None: it needs none."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +142,9 @@ class PlaybookSettings:
     """The playbook that undoes it."""
     gates: tuple[StepGate, ...] = ()
     limits: Limits = DEFAULT_LIMITS
-    """The disturbance of the API's clients that it may cause."""
+    """How much it may disturb the API's clients."""
     approval_seconds: float | None = None
-    """How long a person's approval is waited for before it begins; None: it needs none."""
+    """How long to wait for a person's approval before it begins; None: it needs none."""
 
 
 StepSettings = ReleaseSettings | PlaybookSettings
@@ -158,7 +158,7 @@ class AvailabilitySettings:
     addresses: tuple[str, ...] = ()
     """Addresses besides the kubeconfig's, as `https://HOST:PORT`."""
     limits: Limits = DEFAULT_LIMITS
-    """The disturbance of the API's clients that a step may cause."""
+    """How much a step may disturb the API's clients."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class RecoverySettings:
 
     @property
     def patience_seconds(self) -> float:
-        """How long a run only waits for an unreachable API; without recovery, this never ends."""
+        """How long a run only waits for an unreachable API; without recovery, it waits permanently."""
         return self.after_seconds if self.enabled else inf
 
 
@@ -187,27 +187,27 @@ class ImageSettings:
     """The file from which images are imported before any node pulls."""
 
     def at_once(self, nodes: int) -> int:
-        """How many of so many nodes get images at the same time.
+        """How many of this many nodes get images at the same time.
 
-        A tenth is how many kube-proxy is replaced on at once: without this step, as many would pull then.
+        A tenth is how many nodes kube-proxy is replaced on at once: without this step, as many would pull then.
         """
         return self.parallel.at_once(nodes) if self.parallel is not None else max(_FEW, _TENTH.at_once(nodes))
 
     def imported_at_once(self, nodes: int) -> int:
-        """The same where all of it comes from this machine, over one connection to each node."""
+        """The same if all images come from this machine, over one connection to each node."""
         return min(self.parallel.at_once(nodes), _CONNECTIONS) if self.parallel is not None else _FEW
 
 
 @dataclass(frozen=True)
 class BackupSettings:
-    """Who can read backups, where they are, and for how long they are kept."""
+    """Who can read backups, where they are, and how long they are kept."""
 
     recipients: tuple[str, ...] = ()
     """age public keys; without one, no backup is taken."""
     folder: Path = Path("backups")
     keep: int = 5
     max_age_seconds: float | None = None
-    """The newest one is kept at any age."""
+    """The newest one is always kept."""
 
 
 @dataclass(frozen=True)
@@ -223,11 +223,11 @@ class Settings:
     context: str = ""
     """The kubeconfig context that must be the current one; "" accepts any."""
     context_chosen: bool = False
-    """Whether the operator chose that context: it is used, whether it is the current one or not."""
+    """Whether the operator chose that context: then it is used even if it isn't the current one."""
     kubeconfig_named: bool = True
-    """Whether anybody named the kubeconfig; otherwise it is the folder's own, if there is one."""
+    """Whether the operator named the kubeconfig; otherwise it is the folder's own, if there is one."""
     through: tuple[KubernetesVersion, ...] = ()
-    """The version of each minor that an upgrade over several minors goes through; the newest patch of any other."""
+    """The version of each minor that an upgrade over several minors goes through; for others, the newest patch."""
     dynamic_inventory: bool = False
     """Whether the inventory may run code."""
     helm_timeout_seconds: float = 300.0
@@ -235,22 +235,22 @@ class Settings:
     emulation: bool = False
     """Whether a run to the next minor first has the new components emulate the old one."""
     bake_seconds: float = 0.0
-    """How long a run that changed something holds all its gates at its end; 0: not at all."""
+    """How long all gates must pass at the end of a run that changed something; 0: not at all."""
     keep_runs: int = 20
     """How many past runs are kept when a new one starts."""
     recovery: RecoverySettings = RecoverySettings()
     gates: GatePolicy = GatePolicy()
     metric_gates: tuple[MetricGateSettings, ...] = ()
-    """Those behind every step that changes a release, runs a playbook or upgrades nodes."""
+    """The gates of every step that changes a release, runs a playbook or upgrades nodes."""
     unhealthy_workers: IntOrPercent = DEFAULT_UNHEALTHY_WORKERS
-    """How many of the workers that were healthy before a run may become unhealthy in it."""
+    """How many of the workers that were healthy before a run may become unhealthy during it."""
     availability: AvailabilitySettings = AvailabilitySettings()
     images: ImageSettings = ImageSettings()
     backup: BackupSettings = BackupSettings()
     nodes: NodesSettings | None = None
     """How nodes are upgraded; None: they are not."""
     etcd: EtcdSettings | None = None
-    """Which image etcd's members get; None: they keep theirs."""
+    """The image that etcd's members get; None: they keep theirs."""
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities of findings, by their ids, that replace the checks' own."""
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
@@ -268,25 +268,27 @@ class Settings:
 
     @property
     def approvals(self) -> Mapping[str, float]:
-        """For how many seconds a step waits for a person's approval, by its name; of a pool, its first step."""
+        """For how many seconds a step waits for a person's approval, by its name; for a pool, by that of its first
+        step.
+        """
         steps = [(item.name, item.approval_seconds) for item in self.pipeline]
         pools = [(pool.steps[0], pool.approval_seconds) for pool in (self.nodes.pools if self.nodes else ())]
         return {name: seconds for name, seconds in (*steps, *pools) if seconds is not None}
 
     @property
     def values_files(self) -> Mapping[str, Path]:
-        """Where the operator's own values of each release are, by its name; there may be no such file."""
+        """The path of the operator's values of each release, by its name; the file may not exist."""
         releases = (item for item in self.pipeline if isinstance(item, ReleaseSettings))
         return {item.name: item.values_file for item in releases if item.values_file is not None}
 
     @property
     def all_metric_gates(self) -> tuple[MetricGateSettings, ...]:
-        """Those of single steps, and those of every step."""
+        """The gates of single steps, and of every step."""
         gates = (gate for item in self.pipeline for gate in item.gates)
         return (*(gate for gate in gates if isinstance(gate, MetricGateSettings)), *self.metric_gates)
 
     def limits(self, step: str, controllers: int) -> Limits:
-        """The limits of a step, also of one that the pipeline doesn't name, on a cluster of so many controllers."""
+        """The limits of a step, even one that isn't in the pipeline, on a cluster with this many controllers."""
         if step == ETCD and self.etcd is not None:
             return self.etcd.limits(controllers, self.availability.limits)
         return next((item.limits for item in self.pipeline if item.name == step), self.availability.limits)

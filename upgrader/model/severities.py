@@ -1,4 +1,4 @@
-"""Findings as severe as the operator's policy has it."""
+"""Findings with the severities that the operator set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["with_policy"]
 
 
 def with_policy(findings: Iterable[Finding], severities: Mapping[str, Severity]) -> Iterator[Finding]:
-    """The findings, those whose id is named with that severity, and with the one of their check."""
+    """The findings; those with a named id get that severity, and keep the one of their check."""
     for finding in findings:
         wanted = severities.get(finding.id, finding.severity)
         changed = wanted != finding.severity

@@ -1,4 +1,4 @@
-"""Findings that the operator has decided to run in spite of, each with the reason."""
+"""Findings that the operator has decided to skip, each with the reason."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Skips:
         return cls(tuple(dict.fromkeys(ids)), text)
 
     def apply(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """The findings, those of these ids marked as skipped."""
+        """The findings; those with these ids are marked as skipped."""
         return tuple(replace(item, skipped=self.reason) if item.id in self.ids else item for item in findings)
 
     @property
     def of_a_run(self) -> tuple[str, ...]:
-        """The ids of what only a step of the run finds."""
+        """The ids of findings that only a step of the run reports."""
         return tuple(each for each in self.ids if each.partition(".")[0] in FOUND_BY_A_RUN)
 
     def without_finding(self, findings: Sequence[Finding]) -> tuple[str, ...]:
-        """The ids that nothing was found for; what only a run finds may be found yet."""
+        """The ids without a finding so far; only those that a step of the run may still report."""
         found = {item.id for item in findings}
         return tuple(each for each in self.ids if each not in {*found, *self.of_a_run})
 

@@ -1,4 +1,4 @@
-"""Which resources a cluster stores, from what its API says of itself."""
+"""The resources that a cluster stores, by its API's discovery."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["StoredResource", "stored_resources"]
 
 _NEEDED = {"list", "patch"}
 _EXPIRING = {("", "events"), ("events.k8s.io", "events")}
-"""They are gone before the storage version that they were written in is."""
+"""Their objects expire before their storage version is removed."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class StoredResource:
 
 
 def stored_resources(read: Callable[[str], str], elsewhere: Collection[str]) -> Iterator[StoredResource]:
-    """Each resource once, whatever the number of its versions; without those that vanish by themselves.
+    """Each resource once, whatever the number of its versions; without those that expire by themselves.
 
     `read` gets a path of the API. `elsewhere` are the group versions that an aggregated API server stores. Raises
-    ValueError for an answer that can't be understood.
+    ValueError for an answer that can't be parsed.
     """
     try:
         seen: set[tuple[str, str]] = set()

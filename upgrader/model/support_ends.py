@@ -1,4 +1,4 @@
-"""Until when Kubernetes' minors get patches, from the table beside this file, which names its source and its day."""
+"""The end of patches for each minor of Kubernetes, from the table beside this file, which names its source and date."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["SupportEnds", "support_ends"]
 
 @dataclass(frozen=True)
 class SupportEnds:
-    """The last day with patches of each minor; a minor that was newer than the table isn't in it."""
+    """The last day with patches of each minor; minors newer than the table are missing."""
 
     made: date
     ends: Mapping[Minor, date]
 
     def of(self, version: KubernetesVersion) -> date | None:
-        """None where it isn't known."""
+        """None if it isn't known."""
         return self.ends.get((version.major, version.minor))
 
 

@@ -1,4 +1,4 @@
-"""How lengths of time are written for people."""
+"""Durations as people read them."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ def upgrade_path(
     through: Sequence[KubernetesVersion] = (),
     most: int | None = None,
 ) -> tuple[KubernetesVersion, ...]:
-    """The version that each hop upgrades to, from the running `server` to `target`, which is the last one; of these the
+    """The version of each hop of an upgrade from the running `server` to `target`, which is the last one; only the
     first `most`.
 
-    One version for each minor between them: that of `through` which has this minor, or else the newest patch that this
-    upgrader knows. Raises UsageError where neither names one, or where the target is of another major version.
+    One version for each minor between them: the one of `through` with that minor, or else the newest patch that this
+    upgrader knows. Raises UsageError if there is neither, or if the target has another major version.
     """
     if server.major != target.major:
         raise UsageError(
@@ -36,7 +36,7 @@ def upgrade_path(
         chosen.get(minor) or _newest_patch(server.major, minor, target)
         for minor in range(server.minor + 1, target.minor)
     )
-    # A release that nobody knows yet matters to those only who go that far.
+    # An unknown release matters only to an upgrade that goes that far.
     return tuple(islice(chain(between, (target,)), most))
 
 

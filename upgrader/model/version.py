@@ -34,7 +34,8 @@ class KubernetesVersion:
 
     @classmethod
     def release(cls, text: str) -> KubernetesVersion:
-        """The same of a version that somebody wants; a pre-release, or a vendor's build, would become another version.
+        """The same for a version that an operator asks for; a pre-release or a vendor's build would become another
+        version.
 
         Raises UsageError for these, too.
         """

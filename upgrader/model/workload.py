@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 ROLLOUT_GROUP = "rollout-group"
-"""Label of StatefulSets whose pods are replaced in one set after the other, by guard or rollout-operator."""
+"""Label of StatefulSets whose pods are replaced one set after the other, by guard or rollout-operator."""
 
 WorkloadKind = Literal["Deployment", "DaemonSet", "StatefulSet"]
 
@@ -59,7 +59,7 @@ class Termination:
 
     @property
     def error(self) -> bool:
-        """Whether it did not exit by itself with status 0."""
+        """Whether it ended other than by exiting with status 0."""
         return self.exit_code != 0 or self.signal != 0
 
     @classmethod
@@ -88,7 +88,7 @@ class Container:
     ready: bool
     restarts: int
     running_since: datetime | None
-    """When the current instance started; None when it isn't running."""
+    """When the current instance started; None if it isn't running."""
     waiting_reason: str = ""
     waiting_message: str = ""
     terminated: Termination | None = None
@@ -140,21 +140,21 @@ class Pod:
     deleting: bool
     ready: bool
     node_address: str
-    """The node's own address, on which a pod in its network listens; "" while it isn't known."""
+    """The node's own address, on which a pod in the host network listens; "" while it isn't known."""
     unschedulable: str
     """The scheduler's message while it finds no node for the pod, else ""."""
     awaited_scheduler: str
-    """The scheduler that it names, while that one has said nothing of it; else ""."""
+    """The scheduler that the spec names, while it has reported nothing about the pod; else ""."""
     message: str
     """The pod's own status message (evicted, preempted, admission refused), mostly ""."""
     no_checkpoint: str
-    """Why the pod-checkpointer has no checkpoint of it, in its words; "" where it has one, or none is asked for."""
+    """Why the pod-checkpointer has no checkpoint of it, in its words; "" if it has one, or needs none."""
     containers: tuple[Container, ...]
     """Init containers first, then the others, each in the order of the spec."""
 
     @property
     def finished(self) -> bool:
-        """Whether it ran to its end, so that it no longer counts for the workload's health."""
+        """Whether it completed, so that it no longer counts for the workload's health."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
@@ -199,11 +199,11 @@ class Ordered:
     """How a StatefulSet's pods get a new revision."""
 
     revision: str
-    """The one that its pods are to have (`status.updateRevision`); "" where its controller hasn't said."""
+    """The revision that its pods should have (`status.updateRevision`); "" if its controller hasn't reported it."""
     on_delete: bool
-    """Whether a pod gets it only once somebody has deleted the pod before."""
+    """Whether a pod gets it only after its deletion by a client (`OnDelete`)."""
     kept: int = 0
-    """How many pods, from the first one on, keep the revision that they have (`partition`)."""
+    """How many pods, from the first one on, keep their revision (`partition`)."""
     first_ordinal: int = 0
     """The number in the name of its first pod."""
     min_ready_seconds: int = 0
@@ -241,18 +241,18 @@ class Workload:
     """Its pods' label selector, in the form of the API's `labelSelector`."""
     desired: int
     total: int
-    """All its pods, of old revisions too (a DaemonSet: the nodes that have at least one)."""
+    """All its pods, including old revisions (a DaemonSet: the nodes that have at least one)."""
     updated: int
     ready: int
     available: int
     trouble: str
     """Why its controller can't create pods (quota, a webhook, …), else ""."""
     ordered: Ordered | None = None
-    """What only a StatefulSet has."""
+    """Fields that only a StatefulSet has."""
 
     @property
     def observed(self) -> bool:
-        """Whether the controller has observed the present spec: until then, all counts are of the previous one."""
+        """Whether the controller has observed the present spec: until then, all counts are for the previous one."""
         return self.observed_generation >= self.generation
 
     @classmethod
@@ -335,8 +335,8 @@ def selector_of(selector: Mapping[str, Any]) -> str:
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches these labels; an empty one matches all. As Kubernetes has it, NotIn also matches
-    where the label is missing.
+    """Whether a label selector matches these labels; an empty one matches all. As in Kubernetes, NotIn also matches if
+    the label is missing.
     """
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False

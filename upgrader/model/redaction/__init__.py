@@ -1,4 +1,4 @@
-"""Text of others, made fit to be shown and kept: secrets masked, control characters replaced.
+"""Text from others, made safe to show and store: secrets masked, control characters replaced.
 
-Every sink uses it (terminal, CI log, journal); so what reaches a sink by a path that nobody thought of is masked too.
+Every sink uses it (terminal, CI log, journal), so text that reaches a sink by an unexpected path is masked too.
 """

@@ -1,6 +1,6 @@
-"""The literal secrets that this process has met, masked wherever they appear: no pattern recognises `hunter22`.
+"""The literal secrets that this process has seen, masked wherever they appear: no pattern recognises `hunter22`.
 
-They are learned where they enter: Secrets that a release renders, values and variables named like a secret, the
+They are learned from their sources: Secrets that a release renders, values and variables with the name of a secret, the
 operator's kubeconfig, inventory and environment. They are kept in memory only.
 """
 
@@ -23,7 +23,7 @@ _LEAST_CHARACTERS = 6
 """Still shorter ones would mask half of every message."""
 _LINE_CHARACTERS = 16
 _PLAIN = re.compile(r"[a-z]{1,11}|[a-z]+(?:[-.][a-z]+)+|\d{1,9}|/[\w./-]*", re.IGNORECASE)
-"""Words, names of objects, numbers and paths: secret only under a name that says so."""
+"""Words, names of objects, numbers and paths: a secret only under a name that says so."""
 _PUBLIC_KEYS = frozenset(
     [
         "namespace",
@@ -46,7 +46,7 @@ _PUBLIC_KEYS = frozenset(
         "auth-extra-groups",
     ]
 )
-"""Keys of Secrets that come with a secret, and are none."""
+"""Keys of Secrets that accompany a secret and aren't one."""
 
 
 class KnownSecrets:
@@ -67,12 +67,12 @@ class KnownSecrets:
             self._pattern = re.compile("|".join(map(_as_pattern, ordered)))
 
     def mask(self, text: str) -> str:
-        """The text without the secrets that are known."""
+        """The text without the known secrets."""
         return self._pattern.sub(MASK, text) if self._pattern else text
 
 
 KNOWN = KnownSecrets()
-"""This process's. Not passed from hand to hand: a sink that was not given it would print secrets."""
+"""This process's. A global, not an argument: a sink that doesn't get the argument would print secrets."""
 
 
 def secrets_in(tree: object) -> Iterator[str]:
@@ -96,7 +96,7 @@ def secrets_in(tree: object) -> Iterator[str]:
 
 
 def _told(item: object) -> Iterator[str]:
-    """What a telling name has: a text, several, or one under `value`."""
+    """The value under the name of a secret: a text, several, or one under `value`."""
     if isinstance(item, str):
         if not item.startswith("/"):
             yield item
@@ -108,7 +108,7 @@ def _told(item: object) -> Iterator[str]:
 
 
 def _named(tree: object, name: str) -> Iterator[str]:
-    """The texts of this very name, at any depth: `secret` names a Secret elsewhere."""
+    """The texts under exactly this name, at any depth: elsewhere, `secret` names a Secret."""
     if isinstance(tree, Mapping):
         for key, item in tree.items():
             if key == name and isinstance(item, str):
@@ -128,12 +128,12 @@ def _of_secret(secret: Mapping[str, Any]) -> Iterator[str]:
             found = list(_of_key(str(key), base64.b64decode(coded, validate=True).decode()))
         except (binascii.Error, UnicodeDecodeError):
             found = [coded]
-        # As it is written, too: a line's end in it changes the last characters.
+        # Also as it is written: a line break in it changes the last characters.
         yield from [*found, coded] if found else []
 
 
 def _of_key(key: str, text: str) -> Iterator[str]:
-    """One entry of a Secret; of a file with a structure (a kubeconfig, a registry login), what is secret in it."""
+    """One entry of a Secret; in a structured file (a kubeconfig, a registry login), only its secret parts."""
     inside = _structure(text)
     if inside is not None:
         yield from secrets_in(inside)
@@ -142,7 +142,7 @@ def _of_key(key: str, text: str) -> Iterator[str]:
     public = key.lower() in _PUBLIC_KEYS or key.endswith(".crt") or text.startswith("-----BEGIN CERTIFICATE")
     if not public and (is_secret_name(key) or not _PLAIN.fullmatch(text.strip())):
         yield text
-        # A list of users or passwords has short lines. A block's first and last ones are no secret.
+        # Short lines are a list of users or passwords. The first and last lines of a PEM block are no secret.
         lines = (line.strip() for line in text.strip().splitlines())
         yield from (line for line in lines if _short_secret(line))
 
@@ -167,13 +167,13 @@ def _structure(text: str) -> Mapping[str, Any] | None:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """The texts that give a secret away."""
-    from urllib.parse import quote  # not at the top: an environment without secrets needs none of it
+    """The texts that reveal a secret."""
+    from urllib.parse import quote  # not at the top: an environment without secrets needs no import
 
     whole, value = value, value.strip()
     lines = [line.strip() for line in value.splitlines()]
     if len(lines) > 1:
-        # Logs and diffs show lines; the first and last ones of a PEM block are no secret.
+        # Logs and diffs show single lines; the first and last ones of a PEM block are no secret.
         yield from (line for line in lines if len(line) >= _LINE_CHARACTERS and not line.startswith("-----"))
     elif len(value) >= _LEAST_CHARACTERS:
         yield from {value, quote(value, safe=""), json.dumps(value)[1:-1]}

@@ -21,7 +21,7 @@ _UNQUOTED = r"(?:\\[^\"'nrt]|[^\s\"',;\\&)}\]]){4,}"
 _TELLING = r"(?=[^\s\"',;\\]{0,19}[0-9A-Z]|[^\s\"',;\\]{20})"
 """Not a plain word: `token: expired` is a message."""
 
-# Whoever writes a log or an event chooses the text. Where a pattern can begin again within what it repeats, the repeat
+# Authors of logs and events choose the text. If a pattern can begin again within a part that it repeats, the repeat
 # has a limit: without one, the time would grow with the square of the text's length.
 _FAR = 1024
 
@@ -54,18 +54,18 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         MASK,
     ),
-    # Whoever knows such a URL can post there.
+    # Anyone who knows such a URL can post there.
     (
         re.compile(
             r"\b(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/)[\w/-]{8,}"
         ),
         rf"\1{MASK}",
     ),
-    # A password may have a slash or an @; but `registry:5000/image@sha256:…` has a port.
+    # A password may contain a slash or an @; but `registry:5000/image@sha256:…` has a port.
     (re.compile(rf"(://[^/\s:@\"']*:)(?!\d+/)[^\s\"']{{1,{_FAR}}}@"), rf"\1{MASK}@"),
     (re.compile(r"(://)[^/\s:@\"']{20,}@"), rf"\1{MASK}@"),
     (re.compile(r"(\\?\"auth\\?\"\s*:\s*\\?\")[A-Za-z0-9+/=]{8,}"), rf"\1{MASK}"),
-    # NAME="…", in JSON inside JSON too; what a double quote begins may have single ones.
+    # NAME="…", also in JSON inside JSON; a value in double quotes may contain single ones.
     *(
         (
             re.compile(rf"(?i)((?:{_NAMES})\\?[\"']?\s*[=:]\s*\\?{quote}){_NO_PATH}[^{others}\\]{{4,}}(?=\\?{quote})"),
@@ -99,12 +99,12 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def mask_patterns(text: str) -> str:
-    """The text with tokens, passwords and private keys replaced; rather masks too much than too little."""
+    """The text with tokens, passwords and private keys replaced; when in doubt, it masks."""
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a key, variable or flag of this name has a secret as its value, and not only the name of a Secret."""
+    """Whether a key, variable or flag of this name has a secret as its value, and not just the name of a Secret."""
     return bool(_SECRET_NAME.fullmatch(name)) and not _REFERENCE.fullmatch(name)
