@@ -1,1 +1,1 @@
-"""What a guard does: one file for each path that answers, and the server that they share."""
+"""The roles of guard: one file for each webhook path or controller, and the HTTPS server that the webhooks share."""

@@ -1,4 +1,4 @@
-"""The HTTPS application that answers API servers: parse, ask the one in charge, answer in time."""
+"""The HTTPS application for API servers: parses a review, calls the role of its path, and answers in time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from upgrader.in_cluster.guard.runtime.metrics import Metrics
 __all__ = ["Decide", "admission_app"]
 
 Decide = Callable[[AdmissionRequest], Awaitable[Answer]]
-"""Raises ApiAway or ApiRefused where it can't know: HTTP 500, and failurePolicy decides; NotAnAdmissionReview: 400."""
+"""Raises ApiAway or ApiRefused if it can't decide: HTTP 500, and failurePolicy decides. NotAnAdmissionReview: 400."""
 
 _SHARE = 0.9
-"""Of the time that a request may take: the rest is for the way."""
+"""Of a request's timeout: the rest is for the network."""
 
 
 def admission_app(
@@ -38,7 +38,9 @@ def admission_app(
     timeout_seconds: float,
     dry_run: bool = False,
 ) -> web.Application:
-    """`roles`: by path. With `dry_run` all is allowed, and what would be denied is a warning and counted."""
+    """`roles`: by path. With `dry_run` everything is allowed; what would be denied is counted, and answered as a
+    warning.
+    """
     app, room = web.Application(), Room()
     for path, decide in roles.items():
         app.router.add_post(path, _Handler(path, decide, metrics, timeout_seconds * _SHARE, dry_run, room).handle)
@@ -51,8 +53,8 @@ class _Handler:
         self._seconds, self._dry_run, self._room = seconds, dry_run, room
 
     async def handle(self, request: web.Request) -> web.Response:
-        """HTTP's side of it: 200 with a review, 400 for what is none, 413 for what there is no room for, 500 where
-        nothing is known in time.
+        """The HTTP status: 200 with a review, 400 if the body is none, 413 if there is no room for it, 500 if no
+        decision is possible in time.
         """
         begun = time.monotonic()
         try:

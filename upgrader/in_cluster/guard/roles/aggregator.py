@@ -1,7 +1,8 @@
-"""Counts the pods of a cell into PodProtectors, and strikes off the deletions that it has seen: `core.aggregation`.
+"""Counts the pods of a cell into PodProtectors, and removes the deletions that it has seen from the record:
+`core.aggregation`.
 
-A new leader first lists the cell's pods: it then knows at least as much as its predecessor, and doesn't count a pod
-again whose deletion was already removed from the record.
+A new leader first lists the cell's pods. So it knows at least as much as its predecessor, and doesn't count a pod again
+whose deletion was already removed from the record.
 """
 
 from __future__ import annotations
@@ -35,15 +36,17 @@ __all__ = ["Aggregator"]
 _AT_ONCE = 8
 _TRIES = 5
 _AGAIN_SECONDS = 10.0
-"""How soon a protector is looked at again while deletions are allowed and not seen."""
+"""How soon a protector is checked again while an allowed deletion has not been seen."""
 _FRESH_SECONDS = 30.0
-"""How soon a protector's time is written again where nothing changes, so that people see that it is counted."""
+"""How soon a protector's time is written again if nothing changes, to show that its pods are still counted."""
 _MOST_LEFT = 20_000
 _PAGE = 500
 
 
 class Aggregator:
-    """Of one cell. `core`: where PodProtectors are, which may be another cluster than the cell's `worker`."""
+    """The aggregator of one cell. `core`: the cluster with the PodProtectors, which may differ from the cell's
+    `worker`.
+    """
 
     def __init__(
         self,
@@ -60,8 +63,8 @@ class Aggregator:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`labels`: a selector of all pods of the cell that any protector counts. `clock`: by which it takes times;
-        that of `now`, which may be set, is only shown.
+        """`labels`: a selector of all pods of the cell that any protector counts. `clock` measures durations; `now` may
+        be changed by an administrator, and is only shown.
         """
         self._core, self._worker, self._cell, self._leadership = core, worker, cell, leadership
         self._namespaces, self._labels = namespaces, labels
@@ -71,7 +74,7 @@ class Aggregator:
         self._failing: dict[Key, Backoff] = {}
         self._noticed: dict[Key, dict[tuple[str, frozenset[str]], float]] = {}
         self._members: dict[Key, tuple[Selector, dict[str, Pod]]] = {}
-        """The cached pods that each protector counts, as of its selector: none walks those of all others."""
+        """The cached pods that each protector counts, with its selector: no protector has to search all pods."""
         self._became_ready: dict[str, float] = {}
         self._left: OrderedDict[str, None] = OrderedDict()
         self._pods: PodsOfCell | None = None
@@ -121,7 +124,7 @@ class Aggregator:
                 members[after.uid] = after
 
     def _note_ready(self, before: Pod | None, after: Pod | None) -> None:
-        """When it was seen to become Ready; one that was so when it was first seen isn't known to be young."""
+        """When the pod was seen to become Ready; without a pod that was already Ready when it was first seen."""
         if before is not None and (after is None or after.uid != before.uid):
             self._became_ready.pop(before.uid, None)
         if after is None:
@@ -201,7 +204,7 @@ class Aggregator:
     def _aggregate(
         self, protector: Protector, read: Mapping[str, Pod | None], listed: Mapping[str, Pod] | None = None
     ) -> Aggregate:
-        """`read`: what the API has just said of some pods; `listed`: of all."""
+        """`read`: the pods that were just read from the API; `listed`: all pods."""
         assert self._pods is not None
         now, pods = self._clock(), self._counted(protector) if listed is None else listed
         allowed_for = self._allowed_for(protector, now)
@@ -220,7 +223,7 @@ class Aggregator:
         return aggregate(protector, self._cell, seen, self._now())
 
     def _counted(self, protector: Protector) -> Mapping[str, Pod]:
-        """The pods that it counts, by UID, as the cache has them."""
+        """The pods that the protector counts, by UID, as the cache has them."""
         assert self._pods is not None
         key = (protector.namespace, protector.name)
         selector, members = self._members.get(key, (None, dict[str, Pod]()))
@@ -231,20 +234,23 @@ class Aggregator:
         return members
 
     def _allowed_for(self, protector: Protector, now: float) -> dict[str, float]:
-        """For how long each pod's deletion has been allowed, for all that this process knows; anew for a new request.
+        """For how long each pod's deletion has been allowed, as far as this process knows; a new request starts again
+        at 0.
 
-        By UID; "": for how long the number of those that nobody knows is as it is.
+        By UID; "": for how long the number of deletions without a UID has been unchanged.
         """
         key = (protector.namespace, protector.name)
         before = self._noticed.get(key, {})
         marks = [mark for b in protector.cell(self._cell).buckets for mark in _marks(b)]
         found = {mark: before.get(mark, now) for mark in marks}
         self._noticed[key] = found
-        # Of several buckets without a UID the latest counts.
+        # Of several buckets without a UID, the latest counts.
         return {uid: now - since for (uid, _), since in sorted(found.items(), key=lambda item: item[1])}
 
     async def _from_api(self, protector: Protector, uids: Sequence[str]) -> dict[str, Pod | None]:
-        """Each of these pods; None for one that is gone. One whose name isn't known is looked for among all."""
+        """Each of these pods; None for one that is gone. A pod whose name isn't known is searched in the whole
+        namespace.
+        """
         names = {b.uid: b.name for b in protector.cell(self._cell).buckets}
         found, among = dict[str, Pod | None](), dict[str, Pod]()
         if any(not names.get(uid) for uid in uids):
@@ -269,7 +275,7 @@ class Aggregator:
         return found
 
     def _remember(self, uid: str, found: Pod | None) -> None:
-        """One that has left won't come back: a cache that lags may think that it is there, or see it come and go."""
+        """A pod that has left doesn't come back: a stale cache may still have it, or see it come and go."""
         if found is None or found.terminating or found.finished:
             self._left[uid] = None
             if len(self._left) > _MOST_LEFT:
@@ -284,14 +290,14 @@ class Aggregator:
                 return found
 
     def _is_new(self, protector: Protector, cell: Cell) -> bool:
-        """Whether it is to be written: that nothing has changed is told once in a while, too."""
+        """Whether the status has to be written; an unchanged one is written from time to time, too."""
         before = next((each for each in protector.cells if each.name == cell.name), None)
         if before is None or replace(cell, last_event=before.last_event) != before:
             return True
         return abs((cell.last_event or 0.0) - (before.last_event or 0.0)) >= _FRESH_SECONDS
 
     def _waiting(self) -> list[float]:
-        """For each protector with deletions that are younger than what was seen of its pods: when the oldest was."""
+        """For each protector with deletions that are newer than the last pod events: when the oldest began."""
         found = list[float]()
         for held in self._protectors:
             cell = held.protector.cell(self._cell)
@@ -301,8 +307,8 @@ class Aggregator:
 
 
 def _marks(found: Bucket) -> Iterator[tuple[str, frozenset[str]]]:
-    """What each of its pods is known by, "" those that nobody knows. Another request, or another pod put into one of
-    many, makes it another one.
+    """The identity of each of its deletions; "" for those without a UID. Another request, or another deletion in the
+    same bucket, changes the identity.
     """
     yield from ((uid, found.requests) for uid in found.known)
     if found.unknown:

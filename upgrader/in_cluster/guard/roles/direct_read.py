@@ -1,4 +1,4 @@
-"""What the API itself has now, past every cache: StatefulSets, and the pods that they own."""
+"""Reads StatefulSets and the pods that they own from the API, not from a cache."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _PAGE = 500
 
 
 async def stateful_sets(api: Api, namespace: str, labels: str) -> list[dict[str, Any]]:
-    """Those that a query's labelSelector finds, as the API has them. Raises ApiAway, ApiRefused."""
+    """The objects that match a query's labelSelector, as the API has them. Raises ApiAway, ApiRefused."""
     return await _all(api, STATEFUL_SETS, namespace, labels)
 
 
 async def pods_of(api: Api, namespace: str, sets: list[dict[str, Any]]) -> list[Pod]:
-    """At least the pods that these sets own, each once. Raises ApiAway, ApiRefused."""
-    # A pod of a set matches its selector: the controller gives up one that doesn't.
+    """All pods that these sets own, and possibly others, each once. Raises ApiAway, ApiRefused."""
+    # A pod of a set matches its selector: the controller releases a pod that doesn't.
     lists = await asyncio.gather(
         *(_all(api, PODS, namespace, selector_query(item["spec"]["selector"])) for item in sets)
     )

@@ -1,7 +1,8 @@
-"""When the sets of a group were last downscaled: by the group's Lease, and by what was noted before guard came.
+"""When the sets of a group were last downscaled: by the group's Lease, and by rollout-operator's records.
 
-rollout-operator notes it in an annotation of each set, or with its zone tracker in a ConfigMap with a key for each.
-Both can only refuse a downscale and never allow one, because other clients may write them. The ConfigMap is only read.
+rollout-operator records it in an annotation of each set, or with its zone tracker in a ConfigMap with a key for each
+set. Both can only deny a downscale and never allow one, because other clients may write them. The ConfigMap is only
+read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CONFIG_MAPS = Resource("v1", "configmaps")
 
 
 class DownscaleHistory:
-    """`zone_tracker`: the name of the ConfigMap in each group's namespace; "" where rollout-operator had none."""
+    """`zone_tracker`: the name of the ConfigMap in each group's namespace; "" if rollout-operator had none."""
 
     def __init__(self, api: Api, zone_tracker: str = "") -> None:
         self._api, self._name = api, zone_tracker
@@ -31,7 +32,7 @@ class DownscaleHistory:
     async def last(self, held: Held, sets: Iterable[StatefulSet]) -> dict[str, float]:
         """By the set's name, in seconds since the epoch.
 
-        Raises ApiAway, ApiRefused, GroupLocked for what should say it and doesn't.
+        Raises ApiAway or ApiRefused, and GroupLocked if a record can't be read.
         """
         tracked = await self._tracked(held.group[0]) if self._name else {}
         try:

@@ -1,9 +1,10 @@
-"""What becomes of downscales that were allowed: done by the replica that leads, each time that it looks at a group.
+"""Follows up on downscales that were allowed: the leader does this each time that it reconciles a group.
 
-One that can be seen is the set's last one, which the annotation `last-downscale` shows. One that never came, because
-somebody else has refused it or the API server was away, is forgotten after a while, and its pods are told that they
-stay; so are those that a process was about to prepare when it was killed, and those that replicas have grown back over.
-A pod that doesn't answer is told again until it does, or is gone.
+A downscale that can be seen is recorded as the set's last one, in the annotation `last-downscale`. One that never
+happened, because another webhook denied it or the API server was unreachable, is forgotten after a while, and its pods
+are told that they stay. The same is done for downscales that a process was about to prepare when it was killed, and for
+pods that are wanted again after `replicas` was raised. A pod that doesn't answer is told again until it answers or is
+gone.
 """
 
 from __future__ import annotations
@@ -39,24 +40,24 @@ __all__ = ["Downscales"]
 
 _STAY_SECONDS = 10.0
 _AGAIN_SECONDS = 30.0
-"""After a pod couldn't be told; meanwhile others may have the group's lock."""
+"""After a pod couldn't be told; meanwhile other processes may lock the group."""
 _HOLDER = "guard-downscales"
 """Holder of a group's lock: a new leader may take over the lock of the previous one."""
 
 
 class Downscales:
-    """Of the groups that somebody looks at; used by the replica that leads, alone."""
+    """Of the groups that are reconciled; used only by the leader."""
 
     def __init__(
         self, api: Api, locks: GroupLocks, leases: Informer[Object], calls: PodCalls, cluster_domain: str
     ) -> None:
-        """`leases`: those of all groups."""
+        """`leases`: the Leases of all groups."""
         self._api, self._locks, self.leases = api, locks, leases
         self._calls, self._cluster_domain = calls, cluster_domain
         self._not_before: dict[Group, float] = {}
 
     def tell(self, changed: Callable[[Group], None]) -> None:
-        """Tell of each group that others have acted on."""
+        """Call `changed` for each group whose Lease another process has written."""
 
         def changed_by(before: Object | None, after: Object | None) -> None:
             group = str(((after or before or {}).get("metadata") or {}).get("annotations", {}).get(GROUP) or "")
@@ -67,7 +68,7 @@ class Downscales:
         self.leases.tell(changed_by)
 
     async def look(self, group: Group, sets: Sequence[StatefulSet], pods: Iterable[Pod]) -> None:
-        """At one whose sets and pods a cache knows so. Never a reason why a group isn't rolled."""
+        """Follow up on one group, by the sets and pods of a cache. Failures never prevent the group's rollout."""
         if not self.leases.synced.is_set():
             return
         try:
@@ -86,9 +87,9 @@ class Downscales:
             return
         held = self._locks.seen(group, item)
         if held.locked_by():
-            return  # a write now would take the lock from its holder; it is tried again
+            return  # a write now would take the lock from its holder; the next reconciliation tries again
         lease, stay = seen_sets(held.lease, sets, pods, held.old, watched)
-        if stay or _forgets(held.lease, lease):  # a cache may lag: that a pod is gone is asked of the API
+        if stay or _forgets(held.lease, lease):  # a cache may be stale: the API is asked whether a pod is gone
             if held.at < self._not_before.get(group, held.at):
                 return
             lease = await self._stay(group, watched)
@@ -97,7 +98,9 @@ class Downscales:
         await self._show(sets, lease)
 
     async def _stay(self, group: Group, watched: set[str]) -> GroupLease:
-        """Tell them with the group's lock, by the group as it is then. Who can't be told is told again."""
+        """Tell the pods while holding the group's lock, by the group's state then. Pods that can't be told are told
+        again.
+        """
         seen = await self._locks.look(group)
         held = await self._locks.take(seen, "pods are told that they stay", holder=_HOLDER)
         try:
@@ -120,7 +123,7 @@ class Downscales:
             raise
 
     async def _told(self, which: StatefulSet, pods: Iterable[Pod], stay: Preparing) -> dict[str, str]:
-        """The UIDs, by name, of those that are there and couldn't be told."""
+        """The UIDs, by name, of the pods that exist and couldn't be told."""
         if not is_prepared(which):
             return {}  # no pod was told anything
         there = uids(which, pods)
@@ -139,7 +142,7 @@ class Downscales:
         return {name: there[name] for name in failed if name in there}
 
     async def _show(self, sets: Iterable[StatefulSet], lease: GroupLease) -> None:
-        """Write the annotation, which is for display and for refusals only: other clients can write it too."""
+        """Write the annotation, which is only for display and for denials: other clients can write it too."""
         for each in sets:
             record = lease.sets.get(each.name)
             if record is None or record.last is None or record.uid != each.uid:
@@ -150,11 +153,11 @@ class Downscales:
                 try:
                     await self._api.patch(STATEFUL_SETS, each.name, change, each.namespace)
                 except (NotFound, Conflict):
-                    continue  # it is gone, or another one
+                    continue  # the set is gone, or another one has its name
 
 
 def _forgets(before: GroupLease, after: GroupLease) -> bool:
-    """Whether prepared pods aren't there any more."""
+    """Whether the prepared pods no longer exist."""
     return any(
         before.sets[name].prepared.keys() - record.prepared.keys()
         for name, record in after.sets.items()
@@ -163,7 +166,7 @@ def _forgets(before: GroupLease, after: GroupLease) -> bool:
 
 
 def _by_others(before: Object | None, after: Object | None) -> bool:
-    """Whether a webhook has changed it, rather than this role or a rollout: these look again by themselves."""
+    """Whether a webhook has changed the Lease, and not this role or a rollout, which reconcile again by themselves."""
     try:
         was, now = read(before), read(after)
     except LeaseUnreadable:

@@ -1,4 +1,4 @@
-"""Kubernetes Events on StatefulSets: each told once, and again only after a while."""
+"""Kubernetes Events on StatefulSets: each is written once, and repeated only after a while."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AGAIN_SECONDS = 600.0
 
 
 class EventRecorder:
-    """Never a reason why something isn't done: an Event that can't be written is logged."""
+    """Recording never fails an action: an Event that can't be written is logged."""
 
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock

@@ -1,6 +1,6 @@
-"""Makes the PodProtectors of Deployments, keeps them right, and lets them go: what `core.generator` decides.
+"""Creates, updates and deletes the PodProtectors of Deployments, as `core.generator` decides.
 
-Caches tell when something is to be looked at. What is done is decided again on what the API itself has.
+Caches trigger a reconciliation. The decision itself uses what the API has.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEPLOYMENTS = Resource("apps/v1", "deployments")
 
 
 class Generator:
-    """Of the Deployments of some namespaces, or of all of them."""
+    """For the Deployments of some namespaces, or of all of them."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Generator:
             informer.tell(self._deployment_changed)
 
     async def run(self) -> None:
-        """Lead, and look at what has changed, until cancelled."""
+        """Lead, and reconcile what has changed, until cancelled."""
         await self._leadership.lead(self._work)
 
     async def _work(self) -> None:
@@ -83,7 +83,7 @@ class Generator:
         self._queue.add((found["metadata"].get("namespace", ""), found["metadata"]["name"]))
 
     def _protector_changed(self, key: Key) -> None:
-        """The Deployment that it was made for is looked at, by the protector's own name where there is none."""
+        """Queue its Deployment, and the protector itself, which may have no Deployment."""
         held = self._protectors.get(key)
         if held is not None:
             self._queue.add((key[0], f"/{key[1]}"))
@@ -138,7 +138,7 @@ class Generator:
             await self._tell(deployment, protector)
 
     def _todo(self, name: str, deployment: Object | None, protector: Object | None) -> Work:
-        """A protector that people made under its name is left to them, and is the Deployment's."""
+        """A protector that a user created under its name stays unchanged, and counts as the Deployment's."""
         own = protector if protector is not None and belongs_to(protector, name) else None
         found = work(deployment, own, self._protected, others_protect=own is not None and self._others_protect(own))
         if not found.create or protector is None:
@@ -169,7 +169,7 @@ class Generator:
         return own and protector is not None and self._conditions(deployment, protector) is not None
 
     def _conditions(self, deployment: Object | None, protector: Object) -> list[Mapping[str, Any]] | None:
-        """Those to be written; None where they are there."""
+        """The status conditions to be written; None if they are up to date."""
         target = wanted(deployment, self._protected) if deployment is not None else None
         if deployment is not None and target is None:
             return None
@@ -240,10 +240,10 @@ class Generator:
                 DEPLOYMENTS, meta["name"], [at, operation], meta["namespace"], content_type=JSON_PATCH
             )
         except NotFound:
-            return  # it is gone, and nothing keeps it any more
+            return  # it is gone, and nothing holds it any more
 
     async def _forget_cells(self, key: Key) -> None:
-        """What `remove-cell-once` names, in the status first: the annotation goes once that is done."""
+        """Remove the cells that `remove-cell-once` names: first from the status, then the annotation itself."""
         held = self._protectors.get(key)
         if held is None or not cells_to_remove(held.item):
             return

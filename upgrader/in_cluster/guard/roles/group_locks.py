@@ -1,4 +1,4 @@
-"""The Leases of groups, in guard's own namespace: read, locked, and written by the resourceVersion that was read."""
+"""The Leases of groups, in guard's own namespace: read, locked, and written with the resourceVersion that was read."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _RELEASE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Held:
-    """A group's Lease as it was read or written last. `old`: what of it was seen unchanged for long enough."""
+    """A group's Lease as it was last read or written. `old`: the entries that stayed unchanged for long enough."""
 
     group: Group
     item: Object | None
     lease: GroupLease
     old: frozenset[Waiting]
     at: float
-    """When that began, by the clock of this process."""
+    """When that read or write began, by the clock of this process."""
     mine: str = ""
-    """As whom this process has the lock; "" where it hasn't."""
+    """The holder name under which this process has the lock; "" if it doesn't have it."""
 
     def locked_by(self, holder: str = "") -> str:
         """The other holder of the lock, as a sentence's subject; "" if there is none."""
@@ -63,7 +63,7 @@ class Held:
 
 
 class GroupLocks:
-    """As this process sees them, and when it has seen each lock and each open downscale for the first time."""
+    """The locks as this process sees them, and when it first saw each lock and each open downscale."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class GroupLocks:
         self._since: dict[Group, dict[Waiting, float]] = {}
 
     def key(self, group: Group) -> Key:
-        """Of its Lease in a cache."""
+        """The key of its Lease in a cache."""
         return self._namespace, name_of(*group)
 
     async def look(self, group: Group) -> Held:
@@ -86,7 +86,7 @@ class GroupLocks:
         return self.seen(group, await self._api.get(LEASES, name_of(*group), self._namespace), begun)
 
     def seen(self, group: Group, item: Object | None, begun: float | None = None) -> Held:
-        """The same of one that was read already, at `begun` of this process' clock."""
+        """The same from a Lease that was already read, at `begun` of this process' clock."""
         at = self._clock() if begun is None else begun
         try:
             lease = read(item)
@@ -103,9 +103,10 @@ class GroupLocks:
         return Held(group, item, lease, old, at)
 
     async def take(self, held: Held, why: str, *, holder: str = "", preparing: Preparing | None = None) -> Held:
-        """Lock it, unless another process has done so since it was read. `holder`: may take the same lock again.
+        """Lock it, unless another process has done so since it was read. `holder` may take its own lock again.
 
-        Raises Conflict where somebody has written it, GroupLocked where somebody has it, ApiAway, ApiRefused.
+        Raises Conflict if another process has written it, GroupLocked if another process has locked it, ApiAway,
+        ApiRefused.
         """
         if other := held.locked_by(holder):
             raise GroupLocked(other)
@@ -113,7 +114,7 @@ class GroupLocks:
         return replace(await self.write(held, locked(held.lease, lock, held.old)), mine=lock.holder)
 
     async def write(self, held: Held, lease: GroupLease) -> Held:
-        """Write it by the version that was read. Raises as `take` does."""
+        """Write it with the resourceVersion that was read. Raises as `take` does."""
         begun = self._clock()
         content = manifest(self._namespace, held.group, held.item, lease, self.now())
         if held.item is None:
@@ -127,7 +128,7 @@ class GroupLocks:
         return self._clock() - held.at < VALID_SECONDS - _MARGIN_SECONDS
 
     async def release(self, held: Held) -> None:
-        """Give the lock back; where that fails, it is given up by others after a while."""
+        """Release the lock; if that fails, other processes may take it over after a while."""
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await self.write(held, replace(held.lease, lock=None))
@@ -137,7 +138,7 @@ class GroupLocks:
 
     @asynccontextmanager
     async def locked(self, group: Group, why: str, *, holder: str) -> AsyncIterator[Held]:
-        """With the lock until the end of the block. Raises as `take` does, but no Conflict."""
+        """Holds the lock until the end of the block. Raises as `take` does, except Conflict."""
         held = await self._taken(group, why, holder)
         try:
             yield held
@@ -156,5 +157,5 @@ class GroupLocks:
 
 
 def leases_of_groups(api: Api, namespace: str) -> Informer[Object]:
-    """A cache of them."""
+    """A cache of the Leases."""
     return Informer(api, LEASES, namespace, keep=whole, labels=f"{LABEL}=group")

@@ -1,4 +1,4 @@
-"""The agent of a load balancer: takes nodes out of HAProxy and puts them back, as their annotations ask for it."""
+"""The agent of a load balancer: takes nodes out of HAProxy and returns them, as their annotations request."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["NODES", "HAProxyAgent"]
 
 NODES = Resource("v1", "nodes", namespaced=False)
 _POLL_SECONDS = 1.0
-"""While a node is out, or on its way: sessions end and checks get good without an event; and HAProxy, when it is
-started anew, may have forgotten that a server is drained.
+"""Interval while a node is out, or on its way: sessions end and checks succeed without an event, and a restarted
+HAProxy may have forgotten that a server is drained.
 """
 _SOON_SECONDS, _IDLE_SECONDS = 0.1, 30.0
 
@@ -30,7 +30,7 @@ Backend = tuple[str, str]
 
 
 class HAProxyAgent:
-    """For one load balancer of one or more HAProxies: an answer is that of all of them, and of the other agents."""
+    """For one load balancer of one or more HAProxies: an answer is valid for all of them, and for the other agents."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class HAProxyAgent:
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`backends`: those whose servers are nodes; none: all, where a server has a node's name. `agents`: this one's
-        name, and those of others that it shares the load balancer with.
+        """`backends`: those whose servers are nodes; if empty, every backend with a server that has a node's name.
+        `agents`: this agent's name, and those of the other agents of the same load balancer.
         """
         self._api, self._proxies, self._backends, self._agents = api, proxies, frozenset(backends), agents
         self._grace_seconds, self._monotonic, self._now = grace_seconds, monotonic, now
         self._out_since: dict[str, float] = {}
-        """Node → when all of its servers were first seen out, since it was asked for."""
+        """Node → when all of its servers were first seen out, since the request."""
         self._told: dict[str, str] = {}
         self._changed = asyncio.Event()
         self.nodes = Informer(api, NODES, keep=_kept)
         self.nodes.tell(lambda *_: self._changed.set())
 
     async def run(self) -> None:
-        """Follow the Nodes and do what they ask for, until cancelled."""
+        """Follow the Nodes and do what they request, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.nodes.run())
             group.create_task(self._work())
@@ -71,10 +71,10 @@ class HAProxyAgent:
                     await self._changed.wait()
             except TimeoutError:
                 continue
-            await asyncio.sleep(0.05)  # so that a storm of events costs twenty rounds a second, and no more
+            await asyncio.sleep(0.05)  # so that a burst of events causes at most twenty rounds a second
 
     async def round(self) -> float:
-        """Look at each node once; after how many seconds again, whatever has changed."""
+        """Check each node once; returns after how many seconds to check again if nothing changes."""
         nodes = {name: node for (_, name), node in self.nodes.objects.items()}
         there = {name: node for name, node in nodes.items() if concerned(_annotations(node), self._agents)}
         self._out_since = {name: since for name, since in self._out_since.items() if name in there}
@@ -83,7 +83,7 @@ class HAProxyAgent:
         try:
             servers, serving = await self._servers(there)
         except LoadBalancerAway as error:
-            # What isn't known is never claimed; and once it answers, the grace period begins anew.
+            # An unknown state is never reported; once HAProxy answers, the grace period begins again.
             self._out_since.clear()
             self._tell("", f"HAProxy can't be queried: {error}")
             return _POLL_SECONDS
@@ -92,7 +92,7 @@ class HAProxyAgent:
         return min(again)
 
     async def _servers(self, names: Collection[str]) -> tuple[dict[str, list[Placed]], dict[Backend, set[str]]]:
-        """Those of each node; and which ones of a backend serve."""
+        """The servers of each node; and which ones of a backend serve."""
         found: dict[str, list[Placed]] = {name: [] for name in names}
         serving: dict[Backend, set[str]] = {}
         for proxy in self._proxies:
@@ -137,16 +137,16 @@ class HAProxyAgent:
         LOG.info("server set", extra={"node": name, "server": _where(proxy, server), "state": state})
 
     async def _annotate(self, name: str, node: Object, changes: Mapping[str, str | None]) -> None:
-        """Only of the Node as it was read: an answer to a wish that is no more would be one to the next."""
+        """Only for the Node as it was read: a late answer would count as the answer to the next request."""
         meta = {"resourceVersion": node["metadata"]["resourceVersion"], "annotations": dict(changes)}
         try:
             await self._api.patch(NODES, name, {"metadata": meta})
         except (Conflict, NotFound):
-            return  # it comes again, as it is now
+            return  # its new state is handled in the next round
         LOG.info("node annotated", extra={"node": name, "annotations": dict(changes)})
 
     def _tell(self, name: str, text: str, **more: object) -> None:
-        """Once, until it is something else."""
+        """Log it once, until it changes."""
         if text and self._told.get(name) != text:
             LOG.warning(text, extra={"node": name, **more} if name else {})
         self._told[name] = text

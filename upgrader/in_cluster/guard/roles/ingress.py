@@ -1,8 +1,8 @@
-"""Keeps IngressDaemonSets: a Deployment for each node, updated node by node, as `core.ingress_rollout` decides.
+"""Maintains IngressDaemonSets: a Deployment for each node, updated node by node, as `core.ingress_rollout` decides.
 
-Caches tell when something is to be looked at. Before anything is written, all of it is read from the API itself, and
-decided again: what stands there is the truth, so that whoever leads next goes on where this one was killed. So is the
-Lease of a run of the upgrader: what hasn't begun waits for its end, unless the run's own step brings it.
+Caches trigger a reconciliation. Before anything is written, everything is read from the API itself and decided again,
+so that a new leader continues where the previous one was killed. The same is done with the Lease of a run of the
+upgrader: a rollout that hasn't begun waits until the run ends, unless the run's own step caused it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Checkers:
 
 
 class IngressDaemonSets:
-    """Of some namespaces."""
+    """For some namespaces."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class IngressDaemonSets:
     ) -> None:
         """`image`: guard's own, for health checkers. `node_annotations`: the keys that they may have on Nodes.
 
-        `holds`: the runs that hold them still, and those that have begun; None: no run does. Each is looked at after
-        `interval_seconds`, whatever was told.
+        `holds`: the runs that still hold rollouts, and the rollouts that have begun; None: no run does. Each object is
+        reconciled every `interval_seconds`, even without an event.
         """
         self._api, self._leadership, self._metrics = api, leadership, metrics
         self._interval_seconds, self._image, self._now = interval_seconds, image, now
@@ -93,7 +93,7 @@ class IngressDaemonSets:
         self.informers = self._cluster.informers
 
     async def run(self) -> None:
-        """Lead, and look at what has changed, until cancelled."""
+        """Lead, and reconcile what has changed, until cancelled."""
         await self._leadership.lead(self._work)
 
     async def _work(self) -> None:
@@ -131,7 +131,7 @@ class IngressDaemonSets:
             self._queue.add(key, again)
 
     async def _reconcile(self, key: Key) -> tuple[str, float | None]:
-        """How it ended, and after how many seconds it is looked at again. Raises ApiAway, ApiRefused."""
+        """The result, and after how many seconds to reconcile again. Raises ApiAway, ApiRefused."""
         item = self._cluster.get(key)
         if item is None:
             await self._let_go(key)
@@ -148,7 +148,7 @@ class IngressDaemonSets:
             if _anything(decision, checkers):
                 newest = await self._api.get(INGRESSES, key[1], key[0])
                 if newest is None or newest["metadata"]["uid"] != item["metadata"]["uid"]:
-                    return "done", None  # the cache will say so
+                    return "done", None  # the cache will report it
                 item, which = newest, self._read(newest)
                 cluster = await self._cluster.read(item, which)
                 decision, checkers = self._decide(item, which, cluster, held)
@@ -162,7 +162,7 @@ class IngressDaemonSets:
         failures = {name: str(error) for name, error in failed.items() if not isinstance(error, Conflict)}
         await self._tell(item, status(item, which, decision, failures, self._now()))
         self._count(key, decision)
-        if failed:  # what somebody has to see to, rather than what is tried again at once
+        if failed:  # an operator has to act, as a retry won't help
             raise min(failed.values(), key=lambda each: isinstance(each, Conflict))
         again = [each.again_in for each in decision.work if each.again_in is not None]
         return "waits" if decision.work else "done", min([self._interval_seconds, *again])
@@ -174,8 +174,8 @@ class IngressDaemonSets:
         return which
 
     async def _held(self, which: IngressDaemonSet) -> str:
-        """What has to be over before it may begin to be updated; "" where nothing keeps it. Where nobody can know
-        whether a run is alive, it waits: what has begun goes on all the same.
+        """What the rollout waits for; "" if it may begin. If it isn't known whether a run is alive, a new rollout
+        waits; one that has begun continues.
         """
         if self._holds is None:
             return ""
@@ -187,7 +187,9 @@ class IngressDaemonSets:
         return "" if hold is None or which.noted in hold.groups else f"the upgrade {hold.run} to end"
 
     async def _note(self, which: IngressDaemonSet, decision: IngressDecision) -> None:
-        """Before a node begins, that it is rolled; at the end, that it isn't any more. Raises ApiAway, ApiRefused."""
+        """Before the first node, records that it is being rolled out; at the end, that it no longer is. Raises ApiAway,
+        ApiRefused.
+        """
         if self._holds is None:
             return
         if decision.updating:
@@ -213,7 +215,9 @@ class IngressDaemonSets:
     async def _do(
         self, item: Object, which: IngressDaemonSet, cluster: Cluster, decision: IngressDecision, checkers: _Checkers
     ) -> dict[str, Exception]:
-        """All that can be done now: what one node is refused keeps no other one waiting. Node → why it wasn't."""
+        """Does everything that is possible now: a refusal for one node doesn't delay the others. Node → why it was
+        refused.
+        """
         failed = dict[str, Exception]()
         # Health checkers first: a node whose health port doesn't answer gets no traffic.
         for name, wanted in checkers.write.items():
@@ -234,7 +238,7 @@ class IngressDaemonSets:
         return failed
 
     async def _one(self, item: Object, work: NodeWork, cluster: Cluster) -> None:
-        """Raises ApiAway, ApiRefused; Conflict where something has changed since it was read."""
+        """Raises ApiAway, ApiRefused; Conflict if something has changed since it was read."""
         namespace = item["metadata"]["namespace"]
         its = next((each for each in cluster.deployments.values() if node_deployment(each).node == work.node), None)
         if work.patch_deployment and its is not None:
@@ -250,7 +254,7 @@ class IngressDaemonSets:
     async def _annotate(
         self, resource: Resource, item: Object, namespace: str, annotations: Mapping[str, str | None]
     ) -> None:
-        """Only of the object as it was read."""
+        """Only for the object as it was read."""
         meta = item["metadata"]
         self._sure()
         changes = {"metadata": {"resourceVersion": meta["resourceVersion"], "annotations": dict(annotations)}}
@@ -258,7 +262,7 @@ class IngressDaemonSets:
         LOG.info("annotated", extra={resource.plural[:-1]: meta["name"], "annotations": dict(annotations)})
 
     async def _write(self, resource: Resource, item: Object, wanted: Object, before: Object | None) -> None:
-        """Create it, or replace what is there; what others have added to its metadata stays."""
+        """Create it, or replace the existing one; metadata that others have added stays."""
         meta = item["metadata"]
         owner = {
             "apiVersion": INGRESSES.api_version,
@@ -292,14 +296,16 @@ class IngressDaemonSets:
         try:
             await self._api.delete(resource, meta["name"], meta["namespace"], uid=meta["uid"])
         except (NotFound, Conflict):
-            return  # it is gone, or another one has its name
+            return  # it is gone, or another object has its name
         LOG.info("deleted", extra={resource.plural[:-1]: f"{meta['namespace']}/{meta['name']}"})
 
     async def _let_go(self, key: Key) -> None:
-        """It is gone, and so are its Deployments, by the garbage collector: Nodes that it has detached are put back."""
+        """It and its Deployments (by the garbage collector) are gone: Nodes that it has detached are returned to
+        service.
+        """
         for name in self._cluster.asked_by(key):
             if await self._api.get(INGRESSES, key[1], key[0]) is not None:
-                return  # another one has its name, and the cache will say so
+                return  # another object has its name, and the cache will report it
             node = await self._api.get(NODES, name)
             patch = taken_back(node["metadata"].get("annotations") or {}, "/".join(key)) if node is not None else {}
             if node is not None and patch:

@@ -1,4 +1,4 @@
-"""What there is of an IngressDaemonSet, as caches have it, and as the API itself does."""
+"""The objects of an IngressDaemonSet, as caches have them, and as the API itself does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODES = Resource("v1", "nodes", namespaced=False)
 _CHECKERS = ",".join(f"{key}={value}" for key, value in CHECKER_LABELS.items())
 _PAGE = 500
 _SOON_SECONDS = 0.1
-"""Changes that come together are looked at together."""
+"""Changes within this time are reconciled together."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Cluster:
 
 
 def owner_of(item: Object) -> Mapping[str, Any]:
-    """The owner that controls it; empty where there is none."""
+    """The owner that controls it; empty if there is none."""
     owners = item["metadata"].get("ownerReferences") or ()
     found: Mapping[str, Any] = next((each for each in owners if each.get("controller")), {})
     return found
 
 
 class IngressCluster:
-    """In some namespaces, and all Nodes. `changed` is told which IngressDaemonSet to look at, and how soon."""
+    """Caches for some namespaces, and for all Nodes. `changed` gets the IngressDaemonSet to reconcile, and how soon."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class IngressCluster:
 
     @property
     def informers(self) -> list[Informer[Object]]:
-        """All of them."""
+        """All informers."""
         own = (*self.ingresses.values(), *self._deployments.values(), *self._checkers.values())
         return [*own, self._nodes]
 
     def all(self) -> set[Key]:
-        """The IngressDaemonSets that there are, and those that are gone and have asked for something of a Node."""
+        """The existing IngressDaemonSets, and the deleted ones that still have a request on a Node."""
         found = {key for informer in self.ingresses.values() for key in informer.objects}
         for node in self._nodes.objects.values():
             namespace, _, name = _annotations(node).get(OWNER, "").partition(" ")[0].partition("/")
@@ -84,15 +84,15 @@ class IngressCluster:
         return found
 
     def __contains__(self, key: Key) -> bool:
-        """Whether it is in a namespace of these."""
+        """Whether it is in one of these namespaces."""
         return key[0] in self.ingresses
 
     def get(self, key: Key) -> Object | None:
-        """One from the cache."""
+        """An object from the cache."""
         return self.ingresses[key[0]].objects.get(key)
 
     def asked_by(self, key: Key) -> list[str]:
-        """The Nodes that say that this IngressDaemonSet has asked for their detachment."""
+        """The Nodes whose detachment this IngressDaemonSet has requested."""
         mine = f"{key[0]}/{key[1]} "
         return [
             name
@@ -122,7 +122,7 @@ class IngressCluster:
         return Cluster(nodes, deployments, checkers)
 
     def node(self, item: Object, which: IngressDaemonSet) -> Node:
-        """A Node as decisions need it, with the time at which this process first saw what stands there as an answer."""
+        """A Node as decisions need it, with the time at which this process first saw the present answer."""
         name, annotations = item["metadata"]["name"], _annotations(item)
         noticed = None
         if which.detachment is not None and (key := which.detachment.answer):
@@ -146,7 +146,7 @@ class IngressCluster:
                 return found
 
     def _ingress_changed(self, before: Object | None, after: Object | None) -> None:
-        """Its status is written by this role, which isn't told of it."""
+        """The status doesn't trigger a reconciliation, because this role writes it."""
         if before is None or after is None or _spec_version(before) != _spec_version(after):
             found: Any = after or before
             self._changed((found["metadata"]["namespace"], found["metadata"]["name"]), 0.0)
@@ -158,14 +158,14 @@ class IngressCluster:
             self._changed((found["metadata"]["namespace"], str(owner.get("name"))), _SOON_SECONDS)
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
-        """What a kubelet reports every few minutes is nothing."""
+        """The heartbeat of a kubelet doesn't trigger a reconciliation."""
         if before is None or after is None or _without_version(before) != _without_version(after):
             for key in self.all():
                 self._changed(key, _SOON_SECONDS)
 
 
 def _of(item: Object, found: Iterable[Object]) -> dict[str, Object]:
-    """Those that this very object controls."""
+    """The objects that this very object controls."""
     uid = item["metadata"]["uid"]
     return {each["metadata"]["name"]: each for each in found if owner_of(each).get("uid") == uid}
 
@@ -189,7 +189,7 @@ def _without_fields(item: dict[str, Any]) -> Object:
 
 
 def _kept(item: dict[str, Any]) -> Object:
-    """Without the template, but for the node's name."""
+    """Without the template, except the node's name."""
     meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
     spec = item.get("spec") or {}
     node = ((spec.get("template") or {}).get("spec") or {}).get("nodeName")

@@ -1,4 +1,6 @@
-"""What a load balancer asks on each node: whether all of the node's pods are ready, and no update of them is due."""
+"""The health check of a load balancer on each node: whether all of the node's pods are ready, and no update of them is
+due.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,19 @@ __all__ = ["IngressHealth"]
 
 
 class IngressHealth:
-    """Of one IngressDaemonSet on one node.
+    """For one IngressDaemonSet on one node.
 
-    While the API server can't be reached, it answers by what it knew last: an API server that is being replaced mustn't
-    take all nodes out of the load balancer. Before it has known anything, the answer is no.
+    While the API server can't be reached, it answers from its last known state: the replacement of an API server
+    mustn't take all nodes out of the load balancer. Before it has any state, it answers 503.
     """
 
     def __init__(self, api: Api, namespace: str, name: str, node: str, due: str) -> None:
-        """`due`: the annotation of the node's Deployment that says that an update is due."""
+        """`due`: the annotation of the node's Deployment that marks a due update."""
         self._key, self._due = (namespace, deployment_name(name, node)), due
         self.informer = Informer(api, DEPLOYMENTS, namespace, labels=f"{NODE_LABEL}={node_value(node)}", keep=_kept)
 
     def why_not(self) -> str:
-        """Why the node is to get no traffic; "" when it is to get some."""
+        """Why the node should get no traffic; "" if it should get some."""
         if not self.informer.synced.is_set():
             return "nothing is known of the node's pods yet"
         found = self.informer.objects.get(self._key)

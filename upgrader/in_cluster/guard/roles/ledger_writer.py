@@ -1,16 +1,15 @@
 """Records each allowed deletion in the status of the budget that allows it, before the answer is sent.
 
-Each process writes a budget by one task at a time: it takes the object, answers all requests that wait by then, and
-replaces the status with the resourceVersion that it has. What arrives meanwhile shares the next write. If another
-process writes at the same time, one of the two gets a conflict: then everything is read and judged again, 100 to 200 ms
-later.
+In each process, one task at a time writes a budget: it takes the object, decides all requests that wait by then, and
+replaces the status with the resourceVersion that it has. Later requests share the next write. If another process writes
+at the same time, one of the two gets a conflict: it reads and decides everything again, 100 to 200 ms later.
 
-The object may be one that this process remembers: a write shows that it was the newest. It is read where it wasn't, and
-where there would be nothing to write.
+The object may be one that this process remembers: a successful write shows that it was the newest. The object is read
+from the API if the memory has none, and if there would be nothing to write.
 
-A write whose answer is lost may have happened. It is judged again on what is there: a request that finds its own
-reservation takes no second place, and the resourceVersion keeps a write that is late from undoing a newer one.
-"Allowed" is answered only after the write has succeeded, or if none was needed.
+A write whose answer is lost may have happened. The object is then read and decided again: a request that finds its own
+reservation takes no second one, and the resourceVersion keeps a late write from undoing a newer one. "Allowed" is
+answered only after the write has succeeded, or if none was needed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 __all__ = ["Books", "Judge", "LedgerWriter", "Memory", "all_agree"]
 
 _TRY_SECONDS = 5.0
-"""Until a try is given up whose call doesn't return: what waits behind it has deadlines."""
+"""After this time a write is given up whose call doesn't return: the waiting requests have deadlines."""
 _AGAIN_SECONDS = (0.1, 0.2)
 _GIVE_BACK_SECONDS = 1.0
 
@@ -41,7 +40,7 @@ Judge = Callable[[Request, B], Judgement]
 
 
 class Books(Protocol[B]):
-    """How a kind of budget keeps its book."""
+    """How a kind of budget stores its reservations."""
 
     @property
     def resource(self) -> Resource:
@@ -49,47 +48,47 @@ class Books(Protocol[B]):
         ...
 
     def book_of(self, item: Object) -> B:
-        """What is reserved, from the API's object."""
+        """The reservations, from the API's object."""
         ...
 
     def status_of(self, item: Object, book: B) -> Mapping[str, Any]:
-        """The whole status of this object with that book."""
+        """The whole status of this object with these reservations."""
         ...
 
     async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[B]:
-        """What judges these requests by the budget as it was just read; `now`: seconds since the epoch.
+        """Returns what decides these requests by the budget as it was just read; `now`: seconds since the epoch.
 
-        Whatever else has to be read is read here, once for all of them. Raises ApiAway to be asked again, ApiRefused.
+        Everything else that is needed is read here, once for all requests. Raises ApiAway for a retry, ApiRefused.
         """
         ...
 
     def tried(self, requests: Sequence[Request]) -> None:
-        """These are judged; what that reserves is written next, which may fail, so that they are tried again."""
+        """These requests were decided. The write of their reservations follows; if it fails, they are tried again."""
         ...
 
     def given_back(self, book: B, request: Request) -> B:
-        """The book without what this request reserved."""
+        """The reservations without those of this request."""
         ...
 
 
 class Memory(Protocol):
-    """The newest of each budget that this process knows, which may be older than the API's."""
+    """The newest version of each budget that this process knows, which may be older than the API's."""
 
     def newest(self, budget: Key) -> Object | None:
-        """None where it isn't known."""
+        """None if it isn't known."""
         ...
 
     def wrote(self, budget: Key, item: Object) -> None:
-        """What the API has made of a write of this process."""
+        """The API's answer to a write of this process."""
         ...
 
     def outdated(self, budget: Key) -> None:
-        """The API has a newer one than `newest` said."""
+        """The API has a newer version than `newest` returned."""
         ...
 
 
 class _NoMemory:
-    """Each budget is read for each write."""
+    """No memory: each budget is read for each write."""
 
     def newest(self, budget: Key) -> None: ...
 
@@ -100,7 +99,7 @@ class _NoMemory:
 
 @dataclass(eq=False)
 class _Waiting(Generic[B]):
-    """A request, or a change of the book."""
+    """A request, or a change of the reservations."""
 
     done: asyncio.Future[Judgement | None]
     request: Request | None = None
@@ -109,7 +108,7 @@ class _Waiting(Generic[B]):
 
 
 class LedgerWriter(Generic[B]):
-    """Of all budgets of a kind, in one process and one event loop."""
+    """For all budgets of a kind, in one process and one event loop."""
 
     def __init__(
         self,
@@ -126,24 +125,24 @@ class LedgerWriter(Generic[B]):
         self._working: dict[Key, asyncio.Task[None]] = {}
 
     async def ask(self, budget: Key, request: Request, seconds: float) -> Judgement:
-        """The budget's judgement, within `seconds`; if it reserves, that is written.
+        """The budget's decision, within `seconds`; a reservation is written before this returns.
 
-        Raises NotFound where there is no such budget, ApiAway where it couldn't be read or written in time: the place
-        may be taken then, and stays so, as a failurePolicy may let the request through. ApiRefused: what was refused.
+        Raises NotFound if there is no such budget; ApiAway if it couldn't be read or written in time: a reservation may
+        exist then, and is kept, as a failurePolicy may allow the request; ApiRefused: the reason.
         """
         judged = await self._in_turn(budget, _Waiting(self._future(), request=request), seconds)
         assert judged is not None
         return judged
 
     async def change(self, budget: Key, change: Callable[[B], B], seconds: float) -> None:
-        """Change the book in its turn, and write it if that makes another one of it. Raises as `ask` does.
+        """Change the reservations in turn, and write them if they differ. Raises as `ask` does.
 
-        `change` may be called several times, each time with the book as it was just read.
+        `change` may be called several times, each time with the reservations as they were just read.
         """
         await self._in_turn(budget, _Waiting(self._future(), change=change), seconds)
 
     async def give_back(self, budget: Key, request: Request) -> None:
-        """Free the request's place; where that isn't possible it is freed by itself, after a while."""
+        """Free the request's reservation; if that isn't possible, it expires after a while."""
         try:
             await self.change(budget, lambda book: self._books.given_back(book, request), _GIVE_BACK_SECONDS)
         except (ApiAway, ApiRefused) as error:
@@ -158,7 +157,7 @@ class LedgerWriter(Generic[B]):
             self._working[budget] = asyncio.ensure_future(self._work(budget))
         try:
             async with asyncio.timeout(seconds):
-                return await mine.done  # which is cancelled with us, and then isn't judged any more
+                return await mine.done  # the request is cancelled with us, and then isn't decided any more
         except TimeoutError:
             what = f"{self._books.resource.plural} {'/'.join(budget)}: not written within {seconds:g} s"
             raise ApiAway(f"{what}: {mine.failed}") from None
@@ -199,7 +198,9 @@ class LedgerWriter(Generic[B]):
     async def _write_to(
         self, item: Object, budget: Key, waiting: Sequence[_Waiting[B]], *, only_if_written: bool = False
     ) -> bool:
-        """Judge by this object, write what that reserves, and answer; `only_if_written`: or do nothing, and say so."""
+        """Decide by this object, write the reservations, and answer; `only_if_written`: if there is nothing to write,
+        do nothing and return that.
+        """
         now, requests = self._clock(), [each.request for each in waiting if each.request is not None]
         judge = await self._books.judge_of(item, requests, now) if requests else None
         before = book = self._books.book_of(item)
@@ -243,20 +244,20 @@ class LedgerWriter(Generic[B]):
         except NotFound:
             if await self._api.get(resource, name, namespace) is None:
                 raise
-            # The object is there: one that can't be written isn't one that is gone, which refuses nothing.
+            # The object exists. NotFound would mean that it is gone, and a budget that is gone denies nothing.
             raise ApiRefused(f"the status of {what} can't be written: {another}", 404) from None
         if written.get("status") != changed["status"] and (
             books.status_of(written, books.book_of(written)) != books.status_of(written, book)
         ):
-            # Fields that a schema doesn't know are dropped without an error: nothing would be reserved, ever.
+            # Fields that aren't in a schema are dropped without an error: no reservation would ever be stored.
             raise ApiRefused(f"the API server drops reservations from the status of {what}: {another}", 422)
         return written
 
 
 async def all_agree(asked: Sequence[tuple[LedgerWriter[Any], Key, Request]], seconds: float) -> tuple[Judgement, ...]:
-    """The judgements of several budgets, one after the other, up to the first that refuses, within `seconds`.
+    """The decisions of several budgets, one after the other, up to the first denial, within `seconds`.
 
-    Then what the others have reserved is given back. Raises as `ask` does; what is reserved stays so then.
+    After a denial, the reservations in the others are freed. Raises as `ask` does; reservations are kept then.
     """
     until = asyncio.get_running_loop().time() + seconds
     judgements: list[Judgement] = []

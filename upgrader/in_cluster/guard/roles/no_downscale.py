@@ -1,5 +1,5 @@
-"""/admission/no-downscale: an object with the label `grafana.com/no-downscale: "true"` doesn't get fewer replicas, nor
-does a StatefulSet of a group as long as a run of the upgrader holds it.
+"""/admission/no-downscale: denies fewer replicas for an object with the label `grafana.com/no-downscale: "true"`, and
+for a StatefulSet of a group while a run of the upgrader holds it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _SCALED = ("deployments", "replicasets", "statefulsets")
 
 
 class NoDownscale:
-    """Asks the API for the labels of an object that shrinks by `/scale`, and for the Lease of a run where a set in a
-    group shrinks, and for nothing else.
+    """Reads from the API the labels of an object that is scaled down by `/scale`, and the Lease of a run if a set in a
+    group is scaled down, and nothing else.
     """
 
     def __init__(self, api: Api, run_lease: RunLease | None = None) -> None:
@@ -30,10 +30,10 @@ class NoDownscale:
         self._api, self._run_lease = api, run_lease
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
-        """What is answered. A label that can't be read is let through, with a warning, but while a run holds groups.
+        """The answer. If a label can't be read, the request is allowed with a warning, unless a run holds groups.
 
-        Raises ApiAway, ApiRefused where it isn't known whether a run does, or whether the set is in a group that one
-        holds: a downscale during an upgrade of the control plane can't be undone.
+        Raises ApiAway or ApiRefused if it isn't known whether a run is active, or whether the set is in a group that
+        the run holds: a downscale during an upgrade of the control plane can't be undone.
         """
         parent = await self._parent(request) if needs_parent(request) else None
         answer = decide(request, parent)

@@ -1,4 +1,4 @@
-"""Tells pods that they go (POST), or that they stay (DELETE), many at once."""
+"""Tells many pods at once that they will be deleted (POST), or that they stay (DELETE)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def uids(which: StatefulSet, pods: Iterable[Pod]) -> dict[str, str]:
 async def tell(
     calls: PodCalls, method: str, endpoints: Iterable[Endpoint], ips: Mapping[str, str], seconds: float
 ) -> dict[str, Reply]:
-    """What each answers, by the pod's name; those that haven't after `seconds` have failed."""
+    """Each pod's answer, by its name; pods that don't answer within `seconds` have failed."""
     asked: dict[str, float] = {}
     tasks = {each.pod: asyncio.ensure_future(_sent(calls, method, each, ips, asked)) for each in endpoints}
     if not tasks:
@@ -47,7 +47,7 @@ async def tell(
 
 
 def failures(replies: Mapping[str, Reply]) -> dict[str, str]:
-    """Why each that didn't answer 2xx hasn't done what it was told."""
+    """Why each pod that didn't answer 2xx is not prepared."""
     return {
         pod: reply.error or f"HTTP {reply.status}"
         for pod, reply in replies.items()

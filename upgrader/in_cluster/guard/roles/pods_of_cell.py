@@ -1,4 +1,4 @@
-"""The pods of a cell, by namespace and UID, and the UIDs of those that have gone lately."""
+"""The pods of a cell, by namespace and UID, and the UIDs of recently deleted pods."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["PODS", "PodsOfCell"]
 
 PODS = Resource("v1", "pods")
 _MOST_GONE = 20_000
-"""UIDs that are remembered; one that is forgotten is read from the API."""
+"""The number of UIDs that are remembered; a forgotten one is read from the API."""
 _NONE: Mapping[str, Pod] = MappingProxyType({})
 
 
 class PodsOfCell:
-    """Of some namespaces, or of all. `changed` is told of each pod, as it was and as it is."""
+    """For some namespaces, or for all. `changed` gets each changed pod, before and after."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class PodsOfCell:
         changed: Callable[[Pod | None, Pod | None], None],
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`labels`: a selector of what is followed at all; "": everything."""
+        """`labels`: a selector of the pods to watch; "": all pods."""
         self._changed, self._now = changed, now
         self._pods: dict[str, dict[str, Pod]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
@@ -43,15 +43,15 @@ class PodsOfCell:
 
     @property
     def gone(self) -> Mapping[str, None]:
-        """UIDs of pods that were deleted while they were followed."""
+        """UIDs of pods that were deleted while they were watched."""
         return self._gone
 
     def of(self, namespace: str) -> Mapping[str, Pod]:
-        """Those of a namespace, by UID."""
+        """The pods of a namespace, by UID."""
         return self._pods.get(namespace, _NONE)
 
     def last_event(self) -> float:
-        """Up to when everything is known, in seconds since the epoch, by this machine's clock."""
+        """Until when the state is complete, in seconds since the epoch, by this machine's clock."""
         return self._now() - max(each.silent_seconds() for each in self.informers)
 
     def _set(self, old: Pod | None, new: Pod | None) -> None:
@@ -65,7 +65,7 @@ class PodsOfCell:
                 self._gone.popitem(last=False)
         if new is not None:
             there[new.uid] = new
-            self._gone.pop(new.uid, None)  # its labels had left the selector, and are back
+            self._gone.pop(new.uid, None)  # its labels had left the selector, and match again
         if not there:
             del self._pods[found.namespace]
         self._changed(old, new)
@@ -75,7 +75,7 @@ def _kept(item: dict[str, Any]) -> Pod:
     """What a protector counts by."""
     meta, status = item["metadata"], item.get("status") or {}
     kept = {key: meta[key] for key in ("namespace", "name", "uid", "deletionTimestamp") if key in meta}
-    # Most pods have the same labels as others: each text is in memory once.
+    # Most pods have the same labels as others: each string is in memory once.
     labels = {sys.intern(key): sys.intern(value) for key, value in (meta.get("labels") or {}).items()}
     known = {key: status.get(key) for key in ("phase", "conditions")}
     return pod({"metadata": {**kept, "labels": labels}, "status": known})

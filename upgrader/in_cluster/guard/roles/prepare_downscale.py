@@ -1,9 +1,9 @@
-"""/admission/prepare-downscale: before a set gets fewer replicas, the pods that go are told, or it is refused.
+"""/admission/prepare-downscale: before a set gets fewer replicas, its last pods are told, or the request is denied.
 
-The group's Lease is locked from before its sets are read until the answer: no other set of the group shrinks, and none
-rolls, in between. What is allowed is written there before the answer goes out, by the version that was locked: who is
-slow, or was killed and came back, allows nothing. Whoever is killed before leaves a lock that names the set, by which
-the replica that leads tells its pods that they stay.
+The group's Lease is locked from before its sets are read until the answer: meanwhile no other set of the group is
+scaled down, and none is rolled out. An allowed downscale is written to the Lease before the answer, with the
+resourceVersion that was locked: a process that is slow, or was killed and restarted, allows nothing. A process that is
+killed before that leaves a lock that names the set, and the leader then tells its pods that they stay.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ __all__ = ["PATH", "PrepareDownscale"]
 
 PATH = "/admission/prepare-downscale"
 _ASKED_SHARE, _UNDONE_SHARE = 0.6, 0.15
-"""Of the time that a request may take: for the pods' answers, and for telling them that they stay."""
+"""Share of a request's timeout: for the pods' answers, and for telling them that they stay."""
 _AGAIN_SECONDS = (0.1, 0.2)
 _STAY_SECONDS = 20.0
-"""However long a request takes: pods are told that they stay in the background, if need be."""
+"""However long a request takes: if need be, pods are told in the background that they stay."""
 
 
 @dataclass(frozen=True)
 class _Decided:
-    """What was decided about a set, as it was read for that, and where its pods are, and which."""
+    """The decision about a set, as it was read for it, and the names, addresses and UIDs of its pods."""
 
     decision: Answer | Preparation
     set: StatefulSet
@@ -61,12 +61,12 @@ class _Decided:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Those that are to be told."""
+        """The pods to be told."""
         return self.decision.endpoints if isinstance(self.decision, Preparation) else ()
 
 
 class PrepareDownscale:
-    """Reads all from the API itself; only a downscale that would be allowed locks and writes anything."""
+    """Reads everything from the API itself; locks and writes only for a downscale that would be allowed."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class PrepareDownscale:
         timeout_seconds: float,
         dry_run: bool = False,
     ) -> None:
-        """`run_lease` None: no run holds anything. `history`: when sets were last downscaled. `timeout_seconds`: what
-        a request may take. `dry_run`: nothing is refused, so no pod is told and nothing is written.
+        """`run_lease` None: no run holds anything. `history`: when sets were last downscaled. `timeout_seconds`: a
+        request's timeout. `dry_run`: nothing is denied, so no pod is told and nothing is written.
         """
         self._api, self._locks, self._calls, self._run_lease = api, locks, calls, run_lease
         self._history, self._cluster_domain = history, cluster_domain
@@ -89,7 +89,7 @@ class PrepareDownscale:
         self._background = set[asyncio.Task[None]]()
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
-        """What is answered. Raises ApiAway, ApiRefused where it can't be known: failurePolicy decides."""
+        """The answer. Raises ApiAway or ApiRefused if no decision is possible: failurePolicy decides."""
         change = shrinks(request)
         if request.operation != "UPDATE":
             return allow()
@@ -116,7 +116,7 @@ class PrepareDownscale:
             return refused(request, f"its group is locked: {error}")
 
     async def _without_lock(self, request: AdmissionRequest, found: Mapping[str, Any], group: str) -> Answer:
-        """A set that isn't prepared, or is in no group: nothing keeps it from shrinking but a run, and its own pods."""
+        """A set that isn't prepared, or is in no group: only a run, or its own pods, can prevent its downscale."""
         which, item = stateful_set(found), dict(found)
         pods = await pods_of(self._api, request.namespace, [item]) if is_prepared(which) else []
         hold = await self._hold(group)
@@ -160,13 +160,13 @@ class PrepareDownscale:
     async def _concluded(
         self, request: AdmissionRequest, held: Held, decided: _Decided, preparing: Preparing
     ) -> Answer:
-        """The answer, once it is written that it was allowed."""
+        """The answer, once the record is written that it was allowed."""
         answer = decided.decision
         if isinstance(answer, Preparation):
             answer = await self._told(answer, decided)
         if not answer.allowed:
             return answer
-        hold = await self._hold(held.group[1])  # which may have begun while the pods were asked
+        hold = await self._hold(held.group[1])  # the run may have begun while the pods were asked
         if hold and (refusal := refuse_downscale(request, held.group[1], hold)):
             return refusal
         try:
@@ -178,7 +178,7 @@ class PrepareDownscale:
         return answer
 
     async def _decide(self, request: AdmissionRequest, held: Held) -> _Decided:
-        """Decide by the present state of the group. Without `held`, the lock's holder is a reason to refuse."""
+        """Decide by the present state of the group. Without `held`, the lock's holder is a reason to deny."""
         namespace, group = held.group
         hold = await self._hold(group)
         found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={group}")
@@ -208,8 +208,9 @@ class PrepareDownscale:
         return concluded(preparation, failures(replies))
 
     async def _undone(self, held: Held, decided: _Decided | None) -> None:
-        """Release the lock only after the pods were told that they stay: no other process may tell them anything
-        before."""
+        """Release the lock only after the pods were told that they stay: before that, no other process may tell them
+        anything.
+        """
         if decided:
             await self._stay(decided)
         await self._locks.release(held)
@@ -220,7 +221,7 @@ class PrepareDownscale:
             LOG.warning("a pod can't be told that it stays", extra={"pod": pod, "reason": why})
 
     async def _in_background(self, undoing: Coroutine[Any, Any, None]) -> None:
-        """To the end, however long that takes; the request waits for a while only, and may itself be cancelled."""
+        """To the end, however long that takes; the request waits only for a while, and may itself be cancelled."""
         task = asyncio.ensure_future(undoing)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

@@ -1,4 +1,4 @@
-"""The PodProtectors that there are, read once for each change, by namespace."""
+"""The existing PodProtectors, parsed once for each change, by namespace."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ POD_PROTECTORS = Resource("podseidon.kubewharf.io/v1alpha1", "podprotectors")
 
 @dataclass(frozen=True)
 class Held:
-    """A protector, and the API's object that it was read from."""
+    """A protector, and the API's object that it was parsed from."""
 
     item: Object
     protector: Protector
 
 
 class ProtectorCache:
-    """Of some namespaces, or of all of them."""
+    """For some namespaces, or for all of them."""
 
     def __init__(self, api: Api, namespaces: Sequence[str], defaults: Tuning) -> None:
         """`namespaces` empty: all."""
@@ -41,27 +41,27 @@ class ProtectorCache:
 
     @property
     def why_not(self) -> str:
-        """Why it doesn't know all of them; "" when it does."""
+        """Why it doesn't know all of them; "" if it does."""
         missing = [each.name for each in self.informers if not each.synced.is_set()]
         return f"{', '.join(missing)}: not listed yet" if missing else ""
 
     def get(self, key: Key) -> Held | None:
-        """One; None where there is none, or one that can't be read."""
+        """One protector; None if there is none, or if it can't be parsed."""
         return self._held.get(key[0], {}).get(key[1])
 
     def of(self, namespace: str) -> Iterator[Protector]:
-        """Those of a namespace."""
+        """The protectors of a namespace."""
         return (held.protector for held in self._held.get(namespace, {}).values())
 
     def __iter__(self) -> Iterator[Held]:
         return (held for names in self._held.values() for held in names.values())
 
     def tell(self, changed: Callable[[Key], None]) -> None:
-        """Tell of each that is another from now on, or gone."""
+        """Call the function for each protector that changes or is deleted from now on."""
         self._listeners.append(changed)
 
     def read(self, item: Object) -> Protector:
-        """One from the API's object; raises InvalidSelector."""
+        """A protector from the API's object; raises InvalidSelector."""
         return read(item, self._defaults)
 
     def _set(self, before: Object | None, after: Object | None) -> None:
@@ -73,7 +73,7 @@ class ProtectorCache:
             try:
                 names[key[1]] = Held(after, self.read(after))
             except (InvalidSelector, KeyError, TypeError, ValueError) as error:
-                # Its definition refuses what can't be read; another's may not.
+                # The schema rejects what can't be parsed; the CustomResourceDefinition of others may not.
                 LOG.error("a PodProtector can't be read: it protects nothing", extra={"of": key, "reason": str(error)})
         if not names:
             del self._held[key[0]]
@@ -82,9 +82,11 @@ class ProtectorCache:
 
 
 class NewestProtectors:
-    """The newest of each that this process knows: what its watch shows, or what it has written and isn't shown yet.
+    """The newest version of each protector that this process knows: from its watch, or from a write that the watch
+    doesn't show yet.
 
-    A `Memory`: without it, each of several writes in a row either reads the object first, or meets itself.
+    A `Memory`: without it, each of several writes in a row would first read the object, or conflict with the previous
+    one.
     """
 
     def __init__(self, cache: ProtectorCache) -> None:
@@ -93,17 +95,17 @@ class NewestProtectors:
         cache.tell(self._shown)
 
     def newest(self, budget: Key) -> Object | None:
-        """None where the watch doesn't know it."""
+        """None if the watch doesn't know it."""
         held = self._cache.get(budget)
         return None if held is None else self._written.get(budget, held.item)
 
     def wrote(self, budget: Key, item: Object) -> None:
-        """What the API has made of a write of this process."""
+        """The API's answer to a write of this process."""
         self._written[budget] = item
         self._shown(budget)  # the watch may have been faster than the write's answer
 
     def outdated(self, budget: Key) -> None:
-        """Others have written since; the watch will show it."""
+        """Another process has written since; the watch will show it."""
         self._written.pop(budget, None)
 
     def _shown(self, budget: Key) -> None:

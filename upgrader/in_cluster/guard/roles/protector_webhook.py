@@ -1,4 +1,4 @@
-"""PREFIX/CELL: a pod of the cell is deleted or evicted only if each PodProtector that selects it can do without it."""
+"""PREFIX/CELL: a pod of the cell may be deleted or evicted only if each PodProtector that selects it allows this."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["CellWebhook", "ProtectorWriter", "unknown_cell"]
 
 
 class _Books:
-    """A PodProtector is its own book."""
+    """A PodProtector stores its own reservations."""
 
     def __init__(self, defaults: Tuning, metrics: ProtectorMetrics) -> None:
         self._defaults, self._metrics = defaults, metrics
@@ -62,14 +62,14 @@ class _Books:
 
 
 class ProtectorWriter(LedgerWriter[Protector]):
-    """Asks protectors, and writes down what they allow; one for a process."""
+    """Asks protectors, and records what they allow; one for a process."""
 
     def __init__(self, core: Api, defaults: Tuning, metrics: ProtectorMetrics, newest: Memory | None = None) -> None:
         self._own, self._metrics = _Books(defaults, metrics), metrics
         super().__init__(core, self._own, newest)
 
     async def ask(self, budget: Key, request: Request, seconds: float) -> Judgement:
-        """As all writers; a protector that is gone by now refuses nothing."""
+        """As in all writers; a protector that has been deleted denies nothing."""
         begun, rejected = time.monotonic(), False
         assert isinstance(request, ProtectorRequest)
         try:
@@ -85,7 +85,7 @@ class ProtectorWriter(LedgerWriter[Protector]):
 
 
 class CellWebhook:
-    """Of one cell. `worker`: its API."""
+    """For one cell. `worker`: its API."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class CellWebhook:
         self._metrics, self._seconds, self._clock = metrics, seconds, clock
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
-        """Raises ApiAway, ApiRefused where it can't know; NotAnAdmissionReview."""
+        """Raises ApiAway or ApiRefused if no decision is possible; NotAnAdmissionReview."""
         begun, status_, cause = self._clock(), "Error", "Unknown"
         try:
             if refused := misdirected(request):
@@ -151,7 +151,7 @@ class CellWebhook:
 
 
 def _without_asking(found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
-    """What needs no protector's word. `selecting`: those that select it."""
+    """Requests that no protector has to allow. `selecting`: the protectors that select the pod."""
     if found.terminating:
         return Judgement(allow(), "AlreadyTerminating")
     if found.ready_since is None:
@@ -160,7 +160,7 @@ def _without_asking(found: Pod, selecting: Sequence[Protector]) -> Judgement | N
 
 
 async def unknown_cell(request: AdmissionRequest) -> Answer:
-    """The answer under any other path: none."""
+    """Every other path: raises NotAnAdmissionReview."""
     raise NotAnAdmissionReview(f"{request}: guard doesn't know this cell")
 
 

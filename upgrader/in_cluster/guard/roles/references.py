@@ -1,4 +1,4 @@
-"""The resources whose replicas StatefulSets follow: of any kind that has a scale."""
+"""The resources whose replicas StatefulSets follow: of any kind with a scale subresource."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["References"]
 
 
 class References:
-    """Asks the API for each; only where a kind is served is remembered."""
+    """Reads each from the API; remembers only which kinds are served."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._known: dict[tuple[str, str], Resource] = {}
 
     async def of(self, which: StatefulSet) -> Reference | str | None:
-        """What the set's reference wants and shows, or why that can't be read; None where it has none."""
+        """The replicas in spec and status of the set's reference, or why they can't be read; None without one."""
         wanted = reference_of(which)
         if wanted is None:
             return None

@@ -1,6 +1,6 @@
-"""Before guard is uninstalled: every Deployment and PodProtector that has its finalizer loses it.
+"""Before guard is uninstalled: removes its finalizer from every Deployment and PodProtector.
 
-Only guard takes it off. Without it a deleted Deployment, or its namespace, would never be removed.
+Only guard removes it. With it, a deleted Deployment, or its namespace, would stay forever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AT_ONCE = 500
 
 
 class Release:
-    """Of some namespaces, or of all of them. The generator is kept from leading meanwhile: it would add them again."""
+    """For some namespaces, or for all. The generator can't lead meanwhile: it would add the finalizers again."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Release:
         self._released = 0
 
     async def run(self) -> int:
-        """Until nothing has the finalizer, and no generator that led before can add it; how many had it.
+        """Until no object has the finalizer, and no generator that led before can add it; returns how many had it.
 
         Its Lease stays taken for some seconds, in which Helm deletes the generator. Raises ApiAway, ApiRefused.
         """
@@ -56,9 +56,9 @@ class Release:
             await self._leadership.seize()
 
     async def _once(self) -> bool:
-        """Whether anything had the finalizer."""
+        """Whether any object had the finalizer."""
         found = False
-        # The protectors first: a Deployment that has lost its finalizer may go, and leave its protector behind.
+        # The protectors first: a Deployment without its finalizer may be deleted, and leave its protector behind.
         for resource in (POD_PROTECTORS, DEPLOYMENTS):
             for namespace in self._namespaces:
                 async for item in self._marked(resource, namespace):
@@ -77,7 +77,7 @@ class Release:
                 return
 
     async def _release(self, resource: Resource, meta: dict[str, Any]) -> None:
-        """What has changed meanwhile is looked at again in the next round."""
+        """An object that has changed meanwhile is handled in the next round."""
         name, namespace = meta["name"], meta["namespace"]
         left = [each for each in meta["finalizers"] if each != FINALIZER]
         try:

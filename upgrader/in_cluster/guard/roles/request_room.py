@@ -1,9 +1,10 @@
 """Limits the memory of all requests together: any client that reaches the port can send large and many requests.
 
-JSON takes more memory than bytes: each `[]` of a body is some eighty. One body of 16 MiB made 460 MB of objects, more
-than guard's pod may have, and its end is the end of all that it answers for. So each request says what it takes, as it
-is read and before it is parsed, and is refused where there is no room: its failurePolicy decides then. One address gets
-half of it, and a part is kept for small requests, so that uploads that never end don't keep others out.
+Parsed JSON takes more memory than its bytes: each `[]` of a body takes some eighty. One body of 16 MiB made 460 MB of
+objects, more than the memory limit of guard's pod, whose end would stop everything that it does. So the memory of each
+request is counted while it is read, before it is parsed, and a request is refused if there is no room: then its
+failurePolicy decides. One address gets at most half of the memory, and a part is reserved for small requests, so that
+uploads without an end don't block others.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from aiohttp import web
 __all__ = ["NoRoom", "Room", "Share"]
 
 _MOST_BYTES = 8 << 20
-"""Of a body: two objects as large as API servers take them, and more."""
+"""Of one body: more than two of the largest objects that API servers accept."""
 _ROOM_BYTES = 96 << 20
-"""Of the 256 MiB that the chart gives a pod: several hundred pods that are deleted at once take a third of it."""
+"""Of the 256 MiB in the chart: several hundred pods that are deleted at once take a third of it."""
 _FOR_SMALL_BYTES = 16 << 20
 _SMALL_BYTES = 256 << 10
-"""Of all that a request takes: the review of a pod takes a tenth."""
+"""Of all memory that a request takes: the review of a pod takes a tenth."""
 _VALUE_BYTES = 100
-"""What a value takes as an object, with what it is found by."""
+"""The memory of a value as an object, with its key."""
 
 
 class NoRoom(Exception):
@@ -31,13 +32,13 @@ class NoRoom(Exception):
 
 
 class Share:
-    """What one request takes."""
+    """The memory that one request takes."""
 
     def __init__(self, room: Room, address: str) -> None:
         self._room, self._address, self.taken = room, address, 0
 
     async def body(self, request: web.Request) -> bytes:
-        """The request's body, once there is room for it, and for what is made of it. Raises NoRoom."""
+        """The request's body, once there is room for it and for the parsed objects. Raises NoRoom."""
         if coding := request.headers.get("Content-Encoding"):
             raise NoRoom(f"the body has the encoding {coding[:20]!r}, which API servers don't use")
         found = bytearray()
@@ -56,15 +57,15 @@ class Share:
 
 
 class Room:
-    """That of a server."""
+    """The memory of a server for all requests."""
 
     def __init__(self, most: int = _ROOM_BYTES, for_small: int = _FOR_SMALL_BYTES) -> None:
-        """`for_small`: the part of it that only small requests get."""
+        """`for_small`: the part that is reserved for small requests."""
         self.most, self._for_small, self.taken = most, for_small, 0
         self._by_address: dict[str, int] = {}
 
     def take(self, address: str, size: int, *, small: bool) -> None:
-        """For a request from there. Raises NoRoom."""
+        """For a request from this address. Raises NoRoom."""
         theirs = self._by_address.get(address, 0) + size
         if theirs > self.most // 2:
             raise NoRoom("this request, or all from its address together, need too much memory")
@@ -75,7 +76,7 @@ class Room:
 
     @contextmanager
     def share(self, address: str = "") -> Iterator[Share]:
-        """A request's, which is free again at the end of the block."""
+        """A request's share, which is freed at the end of the block."""
         mine = Share(self, address)
         try:
             yield mine

@@ -1,8 +1,8 @@
-"""Which groups are in the middle of a rollout: noted before the first pod goes, until all are new.
+"""The groups in the middle of a rollout: recorded before the first pod is deleted, until all pods are new.
 
-Pods don't tell: one that was replaced because its node died has the new revision, too, and a group whose first zone is
-done looks like one whose first zone had no new template. It is an annotation of the Lease by which the replicas elect
-who rolls, so that whoever leads next knows it.
+The pods don't show it: a pod that was replaced because its node died has the new revision, too, and a group whose first
+zone is done looks like one whose first zone had no new template. The record is an annotation of the Lease for leader
+election, so that the next leader has it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WRITES = 5
 
 
 class RollingGroups:
-    """Used by the replica that leads, alone."""
+    """Used only by the leader."""
 
     def __init__(
         self, api: Api, namespace: str, lease: str, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -48,7 +48,7 @@ class RollingGroups:
     async def left(self) -> frozenset[str]:
         """All groups, for a new leader: no other record has the groups that were deleted while there was no leader.
 
-        Asks until the API answers, or it is cancelled, as it is when leading ends.
+        Retries until the API answers, or until it is cancelled because leading ends.
         """
         backoff = Backoff()
         while True:
@@ -61,20 +61,20 @@ class RollingGroups:
                 await self._sleep(backoff.next_seconds())
 
     async def add(self, group: str) -> None:
-        """Returns once it is noted; raises ApiAway, ApiRefused."""
+        """Returns once it is recorded; raises ApiAway, ApiRefused."""
         if group not in await self.all():
             await self._write(group, rolling=True)
 
     async def remove(self, group: str) -> None:
-        """The same the other way round."""
+        """Returns once the record is removed; raises ApiAway, ApiRefused."""
         if group in await self.all():
             await self._write(group, rolling=False)
 
     async def hold(self, group: str, lease: RunLease) -> Hold | None:
-        """The run that is alive, with what may roll nevertheless: the groups that it names, and this one if it has
-        begun. Raises ApiAway, ApiRefused where that can't be known: then it waits.
+        """The run that is alive, with the groups that may be rolled out nevertheless: those that it names, and this one
+        if it has begun. Raises ApiAway, ApiRefused if that isn't known: then it waits.
         """
-        hold = lease.last  # that a run holds was true a moment ago, which does for waiting; that none does must be true
+        hold = lease.last  # a cached hold is enough for waiting; that no run holds must be read anew
         if hold is None or group in hold.groups:
             hold = await lease.look()
         if hold is not None and group not in hold.groups and group in await self.all():

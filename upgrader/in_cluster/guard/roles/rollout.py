@@ -1,8 +1,8 @@
-"""Rolls groups of StatefulSets, one set after the other: what `core.rollout` decides, done by the replica that leads.
+"""Rolls out groups of StatefulSets, one set after the other: the leader does what `core.rollout` decides.
 
-Caches tell when something is to be looked at. Before a pod is deleted, the group is locked, which keeps its sets from
-being downscaled meanwhile, read from the API itself, and decided again: a cache may lag behind what another leader has
-just done. So is the Lease of a run of the upgrader, which holds groups that haven't begun.
+Caches trigger a reconciliation. Before a pod is deleted, the group is locked, which prevents downscales of its sets
+meanwhile, read from the API itself, and decided again: a cache may not show yet what another leader has just done. The
+Lease of a run of the upgrader, which holds groups that haven't begun, is read again as well.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _HOLDER = "guard-rollout"
 
 
 class Rollouts:
-    """Of the groups in some namespaces."""
+    """For the groups in some namespaces."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class Rollouts:
         budgets: ZoneBudgets | None = None,
         holds: tuple[RunLease, RollingGroups] | None = None,
     ) -> None:
-        """`interval_seconds`: each group is looked at again after that, whatever was told. `budgets` are asked before
-        each deletion, in the namespaces that they keep. `holds`: the runs that hold groups still, and the groups that
-        have begun; None: no run does. `locks`: what keeps a group's downscales and its rollout apart.
-        `downscales`: what follows those that were allowed; `scaling`: what has sets follow others.
+        """`interval_seconds`: each group is reconciled after that, even without an event. `budgets` are asked before
+        each deletion, in their namespaces. `holds`: the runs that still hold groups, and the groups that have begun;
+        None: no run does. `locks`: keeps a group's downscales and its rollout apart. `downscales`: follows up on those
+        that were allowed; `scaling`: lets sets follow others.
         """
         self._api, self._leadership, self._metrics = api, leadership, metrics
         self._interval_seconds, self._budgets, self._holds = interval_seconds, budgets, holds
@@ -90,7 +90,7 @@ class Rollouts:
             self._queue.add(group)
 
     async def run(self) -> None:
-        """Lead, and look at each group that has changed, until cancelled."""
+        """Lead, and reconcile each group that has changed, until cancelled."""
         await self._leadership.lead(self._work)
 
     async def _work(self) -> None:
@@ -103,7 +103,7 @@ class Rollouts:
                 await self._look_at(await self._queue.take())
 
     async def _begin(self, namespace: str, cache: WorkloadCache) -> None:
-        """A namespace that can't be listed keeps no other one waiting."""
+        """If one namespace can't be listed, the others continue."""
         for informer in cache.informers:
             await informer.synced.wait()
         for group in cache.groups():
@@ -142,11 +142,11 @@ class Rollouts:
         cache = self.caches[group[0]]
         sets, pods = cache.of(group)
         if not cache.synced:
-            return False  # it comes again once all is listed
+            return False  # it is queued again once all is listed
         if self._downscales and sets:
             await self._downscales.look(group, sets, pods)
         if self._scaling and await self._scaling.look(group, sets, pods, self._run_alive):
-            return True  # what that changes is another group to roll
+            return True  # its change is another group to reconcile
         decision = decide(sets, pods)
         if decision.delete or decision.finished:
             hold = await self._hold("/".join(group))
@@ -173,31 +173,33 @@ class Rollouts:
     async def _act(
         self, group: Group, sets: Sequence[StatefulSet], decision: GroupDecision, held: Held | None = None
     ) -> None:
-        """Do what was decided; pods are deleted as long as the lock is certain. Raises ApiAway, ApiRefused."""
+        """Do what was decided; delete pods as long as the lock is certain. Raises ApiAway, ApiRefused."""
         for event in decision.events:
             await self._events.record(event)
         await self._note(group, decision)
         for deletion in decision.delete:
             if held is None or not self._locks.sure(held):
-                break  # what is left comes again
+                break  # the rest follows in the next reconciliation
             await self._delete(deletion, {each.uid: each for each in sets})
         for finished in decision.finished:
             await self._finish(finished)
         LOG.debug("reconciled", extra={"group": "/".join(group), "waits_for": decision.waits_for})
 
     async def _run_alive(self) -> Hold | None:
-        """Raises ApiAway, ApiRefused where that can't be known."""
+        """Raises ApiAway, ApiRefused if that isn't known."""
         return await self._holds[0].look() if self._holds else None
 
     async def _hold(self, group: str) -> Hold | None:
-        """See `RollingGroups.hold`; None also where no run holds anything."""
+        """See `RollingGroups.hold`; None also if no run holds anything."""
         if self._holds is None:
             return None
         lease, rolling = self._holds
         return await rolling.hold(group, lease)
 
     async def _note(self, group: Group, decision: GroupDecision) -> None:
-        """Before it begins, that it is rolled; at the end, that it isn't any more. Raises ApiAway, ApiRefused."""
+        """Before it begins, records that it is being rolled out; at the end, that it no longer is. Raises ApiAway,
+        ApiRefused.
+        """
         if self._holds is None:
             return
         if decision.delete:
@@ -206,7 +208,7 @@ class Rollouts:
             await self._holds[1].remove("/".join(group))
 
     async def _decided_by_the_api(self, group: Group, hold: Hold | None, held: Held | None = None) -> GroupDecision:
-        """`held`: the group's lock. Raises GroupLocked where a downscale was allowed that can't be seen yet."""
+        """`held`: the group's lock. Raises GroupLocked if a downscale was allowed that can't be seen yet."""
         namespace, name = group
         found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={name}")
         sets = tuple(map(stateful_set, found))
@@ -232,14 +234,14 @@ class Rollouts:
         try:
             await self._api.delete(PODS, which.name, which.namespace, uid=which.uid)
         except (NotFound, Conflict):
-            return  # it is gone, or another one has its name
+            return  # it is gone, or another object has its name
         LOG.info(
             "outdated pod deleted",
             extra={"pod": f"{which.namespace}/{which.name}", "revision": which.revision, "was_ready": which.ready},
         )
 
     async def _refused(self, deletion: Deletion) -> str:
-        """What the pod's zone-aware budget has against it; "" where nothing has, and the pod is reserved."""
+        """Why the pod's zone-aware budget denies its deletion; "" if it doesn't, and the pod is reserved."""
         budgets = self._budgets_of(deletion.pod.namespace)
         if budgets is None or not self._leadership.sure():
             return ""
@@ -248,7 +250,7 @@ class Rollouts:
         return "" if judged.answer.allowed else judged.answer.message
 
     async def _finish(self, finished: Finished) -> None:
-        """The controller leaves status.currentRevision as it is with OnDelete; `kubectl rollout status` reads it."""
+        """With OnDelete the controller never updates status.currentRevision, which `kubectl rollout status` reads."""
         which: StatefulSet = finished.set
         found = await self._api.get(STATEFUL_SETS, which.name, which.namespace)
         if found is None or found["metadata"]["uid"] != which.uid:
@@ -260,5 +262,5 @@ class Rollouts:
         try:
             await self._api.replace(STATEFUL_SETS, changed, which.namespace, subresource="status")
         except Conflict:
-            return  # its controller has written it meanwhile, and it comes again
+            return  # its controller has written it meanwhile, and the change triggers another reconciliation
         LOG.info("rolled", extra={"set": f"{which.namespace}/{which.name}", "revision": finished.revision})

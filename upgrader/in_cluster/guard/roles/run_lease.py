@@ -1,4 +1,4 @@
-"""The Lease of a run of the upgrader, `kube-system/upgrader`: whether a run is alive, and what it lets happen."""
+"""The Lease of a run of the upgrader, `kube-system/upgrader`: whether a run is alive, and what it allows meanwhile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EVERY_SECONDS = 5.0
 
 
 class RunLease:
-    """Read again and again, so that it is known when it has stopped to change; each process watches for itself."""
+    """Read repeatedly, to know when it stops changing; each process watches for itself."""
 
     def __init__(
         self,
@@ -36,25 +36,25 @@ class RunLease:
         self._failed = ""
 
     async def look(self) -> Hold | None:
-        """The run that is alive now; None where none is.
+        """The run that is alive now; None if there is none.
 
-        Raises ApiAway, ApiRefused where the Lease can't be read: then it isn't known whether a run is replacing the
-        control plane. So a group waits, and a webhook answers 500, as its failurePolicy says what matters more.
+        Raises ApiAway or ApiRefused if the Lease can't be read: then it isn't known whether a run is replacing the
+        control plane. A group then waits; a webhook answers 500, and its failurePolicy decides.
         """
         begun = self._clock()
         try:
             found = await self._api.get(LEASES, _NAME, _NAMESPACE)
         except (ApiAway, ApiRefused):
-            self._seen = None  # what it was meanwhile isn't known: it is watched anew
+            self._seen = None  # its state meanwhile isn't known: the time without a change begins again
             raise
-        # What a slower look read may be older than what another one has seen meanwhile.
+        # The result of a slow read may be older than that of another read meanwhile.
         if self._seen is None or begun >= self._seen.at:
             self._seen = seen(self._seen, found, begun)
         return held_by(self._seen)
 
     @property
     def last(self) -> Hold | None:
-        """As it was read last; None also where that isn't known."""
+        """The last result; None also if it isn't known."""
         return held_by(self._seen) if self._seen else None
 
     async def run(self) -> None:

@@ -1,9 +1,9 @@
-"""Gives the sets of a group as many replicas as their leader has, or the resource that they follow: done by the
-replica that leads, one set at a time.
+"""Gives the sets of a group as many replicas as their leader set has, or the resource that they follow; done by the
+leader, one set at a time.
 
-A set whose pods are prepared is scaled through the webhook, like any other client's request: that locks the group, asks
-the pods, and may refuse. Of another one the downscale is noted on the group's Lease here, before it is done. Fewer
-replicas are decided once more by what the API itself says.
+A set whose pods are prepared is scaled through the webhook, like any other client's request: the webhook locks the
+group, asks the pods, and may deny it. For any other set, the downscale is recorded in the group's Lease here, before it
+is done. A downscale is decided again by what the API itself has.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = ["Scaling"]
 _ASKED_SECONDS = 5.0
 _STAY_SECONDS = 20.0
 _FEWEST_SECONDS = 5.0
-"""Between two times that pods are told that they stay."""
+"""The shortest time between two notices to pods that they stay."""
 
 _Seen = Mapping[str, Reference | str]
 
 
 class Scaling:
-    """Of the groups that somebody looks at; used by the replica that leads, alone."""
+    """Of the groups that are reconciled; used only by the leader."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class Scaling:
     async def look(
         self, group: Group, sets: Sequence[StatefulSet], pods: Sequence[Pod], hold: Callable[[], Awaitable[Hold | None]]
     ) -> bool:
-        """Whether a set has another number of replicas now: then nothing else is done at this time.
+        """Whether a set has another number of replicas now: then nothing else is done in this reconciliation.
 
-        `hold`: the run that is alive, which is asked before a set gets fewer. Never a reason why a group isn't rolled.
+        `hold`: the run that is alive, which is asked before a downscale. Failures never prevent the group's rollout.
         """
         if not any(LEADER in each.annotations or reference_of(each) for each in sets):
             return False
@@ -108,7 +108,7 @@ class Scaling:
         seen: _Seen,
         hold: Callable[[], Awaitable[Hold | None]],
     ) -> int:
-        """How many replicas the set has by now. Raises NotScaled, ApiRefused, GroupLocked where it can't be done."""
+        """The set's new number of replicas. Raises NotScaled, ApiRefused, GroupLocked if it can't be changed."""
         which, replicas = wish.set, wish.replicas
         if replicas > which.replicas:
             if wish.by_reference:
@@ -129,7 +129,7 @@ class Scaling:
         return replicas
 
     async def _still_wanted(self, group: Group, wish: Wish, seen: _Seen) -> Held | None:
-        """The group's Lease, if the API still shows the same wish, and no other process has the group's lock."""
+        """The group's Lease, if the API still shows the same number, and no other process has the group's lock."""
         held = await self._locks.look(group)
         found = await stateful_sets(self._api, group[0], f"{GROUP_LABEL}={group[1]}")
         sets = tuple(map(stateful_set, found))
@@ -144,7 +144,7 @@ class Scaling:
         return held
 
     async def _prepared_for_long(self, which: StatefulSet, wanted: int, pods: Iterable[Pod]) -> int:
-        """How many replicas it may have by what its pods say. Raises NotScaled."""
+        """How many replicas it may have by the answers of its pods. Raises NotScaled."""
         delay = delay_of(which)
         if delay is None:
             return wanted
@@ -156,17 +156,17 @@ class Scaling:
         return reached(which, wanted, delay, by_ordinal, self._locks.now())
 
     def _stay(self, which: StatefulSet, pods: Iterable[Pod]) -> None:
-        """Tell all its pods, as somebody may have wanted fewer before; it isn't remembered whether somebody has."""
+        """Tell all its pods that they stay: fewer replicas may have been requested before, which isn't recorded."""
         try:
             delay = delay_of(which)
         except NotScaled:
-            return  # which is told where fewer are wanted
+            return  # its pods are told if fewer replicas are requested
         if delay:
             everyone = calls(which, which.replicas, delay, self._cluster_domain).delete
             self._tell(which, everyone, addresses(which, pods))
 
     def _tell(self, which: StatefulSet, staying: Sequence[Endpoint], ips: Mapping[str, str]) -> None:
-        """In the background, and not all the time: whatever they answer changes nothing."""
+        """In the background, and at intervals: the answers don't matter."""
         now = self._clock()
         if not staying or now - self._told.get(which.uid, -_FEWEST_SECONDS) < _FEWEST_SECONDS:
             return
@@ -179,7 +179,7 @@ class Scaling:
         await tell(self._calls, "DELETE", staying, ips, _STAY_SECONDS)
 
     async def _show(self, wish: Wish, replicas: int, seen: _Seen) -> None:
-        """In the reference's status, where it doesn't say so already."""
+        """Write it to the reference's status, unless it is there already."""
         found = seen.get(wish.set.name)
         if not wish.by_reference or not isinstance(found, Reference) or not writes_back(wish.set):
             return

@@ -25,7 +25,7 @@ _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class WorkloadCache:
-    """Of one namespace. `changed` is told each group of which something is another now."""
+    """For one namespace. `changed` gets each group with a change."""
 
     def __init__(self, api: Api, namespace: str, changed: Callable[[Group], None]) -> None:
         self._changed = changed
@@ -40,11 +40,11 @@ class WorkloadCache:
 
     @property
     def synced(self) -> bool:
-        """Whether all were listed."""
+        """Whether all objects were listed."""
         return all(informer.synced.is_set() for informer in self.informers)
 
     def groups(self) -> set[Group]:
-        """All that there are."""
+        """All groups."""
         return set(self._groups)
 
     def of(self, group: Group) -> tuple[list[StatefulSet], list[Pod]]:
@@ -83,13 +83,13 @@ def _group(found: StatefulSet) -> Group:
 
 
 def _kept_set(item: dict[str, Any]) -> StatefulSet:
-    """Without its template, and without the copy of it that `kubectl apply` leaves."""
+    """Without its template, and without the annotation of `kubectl apply`."""
     found = stateful_set(item)
     return replace(found, annotations={key: text for key, text in found.annotations.items() if key != _APPLIED})
 
 
 def _kept_pod(item: dict[str, Any]) -> Pod:
-    """Whose it is, of which revision, and whether it is ready. What it shares with others is in memory once."""
+    """The pod's owner, its revision, and whether it is ready. Strings that pods share are in memory once."""
     found = pod(item)
     labels = {REVISION_LABEL: sys.intern(found.revision)} if found.revision else _NOTHING
     return replace(

@@ -1,4 +1,4 @@
-"""ZoneAwarePodDisruptionBudgets: their ledger in `.status.reservations`, and what judges by the zones of the moment."""
+"""ZoneAwarePodDisruptionBudgets: their reservations in `.status.reservations`, and decisions by the present zones."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class RolloutRequest(Request):
 
 
 def ledger_of(item: Object) -> Ledger:
-    """What a budget has reserved."""
+    """The reservations of a budget."""
     return Ledger.of((item.get("status") or {}).get("reservations"))
 
 
 class ZoneBudgetBooks:
-    """Zones are read from the API itself for each judgement: a cache may know less than the ledger counts on."""
+    """Zones are read from the API itself for each decision: a cache may know less than the reservations assume."""
 
     resource = ZONE_BUDGETS
 
@@ -41,7 +41,7 @@ class ZoneBudgetBooks:
         self._api = api
 
     def book_of(self, item: Object) -> Ledger:
-        """See `Books`, as for the others."""
+        """See `Books`; the methods below as well."""
         return ledger_of(item)
 
     def status_of(self, item: Object, book: Ledger) -> Mapping[str, Any]:
@@ -50,7 +50,7 @@ class ZoneBudgetBooks:
         return {**(item.get("status") or {}), "reserved": len(reservations), "reservations": reservations}
 
     async def judge_of(self, item: Object, requests: Sequence[Request], now: float) -> Judge[Ledger]:
-        """By the budget as it is now, which may be another one than when its pod was looked up."""
+        """By the present budget, which may differ from when its pod was looked up."""
         budget = read(item)
         pods, state = await self._zones(budget)
 
@@ -67,11 +67,11 @@ class ZoneBudgetBooks:
     def tried(self, requests: Sequence[Request]) -> None: ...
 
     def given_back(self, book: Ledger, request: Request) -> Ledger:
-        """All that it has reserved: a request is for one pod."""
+        """All of its reservations: a request is for one pod."""
         return book.give_back({request.id})
 
     async def _zones(self, budget: ZoneBudget | InvalidBudget) -> tuple[dict[str, Pod], State]:
-        """The pods by UID, and what the budget is judged by; an invalid one isn't."""
+        """The pods by UID, and the decision by the budget; an invalid budget has none."""
         if isinstance(budget, InvalidBudget):
             return {}, State((), {})
         found = await stateful_sets(self._api, budget.namespace, selector_query({"matchLabels": budget.selector}))

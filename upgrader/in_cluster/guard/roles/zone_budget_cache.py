@@ -1,4 +1,4 @@
-"""The ZoneAwarePodDisruptionBudgets of some namespaces, where the cluster has such a kind at all."""
+"""The ZoneAwarePodDisruptionBudgets of some namespaces, if the cluster has that kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_SECONDS = 10.0
 
 
 class ZoneBudgetCache:
-    """Without the kind's CustomResourceDefinition there are no budgets, which is known and fine."""
+    """Without the kind's CustomResourceDefinition there are no budgets, which is a known and valid state."""
 
     def __init__(self, api: Api, namespaces: Sequence[str], metrics: Metrics) -> None:
         self._api, self._metrics = api, metrics
@@ -33,7 +33,7 @@ class ZoneBudgetCache:
         self._unknown = "the API server hasn't been queried for the kind yet"
 
     def why_not_ready(self) -> str:
-        """Why it isn't known which budgets there are; "" when it is."""
+        """Why it isn't known which budgets there are; "" if it is."""
         if not self._installed.is_set():
             return self._unknown
         missing = [each.name for each in self.informers.values() if not each.synced.is_set()]
@@ -42,7 +42,7 @@ class ZoneBudgetCache:
     async def of(self, namespace: str) -> tuple[ZoneBudget | InvalidBudget, ...]:
         """A namespace's budgets as the API has them now; raises ApiAway, ApiRefused.
 
-        Not as they were last heard of: who applies a budget and drains a node at once counts on it.
+        Not from the cache: a user who applies a budget and drains a node at once relies on it.
         """
         if not self._installed.is_set() and not await self._look():
             return ()
@@ -53,11 +53,11 @@ class ZoneBudgetCache:
         return tuple(map(read, found))
 
     def objects(self) -> list[Object]:
-        """All that are known."""
+        """All known budgets."""
         return [item for informer in self.informers.values() for item in informer.objects.values()]
 
     async def run(self) -> None:
-        """Follow them, from when there can be any, until cancelled."""
+        """Follow them, once the kind exists, until cancelled."""
         while not self._installed.is_set():
             try:
                 await self._look()
@@ -77,7 +77,7 @@ class ZoneBudgetCache:
                 group.create_task(informer.run())
 
     def _changed(self, before: Object | None, after: Object | None) -> None:
-        """One that is stored and invalid is told when it is seen, not only when an eviction is refused for it."""
+        """An invalid stored budget is logged when it is seen, not only when it denies an eviction."""
         found = read(after or before or {})
         key = found.namespace, found.name
         if after is not None and isinstance(found, InvalidBudget):
@@ -92,7 +92,7 @@ class ZoneBudgetCache:
         self._metrics.invalid_budgets.set(len(self._invalid))
 
     async def _look(self) -> bool:
-        """Whether the API has the kind: who may list nothing can see that, too."""
+        """Whether the API has the kind: discovery shows that even without the right to list it."""
         found = await self._api.get(_VERSION, "")
         names = {each.get("name") for each in (found or {}).get("resources") or ()}
         if ZONE_BUDGETS.plural in names:

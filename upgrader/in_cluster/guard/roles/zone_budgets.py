@@ -1,4 +1,4 @@
-"""Asks the zone-aware budget of a pod whether it may go: for evictions, and for rollouts."""
+"""Asks the zone-aware budget of a pod whether the pod may be deleted: for evictions, and for rollouts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["EVICTION_PATH", "OF_ROLLOUTS", "VALIDATION_PATH", "ZoneBudgets", "va
 EVICTION_PATH = "/admission/pod-eviction"
 VALIDATION_PATH = "/admission/zpdb-validation"
 OF_ROLLOUTS = "rollout-"
-"""What the ids of rollouts' own requests begin with."""
+"""The prefix of the ids of rollouts' own requests."""
 _SETTLE_SECONDS = 5.0
 
 
 class ZoneBudgets:
-    """Of some namespaces."""
+    """For some namespaces."""
 
     def __init__(
         self,
@@ -51,21 +51,21 @@ class ZoneBudgets:
         return namespace in self.cache.informers
 
     async def evict(self, request: AdmissionRequest) -> Answer:
-        """What is answered to an eviction. Raises ApiAway, ApiRefused."""
+        """The answer to an eviction. Raises ApiAway, ApiRefused."""
         return (await self._counted(self._evict(request))).answer
 
     async def ask(self, request: Request) -> Judgement:
-        """What the pod's budget says; it reserves unless that is a dry run. Raises ApiAway, ApiRefused."""
+        """The decision of the pod's budget; it reserves unless that is a dry run. Raises ApiAway, ApiRefused."""
         return await self._counted(self._judged(request))
 
     def reserved_by_evictions(self, namespace: str) -> frozenset[str]:
-        """UIDs of the pods with reservations of other clients than rollouts, or of unknown ones."""
+        """UIDs of the pods with reservations of clients other than rollouts, or of unknown clients."""
         ledgers = (ledger_of(item) for item in self.cache.objects() if item["metadata"].get("namespace") == namespace)
         found = (each for ledger in ledgers for each in ledger.reservations.values())
         return frozenset(r.uid for r in found if not all(name.startswith(OF_ROLLOUTS) for name in r.requests))
 
     async def run(self) -> None:
-        """Follow the budgets, and free what has done its work, until cancelled."""
+        """Follow the budgets, and free reservations that are no longer needed, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.cache.run())
             while True:
