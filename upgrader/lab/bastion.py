@@ -1,6 +1,6 @@
-"""`lab up --bastion`: one machine through which all others are logged in to, and the SSH configuration for that. Pure.
+"""`lab up --bastion`: one machine through which all logins go, and the SSH configuration for it. Pure.
 
-Its port, key and known_hosts line differ from the nodes', so that what is meant for a node never works for it.
+Its port, key and known_hosts line differ from the nodes', so that settings for a node never work for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def bastion_of(placement: Placement) -> Node | None:
 
 
 def bastion_files(keys: Path) -> dict[str, tuple[str, int]]:
-    """Files of the bastion: the operator's key for it forwards connections and runs nothing.
+    """Files of the bastion: the operator's key for it may forward connections and run nothing.
 
     The lab's own key logs in as on every machine, for `lab shell`.
     """
@@ -28,7 +28,7 @@ def bastion_files(keys: Path) -> dict[str, tuple[str, int]]:
 
 
 def firewall_files(bastion: Node) -> dict[str, tuple[str, int]]:
-    """Files of every other machine: to its sshd, all but the bastion's packets are lost, as at a firewall."""
+    """Files of every other machine: its sshd gets no packets except from the bastion, as behind a firewall."""
     rules = f"""table inet bastion {{
     chain input {{
         type filter hook input priority filter; policy accept;

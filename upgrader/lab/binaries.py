@@ -32,7 +32,7 @@ ETCD = "v3.6.8"
 COREDNS = "v1.14.2"
 HELM = "v4.3.1"
 FLANNEL = "v0.28.10"
-FLANNEL_CNI = "v1.0.0-rc1"  # the last version of CNI's own plugins that has flannel's
+FLANNEL_CNI = "v1.0.0-rc1"  # the last version of the CNI plugins that includes flannel's
 PAUSE = "3.10.2"  # the name that kubelet and kubeadm of these versions require; the program is the lab's own
 
 
@@ -60,7 +60,8 @@ def _kubernetes_module(version: str) -> Module:
 def kubernetes(version: str, progress: LabProgress) -> Path:
     """Build `kubernetes` (one program for all components and kubectl) and `kubeadm` of a version; returns their folder.
 
-    Also creates `bin/kubectl-VERSION` in the cache: the program acts as kubectl under any name that starts with it.
+    Also creates `bin/kubectl-VERSION` in the cache: the program acts as kubectl under any name that begins with
+    `kubectl`.
     """
     folder = _built("kubernetes", f"{version}-{_sources_hash()}", _kubernetes_module(version), progress)
     link_kubectl(version, folder / "kubernetes")
@@ -95,7 +96,7 @@ class Binaries:
         self._progress = progress
 
     def etcd(self, version: str = ETCD) -> Path:
-        """The folder with etcd, etcdctl and etcdutl, of the version that labs run or of another one."""
+        """The folder with etcd, etcdctl and etcdutl, of the labs' version or of another one."""
         base = "go.etcd.io/etcd"
         programs = {"etcd": f"{base}/server/v3", "etcdctl": f"{base}/etcdctl/v3", "etcdutl": f"{base}/etcdutl/v3"}
         more = (f"{base}/etcdctl/v3", f"{base}/etcdutl/v3")
@@ -115,8 +116,8 @@ class Binaries:
         return _built("coredns", COREDNS, module, self._progress)
 
     def flannel(self) -> Path:
-        """The folder with flanneld and install-conf, as flannel's image has them; without the backends that need more
-        than Go's standard tools.
+        """The folder with flanneld and install-conf, as in flannel's image; without the backends that need more than
+        Go's standard tools.
         """
         base = "github.com/flannel-io/flannel"
         programs = {"flanneld": base, "install-conf": f"{base}/cmd/install_conf"}
@@ -126,7 +127,9 @@ class Binaries:
         return _built("flannel", FLANNEL, module, self._progress)
 
     def flannel_cni(self) -> Path:
-        """The folder with flannel, the CNI plugin that asks another plugin to do what flanneld has found out."""
+        """The folder with flannel, the CNI plugin that delegates to another plugin with the network that flanneld
+        found.
+        """
         base = "github.com/containernetworking/plugins"
         stamp = f"-X {base}/pkg/utils/buildversion.BuildVersion={FLANNEL_CNI}"
         programs = {"flannel": f"{base}/plugins/meta/flannel"}

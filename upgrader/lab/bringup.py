@@ -33,7 +33,7 @@ __all__ = ["BringUp"]
 
 
 class BringUp:
-    """The steps of `lab up`, in their order."""
+    """The phases of `lab up`, in their order."""
 
     def __init__(
         self, placement: Placement, parts: Parts, cluster: KubeadmCluster, runner: CommandRunner, progress: LabProgress
@@ -115,15 +115,15 @@ class BringUp:
         self._cluster.wait_for_ssh(node)
 
     def _agent(self) -> None:
-        """Start the agent on lb-1, as docs/guard.md has people do it."""
+        """Start the agent on lb-1, as docs/guard.md describes."""
         self._cluster.apply(agent_rights())
         script = start_agent(self._cluster.user_kubeconfig("haproxy-agent"))
         balancer = next(node for node in self._placement.nodes if node.role == "load-balancer")
         self._cluster.run(balancer, script, what="agent for HAProxy")
 
     def _deliver(self) -> None:
-        """Provide the images that the nodes' disks lack, start flannel where it is wanted, and write the values files
-        that name images.
+        """Import the images that the nodes' disks lack, start flannel if requested, and write the values files that
+        name images.
         """
         checkpointer = checkpointer_image(self._progress)
         images = [*self._parts.images, checkpointer]

@@ -25,7 +25,7 @@ def cache_root() -> Path:
 
 
 def definitions() -> Path:
-    """What the lab is made of: the folder inside the package (a wheel), or `lab/` of this checkout."""
+    """The lab's sources: the folder inside the package (a wheel), or `lab/` of this checkout."""
     package = Path(__file__).resolve().parents[1]
     packed = package / "built_in_lab"
     return packed if packed.is_dir() else package.parent / "lab"
@@ -34,8 +34,8 @@ def definitions() -> Path:
 def own_sources(package: str) -> Path:
     """The modules of a package of `upgrader`, such as `in_cluster/guard`, as images contain them.
 
-    Those that run in a cluster need libraries that `upgrader` doesn't: a wheel has them as part of what the lab is made
-    of, and not as modules.
+    Programs that run in a cluster need libraries that `upgrader` doesn't: a wheel contains them as part of the lab's
+    sources, and not as modules.
     """
     packed = definitions() / package
     return packed if packed.exists() else Path(__file__).resolve().parents[1] / package
@@ -51,7 +51,7 @@ def built(path: Path, build: Callable[[Path], None]) -> Path:
         if path.exists():
             return path
         for leftover in path.parent.glob(f".{path.name}.*.building"):
-            remove_tree(leftover)  # left by a builder that was killed: its lock is free
+            remove_tree(leftover)  # left by a killed builder: its lock is free
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".building", dir=path.parent))
         temporary.chmod(0o755)
         try:

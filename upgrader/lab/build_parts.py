@@ -30,10 +30,10 @@ class Parts:
 
 
 def prepare(spec: LabSpec, origin: Origin, progress: LabProgress) -> Parts:
-    """Make, or find in the cache, everything that such a lab needs.
+    """Make, or find in the cache, everything that this lab needs.
 
-    With a registry, for its node as well; and the store has only what kubeadm needs, which can't log in. A containerd
-    in place of Debian's reads the store of that one, too.
+    With a registry, also what the registry's node needs; then the store has only kubeadm's own images, because kubeadm
+    can't log in. Another containerd than Debian's reads the same store.
     """
     programs = origin.programs(spec.kubernetes)
     more = (*(("keepalived",) if spec.keepalived else ()), *(AGENT_PACKAGES if spec.ingress else ()))
@@ -53,7 +53,7 @@ def prepare(spec: LabSpec, origin: Origin, progress: LabProgress) -> Parts:
 
 
 def probably_prepared(version: str, origin: Origin) -> bool:
-    """Whether the large parts are in the cache, so that little disk space is needed; makes nothing."""
+    """Whether the large parts are in the cache, so that little disk space is needed; creates nothing."""
     return origin.has(version) and any((cache_root() / "containerd").glob("[0-9a-f]*"))
 
 

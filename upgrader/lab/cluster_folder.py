@@ -39,10 +39,10 @@ def write_access(placement: Placement, keys: Path) -> None:
 def write_cluster(placement: Placement, admin_conf: str, token: str = "") -> None:
     """Write the kubeconfig, from kubeadm's admin.conf, and upgrader.yaml unless there is one.
 
-    With `token`, it is the kubeconfig's only credential.
+    With `token`, the kubeconfig has no other credential.
     """
     kubeconfig = yaml.safe_load(admin_conf)
-    # Only the nodes know the name; the certificate contains the address too.
+    # Only the nodes resolve the name; the certificate also has the address.
     kubeconfig["clusters"][0]["cluster"]["server"] = placement.endpoint
     if token:
         kubeconfig["users"][0]["user"] = {"token": token}
@@ -55,7 +55,7 @@ def write_cluster(placement: Placement, admin_conf: str, token: str = "") -> Non
 def write_values(placement: Placement, *, haproxy: str, coredns: str, checkpointer: str | None) -> None:
     """Write `values/RELEASE.yaml` for each release, unless there is one: the lab's image names.
 
-    `adopt` finds out what the cluster itself knows (subnets, addresses, flags).
+    `adopt` reads everything else (subnets, addresses, flags) from the cluster.
     """
     folder = placement.folder / "values"
     folder.mkdir(exist_ok=True)
@@ -101,7 +101,7 @@ def ssh_command(placement: Placement, node: Node) -> list[str]:
     }
     flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     bastion = bastion_of(placement)
-    # The way to a machine behind a bastion is in the file; to the bastion itself it is this key that runs commands.
+    # The file has the route to a machine behind a bastion; on the bastion itself, this key may run commands.
     file = str(ssh / "config") if bastion and node != bastion else "none"
     key = ["-p", str(node.ssh_port), "-i", str(ssh / "id_ed25519")]
     return ["ssh", "-F", file, *key, *flags, f"root@{node.ssh_address}"]
@@ -117,7 +117,7 @@ def _inventory(placement: Placement) -> dict[str, Any]:
         "ansible_python_interpreter": "/usr/bin/python3",
     }
     if bastion_of(placement):
-        # All of it is in SSH's own file then, as most people have it.
+        # All settings are in SSH's own file then, as is usual.
         common["ansible_ssh_common_args"] = "-F '{{ inventory_dir }}/ssh/config'"
         del common["ansible_ssh_private_key_file"]
     children = {

@@ -16,7 +16,7 @@ __all__ = ["CommandRunner"]
 
 
 class CommandRunner:
-    """Runs commands from several threads until it is cancelled; then it ends those that run and starts no new ones."""
+    """Runs commands from several threads until it is cancelled; then ends the running ones and starts no more."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -17,7 +17,7 @@ _CNI_CONFIG = "/etc/cni/net.d"
 
 
 def containerd_programs(version: str, progress: LabProgress) -> Path:
-    """An overlay folder with containerd, its shim and ctr where Debian's are; runc stays Debian's, and so do units."""
+    """An overlay folder with containerd, its shim and ctr in Debian's places; runc and the units stay Debian's."""
     programs = Binaries(progress).containerd(version)
 
     def build(target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Images of the programs that run in a cluster, as a release has them: Debian's Python, libraries, packages of ours."""
+"""Images of the programs that run in a cluster, as a release has them: Debian's Python, libraries, our own packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def requirements_of(name: str) -> Path:
 
 
 def checkpointer_image(progress: LabProgress, architecture: str = "") -> Image:
-    """It, from the sources as they are now; for this machine's architecture, or for `amd64` or `arm64`."""
+    """The image, from the present sources; for this machine's architecture, or for `amd64` or `arm64`."""
     return _image(
         "pod-checkpointer",
         ("in_cluster/checkpointer", "in_cluster/shared", "contract", "onhost/node"),
@@ -36,7 +36,7 @@ def guard_image(progress: LabProgress, architecture: str = "") -> Image:
 
 
 def _image(name: str, packages: Sequence[str], progress: LabProgress, architecture: str) -> Image:
-    """`packages`: the one that is run, then what it stands on."""
+    """`packages`: the one that is run, then its dependencies."""
     architecture = architecture or native_architecture()
     sources = {package: own_sources(package) for package in packages}
     installed = installed_packages(requirements_of(name), architecture, progress)

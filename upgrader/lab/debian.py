@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _RELEASE = DEBIAN[12]
-"""Of images, and of single packages."""
+"""The Debian release of images, and of single packages."""
 _MERGED_USR = "/usr/share/mmdebstrap/hooks/merged-usr"
 _LIST_PACKAGES = """
 for deb in "$1"/var/cache/apt/archives/*.deb; do
@@ -36,9 +36,9 @@ for deb in "$1"/var/cache/apt/archives/*.deb; do
     'Package: ${Package}\nStatus: install ok unpacked\nVersion: ${Version}\nArchitecture: ${Architecture}\n\n' "$deb"
 done > "$1"/var/lib/dpkg/status
 """
-"""dpkg's own list, which tells scanners what is in an image; packages that are only unpacked aren't in it."""
+"""dpkg's own list, from which scanners read an image's packages; packages that are only unpacked aren't in it."""
 _FORGET = 'rm -f "$1"/etc/resolv.conf "$1"/etc/hostname'
-"""This machine's, which mmdebstrap copies: they would be other bytes elsewhere, and tell of it."""
+"""This machine's files, which mmdebstrap copies: they differ on each machine, and reveal something about it."""
 
 
 def private_namespace(command: list[str]) -> list[str]:
@@ -86,7 +86,7 @@ def node_files() -> Path:
 
 
 def package_files(package: str, paths: Sequence[str], progress: LabProgress) -> Path:
-    """A folder with some files of a Debian package, for a few nodes that need more than the root has."""
+    """A folder with some files of a Debian package, for the few nodes that need more than the root."""
 
     def build(target: Path) -> None:
         with progress.task(f"Debian package {package}", seconds=6):
@@ -105,7 +105,7 @@ def base_layer(progress: LabProgress) -> Path:
 
 
 def packages_layer(name: str, packages: Path, progress: LabProgress) -> Path:
-    """An image layer, a tar file, with the essential packages and those of a list; no other layer is under it."""
+    """An image layer, a tar file, with the essential packages and those of a list; it is the lowest layer."""
 
     def build(target: Path) -> None:
         with progress.task(f"Debian {name} of the images", seconds=30):
@@ -119,9 +119,9 @@ def packages_layer(name: str, packages: Path, progress: LabProgress) -> Path:
 def unpacked_layer(name: str, progress: LabProgress, architecture: str) -> Path:
     """An image layer, a tar file, with the packages of `images/NAME/packages.txt`; none of their scripts runs.
 
-    So it is made for any architecture on any other, and the same packages make the same bytes. What they need beyond
-    that is in `images/NAME/configure`, a script of /bin/sh; with it, the folders of /usr are merged as in an installed
-    Debian.
+    So it can be made for any architecture on any other, and the same packages make the same bytes. Further
+    configuration is in `images/NAME/configure`, a script of /bin/sh; with it, the folders of /usr are merged as in an
+    installed Debian.
     """
     packages, configure = (definitions() / "images" / name / file for file in ("packages.txt", "configure"))
     options = [f"--architectures={architecture}", f"--extract-hook={_LIST_PACKAGES}", f"--customize-hook={_FORGET}"]
@@ -152,7 +152,7 @@ def package_version(layer: Path, package: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    """Those of a list, without comments."""
+    """The packages of a list, without comments."""
     return [text for line in path.read_text().splitlines() if (text := line.partition("#")[0].strip())]
 
 
@@ -164,7 +164,7 @@ def _programs(root: Path) -> tuple[Path, ...]:
 def _mmdebstrap(variant: str, names: Sequence[str], target: Path, *options: str, release: str = _RELEASE) -> None:
     include = f"--include={','.join(names)}"
     command = ["mmdebstrap", f"--variant={variant}", include, "--quiet", *options, release, str(target)]
-    # The time of every file that is newer, so that the same packages make the same bytes.
+    # The time of every newer file, so that the same packages make the same bytes.
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "0"}
     done = subprocess.run(private_namespace(command), env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""`lab up --external-etcd`: etcd as a service on a node of its own, and what controllers need to use it. Pure."""
+"""`lab up --external-etcd`: etcd as a service on its own node, and the files with which controllers use it. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _CONTROLLERS = {
     "etcd-client.crt": "/etc/kubernetes/pki/apiserver-etcd-client.crt",
     "etcd-client.key": "/etc/kubernetes/pki/apiserver-etcd-client.key",
 }
-"""The three files that kubeadm's guide has people copy to the controllers."""
+"""The three files that kubeadm's guide copies to the controllers."""
 
 
 def kubeadms_section(placement: Placement) -> dict[str, Any]:
-    """`etcd` of kubeadm's ClusterConfiguration."""
+    """The field `etcd` of kubeadm's ClusterConfiguration."""
     ca, certificate, key = _CONTROLLERS.values()
     return {"external": {"endpoints": [_url(placement)], "caFile": ca, "certFile": certificate, "keyFile": key}}
 

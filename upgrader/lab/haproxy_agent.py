@@ -1,4 +1,4 @@
-"""guard's agent for HAProxy as one file, with its unit and its rights; and on lb-1 of a lab (`lab up --ingress`)."""
+"""guard's agent for HAProxy as one file, with its unit and its RBAC; and on lb-1 of a lab (`lab up --ingress`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from upgrader.lab.build_cache import built, cache_root, content_hash, definition
 __all__ = ["AGENT_PACKAGES", "agent_folder", "agent_rights", "start_agent", "write_haproxy_agent"]
 
 AGENT_PACKAGES = ("python3-aiohttp", "python3-yaml")
-"""Of Debian: what it needs beside Python."""
+"""Debian packages that it needs in addition to Python."""
 _PACKAGES = ("in_cluster/guard", "in_cluster/shared", "contract")
 _MAIN = """import sys
 
@@ -34,7 +34,7 @@ systemctl enable --now haproxy-agent >/dev/null 2>&1 ||
 
 
 def write_haproxy_agent(folder: Path) -> None:
-    """`haproxy-agent.pyz`, which needs Python, aiohttp and PyYAML; its unit, and its rights in the cluster."""
+    """`haproxy-agent.pyz`, which needs Python, aiohttp and PyYAML; its unit, and its RBAC manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_archive(folder / "haproxy-agent.pyz")
     for path in sorted((definitions() / "haproxy-agent").iterdir()):
@@ -57,12 +57,12 @@ def agent_folder() -> Path:
 
 
 def agent_rights() -> str:
-    """What it may do in the cluster, as YAML."""
+    """Its RBAC manifest, as YAML."""
     return (definitions() / "haproxy-agent" / "haproxy-agent.yaml").read_text()
 
 
 def start_agent(kubeconfig: str) -> str:
-    """The script with which it starts on lb-1, now and at each boot."""
+    """The script that starts it on lb-1, now and at each boot."""
     return _START.format(kubeconfig=kubeconfig)
 
 

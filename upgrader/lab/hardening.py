@@ -1,7 +1,7 @@
-"""`lab up --hardened`: what benchmarks such as CIS's ask of a kubeadm control plane, and the files that it needs.
+"""`lab up --hardened`: the settings that benchmarks such as CIS's require of a kubeadm control plane, and their files.
 
 Audit log to a file, encryption at rest, admission and authentication by configuration files, no profiling, strict TLS;
-with volumes and an environment variable, which a plain kubeadm cluster has none of. Pure.
+with volumes and an environment variable, which a plain kubeadm cluster doesn't have. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["AUDIT_LOG", "ENCRYPTED_PREFIX", "component_settings", "controller_fi
 
 AUDIT_LOG = "/var/log/kubernetes/audit/audit.log"
 ENCRYPTED_PREFIX = "k8s:enc:secretbox:v1:lab:"
-"""With which etcd has each Secret."""
+"""The prefix with which etcd stores each Secret."""
 
 _FOLDER = "/etc/kubernetes/hardening"
 _POLICY = f"{_FOLDER}/audit-policy.yaml"
@@ -26,7 +26,7 @@ _CIPHERS = (
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
 )
-# Anonymous requests are refused elsewhere; kubeadm's own probes, and a node that joins, have no credentials.
+# Anonymous requests are refused elsewhere; kubeadm's own probes, and a joining node, have no credentials.
 _ANONYMOUS = ("/livez", "/readyz", "/healthz", "/api/v1/namespaces/kube-public/configmaps/cluster-info")
 _API_SERVER = {
     "audit-log-path": AUDIT_LOG,
@@ -84,7 +84,7 @@ def controller_files(encryption_key: str) -> dict[str, tuple[str, int]]:
         f"{_FOLDER}/admission.yaml": {
             "apiVersion": _APISERVER,
             "kind": "AdmissionConfiguration",
-            # By a relative path, as people have it: beside this file.
+            # By a relative path, as is usual: beside this file.
             "plugins": [{"name": "EventRateLimit", "path": "event-rate-limit.yaml"}],
         },
         f"{_FOLDER}/event-rate-limit.yaml": {

@@ -1,4 +1,4 @@
-"""What this machine can do, and whether a lab can run on it."""
+"""The capabilities of this machine, and whether a lab can run on it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def host_capabilities() -> HostCapabilities:
 
 
 def require(found: HostCapabilities, spec: LabSpec | None, built: bool) -> None:
-    """Raise LabError with one line if a lab of `spec` can't work here; None: for a build, or for existing nodes."""
+    """Raise LabError with one line if a lab of `spec` can't run here; None: for a build, or for existing nodes."""
     if not found.linux:
         raise LabError("the lab needs Linux: its nodes are systemd-nspawn machines", remedy="run it in a Linux VM")
     if not found.root:

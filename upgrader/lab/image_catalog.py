@@ -1,4 +1,4 @@
-"""Which images the lab has, and a containerd store that contains them.
+"""The lab's images, and a containerd store that contains them.
 
 Every Kubernetes version in the cache is in the store, so that an upgrade finds the images of its target. As importing
 takes seconds per node, it is done once, with a separate containerd in a private namespace; each node gets hard links.
@@ -27,7 +27,7 @@ IMAGE_VERSIONS = {"etcd": f"{ETCD.removeprefix('v')}-0", "coredns": COREDNS, "pa
 
 
 def images(origin: Origin, progress: LabProgress) -> list[Image]:
-    """Every image but the pod-checkpointer's, whose source changes often."""
+    """Every image except the pod-checkpointer's, whose source changes often."""
     base = base_layer(progress)
     return [
         *origin.images(),
@@ -37,19 +37,19 @@ def images(origin: Origin, progress: LabProgress) -> list[Image]:
 
 
 def etcd_image(progress: LabProgress, version: str = ETCD) -> Image:
-    """That of the version that labs run, or of another one."""
+    """etcd's image, of the labs' version or of another one."""
     folder = Binaries(progress).etcd(version)
     files = {f"/usr/local/bin/{name}": folder / name for name in ("etcd", "etcdctl", "etcdutl")}
     return Image(f"registry.k8s.io/etcd:{version.removeprefix('v')}-0", (layer_of_files(f"etcd-{version}", files),))
 
 
 def kubeadm_images(found: Sequence[Image], version: str) -> list[Image]:
-    """Those that a node needs before pods can log in to a registry: kubeadm's own, and the tools for tests."""
+    """The images that a node needs before pods can log in to a registry: kubeadm's own, and the tools for tests."""
     return [i for i in found if i.name.endswith(f":{version}") or image_names([i]).keys() & IMAGE_VERSIONS.keys()]
 
 
 def image_names(found: Sequence[Image]) -> dict[str, str]:
-    """Last part of the repository → full name of an image; the last one of several versions."""
+    """Last part of the repository → full name of an image; of several versions, the last one."""
     return {image.name.rsplit(":", 1)[0].rsplit("/", 1)[1]: image.name for image in found}
 
 
@@ -68,7 +68,7 @@ def store(found: Sequence[Image], progress: LabProgress, debian: int = 12) -> Pa
 
 
 def link_store(source: Path, target: Path) -> None:
-    """Give a node its own containerd folder: hard links, but copies of the databases, which change in place."""
+    """Give a node its own containerd folder: hard links, except copies of the databases, which change in place."""
     if subprocess.run(["cp", "-al", str(source), str(target)], capture_output=True, check=False).returncode:
         subprocess.run(["rm", "-rf", str(target)], check=True)
         subprocess.run(["cp", "-a", str(source), str(target)], check=True)  # another file system: no hard links

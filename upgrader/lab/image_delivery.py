@@ -1,4 +1,4 @@
-"""Sends images to running nodes: only what a node lacks."""
+"""Sends images to running nodes: only the layers that a node lacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["deliver"]
 
 
 def deliver(images: Sequence[Image], placement: Placement, cluster: KubeadmCluster, runner: CommandRunner) -> None:
-    """Import images into every Kubernetes node that lacks one of them, without the layers that all of those have."""
+    """Import images into every Kubernetes node that lacks one of them, without layers that all of these have."""
     nodes = [node for node in placement.nodes if node.kubernetes]
     present = {node: cluster.images(node) for node in nodes}
     missing = [image for image in images if not all(image.name in names for names, _ in present.values())]

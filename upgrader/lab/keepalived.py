@@ -15,9 +15,9 @@ _PRIORITY = 101
 
 
 def keepalived_files(placement: Placement, node: Node, password: str) -> dict[str, tuple[str, int]]:
-    """Files of one of several controllers. The first one has the address unless its kube-apiserver isn't healthy.
+    """Files of one of several controllers. The first controller has the address while its kube-apiserver is healthy.
 
-    Advertisements go to the other controllers, and not by multicast: some bridges filter that.
+    Advertisements go to the other controllers by unicast, as some bridges filter multicast.
     """
     controllers = [each for each in placement.nodes if each.role == "controller"]
     first = node == controllers[0]

@@ -49,7 +49,7 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
         if placement.spec.hardened:
             _secret(folder / "encryption-key", base64.b64encode(secrets.token_bytes(32)).decode())
         if placement.spec.keepalived:
-            _secret(folder / "keepalived-password", secrets.token_hex(4))  # it takes no more than eight characters
+            _secret(folder / "keepalived-password", secrets.token_hex(4))  # keepalived uses eight characters at most
         if placement.spec.external_etcd:
             _etcd_certificates(placement, folder, runner)
         if placement.spec.registry:
@@ -75,7 +75,7 @@ def _registry_certificate(placement: Placement, folder: Path, runner: CommandRun
 
 
 def _etcd_certificates(placement: Placement, folder: Path, runner: CommandRunner) -> None:
-    """A CA of etcd's own, and what it issues to etcd and to kube-apiserver."""
+    """etcd's own CA, and the certificates that it issues to etcd and to kube-apiserver."""
     request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650"]
     ca = ["-subj", "/CN=etcd-ca", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
     files = ["-keyout", str(folder / "etcd-ca.key"), "-out", str(folder / "etcd-ca.crt")]

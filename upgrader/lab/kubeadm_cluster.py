@@ -1,4 +1,4 @@
-"""Makes a cluster of running machines: kubeadm init and join, pod networks, and the wait until all works."""
+"""Makes a cluster of running machines: kubeadm init and join, pod networks, and the wait until everything is Ready."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class KubeadmCluster:
         self._kubeadm(node, join_config(self._placement, node, secrets), "join", 240)
 
     def join_again(self, node: Node, secrets: Secrets, versions: dict[str, str]) -> None:
-        """Make a node like a new machine (`kubeadm reset`), and run `kubeadm join` on it; another controller lets it.
+        """Reset a node (`kubeadm reset`), and run `kubeadm join` on it with a token from another controller.
 
-        Its images stay. What let nodes join when the lab was made has expired by now.
+        Its images stay. The credentials for joining from the lab's creation have expired by now.
         """
         host = self.leave(node)
         config = init_config(self._placement, secrets, versions)
@@ -89,9 +89,9 @@ rm /run/kubeadm.yaml
         self.join(node, secrets)
 
     def leave(self, node: Node) -> Node:
-        """Make a node like a new machine, and delete its Node; returns the controller that did. Its images stay.
+        """Reset a node and delete its Node; returns the controller that deleted it. Its images stay.
 
-        Nor does it keep its pod network: until it has one again, it isn't Ready.
+        Its pod network is removed: until it has one again, it isn't Ready.
         """
         others = (each for each in self._placement.nodes if each.role == "controller" and each != node)
         host = next(others, None)
@@ -115,7 +115,7 @@ rm /run/kubeadm.yaml
         self.run(self._first, script, what="kubectl apply")
 
     def operator_token(self) -> str:
-        """A token of the ServiceAccount `lab-operator`, which may do everything; for a month."""
+        """A token of the ServiceAccount `lab-operator`, a cluster administrator; valid for a month."""
         self.apply(_OPERATOR)
         command = "kubectl --kubeconfig=/etc/kubernetes/admin.conf -n kube-system create token lab-operator"
         return self.run(self._first, f"{command} --duration=720h", what="token").strip()
@@ -134,8 +134,7 @@ rm /run/kubeadm-user.yaml
     def connect_pods(self, names: Collection[str] = (), deadline_seconds: float = 240) -> None:
         """Give every node, as soon as it has registered, its CNI configuration and the routes to the others' pods.
 
-        `names` are those that are waited for; (): all that the lab was made with. Where flannel does it, nothing is
-        done.
+        `names` are the nodes to wait for; (): all nodes of a new lab. If flannel connects the pods, nothing is done.
         """
         if self._placement.spec.flannel:
             return
@@ -158,7 +157,7 @@ rm /run/kubeadm-user.yaml
         self._until(all_connected, "a pod network (node.spec.podCIDRs) for every node", deadline_seconds)
 
     def _connect(self, node: Node, nodes: Sequence[Node], pod_cidrs: Mapping[str, Sequence[str]]) -> None:
-        """Write one node's CNI configuration and its routes to pods; effective at once and after a boot."""
+        """Write one node's CNI configuration and its routes to pods; effective now and after a boot."""
         others: list[tuple[str, str]] = []
         for other in nodes:
             if other is not node:
@@ -172,7 +171,7 @@ rm /run/kubeadm-user.yaml
         self.run(node, "\n".join(lines), what="pod network")
 
     def wait_until_ready(self, switched_on: Mapping[str, float], deadline_seconds: float = 180) -> None:
-        """Wait until every node, every pod of kube-system and flannel's are Ready; `switched_on` as for
+        """Wait until every node and every pod of kube-system and flannel are Ready; `switched_on` as for
         `readiness.troubles`.
         """
         missing: list[str] = []
@@ -221,7 +220,7 @@ touch /etc/lab/kubeadm-done
         self.run(node, script, what=f"kubeadm {command.split()[0]}", timeout_seconds=timeout_seconds)
 
     def _get(self, what: str) -> list[dict[str, Any]]:
-        # From this machine: this works with any healthy controller, and tests the kubeconfig that users get.
+        # From this machine: any healthy controller can answer, and the users' kubeconfig is tested.
         kubeconfig = self._placement.folder / "kubeconfig"
         command = [str(kubectl(self._placement.spec.kubernetes)), f"--kubeconfig={kubeconfig}", "--request-timeout=5s"]
         output = self._runner.run(

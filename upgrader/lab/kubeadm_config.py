@@ -21,7 +21,9 @@ _PATCHES = "/etc/lab/patches"
 
 @dataclass(frozen=True, repr=False)
 class Secrets:
-    """What lets nodes join: a bootstrap token, the key of the uploaded certificates, and the CA's public key hash."""
+    """The secrets for joining nodes: a bootstrap token, the key of the uploaded certificates, and the CA's public key
+    hash.
+    """
 
     token: str
     certificate_key: str
@@ -63,7 +65,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
                     {"name": "kubelet-preferred-address-types", "value": "InternalIP"},
                     # So that the chart's kube-apiserver can take over the port without an outage.
                     {"name": "permit-port-sharing", "value": "true"},
-                    # So that the static pod ends its watches and connections in good order, once its successor serves.
+                    # So that the static pod ends its watches and connections in order, once its successor serves.
                     {"name": "goaway-chance", "value": "0.02"},
                     {"name": "shutdown-send-retry-after", "value": "true"},
                     {"name": "shutdown-watch-termination-grace-period", "value": "10s"},
@@ -85,7 +87,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             "failSwapOn": False,
             "clusterDNS": [placement.cluster_dns],
             "nodeStatusUpdateFrequency": "4s",
-            # The disk is the machine's, however full: only absolute limits make sense, not shares of it.
+            # The disk is the machine's, however full: only absolute thresholds work, not percentages.
             "evictionHard": {
                 "imagefs.available": "500Mi",
                 "imagefs.inodesFree": "1%",
@@ -93,7 +95,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
                 "nodefs.available": "500Mi",
                 "nodefs.inodesFree": "1%",
             },
-            "imageGCHighThresholdPercent": 100,  # images are never pulled: one that is removed is lost
+            "imageGCHighThresholdPercent": 100,  # images are never pulled: a removed image is lost
         },
         {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -131,10 +133,10 @@ def join_config(placement: Placement, node: Node, secrets: Secrets) -> str:
 
 
 def patch_files() -> dict[str, tuple[str, int]]:
-    """Files of a controller, path → (text, mode), with which kubeadm changes the static pods that it writes.
+    """Files of a controller, path → (text, mode), with which kubeadm patches the static pods that it writes.
 
-    kubeadm first checks after 10 s, and then every 10 s, whether a component has started. That suits slow disks, but
-    would take half of a lab's start. The deadline stays kubeadm's four minutes.
+    By default kubeadm first checks after 10 s, and then every 10 s, whether a component has started. That suits slow
+    disks, but would take half of a lab's start. The deadline stays kubeadm's four minutes.
     """
     probe = {"initialDelaySeconds": 1, "periodSeconds": 1, "failureThreshold": 240}
     components = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -148,7 +150,7 @@ def patch_files() -> dict[str, tuple[str, int]]:
 
 
 def join_registration(placement: Placement, node: Node) -> dict[str, Any]:
-    """`nodeRegistration` of a node: what a lab's machines need."""
+    """`nodeRegistration` of a node: the settings for a lab's machines."""
     registration: dict[str, Any] = {
         "name": node.name,
         "criSocket": "unix:///run/containerd/containerd.sock",

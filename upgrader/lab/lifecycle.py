@@ -44,7 +44,7 @@ __all__ = ["Lab", "NodeStatus"]
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """The state of one node: `kubernetes` is Ready, NotReady, Unknown, or "" for those that aren't the cluster's."""
+    """The state of one node: `kubernetes` is Ready, NotReady, Unknown, or "" for machines outside the cluster."""
 
     node: Node
     running: bool
@@ -64,10 +64,10 @@ class Lab:
 
     @classmethod
     def up(cls, spec: LabSpec, folder: Path, progress: LabProgress | None = None, origin: Origin | None = None) -> Lab:
-        """Create the lab, or bring an existing one up; `folder` becomes its cluster folder.
+        """Create the lab, or start an existing one; `folder` becomes its cluster folder.
 
-        Kubernetes comes from `origin`; without one it is built here.
-        A lab that this call began and could not complete, for any reason, is removed.
+        Kubernetes comes from `origin`; without one it is built here. If this call created the lab and fails for any
+        reason, the lab is removed.
         """
         progress = progress or Silent()
         origin = origin or BuiltHere(progress)
@@ -145,7 +145,7 @@ class Lab:
         self._cluster.wait_for_ssh(node)
 
     def save(self, snapshot: str) -> None:
-        """Shut the nodes down, save their disks and the cluster folder, and switch those on again that were on."""
+        """Shut the nodes down, save their disks and the cluster folder, and switch on again the nodes that were on."""
         with exclusive(self.placement.spec.name):
             on = [node for node in self.placement.nodes if machine_of(self.placement, node).running()]
             with self._progress.task("shutting the nodes down", seconds=5 * len(on)):
@@ -168,7 +168,7 @@ class Lab:
                 self.boot(node.name)
 
     def join(self, name: str) -> None:
-        """Make a node of the cluster like a new machine, and let it join by kubeadm."""
+        """Reset a node of the cluster, and let it join with kubeadm."""
         node = self.placement.node(name)
         if not node.kubernetes:
             raise UsageError(f"{name} is not a node of the Kubernetes cluster: it can't join")
@@ -178,7 +178,7 @@ class Lab:
             self.wait_until_ready()
 
     def leave(self, name: str) -> None:
-        """Have a worker leave the cluster: it is a spare machine then, with all that it needs to join again."""
+        """Remove a worker from the cluster: it becomes a spare machine with all that it needs to join again."""
         node = self.placement.node(name)
         if node.role != "worker":
             raise UsageError(
@@ -201,7 +201,7 @@ class Lab:
         return self._cluster.run(self.placement.node(name), script, what="script", timeout_seconds=timeout_seconds)
 
     def status(self) -> list[NodeStatus]:
-        """The state of every node; what the API does not report is Unknown."""
+        """The state of every node; Unknown if the API does not report it."""
         try:
             known = self._cluster.nodes()
         except LabError:

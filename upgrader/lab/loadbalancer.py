@@ -7,7 +7,7 @@ from upgrader.lab.spec import Placement
 __all__ = ["HEALTH_PORT", "INGRESS_PORT", "haproxy_files"]
 
 INGRESS_PORT, HEALTH_PORT = 8080, 10080
-"""Of each worker: where its ingress answers, and what tells the load balancer whether it does (200)."""
+"""For each worker: where its ingress answers, and the health check (200) for the load balancer."""
 _DEFAULTS = """global
     stats socket /run/haproxy/admin.sock mode 660 group haproxy level admin
 
@@ -42,7 +42,7 @@ def _controllers(placement: Placement) -> str:
     """A controller gets new connections only while its `/readyz`, over verified TLS, answers 200.
 
     Slow is not dead. A controller that fails its checks keeps its connections: they are cut only when its machine stops
-    answering, which TCP detects (tcp-ut, srvtcpka). When all controllers fail their checks, all are used: a slow answer
+    answering, which TCP detects (tcp-ut, srvtcpka). If all controllers fail their checks, all are used: a slow answer
     is better than none. Checks with a timeout of a second that cut connections caused outages whenever the controllers
     were busy: 707 of 2,224 requests failed during one adoption.
     """
@@ -70,8 +70,8 @@ backend any
 
 
 def _workers(placement: Placement) -> str:
-    """A worker gets requests while its health port answers 200. No request is tried again, on another one or the same:
-    what clients see is what the workers did.
+    """A worker gets requests while its health port answers 200. No request is retried, neither on another worker nor on
+    the same one: clients see exactly what the workers answer.
     """
     workers = [node for node in placement.nodes if node.role == "worker"]
     servers = "\n".join(

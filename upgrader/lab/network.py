@@ -29,7 +29,7 @@ def remove_bridge(placement: Placement) -> None:
 
 
 def remove_port(node: Node) -> None:
-    """Remove the node's end on the bridge (systemd-nspawn's name for it) if its node left it behind."""
+    """Remove the node's interface on the bridge (systemd-nspawn's name for it) if its node left it behind."""
     port = f"vb-{node.machine}"
     if port in _links():
         subprocess.run(["ip", "link", "delete", port], capture_output=True, check=False)  # the kernel may be faster
@@ -52,10 +52,10 @@ def route_pods(placement: Placement, pod_cidrs: Mapping[str, Sequence[str]]) -> 
 
 
 def cni_config(pod_cidrs: Sequence[str]) -> str:
-    """The CNI configuration of a node with these pod networks, JSON.
+    """The CNI configuration of a node with these pod networks, as JSON.
 
-    Plugin ptp, not bridge: with every packet routed, a pod reaches a Service whose endpoint is on its own node
-    without br_netfilter, which not every kernel has.
+    Plugin ptp, not bridge: if every packet is routed, a pod reaches a Service with an endpoint on its own node without
+    br_netfilter, which not every kernel has.
     """
     plugins = [
         {

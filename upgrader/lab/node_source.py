@@ -32,7 +32,7 @@ class NodeSource:
 
 
 def node_source(version: str, progress: LabProgress, origin: Origin | None = None) -> NodeSource:
-    """The programs of a version, from `origin` or else built here; their folder takes no space of its own."""
+    """The programs of a version, from `origin` or else built here; the folder takes no extra space."""
     programs = (origin or BuiltHere(progress)).programs(version)
 
     def build(target: Path) -> None:

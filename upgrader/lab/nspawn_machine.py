@@ -1,7 +1,7 @@
 """One node as a systemd-nspawn machine: switch on, cut its power, shut down. Its disk is a folder that stays.
 
 The root is an overlay (the shared Debian root below, the node's own folder above) in a mount namespace that ends with
-the machine. Folders that can't be on an overlay are bind-mounted from plain folders.
+the machine. Folders that don't work on an overlay are bind-mounted from plain folders.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class NspawnMachine:
         self.clear()
 
     def clear(self) -> None:
-        """End and remove what is left of a run of this machine, however it ended."""
+        """End and remove everything that is left of this machine, however it ended."""
         supervisor = self._recorded()
         if supervisor:
             _kill(supervisor)

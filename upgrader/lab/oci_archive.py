@@ -40,7 +40,7 @@ _GZIP = ".gz"
 
 
 def native_architecture() -> str:
-    """This machine's, as images name it: `amd64` or `arm64`."""
+    """This machine's architecture, as images name it: `amd64` or `arm64`."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
@@ -48,9 +48,9 @@ def native_architecture() -> str:
 class Image:
     """One image: its full name with tag, its layers (tar files, lowest first), what it runs, and on what machines.
 
-    `command` is what a container's `args` replace, `entrypoint` what its `command` does. `user` is a user ID or a name
-    in the image's /etc/passwd; empty: root. `stored` are configuration and manifest as a registry has them: the image
-    is that one then, with its digest, and these aren't made of the other fields.
+    A container's `args` replace `command`, its `command` replaces `entrypoint`. `user` is a user ID or a name in the
+    image's /etc/passwd; empty: root. `stored` are the configuration and the manifest of an image from a registry, which
+    keeps its digest: they aren't made from the other fields then.
     """
 
     name: str
@@ -100,7 +100,7 @@ def layer_of_links(links: Mapping[str, str]) -> Path:
 
 
 def compressed(layer: Path) -> Path:
-    """The same layer as registries have it: gzip, without a time."""
+    """The same layer as in registries: gzip, without a time."""
 
     def build(target: Path) -> None:
         with (
@@ -158,7 +158,9 @@ def write_archive(images: Sequence[Image], target: Path, *, without: Collection[
 
 
 def write_platforms(images: Sequence[Image], target: Path) -> str:
-    """Write an OCI archive with one image, for the architecture of each of `images`; returns its digest anywhere."""
+    """Write an OCI archive with one image, for the architecture of each of `images`; returns its digest, which is the
+    same on any machine.
+    """
     (name,) = {image.name for image in images}
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
         entries = [
@@ -173,7 +175,9 @@ def write_platforms(images: Sequence[Image], target: Path) -> str:
 
 
 def write_artifact(name: str, config: Blob, content: Blob, target: Path) -> str:
-    """Write an OCI archive with something that is no image, as a chart; `name` is `NAME:TAG`. Returns its digest."""
+    """Write an OCI archive with something other than an image, such as a chart; `name` is `NAME:TAG`. Returns its
+    digest.
+    """
     described = [
         {"mediaType": each.kind, "digest": digest_of(each.data), "size": len(each.data)} for each in (config, content)
     ]
@@ -197,7 +201,7 @@ def write_artifact(name: str, config: Blob, content: Blob, target: Path) -> str:
 def _add_blobs(
     archive: tarfile.TarFile, images: Sequence[Image], without: Collection[Path] = ()
 ) -> list[dict[str, object]]:
-    """Add what the images consist of, each blob once; returns the descriptors of their manifests."""
+    """Add the parts of the images, each blob once; returns the descriptors of their manifests."""
     written: set[str] = set()
     manifests = []
     for image in images:
@@ -212,7 +216,7 @@ def _add_blobs(
                 _add_bytes(archive, _blob(digest_of(document)), document)
                 written.add(_blob(digest_of(document)))
         described = _descriptor("manifest.v1+json", digest_of(manifest), len(manifest))
-        # Not all of a registry's have OCI's media type: Docker's says almost the same in other words.
+        # Not every media type of a registry is OCI's: Docker's are almost the same.
         manifests.append({**described, "mediaType": json.loads(manifest).get("mediaType", described["mediaType"])})
     return manifests
 
@@ -227,7 +231,7 @@ def _kind(layer: Path) -> str:
 
 
 def _content(layer: Path) -> Path:
-    """The tar file of a layer, by whose digest an image's configuration names it."""
+    """The tar file of a layer, whose digest is in an image's configuration."""
     return layer.with_name(layer.name.removesuffix(_GZIP))
 
 
@@ -272,7 +276,7 @@ def _add_parents(archive: tarfile.TarFile, path: str) -> None:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same bytes on every machine: no owners, no times, no modes that come from a umask."""
+    """The same bytes on every machine: without owners, times, and modes from a umask."""
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
     entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644

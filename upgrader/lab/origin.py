@@ -1,4 +1,4 @@
-"""Where Kubernetes comes from, as the lab sees it: programs and images that are built here, or a release's own."""
+"""The source of Kubernetes for the lab: programs and images that are built here, or those of a release."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Origin(Protocol):
     """Provides the parts of Kubernetes; each is in the cache after the first time."""
 
     def programs(self, version: str) -> Programs:
-        """kubelet, kubeadm and kubectl of a version. All its images are there as well then."""
+        """kubelet, kubeadm and kubectl of a version. Then all its images exist as well."""
 
     def etcd(self) -> Programs:
         """etcd, etcdctl and etcdutl."""
 
     def images(self) -> list[Image]:
-        """Those of each version whose programs are in the cache; etcd's, CoreDNS's and pause's."""
+        """The images of each version whose programs are in the cache; etcd's, CoreDNS's and pause's."""
 
     def has(self, version: str) -> bool:
-        """Whether the programs of a version are in the cache; makes nothing."""
+        """Whether the programs of a version are in the cache; creates nothing."""

@@ -1,4 +1,4 @@
-"""The registry of a lab whose images need a login: Debian's docker-registry on a node of its own, with the lab's CA.
+"""The registry of a lab whose images need a login: Debian's docker-registry on its own node, with the lab's CA.
 
 It is read-only: images are written into its storage on this machine (`publish`), as hard links to the cached layers.
 """
@@ -36,9 +36,9 @@ __all__ = [
 CERTIFICATES = "/etc/containerd/certs.d"
 """Where containerd finds the CA of each registry."""
 PULL_SECRET = "registry-login"  # noqa: S105 - its name
-"""The Secret in kube-system with which pods can pull by themselves, as one of their `imagePullSecrets`."""
+"""The Secret in kube-system with which pods can pull, as one of their `imagePullSecrets`."""
 NODE_LOGIN = "/var/lib/kubelet/config.json"
-"""Where the kubelet reads the credentials that all pods of its node may use."""
+"""Where the kubelet reads the credentials that all pods of its node can use."""
 
 _USER = "lab"
 _CONFIG = "/etc/docker/registry"
@@ -109,12 +109,12 @@ def login_secret(placement: Placement, password: str) -> str:
 
 
 def published(image: Image, placement: Placement) -> Image:
-    """The same image under its name in the registry: `registry.k8s.io/a/b:1` is `HOST/a/b:1` there."""
+    """The name of the same image in the registry: `HOST/a/b:1` for `registry.k8s.io/a/b:1`."""
     return replace(image, name=f"{placement.registry_host}/{image.name.partition('/')[2]}")
 
 
 def publish(images: Iterable[Image], disk: Path) -> None:
-    """Put images, named as by `published`, into the registry whose node's `disk` this is; it may run meanwhile."""
+    """Put images, named as by `published`, into the registry whose node has this `disk`; it may run meanwhile."""
     root = disk / "containerd" / "docker" / "registry" / "v2"
     for image in images:
         repository, _, tag = image.name.partition("/")[2].rpartition(":")
@@ -142,7 +142,7 @@ def _refer(folder: Path, name: str) -> None:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Renamed into place, as the registry may read it at this moment."""
+    """Renamed into place, as the registry may read it at the same time."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     temporary.write_bytes(content)

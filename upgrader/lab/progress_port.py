@@ -20,7 +20,7 @@ class Task(Protocol):
 
 
 class LabProgress(Protocol):
-    """Where progress is shown: on a terminal, in a log, or nowhere."""
+    """Where progress is shown: on a terminal, in a log, or not at all."""
 
     def task(self, title: str, *, seconds: float | None = None) -> AbstractContextManager[Task]:
         """Show `title` until the context ends; `seconds` is how long it usually takes, if known."""

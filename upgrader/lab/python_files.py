@@ -16,11 +16,11 @@ from upgrader.lab.progress_port import LabProgress
 __all__ = ["compiled", "forget_programs", "installed_packages"]
 
 _PLATFORMS = {"amd64": "x86_64", "arm64": "aarch64"}
-"""An image's architecture → as Python's packages name it."""
+"""An image's architecture → its name in Python's packages."""
 
 
 def installed_packages(requirements: Path, architecture: str, progress: LabProgress) -> Path:
-    """A cached folder with the packages of a list, each with its checked hash, unpacked; without their programs."""
+    """A cached folder with the packages of a list, each with a checked hash, unpacked; without their programs."""
     machine = _PLATFORMS[architecture]
     platforms = [f"--platform={kind}_{machine}" for kind in ("manylinux2014", "manylinux_2_17", "manylinux_2_28")]
 
@@ -38,7 +38,8 @@ def installed_packages(requirements: Path, architecture: str, progress: LabProgr
 def forget_programs(packages: Path) -> None:
     """Remove the programs that pip has written beside packages, and their lines in RECORD.
 
-    They begin with the path of the Python that ran pip: in an image it doesn't exist, and names this machine's folders.
+    Their first line has the path of the Python that ran pip: it doesn't exist in an image, and reveals this machine's
+    folders.
     """
     if (packages / "bin").is_dir():
         shutil.rmtree(packages / "bin")
@@ -48,11 +49,11 @@ def forget_programs(packages: Path) -> None:
 
 
 def compiled(key: str, folders: Mapping[str, Path], inside: str, progress: LabProgress) -> Path:
-    """A cached folder with Python sources and their bytecode, made by Debian's Python, which is the image's.
+    """A cached folder with Python sources and their bytecode, compiled by Debian's Python, which images contain.
 
-    `folders` are path → source; the whole is at `inside` in the image. A container's root is read-only: without
-    bytecode, every start would compile everything, also the start after a power cut. The bytecode contains no times, is
-    not checked against its source, and is the same for all architectures.
+    `folders` are path → source; the result is at `inside` in the image. A container's root is read-only: without
+    bytecode, every start would compile everything, including the start after a power cut. The bytecode contains no
+    times, is not checked against its source, and is the same for all architectures.
     """
 
     def build(target: Path) -> None:

@@ -10,10 +10,10 @@ __all__ = ["condition", "troubles"]
 
 
 def troubles(nodes: Iterable[Any], pods: Iterable[Any], switched_on: Mapping[str, float]) -> list[str]:
-    """What is not Ready, one line each; empty when all is.
+    """What is not Ready, one line each; empty if everything is Ready.
 
     `switched_on` maps each expected node to when its machine was switched on, in seconds since the epoch. After a power
-    cut the API reports the state from before for a while, so containers older than their machine don't count.
+    cut the API reports the earlier state for a while, so containers older than their machine don't count.
     """
     found = []
     ready_nodes = {node["metadata"]["name"] for node in nodes if condition(node, "Ready") == "True"}
@@ -37,7 +37,7 @@ def troubles(nodes: Iterable[Any], pods: Iterable[Any], switched_on: Mapping[str
 
 
 def condition(item: Any, kind: str) -> str:
-    """True, False or Unknown; also Unknown when the API doesn't report it."""
+    """True, False or Unknown; also Unknown if the API doesn't report it."""
     for entry in item["status"].get("conditions", []):
         if entry["type"] == kind:
             return str(entry["status"])

@@ -59,7 +59,7 @@ def any_lab() -> bool:
 
 
 def find(name: str) -> Placement | None:
-    """The lab of that name, if there is one. Raises LabError where another version of upgrader has made it."""
+    """The lab of that name, if there is one. Raises LabError if another version of upgrader created it."""
     file = lab_dir(name) / "lab.json"
     return _read(file) if file.exists() else None
 

@@ -56,7 +56,7 @@ def put_back(placement: Placement, name: str) -> None:
 
 
 def require_snapshot(placement: Placement, name: str) -> Path:
-    """The snapshot's folder; UsageError names those that exist."""
+    """The snapshot's folder; UsageError names the existing ones."""
     found = _snapshot(placement, name)
     if found.is_dir():
         return found

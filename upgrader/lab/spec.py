@@ -34,7 +34,7 @@ _ROLES = {
 
 _PORT = 6443
 _VALUED = ("port", "debian", "containerd")
-"""Options of `lab up` that make a lab less simple, and aren't switches."""
+"""Options of `lab up` that make a lab less simple, and have a value."""
 _TAKEN_PORTS = (2379, 2380, 2381, 8404, 10248, 10249, 10250, 10256, 10257, 10259)
 """Of etcd, the kubelet and the other components on a controller."""
 
@@ -46,12 +46,12 @@ class Node:
     name: str
     role: str
     address: str
-    """In the cluster: a Kubernetes node's InternalIP."""
+    """Its address in the cluster: a Kubernetes node's InternalIP."""
     ssh_address: str
     """Where sshd listens, and the inventory's `ansible_host`; the same, unless the lab has SSH addresses."""
     machine: str
     host_name: str
-    """As the machine knows itself; the node's name, unless the lab has other host names."""
+    """The machine's own host name; the node's name, unless the lab has other host names."""
 
     @property
     def kubernetes(self) -> bool:
@@ -60,61 +60,62 @@ class Node:
 
     @property
     def ssh_port(self) -> int:
-        """Where sshd listens: the bastion's port isn't the usual one."""
+        """Where sshd listens: the bastion doesn't use the default port."""
         return 2222 if self.role == "bastion" else 22
 
 
 @dataclass(frozen=True)
 class LabSpec:
-    """What an operator asks for."""
+    """The requested properties of a lab."""
 
     name: str
     controllers: int = 1
     workers: int = 0
     kubernetes: str = "v1.36.3"
     registry: bool = False
-    """The charts' images come from a registry with a login; the nodes have only those of kubeadm's own pods."""
+    """The charts' images come from a registry with a login; the nodes have only the images of kubeadm's own pods."""
     token: bool = False
     """The kubeconfig has a ServiceAccount's token instead of a client certificate."""
     port: int = _PORT
-    """Of the API, on controllers and load balancer."""
+    """Port of the API, on controllers and load balancer."""
     ssh_address: bool = False
-    """sshd listens on an address of its own, which Kubernetes doesn't know."""
+    """sshd listens on an address of its own, which isn't in Kubernetes."""
     vip: bool = False
-    """The API's name and the kubeconfig lead to one more address: the only controller's second one, or that which
-    keepalived gives one of several controllers, instead of a load balancer (`keepalived.py`).
+    """The API's name and the kubeconfig have one more address: a second one of the only controller, or the one that
+    keepalived assigns to one of several controllers, instead of a load balancer (`keepalived.py`).
     """
     dual_stack: bool = False
     """Nodes, pods and Services have IPv6 addresses as well."""
     ipv6: bool = False
-    """Nodes, pods and Services have IPv6 addresses alone; sshd listens on an IPv4 address that Kubernetes doesn't know.
-    """
+    """Nodes, pods and Services have IPv6 addresses only; sshd listens on an IPv4 address that isn't in Kubernetes."""
     hardened: bool = False
-    """The control plane has the flags, files and volumes that security benchmarks ask for (`hardening.py`)."""
+    """The control plane has the flags, files and volumes that security benchmarks require (`hardening.py`)."""
 
     external_etcd: bool = False
-    """etcd is a service on a node of its own, and no static pod of the controllers."""
+    """etcd is a service on its own node, and not a static pod of the controllers."""
 
     host_names: bool = False
-    """Machines have other host names than the nodes that they are."""
+    """The machines' host names differ from their node names."""
 
     mirror: bool = False
     """Kubernetes, etcd, CoreDNS and pause are upstream's release from a mirror, and not built here."""
 
     bastion: bool = False
-    """All machines are logged in to through one more, and by no other way (`bastion.py`)."""
+    """All logins go through one more machine, and only through it (`bastion.py`)."""
 
     ingress: bool = False
-    """lb-1 is before the workers as well, with an agent that takes them out and puts them back (`haproxy_agent.py`)."""
+    """lb-1 is also before the workers, with an agent that takes them out and returns them (`haproxy_agent.py`)."""
 
     debian: int = 12
     """The machines' system: one of `DEBIAN`."""
 
     containerd: str = ""
-    """A version of containerd, `v2.4.2`, from v2.1.0 on, whose configuration labs write; "" for the system's own."""
+    """A version of containerd, `v2.4.2`, from v2.1.0 on, with the configuration that labs write; "" for the system's
+    own.
+    """
 
     flannel: bool = False
-    """Pods are connected by flannel, and not by routes of the lab's own (`flannel.py`)."""
+    """flannel connects the pods, instead of the lab's own routes (`flannel.py`)."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
@@ -227,7 +228,7 @@ class Placement:
     def nodes(self) -> tuple[Node, ...]:
         """Every machine, in the order in which they are created."""
         counts = {
-            "bastion": 1 if self.spec.bastion else 0,  # first: without it, no other can be logged in to
+            "bastion": 1 if self.spec.bastion else 0,  # first: without it, no other machine can be logged in to
             "load-balancer": 1 if self.spec.balanced or self.spec.ingress else 0,
             "controller": self.spec.controllers,
             "worker": self.spec.workers,
@@ -264,13 +265,13 @@ class Placement:
 
     @property
     def endpoint(self) -> str:
-        """URL of the API server for those that don't know the name."""
+        """URL of the API server for clients that can't resolve the name."""
         address = f"[{self.endpoint_address}]" if self.spec.ipv6 else self.endpoint_address
         return f"https://{address}:{self.spec.port}"
 
     @property
     def ssh_gateway(self) -> str:
-        """The machine's own address among the SSH addresses; "" where the nodes have none of their own."""
+        """The machine's own address among the SSH addresses; "" if the nodes have none of their own."""
         if self.spec.ipv6:
             return self.gateway
         return f"10.{128 + self.index}.2.1" if self.spec.ssh_address else ""
@@ -281,17 +282,17 @@ class Placement:
         if node.ssh_address != node.address:
             found.append(f"{node.ssh_address}/24")
         if self.spec.vip and not self.spec.keepalived and node.role == "controller":
-            # As keepalived adds it: never the source of a connection of the node's own.
+            # As keepalived adds it: never the source address of the node's own connections.
             found.append(f"{self.endpoint_address}/32")
         return tuple(found)
 
     @property
     def registry_host(self) -> str:
-        """Host and port of the lab's registry, as image names begin; known to every node through /etc/hosts."""
+        """Host and port of the lab's registry, the prefix of image names; every node resolves it through /etc/hosts."""
         return f"registry.{self.spec.name}.lab:5000"
 
     def node(self, name: str) -> Node:
-        """The node of that name; UsageError names those that exist."""
+        """The node of that name; UsageError names the existing ones."""
         for node in self.nodes:
             if node.name == name:
                 return node

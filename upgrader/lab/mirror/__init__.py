@@ -1,4 +1,4 @@
-"""Kubernetes' own release from a mirror, in place of what the lab builds. Nothing is used before it is verified."""
+"""Kubernetes' own release from a mirror, instead of what the lab builds. Everything is verified before it is used."""
 
 from upgrader.lab.mirror.address import read_address
 from upgrader.lab.mirror.origin import Mirror

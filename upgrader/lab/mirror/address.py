@@ -1,4 +1,4 @@
-"""Where a mirror is: `https://HOST[:PORT][/PATH]`, and without TLS on this machine only."""
+"""The address of a mirror: `https://HOST[:PORT][/PATH]`; without TLS only on this machine."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Address:
         return f"{self}/{path}"
 
     def registry(self, repository: str, rest: str) -> str:
-        """A URL of the registry's API: its version comes before the path that the repositories are below."""
+        """A URL of the registry's API: its version comes before the path of the repositories."""
         return "/".join(part for part in (self.host, "v2", self.path, repository, rest) if part)
 
 
 def read_address(option: str, text: str) -> Address:
-    """The address that an option names. UsageError doesn't repeat a text that may have a password in it."""
+    """The address in an option. UsageError doesn't repeat a text that may contain a password."""
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -53,13 +53,13 @@ def read_address(option: str, text: str) -> Address:
 
 
 def origin_of(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port: what a redirect must not change."""
+    """Scheme, host and port: a redirect must not change these."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether that is this machine, for certain: a name other than localhost may be any."""
+    """Whether that is certainly this machine: only localhost is known to be."""
     try:
         return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
     except ValueError:

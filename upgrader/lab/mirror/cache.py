@@ -1,4 +1,4 @@
-"""What came from a mirror and was verified: each file by its SHA-256, so that one that is there is whole and right."""
+"""Verified files from a mirror, each by its SHA-256: a file in the cache is complete and correct."""
 
 from __future__ import annotations
 

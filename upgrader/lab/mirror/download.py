@@ -1,4 +1,4 @@
-"""Files from a mirror: whole, from where they were asked for, and in time; or an error that names the file."""
+"""Files from a mirror: complete, from the requested server, and in time; or an error that names the file."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _DEADLINE_SECONDS = 600.0
 """For one file: 100 MB then need 1.4 Mbit/s."""
 _SMALL_BYTES = 4 * 1024 * 1024
 _LARGE_BYTES = 1024**3
-"""More than any program or layer of a release: what has no end must not fill the disk before its SHA-256 is wrong."""
+"""More than any program or layer of a release: an endless file must not fill the disk before its SHA-256 is checked."""
 _PIECE_BYTES = 1024 * 1024
 _REDIRECTS = 3
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def refused(why: str) -> LabError:
-    """What a mirror has, and what isn't used: nothing of it is in the cache afterwards."""
+    """The error for something that a mirror sent and that isn't used: nothing of it stays in the cache."""
     return LabError(
         f"the mirror is refused: {why}",
         remedy="Tell the mirror's operator, or use another mirror. Without --mirror, Kubernetes is built here instead.",
@@ -65,7 +65,8 @@ class Downloads:
         return b"".join(pieces)
 
     def file(self, url: str, sha256: str, target: Path, advance: Callable[[int, int], None]) -> None:
-        """Write what has that SHA-256 (hexadecimal) to `target`; `advance` is told new bytes, and of how many.
+        """Write the file with that SHA-256 (hexadecimal) to `target`; `advance` gets the number of new bytes, and the
+        total.
 
         At most 1 GiB.
         """
@@ -81,12 +82,12 @@ class Downloads:
 
             self._in_time(url, _NO_HEADERS, keep)
             stream.flush()
-            os.fsync(stream.fileno())  # it gets its name next: a power cut must not leave that without the content
+            os.fsync(stream.fileno())  # it gets its name next: after a power cut, that name must not have other content
         if digest.hexdigest() != sha256:
             raise refused(f"{url} has the SHA-256 {digest.hexdigest()} instead of {sha256}")
 
     def _in_time(self, url: str, headers: Mapping[str, str], keep: Callable[[bytes, int], None]) -> None:
-        """In a thread of its own: no timeout of a socket ends a name that doesn't resolve, or an answer in drops."""
+        """In a thread of its own: no socket timeout covers a slow name resolution, or an answer byte by byte."""
         came: queue.SimpleQueue[LabError | None] = queue.SimpleQueue()
         given_up = threading.Event()
         received = [0, 0]
@@ -150,7 +151,7 @@ class Downloads:
         raise refused(f"{url} redirects more than {_REDIRECTS} times")
 
     def _opener(self, url: str) -> urllib.request.OpenerDirector:
-        """Without the handlers of urllib that follow redirects anywhere, and raise for a status."""
+        """Without urllib's handlers that follow redirects to any server, and raise for a status."""
         opener = urllib.request.OpenerDirector()
         opener.add_handler(urllib.request.ProxyHandler({} if is_loopback(urlsplit(url).hostname) else None))
         opener.add_handler(urllib.request.HTTPHandler())

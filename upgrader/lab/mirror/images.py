@@ -1,4 +1,4 @@
-"""Images from a mirror's registry: by a tag whose content is signed, and by digests from there on."""
+"""Images from a mirror's registry: by a tag with a signature, and from there on by digests."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class MirroredImages:
                     return verify_image(digest, names, payload, layer.get("annotations") or {}, self._authorities)
                 except Unverified as error:
                     why = str(error)
-        except (KeyError, TypeError, AttributeError) as error:  # a text or a number where it should have fields
+        except (KeyError, TypeError, AttributeError) as error:  # a text or a number instead of a mapping
             raise refused(f"{url} has no signatures") from error
         raise refused(f"{url} does not verify: {why}")
 

@@ -1,4 +1,4 @@
-"""Kubernetes from a mirror: what the lab's `Origin` is made of, and what is in the cache already."""
+"""Kubernetes from a mirror: the lab's `Origin`, and its parts that are in the cache already."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ETCD = ("etcd", "etcdctl", "etcdutl")
 
 
 class Mirror:
-    """`Origin` with Kubernetes' own release, and etcd, CoreDNS and pause as registry.k8s.io has them.
+    """`Origin` with Kubernetes' own release, and etcd, CoreDNS and pause from registry.k8s.io.
 
-    What is in the cache was verified when it came: only what isn't there is asked for. What a mirror lacks is an error,
-    and is never built in its place.
+    Cached files were verified when they were downloaded: only missing ones are requested. If a mirror lacks something,
+    that is an error; nothing is built instead.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Mirror:
 
     @property
     def _suffix(self) -> str:
-        """What was verified with other CAs, or is for other machines, is another thing."""
+        """The cache key: files verified with other CAs, or for other architectures, are separate."""
         return f"{self._architecture}-{self._authorities.key}"
 
 

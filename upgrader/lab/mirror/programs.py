@@ -1,6 +1,6 @@
-"""A release's programs as dl.k8s.io has them: `release/VERSION/bin/linux/ARCHITECTURE/NAME`.
+"""A release's programs as on dl.k8s.io: `release/VERSION/bin/linux/ARCHITECTURE/NAME`.
 
-Beside each are its SHA-256, the signature, and the certificate of who signed it.
+Beside each are its SHA-256, the signature, and the signer's certificate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSION_OF: Mapping[str, tuple[str, ...]] = {
     "kubeadm": ("version", "--output=short"),
     "kubectl": ("version", "--client", "--output=json"),
 }
-"""Program → the arguments with which it says its version."""
+"""Program → the arguments with which it prints its version."""
 
 
 def verified_program(
@@ -51,7 +51,7 @@ def verified_program(
 
 
 def require_version(program: Path, version: str) -> None:
-    """Refuse a genuine program of another release: a signature doesn't say of which file, or version, it is."""
+    """Refuse a genuine program of another release: a signature doesn't contain the name or version of the file."""
     command = [str(program), *VERSION_OF[program.name]]
     environment = {"PATH": os.defpath, "HOME": "/nonexistent", "KUBECONFIG": "/nonexistent"}
     try:

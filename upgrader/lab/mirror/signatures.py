@@ -1,8 +1,8 @@
-"""Whether Kubernetes' release managers signed something: cosign's keyless signatures, verified without a network.
+"""Verifies the signatures of Kubernetes' release managers: cosign's keyless signatures, without a network.
 
-What is verified: the signature is that of these bytes, by the key of the certificate; the certificate was issued by a
-trusted CA, to the identity that the release managers sign with, as their identity provider said; the CA was valid then.
-What is not: that the transparency log (Rekor) has the signature, and that it was made in the ten minutes for which the
+What is verified: the signature is for these bytes, by the key of the certificate; the certificate was issued by a
+trusted CA, to the release managers' identity, as their identity provider confirmed; the CA was valid then. What isn't
+verified: that the transparency log (Rekor) has the signature, and that it was made in the ten minutes for which the
 certificate was valid.
 """
 
@@ -37,12 +37,12 @@ _CERTIFICATE = "dev.sigstore.cosign/certificate"
 
 
 class Unverified(Exception):
-    """It isn't signed as it should be; the text says in which way."""
+    """The signature isn't valid; the text says why."""
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Whose signature counts: an e-mail address, and the identity provider that vouched for it."""
+    """The identity of a trusted signer: an e-mail address, and the identity provider that confirmed it."""
 
     identity: str
     issuer: str
@@ -51,7 +51,7 @@ class Signer:
 RELEASES = Signer("krel-staging@k8s-releng-prod.iam.gserviceaccount.com", "https://accounts.google.com")
 """Signs binaries."""
 IMAGES = Signer("krel-trust@k8s-releng-prod.iam.gserviceaccount.com", "https://accounts.google.com")
-"""Signs images, when they are promoted to registry.k8s.io."""
+"""Signs images when they are promoted to registry.k8s.io."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,10 @@ def verify(sha256: str, signature: bytes, certificate: bytes, authorities: Autho
 def verify_image(
     digest: str, names: Collection[str], payload: bytes, annotations: Mapping[str, str], authorities: Authorities
 ) -> None:
-    """Raise Unverified unless the payload of an image's signature is signed, and means this digest of this image.
+    """Raise Unverified unless the payload of an image's signature is signed, and refers to this digest of this image.
 
-    `names` are what the last part of its repository may be: signatures don't bind an image to the whole, nor to a tag.
+    `names` are the allowed last parts of its repository: a signature doesn't bind an image to the whole name, nor to a
+    tag.
     """
     sha256 = hashlib.sha256(payload).hexdigest()
     signature, certificate = (annotations.get(key, "").encode() for key in (_SIGNATURE, _CERTIFICATE))
