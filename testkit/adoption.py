@@ -1,4 +1,4 @@
-"""What an adoption leaves on a controller, and its undo."""
+"""Checks what an adoption creates on a controller, and that its undo removes it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ STATIC_PODS = {"kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-sche
 
 
 def static_pods(cluster: LabCluster) -> set[str]:
-    """The manifests of kubeadm's control plane that the kubelet sees."""
+    """The manifests of kubeadm's control plane that the kubelet reads."""
     return STATIC_PODS & set(cluster.on_controller("ls", "/etc/kubernetes/manifests").split())
 
 
 def checkpoints(cluster: LabCluster) -> list[str]:
-    """What there is of checkpoints on the controller."""
+    """The checkpoints that exist on the controller."""
     places = "/etc/kubernetes/manifests/checkpoint-* /etc/kubernetes/checkpointer/workloads/*"
     return cluster.on_controller("sh", "-c", f"ls -d {places} 2>/dev/null || true").split()
 
 
 def undo_adoption(cluster: LabCluster) -> None:
-    """`adopt --undo`: kubeadm's manifests are back, the releases gone, and its pods Ready."""
+    """`adopt --undo`: kubeadm's manifests are restored, the releases uninstalled, and its pods Ready."""
     undone = cluster.upgrader("adopt", "--undo", "--yes")
     assert undone.exit_code == 0, undone
     assert static_pods(cluster) == STATIC_PODS

@@ -34,7 +34,7 @@ _CONFIGMAP = "upgrader-load"
 
 @dataclass(frozen=True)
 class Access:
-    """How a client reaches the API: an address, TLS settings, and the fields that each request needs."""
+    """How a client connects to the API: an address, TLS settings, and the fields that each request needs."""
 
     address: tuple[str, int]
     context: ssl.SSLContext
@@ -52,7 +52,7 @@ class LoadSeen:
     `failed`: requests that failed even after the retries that HTTP's RFCs allow (see `_Client`). `lost_writes`: those
     of them that were writes on a kept HTTP/1.1 connection which the server closed. A client must not repeat a write
     that may have been executed, so each such client can lose one. `raw_failed`: failed first tries. `longest_gap_ms`:
-    the longest time between two answers to one client, its think time of 40 ms included.
+    the longest time between two answers to one client, including its think time of 40 ms.
     """
 
     requests: int
@@ -199,12 +199,12 @@ class ApiLoad:
         response = connection.getresponse()
         answer = response.read().decode()
         connection.close()
-        if response.status not in (201, 409):  # created, or there already
+        if response.status not in (201, 409):  # created, or it exists already
             raise RuntimeError(f"could not create ConfigMap default/{_CONFIGMAP}: HTTP {response.status}: {answer}")
 
 
 def access_of(kubeconfig: Path) -> Access:
-    """That of a kubeconfig's current context, which holds its certificates or its token itself."""
+    """The endpoint of a kubeconfig's current context, which contains its certificates or its token itself."""
     document = yaml.safe_load(kubeconfig.read_text())
     current = _named(document["contexts"], document["current-context"])["context"]
     cluster = _named(document["clusters"], current["cluster"])["cluster"]

@@ -1,4 +1,4 @@
-"""Real API servers as bare processes: nothing but an etcd behind them, no controllers, no nodes."""
+"""Real API servers as bare processes with an etcd: no controllers, no nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOKEN = "test-admin"
 
 @contextmanager
 def api_servers(folder: Path, *users: str) -> Iterator[ApiServers]:
-    """With an empty etcd, which ends with the block. `users` can log in beside the administrator."""
+    """With an empty etcd, which ends with the block. `users` can log in besides the administrator."""
     client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     command = [str(Binaries(Silent()).etcd() / "etcd"), f"--data-dir={folder / 'etcd'}"]
     command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}"]
@@ -33,12 +33,12 @@ def api_servers(folder: Path, *users: str) -> Iterator[ApiServers]:
 
 
 class ApiServers:
-    """An etcd, and API servers that take turns on it."""
+    """An etcd, and API servers that use it one after the other."""
 
     def __init__(self, folder: Path, etcd: str, process: subprocess.Popen[bytes], users: Sequence[str] = ()) -> None:
         self._folder, self.etcd_url, self.etcd = folder, etcd, process
         self.port = 0
-        """Where the newest one listens."""
+        """The URL of the newest one."""
         key = folder / "sa.key"
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
         tokens = [f"{_TOKEN},admin,1,system:masters", *(f"{_token(user)},{user},{user}" for user in users)]
@@ -81,7 +81,7 @@ class ApiServers:
                 kube.close()
 
     def kubeconfig(self, user: str = "") -> Path:
-        """For the newest server, as one of the `users`, or as the administrator."""
+        """The client for the newest server, as one of the `users`, or as the administrator."""
         place = Path(self._place)
         certificate = place / "apiserver.crt"
         while not certificate.exists():
@@ -105,7 +105,7 @@ def _token(user: str) -> str:
 
 
 def _ready(kube: KubeAdapter, server: subprocess.Popen[bytes], log: Path) -> bool:
-    """Raises AssertionError with its last words once it has ended: it will not be ready."""
+    """Raises AssertionError with its last output if it has ended, as it won't become ready."""
     assert server.poll() is None, f"kube-apiserver ended with {server.returncode}: {log.read_text()[-2000:]}"
     return kube.raw("/readyz") == "ok"
 

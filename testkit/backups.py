@@ -1,4 +1,4 @@
-"""What tests of backups share: keys, and the objects that must come back."""
+"""What tests of backups share: keys, and the objects that a restore must bring back."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def make_keys(folder: Path) -> Keys:
 
 
 def backup_to(cluster: LabCluster, folder: Path) -> Keys:
-    """Have the cluster's backups written into `folder`/backups, for a new key pair, which is there as well."""
+    """Have the cluster's backups written into `folder`/backups, for a new key pair, which is written there as well."""
     made = make_keys(folder)
     cluster.change_settings({"backup": {"recipients": [made.recipient], "folder": str(folder / "backups")}})
     return made
@@ -72,9 +72,9 @@ def flipped(backup: Path) -> Path:
 
 
 def stored_objects(kube: Kube) -> Mapping[str, str]:
-    """Object → a hash of all that a user has written; without what changes by itself.
+    """Object → a hash of everything that users wrote, without fields that change by themselves.
 
-    Its UID belongs to it: an object that was only made again is another one.
+    The UID is included: an object that was deleted and recreated is another one.
     """
     found = {}
     for kind in _KINDS:

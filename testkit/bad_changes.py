@@ -1,4 +1,4 @@
-"""Changes that can't work, and what a run makes of them."""
+"""Changes that can't work, and the result of a run with each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BadChange:
     values: Mapping[str, Any]
     causes: tuple[str, ...]
     told: str = ""
-    """The finding that ends such a run before it changes anything; "" where nothing can tell."""
+    """The finding that ends such a run before it changes anything; "" if no check can find it."""
 
 
 BAD_CHANGES = {
@@ -49,7 +49,7 @@ BAD_CHANGES = {
 
 @contextmanager
 def rolled_back(cluster: LabCluster) -> Iterator[None]:
-    """What the block runs goes back: no request fails, and the cluster has what it had, and is healthy."""
+    """The changes in the block are rolled back: no request fails, and the cluster is healthy and as before."""
     before = cluster.manifests()
     with ApiLoad(cluster.folder / "kubeconfig") as load:
         yield
@@ -61,7 +61,7 @@ def rolled_back(cluster: LabCluster) -> Iterator[None]:
 
 
 def assert_rolled_back(cluster: LabCluster, change: BadChange) -> None:
-    """Exit 4 in bounded time, and the cause in the message. What is told beforehand is skipped."""
+    """Exit 4 in bounded time, and the cause in the message. Findings before the run are skipped."""
     with rolled_back(cluster):
         cluster.change_values(change.release, change.values)
         ended = cluster.run(skip=change.told)

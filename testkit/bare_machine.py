@@ -1,4 +1,4 @@
-"""A Debian machine with no checkout on it, in which a page's console blocks are run."""
+"""A Debian machine without a checkout, on which a page's console blocks are run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class BareMachine:
 
     root: Path
     network: Path | None = None
-    """A network namespace; None: its loopback is all the network that it has."""
+    """A network namespace; None: it has only its loopback interface."""
 
     @classmethod
     def made(cls, root: Path, network: Path | None = None, packages: Path = _PACKAGES) -> BareMachine:
-        """With pipx, skopeo and an ssh client, as a person installs them with apt; `root` is a new folder.
+        """With pipx, skopeo and an ssh client, as a user installs them with apt; `root` is a new folder.
 
-        `packages` is a list of others, one a line.
+        `packages` is another list, one package a line.
         """
         root.mkdir()
         layer = packages_layer("bare-machine", packages, Silent())
@@ -39,9 +39,9 @@ class BareMachine:
     def run(
         self, commands: list[str], *, mounted: Mapping[str, Path], before: str = "", seconds: float = 900.0
     ) -> list[Step]:
-        """Run the commands one after another in one shell of root, and go on if one fails.
+        """Run the commands one after another in one shell of root, and continue if one fails.
 
-        `mounted` is path there → path here, read-only; `before` is run first, and what it prints is not kept.
+        `mounted` is path there → path here, read-only; `before` is run first, without its output.
         """
         script = ["{", before or ":", "} >/dev/null 2>&1", "cd /root"]
         script += one_after_another(commands)
@@ -63,5 +63,5 @@ class BareMachine:
             timeout=seconds,
             check=False,
         )
-        # What nspawn itself says as it ends, where the kernel has no mount of its own for it.
+        # What nspawn itself prints at its end, if the kernel has no mount of its own for it.
         return printed(commands, re.sub(r"Attempted to remove disk file system.*\n", "", done.stdout))

@@ -30,11 +30,13 @@ _FLAGS = (
 
 
 class BrowserError(Exception):
-    """Chromium is missing, ended, or answered with an error."""
+    """Chromium is missing, has ended, or answered with an error."""
 
 
 class Browser:
-    """Chromium while the context is open. `problems` are what a console would show, `requests` what pages asked for."""
+    """Chromium while the context is open. `problems` are the errors of the console, `requests` the URLs that pages
+    loaded.
+    """
 
     def __init__(self, profile: Path) -> None:
         self._profile = profile

@@ -54,7 +54,7 @@ def _builder(
 def certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begins: datetime, ends: datetime
 ) -> x509.CertificateBuilder:
-    """One to be signed, which says no more than whose key it is, and when."""
+    """A certificate to be signed, with no more than names, key and validity."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

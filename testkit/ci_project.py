@@ -1,4 +1,4 @@
-"""A repository with a lab's cluster folder and the CI jobs that `upgrader init --ci` writes for it."""
+"""A repository with a lab's cluster folder and the CI jobs from `upgrader init --ci`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testkit.lab_cluster import LabCluster
 __all__ = ["GITHUB", "GITLAB", "STEP", "Project"]
 
 STEP = "kube-apiserver"
-"""What a change changes."""
+"""The file that a change edits."""
 GITHUB, GITLAB = Path(".github/workflows/upgrader-prod.yml"), Path(".gitlab/upgrader-prod.yml")
 """Where the jobs are."""
 
@@ -67,7 +67,7 @@ class Project:
         return runner
 
     def run(self, runner: GitHubRunner | GitLabRunner, job: str) -> JobEnded:
-        """The plan's or the run's job, with what its environment has."""
+        """The job of the plan or of the run, with the secrets of its environment."""
         if isinstance(runner, GitHubRunner):
             jobs = runner.jobs(runner.workspace / GITHUB)
             return runner.run(jobs[job], {"plan": "Plan", "run": "Upgrade"}[job], self.secrets)
@@ -75,7 +75,7 @@ class Project:
         return runner.run(runner.jobs(runner.workspace / GITLAB)[f"upgrader-prod-{job}"], runner.secret_files(files))
 
     def no_secret_in(self, *folders: Path) -> None:
-        """Nothing that a job leaves there has the kubeconfig's credentials or the key."""
+        """No file that a job leaves there contains the kubeconfig's credentials or the key."""
         user = yaml.safe_load(self.secrets["KUBECONFIG"])["users"][0]["user"]
         secrets = [user.get("client-key-data") or user["token"], self.secrets["SSH_KEY"].splitlines()[1]]
         for path in (path for folder in folders for path in folder.rglob("*") if path.is_file()):

@@ -1,7 +1,7 @@
-"""A runner of a CI system, as far as a job's scripts can tell: a fresh checkout, the variables, and nothing else.
+"""A runner of a CI system, as a job's scripts see it: a fresh checkout, the variables, and nothing else.
 
-The scripts are those of the rendered files. What the services do around them is played: checkouts are clones, artifacts
-are folders that are copied, and a job gets the secrets of its environment and no others.
+The scripts are those of the rendered files. The services around them are simulated: checkouts are clones, artifacts are
+folders that are copied, and a job gets only the secrets of its environment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHELL = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
 
 @dataclass(frozen=True)
 class JobEnded:
-    """How a script ended, and all that it printed."""
+    """How a script ended, and its output."""
 
     exit_code: int
     output: str
@@ -41,7 +41,7 @@ class Repository:
     path: Path
 
     def commit(self, message: str) -> str:
-        """Commit all that is there; returns the commit."""
+        """Commit everything in the folder; returns the commit."""
         if not (self.path / ".git").exists():
             self._git("init", "--quiet", "--initial-branch=main")
         self._git("add", "--all")
@@ -61,7 +61,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class _Runner:
-    """A machine that has never seen a job. `programs` comes first on its PATH."""
+    """A machine that has never run a job. `programs` comes first on its PATH."""
 
     home: Path
     programs: Path = Path(sys.executable).parent
@@ -73,7 +73,7 @@ class _Runner:
 
     @contextmanager
     def begun(self, script: str, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-        """The script's process, which has a session of its own; whatever of it is left is killed in the end."""
+        """The script's process, in a session of its own; what is left of it is killed at the end."""
         for folder in (self.home / "user", self.home / "temp", self.workspace):
             folder.mkdir(parents=True, exist_ok=True)
         own = {"HOME": str(self.home / "user"), "PATH": f"{self.programs}:/usr/sbin:/usr/bin:/sbin:/bin", "CI": "true"}
@@ -95,17 +95,17 @@ class _Runner:
             process.stdout.close()
 
     def kill(self, process: subprocess.Popen[str]) -> None:
-        """End the script and all that it started, as a runner does with a job that has no time left."""
+        """End the script and everything that it started, as a runner does with a job that exceeds its time limit."""
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         self._end_agents()
 
     def _end_agents(self) -> None:
-        """An agent has a session of its own; a runner finds what a job has left by its environment."""
+        """An agent has a session of its own; a runner finds a job's leftover processes by its environment."""
         mine = f"HOME={self.home / 'user'}\0".encode()
         for each in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # it has ended, or isn't ours to read
+            with suppress(OSError):  # it has ended, or belongs to another user
                 if (each / "comm").read_text() == "ssh-agent\n" and mine in (each / "environ").read_bytes():
                     os.kill(int(each.name), signal.SIGKILL)
 
@@ -124,19 +124,19 @@ class GitHubRunner(_Runner):
 
     @property
     def outputs(self) -> Mapping[str, str]:
-        """What steps have set."""
+        """The outputs that steps have set."""
         file = self.home / "output"
         return dict(line.split("=", 1) for line in file.read_text().splitlines()) if file.exists() else {}
 
     @property
     def summary(self) -> str:
-        """What steps have shown."""
+        """The summaries that steps have written."""
         return (self.home / "summary").read_text()
 
     def run(
         self, job: Mapping[str, Any], step: str, secrets: Mapping[str, str] | None = None, seconds: float = 600.0
     ) -> JobEnded:
-        """One step of a job, by its name, to its end. Whatever the job's environment has no secret for is empty."""
+        """Runs one step of a job, by its name, to its end. Secrets that the job's environment lacks are empty."""
         script, variables = self.script(job, step, secrets or {})
         return self._run(script, variables, seconds)
 

@@ -1,4 +1,4 @@
-"""What tests ask a lab while `upgrader certs rotate-ca` gives its cluster another CA, and what its operator does."""
+"""What tests read from a lab while `upgrader certs rotate-ca` replaces its CA, and what an operator does meanwhile."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def trust_shown(cluster: LabCluster) -> Mapping[str, Any]:
 
 
 def operator_renewed(cluster: LabCluster, kubeconfig: Path, *sections: str) -> None:
-    """As the operator is told: its CAs ("cluster") and its certificate ("user") are those of admin.conf."""
+    """As the operator is told: the CAs ("cluster") and certificate ("user") of the kubeconfig become those of
+    admin.conf.
+    """
     document = yaml.safe_load(kubeconfig.read_text())
     admin = yaml.safe_load(cluster.on_controller("cat", "/etc/kubernetes/admin.conf"))
     for section in sections:
@@ -53,7 +55,7 @@ def certificates_published(cluster: LabCluster, namespace: str, name: str) -> in
 
 
 def signing_ca(cluster: LabCluster, name: str) -> str:
-    """The fingerprint of the CA that signs what a client asks for, of those in the first controller's ca.crt.
+    """The fingerprint of the CA in the first controller's ca.crt that signs a client's request.
 
     `name`: of the request, a new one each time.
     """

@@ -20,17 +20,17 @@ _SKEWED = Path(__file__).resolve().parent / "skewed_clock"
 
 
 def skewed_clock(seconds: float) -> Mapping[str, str]:
-    """An environment in which a command's clock is so much ahead of this machine's (negative: behind).
+    """An environment in which a command's clock is this far ahead of the machine's (negative: behind).
 
-    By Debian's libfaketime, which changes what the C library answers: to Python, ssh and Ansible, not to Helm. Nodes
-    of a lab have this machine's clock, as its kernel has only one; so the operator's is what can differ.
+    Uses Debian's libfaketime, which changes the answers of the C library: for Python, ssh and Ansible, not for Helm.
+    Nodes of a lab have this machine's clock, as its kernel has only one; so only the operator's can differ.
     """
     if not seconds:
         return {}
     library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
     if library is None:
         raise FileNotFoundError("libfaketime is not installed: make deps")
-    # Monotonic time stays: waits with a timeout would take as much longer as the clock is ahead.
+    # Monotonic time stays: a timeout would otherwise last longer by as much as the clock is ahead.
     return {
         "LD_PRELOAD": str(library),
         "FAKETIME": f"{seconds:+f}s",
@@ -44,7 +44,7 @@ _LAST_LINES = 12
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that ended. `seconds` is wall time; the output is empty where it went to the terminal."""
+    """A command that ended. `seconds` is wall time; the output is empty if it went to the terminal."""
 
     arguments: tuple[str, ...]
     exit_code: int
@@ -53,7 +53,7 @@ class Ended:
     seconds: float
 
     def __str__(self) -> str:
-        """How it ended comes first: a CI system that shortens a failure shows its beginning."""
+        """The result comes first: a CI system that shortens a failure shows its beginning."""
         end = "\n".join(self.stderr.splitlines()[-_LAST_LINES:])
         output = f"--- its last lines\n{end}\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}"
         return f"upgrader {' '.join(self.arguments)}: exit code {self.exit_code} after {self.seconds:.1f} s\n{output}"
@@ -88,7 +88,7 @@ def upgrader(
 
 
 def _named(words: tuple[str, ...]) -> str:
-    """The command without its folder and what it is about: "lab restore", "run"."""
+    """The command without its folder and arguments: "lab restore", "run"."""
     own = words[2:] if words[:1] == ("-C",) else words
     return " ".join(own[: 2 if own[:1] in (("lab",), ("certs",), ("backup",), ("guard",), ("images",)) else 1])
 

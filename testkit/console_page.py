@@ -1,4 +1,4 @@
-"""A page's console blocks: the commands with what the page says that they print, and what they did print."""
+"""A page's console blocks: the commands with the output in the page, and their real output."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _MARK = "\x1eSTEP"
 
 @dataclass(frozen=True)
 class Step:
-    """A command, and what it printed (or is expected to: `…` stands for any text)."""
+    """A command, and what it printed (or should print: `…` stands for any text)."""
 
     command: str
     lines: tuple[str, ...]
 
 
 def one_after_another(commands: Sequence[str]) -> list[str]:
-    """Lines of a shell script that runs the commands in one shell, and goes on if one fails; see `printed`."""
+    """Lines of a shell script that runs the commands in one shell, and continues if one fails; see `printed`."""
     script: list[str] = []
     for command in commands:
         script += [f"echo {shlex.quote(_MARK)}", f"eval {shlex.quote(command)}"]
@@ -30,14 +30,16 @@ def one_after_another(commands: Sequence[str]) -> list[str]:
 
 
 def printed(commands: Sequence[str], output: str) -> list[Step]:
-    """What each of them has printed, from the whole output of that script; raises AssertionError if it ended early."""
+    """What each of them printed, from the output of that script; raises AssertionError if the script ended early."""
     _, *outputs = output.split(f"{_MARK}\n")
     assert len(outputs) == len(commands), f"{len(outputs)} of {len(commands)} commands were run: {output}"
     return [Step(command, tuple(text.splitlines())) for command, text in zip(commands, outputs, strict=True)]
 
 
 def console_block(page: str, heading: str) -> list[Step]:
-    """The first ```console block below a heading of a Markdown page. A command goes on where its line ends in `\\`."""
+    """The first ```console block below a heading of a Markdown page. A command continues in the next line if its line
+    ends in `\\`.
+    """
     block = re.search(rf"^#+ {re.escape(heading)}\n.*?^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert block, f"no console block below {heading!r}"
     steps: list[Step] = []
@@ -50,8 +52,8 @@ def console_block(page: str, heading: str) -> list[Step]:
 
 
 def differences(expected: list[Step], seen: list[Step]) -> str:
-    """What a page says otherwise than it was, as text; empty: nothing. Empty lines, and spaces
-    at the ends of lines, don't count. A line `…` stands for any lines, or none.
+    """The differences between the page and the real output, as text; empty: none. Empty lines, and spaces at the ends
+    of lines, don't count. A line `…` stands for any lines, or none.
     """
     found = []
     for page, run in zip(expected, seen, strict=True):

@@ -16,7 +16,7 @@ __all__ = ["Container", "unpacked"]
 
 @dataclass(frozen=True)
 class Container:
-    """An unpacked image for this machine's architecture; its files can't be changed by what runs in it."""
+    """An unpacked image for this machine's architecture; the commands in it can't change its files."""
 
     root: Path
     config: dict[str, Any]
@@ -35,7 +35,7 @@ class Container:
         ]
         engine += [f"--user={self.config.get('User', 'root')}"]
         engine += [f"--bind-ro={mounted}:/mnt"] if mounted else []
-        # nspawn has variables of its own; an image has only those that it names, and this home can be written.
+        # nspawn sets variables of its own; an image has only its own ones, and a home that can be written.
         words = [*engine, "--", "env", "-i", "HOME=/tmp", *self.config["Env"], *command]
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes"}
         return subprocess.run(

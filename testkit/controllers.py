@@ -1,4 +1,4 @@
-"""Controllers that come and go in a lab: what tests ask, and change in the cluster folder."""
+"""Controllers that are added to and removed from a lab: queries, and edits of the cluster folder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def on_node(cluster: LabCluster, node: str, script: str) -> str:
 
 
 def nodes_of(cluster: LabCluster, component: str) -> list[str]:
-    """The nodes on which pods of a release's Deployment are Ready, one for each pod; no static pods."""
+    """The nodes on which pods of a release's Deployment are Ready, one for each pod; without static pods."""
     found = []
     for pod in cluster.kube.list(_PODS, "kube-system", labels=f"app.kubernetes.io/name={component}"):
         conditions = {entry["type"]: entry["status"] for entry in pod["status"].get("conditions", ())}
@@ -63,5 +63,5 @@ def nodes_of(cluster: LabCluster, component: str) -> list[str]:
 
 
 def etcd_names(cluster: LabCluster, node: str) -> list[str]:
-    """The members of etcd, as the one on that node knows them."""
+    """The members of etcd, as the member on that node lists them."""
     return on_node(cluster, node, f"python3 - <<'END'\n{_MEMBERS}\nEND\n").split()

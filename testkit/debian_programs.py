@@ -1,4 +1,6 @@
-"""Programs of Debian packages that tests start themselves: extracted, as installing them would start their services."""
+"""Programs of Debian packages that tests start themselves: extracted, because installing them would start their
+services.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ _SECONDS = 300
 
 
 def debian_program(package: str, name: str, folder: str = "usr/bin") -> Path:
-    """The program `name` of a package, which has it in `folder`: as installed, or else extracted once into the cache.
+    """The program `name` of a package, which has it in `folder`: the installed one, or else extracted once into the
+    cache.
 
-    Needs no root; raises CalledProcessError with apt's words where the package can't be fetched.
+    Needs no root; raises CalledProcessError with apt's output if the package can't be fetched.
     """
     installed = shutil.which(name)
     if installed:

@@ -1,4 +1,4 @@
-"""A controller of a lab that is examined as `recover` does, broken, and fixed."""
+"""A controller of a lab that is diagnosed as `recover` does, broken, and fixed."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Doctor:
         return self._hosts.run(self.host, ["sh", "-ec", script], timeout_seconds=60.0).stdout
 
     def generations(self) -> set[tuple[str, str]]:
-        """The intact generations of each workload: its name, and the digest of what would be started.
+        """The intact generations of each workload: its name, and the digest of its manifest.
 
-        Not the files, as a duplicate generation, made while another one was damaged, is removed again.
+        Not the files: a duplicate generation, made while another one was damaged, is removed again.
         """
         workloads = examine(self._hosts, self.host).workloads
         assert not isinstance(workloads, Unknown)
@@ -76,12 +76,12 @@ def examining(cluster: LabCluster) -> Iterator[Doctor]:
 
 
 def ids(diagnosis: Diagnosis) -> list[str]:
-    """Of all findings."""
+    """The ids of all findings."""
     return [finding.id for finding in diagnosis.findings]
 
 
 def errors(diagnosis: Diagnosis) -> list[str]:
-    """The titles of what is wrong."""
+    """The titles of the findings that are errors."""
     return [finding.title for finding in diagnosis.findings if finding.severity == "error"]
 
 

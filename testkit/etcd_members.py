@@ -1,4 +1,4 @@
-"""Members of a real etcd as bare processes, asked with the program that is sent to controllers."""
+"""Members of a real etcd as bare processes, queried with the program that is sent to controllers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FILES = {"cacert": "ca.pem", "cert": "client.pem", "key": "client.key"}
 
 
 def new_members(folder: Path, programs: Path) -> Etcd:
-    """None at first, with certificates for those to come."""
+    """No members at first, with certificates for later ones."""
     authority = Authority(folder / "ca")
     for name in ("server", "client"):
         authority.issue(folder / name, name)
@@ -49,7 +49,7 @@ def new_members(folder: Path, programs: Path) -> Etcd:
 
 @dataclass
 class Etcd:
-    """Members on this machine, and a folder for each that stands for its controller's disk."""
+    """Members on this machine, each with a folder that represents its controller's disk."""
 
     folder: Path
     programs: Path
@@ -57,13 +57,13 @@ class Etcd:
     members: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
     ahead: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Member → what stands before all that runs on its machine; nothing where that is this one."""
+    """Member → the prefix of every command on its machine; empty if that is this one."""
     commands: dict[str, list[str]] = field(default_factory=dict)
 
     def start(self, *names: str, flags: Sequence[str] = (), addresses: Mapping[str, str] | None = None) -> None:
         """Start a cluster of these members, and wait until each is healthy.
 
-        `addresses`: where they listen for each other; 127.0.0.1 for those that aren't named.
+        `addresses`: their listen addresses for peers; 127.0.0.1 for members that aren't named.
         """
         ports = {name: (free_port(), free_port()) for name in names}
         peers = {name: f"http://{(addresses or {}).get(name, '127.0.0.1')}:{port}" for name, (_, port) in ports.items()}
@@ -90,7 +90,7 @@ class Etcd:
             until(f"{name} to be healthy", partial(self._healthy, name), timeout_seconds=60)
 
     def launch(self, name: str, programs: Path) -> None:
-        """Start a member with these programs, on the data that it has."""
+        """Start a member with these programs, on its existing data."""
         command = [*self.ahead.get(name, ()), str(programs / "etcd"), *self.commands[name]]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.members[name] = subprocess.Popen(command, stdout=log, stderr=log)
@@ -144,10 +144,10 @@ class Etcd:
     def ids(
         self, check: Check, *controllers: str, manifest: str = "", image: str = "", read: Sequence[str] | None = None
     ) -> list[str]:
-        """What a check finds where these are the controllers.
+        """The findings of a check if these are the controllers.
 
-        `manifest`: that of kube-apiserver's release; `image`: what etcd's members are to get; `read`: the controllers
-        whose manifest of etcd could be read (all).
+        `manifest`: that of kube-apiserver's release; `image`: the image that etcd's members are to get; `read`: the
+        controllers whose manifest of etcd could be read (all).
         """
         hosts = FakeHosts()
         hosts.commands["python3"] = self.run

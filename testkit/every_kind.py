@@ -17,7 +17,7 @@ from upgrader.ports import Kind, Kube
 __all__ = ["LEFT_TO_CONTROLLERS", "digests", "stored_kinds", "write_every_kind"]
 
 LEFT_TO_CONTROLLERS = ("Node", "APIService", "IPAddress", "CertificateSigningRequest", "Endpoints")
-"""Kinds of which a living cluster has its own, and whose strangers its controllers remove."""
+"""Kinds of which a running cluster has its own objects, and whose controllers remove unknown ones."""
 
 _FILE = Path(__file__).with_name("every_kind.yaml")
 _LABEL = "upgrader.test/every-kind"
@@ -28,7 +28,7 @@ _OF_CONTROLLERS = ("managedFields", "resourceVersion", "generation", "annotation
 def stored_kinds(kube: Kube) -> Mapping[str, Kind]:
     """Every kind that can be created and listed, by its name, in the version that the server prefers.
 
-    Without those of the test's own CustomResourceDefinitions.
+    Except the kinds of the test's own CustomResourceDefinitions.
     """
     groups = [group for group in json.loads(kube.raw("/apis"))["groups"] if not group["name"].endswith(".example")]
     versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
@@ -43,7 +43,9 @@ def stored_kinds(kube: Kube) -> Mapping[str, Kind]:
 
 
 def write_every_kind(kube: Kube, name: str, *, leave_out: Collection[str] = ()) -> int:
-    """Create one of each, all with this name; how many. Raises ApiError, and KeyError for a kind that isn't served."""
+    """Create one of each, all with this name; returns how many. Raises ApiError, and KeyError for a kind that isn't
+    served.
+    """
     kinds = stored_kinds(kube)
     written = 0
     for manifest in _manifests(name):
@@ -55,7 +57,9 @@ def write_every_kind(kube: Kube, name: str, *, leave_out: Collection[str] = ()) 
 
 
 def digests(kube: Kube, *names: str) -> Mapping[str, str]:
-    """Each object of these names: `Kind namespace/name` → SHA-256 of what was written, without status and the like."""
+    """Each object with one of these names: `Kind namespace/name` → SHA-256 of what was written, without status and the
+    like.
+    """
     found = {}
     for what, kind in stored_kinds(kube).items():
         for item in kube.list(kind, labels=f"{_LABEL} in ({','.join(names)})"):

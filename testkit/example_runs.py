@@ -1,6 +1,6 @@
-"""Runs as their journals tell them: good, rolled back, recovered, interrupted, of many nodes, and hostile.
+"""Example runs and their journals: good, rolled back, recovered, interrupted, of many nodes, and hostile.
 
-Tests read them, and so do the screenshots of the documentation. A story is a list of (seconds since the beginning,
+Tests read them, and the screenshots of the documentation show them. A story is a list of (seconds since the beginning,
 event); the texts are of the kind that real runs record.
 """
 
@@ -317,7 +317,7 @@ INTERRUPTED: Story = [
             "kube-apiserver", "deployment/kube-apiserver", pending("0 of 1 updated pods are Ready"), 0, 3, 295.0
         ),
     ),
-    # The laptop's lid was closed; in the morning a colleague goes on, and their job is killed, too.
+    # The laptop's lid was closed; in the morning a colleague resumes the run, and their job is killed, too.
     (36000.0, RunResumed(RUN, "anna@build-7.corp.example (process 4711)")),
     (36003.0, StepInspected("kube-apiserver", True, "revision 5 is deployed", 5)),
     (
@@ -358,7 +358,7 @@ HOSTILE: Story = [
 
 
 def nodes_story(nodes: int, *, fails: int = 0) -> Story:
-    """An upgrade of that many nodes in waves of their own, of which the last few fail."""
+    """An upgrade of this many nodes in waves of their own, of which the last few fail."""
     names = tuple(f"nodes-workers-{number:03}" for number in range(1, nodes + 1))
     story: list[tuple[float, Event]] = [(0.0, _begin(names))]
     for number, name in enumerate(names):
@@ -380,7 +380,7 @@ def nodes_story(nodes: int, *, fails: int = 0) -> Story:
 
 
 def state_of(story: Story) -> RunState:
-    """The state of a run, as its journal's fold has it."""
+    """The state of a run, as the fold of its journal returns it."""
     began = datetime(2026, 1, 1, tzinfo=UTC)
     records = (Record(number, began + timedelta(seconds=at), event) for number, (at, event) in enumerate(story))
     return fold(records)
@@ -402,7 +402,7 @@ def journal_of(story: Story, folder: Path, run: str = RUN) -> Path:
 def series_of(
     story: Story, *, failing: tuple[float, float] = (0.0, 0.0), until: float | None = None
 ) -> AvailabilitySeries:
-    """What was measured in each second of a story, while no process was missing; the API answers nothing in `failing`.
+    """The measurement of each second of a story, while no process was missing; the API answers nothing in `failing`.
 
     Both are seconds since the beginning; `until` is when the prober ended.
     """

@@ -20,7 +20,7 @@ def go_program(package: str, version: str) -> Path:
     """The program of a package, as `example.com/module/cmd/name`, from the cache or else built.
 
     It needs no library, so that it runs in any root file system. Go compares the checksums of all modules with its
-    public log. Raises AssertionError with Go's words where it can't be built.
+    public log. Raises AssertionError with Go's output if it can't be built.
     """
     name = package.rpartition("/")[2]
 

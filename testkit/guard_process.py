@@ -1,4 +1,4 @@
-"""guard as a process on this machine, beside an API server that is one, too."""
+"""guard as a process on this machine, beside an API server that is also a process."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class GuardProcess:
         self._process, self._log = process, log
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it has logged."""
+        """Its log so far."""
         return [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
 
     def get(self, path: str) -> tuple[int, str]:
-        """(status, text) of its HTTP port; status 0: nothing answers."""
+        """(status, text) of its HTTP port; status 0: no answer."""
         try:
             answer = urllib3.request("GET", f"http://127.0.0.1:{self._started()['port']}{path}", retries=False)
         except (urllib3.exceptions.HTTPError, LookupError):
@@ -44,11 +44,11 @@ class GuardProcess:
         return answer.status, answer.data.decode()
 
     def url(self, path: str) -> str:
-        """Of a webhook."""
+        """The URL of a webhook."""
         return f"https://127.0.0.1:{self._started()['tls_port']}{path}"
 
     def post(self, path: str, body: Any) -> tuple[int, str]:
-        """(status, text) of a webhook, whatever its certificate is; status 0: nobody answers, and the text says why."""
+        """(status, text) of a webhook, without verifying its certificate; status 0: no answer, the text says why."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         port = self._started()["tls_port"]
@@ -63,7 +63,9 @@ class GuardProcess:
             connection.close()
 
     def wait_ready(self) -> float:
-        """Until /ready is 200; how long that took. Raises TimeoutError, RuntimeError with its output where it ended."""
+        """Wait until /ready answers 200; returns how long that took. Raises TimeoutError, or RuntimeError with its
+        output if it ended.
+        """
 
         def ready() -> bool:
             if self._process.poll() is not None:
@@ -73,18 +75,18 @@ class GuardProcess:
         return until("guard to be ready", ready, timeout_seconds=_START_SECONDS, interval_seconds=0.05)
 
     def kill(self) -> None:
-        """At once, as by the kernel."""
+        """Kill it at once, as the kernel does."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def end(self) -> int:
-        """As the kubelet does; its exit code."""
+        """Stop it as the kubelet does; returns its exit code."""
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(timeout=stretched(60))
 
     @property
     def pid(self) -> int:
-        """To measure it by."""
+        """Its process ID, to measure it."""
         return self._process.pid
 
     def _started(self) -> dict[str, Any]:
@@ -98,7 +100,7 @@ class GuardProcess:
 def guard_process(
     folder: Path, kubeconfig: Path, *flags: str, environment: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[GuardProcess]:
-    """A replica in the namespace `ops`, which is killed at the end of the block, if it lives still."""
+    """A replica in the namespace `ops`, which is killed at the end of the block if it is still running."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
     command: Sequence[str] = [

@@ -1,4 +1,4 @@
-"""A lab with guard on it: images as a site's own registry would have them, the chart, and what guard looks after."""
+"""A lab with guard on it: images as from a site's own registry, the chart, and the workloads that guard protects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 REGISTRY = "registry.example.com"
 NGINX = f"{REGISTRY}/nginx"
-"""What stands in for nginx, and for what else the pages name: versions 1, 2 and `broken`, which ends at once."""
+"""The stand-in for nginx and the other images that the pages name: versions 1, 2 and `broken`, which exits at once."""
 _NAMES = (NGINX, f"{REGISTRY}/ingester", f"{REGISTRY}/web")
 TOOLS = f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}"
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
@@ -80,7 +80,7 @@ spec:
 
 
 def import_site_images(cluster: LabCluster) -> None:
-    """Have the workers' containerd know guard's image, and those of a web server, by the names of docs/guard*.md."""
+    """Import guard's image and those of a web server into the workers' containerd, by the names of docs/guard*.md."""
     guard = guard_image(Silent())
     layer = layer_of_files(f"web-server-{content_hash([_WEB])}", {"/web_server.py": _WEB})
     web = replace(guard, layers=(*guard.layers, layer), entrypoint=("python3", "/web_server.py"))
@@ -98,14 +98,14 @@ def _import(lab: str, nodes: Sequence[str], images: Sequence[Image]) -> None:
 
 
 def make_namespaces(cluster: LabCluster, *names: str) -> None:
-    """Those that aren't there yet."""
+    """The missing ones."""
     for name in names:
         if cluster.kube.get(_NAMESPACES, name) is None:
             cluster.kube.create(_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
 def install_guard(cluster: LabCluster, values: Mapping[str, Any]) -> None:
-    """By its chart, into `guard`, or change it to these values; returns once its pods are Ready."""
+    """Install its chart into `guard`, or upgrade it with these values; returns once its pods are Ready."""
     image = {"repository": f"{REGISTRY}/upgrader/guard", "tag": __version__}
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         yaml.safe_dump({"image": image, **values}, file)
@@ -136,7 +136,7 @@ def zones_chart(folder: Path) -> Path:
 
 
 def web_manifest(name: str, replicas: int, **labels: str) -> dict[str, Any]:
-    """A Deployment whose rollout lacks a pod at a time."""
+    """A Deployment whose rollout is one pod short at a time."""
     app = {"app": name}
     probe = {"exec": {"command": ["true"]}, "initialDelaySeconds": 1, "periodSeconds": 1}
     container = {"name": "x", "image": TOOLS, "command": ["sleep", "infinity"], "readinessProbe": probe}

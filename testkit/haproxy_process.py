@@ -52,7 +52,7 @@ def haproxy_program() -> tuple[str, ...]:
 
 
 class Served(ThreadingHTTPServer):
-    """What a node serves: its name, at `/slow` not before it may, and at `/healthz` whether it is well."""
+    """A node's server: answers with its name, `/slow` only when allowed, and `/healthz` by its health."""
 
     daemon_threads = True
 
@@ -61,17 +61,17 @@ class Served(ThreadingHTTPServer):
         self.name, self.well = name, True
         self.may_answer = threading.Event()
         self.slow = 0
-        """How many wait at `/slow`."""
+        """How many requests wait at `/slow`."""
         self._thread = threading.Thread(target=self.serve_forever, daemon=True)
         self._thread.start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """HAProxy's checks close as soon as they have the status; what else fails is told."""
+        """HAProxy's checks disconnect once they have the status; other errors are logged."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
     def end(self) -> None:
-        """Answer what waits, and then nothing any more."""
+        """Answer the waiting requests, and then no more."""
         self.may_answer.set()
         self.shutdown()
         self.server_close()
@@ -129,7 +129,7 @@ class HAProxyProcess:
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
     def get(self, path: str = "/") -> str:
-        """Which node answers; "" if none does."""
+        """The node that answers; "" if none does."""
         try:
             answer = urllib3.request("GET", f"http://127.0.0.1:{self.port}{path}", retries=False, timeout=35)
         except urllib3.exceptions.HTTPError:
@@ -137,7 +137,7 @@ class HAProxyProcess:
         return answer.data.decode() if answer.status == 200 else ""
 
     def answering(self, requests: int = 12) -> set[str]:
-        """The nodes that answer them."""
+        """The nodes that answer the requests."""
         return {self.get() for _ in range(requests)}
 
 

@@ -1,4 +1,4 @@
-"""Clients of an HTTP address: so many requests a second, each on a connection of its own; failures are counted."""
+"""Clients of an HTTP address: a fixed rate of requests, each on a new connection; failures are counted."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ _TIMEOUT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class HttpSeen:
-    """What they saw. `answers`: how often each text was answered. `failures`: what isn't status 200, with its time."""
+    """What they saw. `answers`: how often each text was answered. `failures`: answers without status 200, with the
+    time.
+    """
 
     requests: int
     seconds: float
     answers: Counter[str]
     failures: tuple[str, ...]
     longest_seconds: float
-    """What the slowest answer took."""
+    """The duration of the slowest answer."""
 
     def __str__(self) -> str:
         failed = f"{len(self.failures)} of {self.requests} requests failed in {self.seconds:.0f} s"
@@ -67,7 +69,7 @@ class HttpLoad:
     def _work(self, number: int) -> None:
         due = time.monotonic() + self._pause * number / _CLIENTS
         while not self._stop.wait(max(0.0, due - time.monotonic())):
-            due = max(due + self._pause, time.monotonic() - 1.0)  # what a busy machine misses is made up for, in part
+            due = max(due + self._pause, time.monotonic() - 1.0)  # catches up in part on a busy machine
             begun = time.monotonic()
             text, problem = self._ask()
             with self._lock:

@@ -18,7 +18,7 @@ class Handler(BaseHTTPRequestHandler):
     body = b""
 
     def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
-        """Answer it."""
+        """Answers it."""
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
@@ -36,7 +36,7 @@ class HttpServer:
     url: str
     answer: Callable[[Handler], None]
     over: threading.Event
-    """Set at the test's end: whoever doesn't answer waits for this, not for a time."""
+    """Set at the test's end: an `answer` that never comes waits for this, not for a time."""
     requests: list[str] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)

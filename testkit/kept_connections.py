@@ -1,6 +1,6 @@
-"""Clients that each keep one HTTP/1.1 connection and write through it, and count what a roll-out does to them.
+"""Clients that each keep one HTTP/1.1 connection and write through it, and count the effects of a rollout.
 
-They repeat nothing but what was answered with 429: what a client may not repeat, it must not lose.
+They repeat only writes that were answered with 429: what a client may not repeat must not be lost.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 @dataclass(frozen=True)
 class KeptSeen:
-    """What the clients of one period saw. All counts are of single answers; nothing is counted away.
+    """What the clients of one period saw. All counts are of single answers; none is subtracted.
 
-    `answered`: 2xx. `told`: 429 with Retry-After, after which the client connects again. `failed`: everything else, a
-    dead connection above all. `longest_pause_ms`: the longest time from the moment at which a write was due to its 2xx.
+    `answered`: 2xx. `told`: 429 with Retry-After, after which the client connects again. `failed`: everything else,
+    above all a closed connection. `longest_pause_ms`: the longest time from the moment at which a write was due to its
+    2xx.
     """
 
     connections: int
@@ -117,7 +118,7 @@ class _Client:
 
 
 class KeptConnections:
-    """Clients by period: `{seconds between two writes: how many clients}`; they work until `stop`."""
+    """Clients by period: `{seconds between two writes: how many clients}`; they run until `stop`."""
 
     def __init__(self, kubeconfig: Path, clients: Mapping[float, int]) -> None:
         access = access_of(kubeconfig)

@@ -1,6 +1,7 @@
-"""Clients that each keep one HTTP/2 connection, as client-go does, and what a roll-out does to them.
+"""Clients that each keep one HTTP/2 connection, as client-go does, and count the effects of a rollout.
 
-They are a Go program (`kept_http2/`), as Go's own transport is what client-go uses: it decides what a GOAWAY repeats.
+They are a Go program (`kept_http2/`), because client-go uses Go's own transport, which decides what to repeat after a
+GOAWAY.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _BUILD_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class HTTP2Lane:
-    """So many clients that write once a period, to a `configmap` or a `lease` each, with watches beside that."""
+    """This many clients that write once a period, to a `configmap` or a `lease` each, with watches beside that."""
 
     name: str
     kind: str

@@ -23,7 +23,7 @@ from upgrader.ports import Kind
 __all__ = ["MOMENTS", "ONE", "TWO", "Moment", "TwoReleases", "kill_at", "stop_now"]
 
 Runs = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
-"""What starts a run, as `testkit.command.running` does."""
+"""The function that starts a run, like `testkit.command.running`."""
 
 ONE, TWO = "one", "two"
 
@@ -59,7 +59,7 @@ metadata:
   annotations: {helm.sh/hook: "pre-install,pre-upgrade"}
 data: {turn: "{{ .Values.turn }}"}
 """
-"""Not in what `helm get manifest` prints, unlike in what `helm template` does; the same holds for what the API says."""
+"""Not in the output of `helm get manifest`, but in that of `helm template`; the API's objects lack it, too."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A lab's kubeadm of another version, and what its documentation says to do with it."""
+"""A lab's kubeadm of another version, and the commands that its documentation describes."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def bring(lab: Lab, version: str) -> None:
 
 
 def upgrade_command(*words: str, timeout_seconds: float = 900.0) -> str:
-    """For a shell on a controller: `kubeadm upgrade WORDS`; exit code 124 where it was ended at the timeout."""
+    """For a shell on a controller: `kubeadm upgrade WORDS`; exit code 124 if it was ended at the timeout."""
     return f"timeout {timeout_seconds:.0f} {PROGRAM} upgrade {' '.join(words)} {_OPTIONS}"

@@ -51,7 +51,7 @@ class LabCluster:
     clock_skew_seconds: float = 0.0
     """How much the clock of the `upgrader` commands is ahead of the nodes'."""
     version: str = OLD
-    """At which it was adopted."""
+    """The version at which it was adopted."""
 
     @property
     def folder(self) -> Path:
@@ -69,7 +69,7 @@ class LabCluster:
         return upgrader("-C", self.folder, *arguments, timeout_seconds=timeout_seconds, environment=environment)
 
     def run(self, target: str = TARGET, *, skip: str = "") -> Ended:
-        """Run `upgrader run --to TARGET --new --yes`, in spite of the finding `skip`."""
+        """Run `upgrader run --to TARGET --new --yes`, with `--skip` for the finding `skip`."""
         skipping = ("--skip", skip, "--reason", "a test") if skip else ()
         return self.upgrader("run", "--to", target, "--new", "--yes", *skipping)
 
@@ -78,9 +78,10 @@ class LabCluster:
         _must(upgrader("-C", self.home, "lab", *arguments, "--name", self.name))
 
     def on_controller(self, *command: str) -> str:
-        """Standard output of a command on the controller; one word is a script, several a program and its arguments.
+        """Standard output of a command on the controller; one word is a script, several are a program and its
+        arguments.
 
-        By the lab's own key, not by the command line: that takes seconds to start, and is asked in loops.
+        Uses the lab's own key, not the command line, which takes seconds to start: loops call this.
         """
         line = command[0] if len(command) == 1 else shlex.join(command)
         with waiting("the controller's answer"):
@@ -107,7 +108,7 @@ class LabCluster:
     def releases(self) -> Mapping[str, Mapping[str, str]]:
         """Release → its newest revision: `revision`, `status`, and the `uid` of Helm's record of it.
 
-        By the labels of Helm's records, not by Helm: it reads and unpacks each of them, and is asked in loops.
+        Reads the labels of Helm's records, not Helm, which reads and unpacks each of them: loops call this.
         """
         newest: dict[str, Mapping[str, str]] = {}
         for record in self.kube.each(_SECRETS, "kube-system", labels="owner=helm", metadata_only=True):
@@ -161,7 +162,7 @@ class LabCluster:
         return [run for run in (self.folder / "runs").glob("*/") if not run.name.startswith(".")]
 
     def change_values(self, release: str, changes: Mapping[str, Any]) -> None:
-        """Merge `changes` into `values/RELEASE.yaml`; a list, and what isn't a mapping, takes the place of another."""
+        """Merge `changes` into `values/RELEASE.yaml`; lists and other values that aren't mappings are replaced."""
         file = self.folder / "values" / f"{release}.yaml"
         values = yaml.safe_load(file.read_text()) if file.exists() else {}
         file.write_text(yaml.safe_dump(_merged(values or {}, changes), sort_keys=False))
@@ -189,7 +190,7 @@ class LabCluster:
         return folder
 
     def findings(self) -> Mapping[str, Mapping[str, Any]]:
-        """ID → what `upgrader check` finds against a run to the old version; one of each kind."""
+        """ID → a finding of `upgrader check` against a run to the old version; one of each kind."""
         ended = self.upgrader("check", "--to", OLD, "-o", "json")
         return {item["id"]: item for item in json.loads(ended.stdout)["findings"]}
 
@@ -205,7 +206,7 @@ class LabCluster:
 
     def troubles(self, version: str) -> list[str]:
         """Why this cluster is not healthy at `version`, one line each; empty if it is."""
-        self.kube.list(_DAEMONSETS, "kube-system")  # an API server that doesn't serve apps/v1 is none
+        self.kube.list(_DAEMONSETS, "kube-system")  # an API server that doesn't serve apps/v1 doesn't count
         found = [f"{name} is at {is_at}" for name, is_at in self.versions().items() if is_at != version]
         releases = self.releases()
         for name in RELEASES:
@@ -260,7 +261,7 @@ class LabCluster:
     def cut_power(self) -> None:
         """Cut the controller's power, switch it on, and wait until the API lists no old container of it as running.
 
-        Where there are other controllers, they serve before it is switched on.
+        Other controllers, if there are any, serve before it is switched on.
         """
         before = self.containers("controller-1")
         self._machines.crash("controller-1")

@@ -29,7 +29,7 @@ def free_name() -> Iterator[str]:
 
 @contextmanager
 def made_lab(home: Path, kind: str, *options: str) -> Iterator[Lab]:
-    """A lab by `lab up OPTIONS`, which is removed at the end, also if it was made in part."""
+    """A lab from `lab up OPTIONS`, which is removed at the end, even if it is incomplete."""
     name = f"e2e-{kind}-{os.getpid()}"
     made = lab_command(home, "up", *options, "--name", name)
     try:
@@ -48,7 +48,8 @@ def lab_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 def interrupted_up(name: str, home: Path, phase: str, signal: str) -> str:
     """Start `lab up` with one worker, send it a signal ("INT", "KILL") when it reports that phase, and return the lab's
-    prefix."""
+    prefix.
+    """
     command = [str(_UPGRADER), "-C", str(home), "lab", "up", "--workers", "1", "--name", name]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr

@@ -1,4 +1,4 @@
-"""What a lab's nodes have logged, for the person who reads a failed test's results where the lab is gone."""
+"""The logs of a lab's nodes, for readers of a failed test's results after the lab is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OBJECTS = "kubectl --kubeconfig=/etc/kubernetes/admin.conf --request-timeout=10
 
 
 def keep_logs(lab: str, folder: Path) -> None:
-    """Write each node's journal, pods' logs, containers, and what the API says; what can't be had is left out."""
+    """Write each node's journal, pods' logs, containers, and the API's objects; what can't be read is left out."""
     found = Lab.find(lab)
     for node in found.placement.nodes:
         place = folder / lab / node.name

@@ -1,4 +1,4 @@
-"""The traces of a lab on this machine."""
+"""Everything of a lab on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ __all__ = ["traces"]
 
 
 def traces(name: str, prefix: str, folder: Path) -> list[str]:
-    """Processes, mounts, interfaces, routes, control groups and files of a lab, one line each; none when it is gone.
+    """Processes, mounts, interfaces, routes, control groups and files of a lab, one line each; empty when it is
+    removed.
 
     `prefix` is the lab's own (`uplab0`); `folder` its cluster folder.
     """

@@ -23,7 +23,7 @@ def local_service(
 ) -> Iterator[str]:
     """Run `command(port)` in a folder until the context ends; its URL, once the path `ready` answers 200.
 
-    Raises AssertionError, with the end of its log, where it doesn't get ready.
+    Raises AssertionError, with the end of its log, if it doesn't become ready.
     """
     port = port or free_port()
     url, log = f"http://127.0.0.1:{port}", folder / "log"

@@ -1,4 +1,4 @@
-"""A mirror of Kubernetes' release for tests: what it has, signed by a CA of their own, and a server for it.
+"""A mirror of Kubernetes' release for tests: its content, signed by its own CA, and a server for it.
 
 Signatures are as cosign makes them for upstream: the identity and its provider are upstream's, the CA is not.
 """
@@ -72,7 +72,7 @@ class Signing:
 
 @dataclass
 class MirrorFiles:
-    """What a mirror answers: path → content, or a file. Tests change it to what no mirror should have."""
+    """The content of a mirror: path → bytes, or a file. Tests change it to what no mirror should have."""
 
     signing: Signing
     files: dict[str, bytes | Path] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class MirrorFiles:
 
 
 def signature_parts(digest: str, repository: str, signing: Signing, signer: Signer = IMAGES) -> tuple[bytes, bytes]:
-    """What of an image is signed, and the manifest beside it that has the signature."""
+    """The signed payload of an image, and the manifest beside it that has the signature."""
     critical = {
         "identity": {"docker-reference": f"registry.k8s.io/{repository}"},
         "image": {"docker-manifest-digest": digest},

@@ -63,7 +63,7 @@ class NodePlaybooks:
         return output
 
     def kill_during(self, name: str, task: str) -> None:
-        """Run a playbook, and kill it with everything that it has started here once a task has begun."""
+        """Run a playbook, and kill it with all its local processes once a task has begun."""
         with self.start(name) as process:
             assert process.stdout is not None
             for line in process.stdout:
@@ -74,7 +74,7 @@ class NodePlaybooks:
         raise AssertionError(f"{name} ended before {task!r}")
 
     def files(self) -> str:
-        """What is in place: SHA-256 and owner of each file."""
+        """The installed files: SHA-256 and owner of each."""
         script = f"for file in {_FILES}; do sha256sum $file; stat -c '%a %u %g' $file; done 2>&1; true"
         return self.cluster.on_controller("sh", "-c", script)
 

@@ -1,4 +1,4 @@
-"""Nodes that are upgraded: where their programs are, and a workload that must keep its floor meanwhile."""
+"""Nodes that are upgraded: their source of programs, and a workload that must keep its minimum of pods meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from upgrader.ports import Kind, Kube
 __all__ = ["FLOOR", "Floor", "full_pool", "kubelet_settings", "kubelets", "node_sources", "three_replicas"]
 
 FLOOR = 2
-"""How many pods of the workload its budget wants at any time."""
+"""How many pods of the workload its budget requires at any time."""
 _NODES = Kind("v1", "nodes", namespaced=False)
 _PODS = Kind("v1", "pods")
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
@@ -25,7 +25,7 @@ _BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
 
 
 class Floor:
-    """The fewest pods of a workload that were Ready at once, while it is watched."""
+    """The smallest number of pods of a workload that were Ready at once, while it is watched."""
 
     def __init__(self, kube: Kube, app: str = "web") -> None:
         self.kube = kube
@@ -71,15 +71,16 @@ def kubelet_settings(kube: Kube, field: str) -> Mapping[str, Any]:
 
 
 def three_replicas(kube: Kube) -> None:
-    """Three replicas, of which two must be there at any time."""
+    """Three replicas, of which two must be available at any time."""
     _workload(kube, "web", {})
     until("three pods of the workload to be Ready", lambda: _ready(kube, "web") == 3, timeout_seconds=60)
 
 
 def full_pool(kube: Kube, app: str) -> None:
-    """Three replicas, each on a node of its own, on two workers: its budget allows no eviction until there is a third.
+    """Three replicas, each on a node of its own, on two workers: its budget allows no eviction until there is a third
+    worker.
 
-    Nothing else than more nodes helps: the two that run are what must be there at any time.
+    Only more nodes help: the two running pods are the required minimum.
     """
     apart = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
     anti_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
@@ -117,7 +118,7 @@ def _workload(kube: Kube, app: str, spec: Mapping[str, Any]) -> None:
 
 
 def _allowed(kube: Kube, app: str) -> int:
-    """The evictions that its budget allows now; -1 where it isn't counted yet."""
+    """The evictions that its budget allows now; -1 if it isn't counted yet."""
     status = (kube.get(_BUDGETS, app, "default") or {}).get("status") or {}
     counted = status.get("currentHealthy") == FLOOR and status.get("expectedPods") == 3
     return int(status.get("disruptionsAllowed", 0)) if counted else -1

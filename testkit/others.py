@@ -1,6 +1,6 @@
-"""Others who are at work in a cluster beside a run, and a network that is lost.
+"""Other clients that change a cluster during a run, and a network that is lost.
 
-Each writes as a field manager of its own, as its real counterpart does, so that what a run says of it can be checked.
+Each has a field manager of its own, as its real counterpart does, so that tests can check a run's report of it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Other:
         self._path = f"/apis/apps/v1/namespaces/{namespace}/{workload}"
 
     def get(self) -> dict[str, Any]:
-        """The workload as it is; raises ApiError."""
+        """The present workload; raises ApiError."""
         return self._send("GET", {})
 
     def apply(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Other:
 
 @dataclass
 class Reverts:
-    """What a GitOps controller did: how often it found the workload changed, and changed it back."""
+    """How often a GitOps controller found the workload changed, and changed it back."""
 
     number: int = 0
     problems: list[str] = field(default_factory=list)

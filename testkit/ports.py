@@ -15,8 +15,8 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def free_port(address: str = "127.0.0.1") -> int:
     """A port on which nothing listens, at one address or at all (`0.0.0.0`).
 
-    From below the kernel's own range: a port of that would be free now, and could be another process's end of a
-    connection by the time the server binds it. At random, so that processes that ask at once don't get the same.
+    It is below the kernel's ephemeral range: a port of that range could be another process's end of a connection by the
+    time the server binds it. It is random, so that processes that ask at once don't get the same.
     """
     beyond = int(_RANGE.read_text().split()[0])
     while True:

@@ -1,4 +1,4 @@
-"""Prometheus' own tool for rules: whether they can be read, and which alerts fire."""
+"""Prometheus' own tool for rules: checks their syntax, and which alerts fire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["firing", "promtool"]
 
 
 def promtool(*arguments: str | Path) -> str:
-    """What `promtool` says; fails with it where it finds something."""
+    """The output of `promtool`; fails with it if it reports an error."""
     command = [str(debian_program("prometheus", "promtool")), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=stretched(60), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -25,7 +25,7 @@ def promtool(*arguments: str | Path) -> str:
 
 
 def firing(folder: Path, series: Mapping[str, float], rules: Path) -> set[str]:
-    """The alerts that fire when these series have had these values for half an hour, by promtool's own evaluation."""
+    """The alerts that fire after these series have had these values for half an hour, by promtool's own evaluation."""
     names = [rule["alert"] for group in yaml.safe_load(rules.read_text())["groups"] for rule in group["rules"]]
     inputs = [{"series": name, "values": f"{value:g}x40"} for name, value in series.items()]
     found = set()

@@ -16,12 +16,12 @@ from upgrader.ports import Kind
 __all__ = ["BAD_FLAG", "OLD_STYLE", "edit", "install_old_style", "upgrade", "upgrade_old_style"]
 
 BAD_FLAG = "max-requests-inflight"
-"""With `true`, which is no number, kube-apiserver ends at once. (A flag that it doesn't know is told by a check.)"""
+"""With `true`, which is not a number, kube-apiserver exits at once. (A check finds a flag that it doesn't know.)"""
 OLD_STYLE = REPOSITORY / "tests" / "e2e" / "charts" / "old-style-kube-apiserver"
 
 _CHART = REPOSITORY / "charts" / "kube-apiserver"
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
-_HAND_OVER_FLAGS = (  # what only this project's chart gives it
+_HAND_OVER_FLAGS = (  # fields that only this project's chart has
     "bind-address",
     "advertise-address",
     "endpoint-reconciler-type",
@@ -34,7 +34,7 @@ _GENERATIONS = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserve
 
 
 def upgrade(cluster: LabCluster, value: str = f"extraArgs.{BAD_FLAG}=true") -> None:
-    """A plain `helm upgrade`, neither atomic nor waiting: Helm calls it deployed. `value`: as for `--set-string`."""
+    """A plain `helm upgrade`, neither atomic nor waiting: Helm reports it deployed. `value`: as for `--set-string`."""
     cluster.helm("upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set-string", value)
 
 
@@ -49,7 +49,7 @@ def edit(cluster: LabCluster) -> None:
 
 
 def install_old_style(cluster: LabCluster, values: Path, *, kind: str = "DaemonSet") -> None:
-    """Install kube-apiserver as older charts do, and wait for its checkpoint.
+    """Install kube-apiserver as older charts did, and wait for its checkpoint.
 
     Its values are written to the file `values`. `kind`: a DaemonSet with maxUnavailable 1, or a Deployment with
     maxSurge 1 and one replica for each controller.

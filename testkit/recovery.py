@@ -1,4 +1,4 @@
-"""A recovery from an API server that is wrong, and what must hold after one from a bad flag."""
+"""A recovery from an API server that is wrong, and the required result of one from a bad flag."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["assert_recovered", "recover_wrong_api"]
 
 
 def assert_recovered(cluster: LabCluster, good: object, version: str = OLD) -> None:
-    """It is healthy at that version, its releases are as before the bad change, no standby API server is active."""
+    """It is healthy at that version, its releases are as before the bad change, and no standby API server is active."""
     cluster.wait_healthy(version)
     assert cluster.manifests() == good
     assert BAD_FLAG not in str(cluster.manifests())

@@ -1,4 +1,4 @@
-"""A machine that the release's jobs are run on: what they install, and the forge's registry as all its network."""
+"""A machine that runs the jobs of a release: with the packages that they install, and no network but the registry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CONFIG = "etc/registry"
 _STORAGE = "var/lib/registry"
 _INSTALLS = re.compile(r"apt-get install -y --no-install-recommends (.+)")
 _ELSEWHERE = ("apt-get ", "go install ")
-"""How commands begin that fetch something: the machine has what they install."""
+"""Prefixes of commands that download something: the machine has it already."""
 _BEGIN = f"""
 update-ca-certificates
 docker-registry serve /{_CONFIG}/config.yml &
@@ -40,14 +40,14 @@ for i in $(seq 600); do (exec 3<>/dev/tcp/127.0.0.1/443) && break; sleep 0.1; do
 
 @dataclass(frozen=True)
 class Script:
-    """What a forge's runner gives a shell: a text, and variables, whose values are words of a shell."""
+    """What the runner gives a shell: a script, and variables, whose values are words of a shell."""
 
     text: str
     variables: Mapping[str, str]
 
 
 def github_scripts(workflow: Mapping[str, Any], job: str, repository: str) -> list[Script]:
-    """The scripts of a job's steps, without what actions do; each step can read what earlier ones have set."""
+    """The scripts of a job's steps, without actions; each step can read the outputs of earlier ones."""
     found = workflow["jobs"][job]
     outputs = {"GITHUB_OUTPUT": "/root/outputs", "GITHUB_ACTOR": _USER}
     return [
@@ -64,7 +64,7 @@ def github_scripts(workflow: Mapping[str, Any], job: str, repository: str) -> li
 
 
 def _word(text: str, repository: str) -> str:
-    """A value as a shell's word, with what GitHub puts in place of expressions."""
+    """A value as a shell's word, with the value that GitHub substitutes for expressions."""
     text = text.replace("${{ github.repository }}", repository).replace("${{ github.token }}", _PASSWORD)
     if output := re.fullmatch(r"\$\{\{ steps\.push\.outputs\.([a-z-]+) \}\}", text):
         return f'"$(sed -n "s/^{output[1]}=//p" /root/outputs)"'
@@ -91,7 +91,7 @@ def gitlab_scripts(pipeline: Mapping[str, Any], jobs: Sequence[str], registry: s
 
 @dataclass(frozen=True)
 class ReleaseMachine:
-    """A Debian root file system, whose only network is its own loopback: the forge's registry is there, with TLS."""
+    """A Debian root file system, whose only network is its own loopback: the registry listens there, with TLS."""
 
     machine: BareMachine
     programs: Mapping[str, Path]
@@ -133,7 +133,7 @@ class ReleaseMachine:
         return self.machine.root / _STORAGE / "docker/registry/v2"
 
     def scripts(self, scripts: Sequence[Script], variables: Mapping[str, str]) -> None:
-        """Run scripts one after another. Raises AssertionError, with all that was printed, at the first that fails."""
+        """Run scripts one after another. Raises AssertionError, with the whole output, at the first that fails."""
         commands = []
         for number, script in enumerate(scripts):
             file = self.machine.root / f"root/script-{number}"

@@ -1,4 +1,4 @@
-"""A lab with a spare machine, and the playbooks that have it join while a pool is upgraded."""
+"""A lab with a spare machine, and the playbooks with which it joins while a pool is upgraded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXAMPLES = REPOSITORY / "playbooks" / "examples"
 
 
 def spare_machine(cluster: LabCluster, name: str) -> None:
-    """Have a worker leave the cluster: the inventory's group `surge` has it from then on."""
+    """Remove a worker from the cluster: from then on it is in the inventory's group `surge`."""
     cluster.lab("leave", name)
     until(f"{name} to be no node", lambda: cluster.kube.get(_NODES, name) is None, timeout_seconds=30)
     file = cluster.folder / "hosts.yml"
@@ -35,7 +35,7 @@ def spare_machine(cluster: LabCluster, name: str) -> None:
 
 
 def surge_settings(cluster: LabCluster) -> dict[str, Any]:
-    """`surge` of a pool: the examples that come with upgrader, and the pod network, which labs have no plugin for."""
+    """`surge` of a pool: the examples that come with upgrader, and the pod network, for which labs have no plugin."""
     lab = [sys.executable, "-m", "upgrader", "lab", "connect", "--name", cluster.name]
     plays = [
         {"name": "Have it join", "ansible.builtin.import_playbook": str(_EXAMPLES / "add-spare-nodes.yml")},
@@ -44,7 +44,7 @@ def surge_settings(cluster: LabCluster) -> dict[str, Any]:
             "hosts": "localhost",
             "connection": "local",
             "gather_facts": False,
-            # The inventory's are for its own hosts: they name its folder, which localhost doesn't have.
+            # The inventory's variables are for its own hosts: they name its folder, which localhost doesn't have.
             "vars": {"ansible_ssh_private_key_file": "", "ansible_ssh_common_args": ""},
             "tasks": [{"name": "Connect", "ansible.builtin.command": {"argv": lab}}],
         },

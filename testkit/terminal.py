@@ -1,6 +1,7 @@
-"""A terminal of 80×24 as the one that an operator looks at: what stands on it when a command has ended.
+"""A terminal of 80×24 like an operator's: what it shows when a command has ended.
 
-A terminal forgets what scrolls out at its top: the first screen after a failure is its last 24 lines, the prompt's too.
+A terminal loses what scrolls out at its top: the first screen after a failure is its last 24 lines, including the
+prompt's.
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ class Shown:
 
     @property
     def words(self) -> str:
-        """All of it in one line, in which a sentence that the terminal broke is whole again."""
+        """All text in one line: a sentence that the terminal broke is whole again."""
         return " ".join(" ".join(self.lines).split())
 
     @property
     def packed(self) -> str:
-        """All of it without any space: a word that the terminal broke in its middle is whole again."""
+        """All text without any space: a word that the terminal broke is whole again."""
         return "".join("".join(self.lines).split())
 
     def lacks(self, *wanted: str) -> list[str]:
-        """What isn't on the screen, however it was broken into lines there."""
+        """The texts that aren't on the screen, however it broke them into lines."""
         return [each for each in wanted if "".join(each.split()) not in self.packed]
 
     def __str__(self) -> str:
@@ -77,7 +78,7 @@ class Terminal:
         self._stream = pyte.ByteStream(self._screen)
 
     def isatty(self) -> bool:
-        """It is one."""
+        """It is a terminal."""
         return True
 
     def write(self, text: str) -> int:
@@ -90,7 +91,7 @@ class Terminal:
         self._stream.feed(content)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -127,8 +128,7 @@ def on_terminal(
     """Run a command on a terminal of its own to its end. Raises TimeoutError after that time; it is killed then.
 
     `typed_ahead` is in the terminal's buffer when the command starts. `answers` are given one after the other: once the
-    words stand on the terminal, the text is typed, or the function called. "\\x03" is Ctrl-C, "\\x04" Ctrl-D, "\\r"
-    Enter.
+    words are on the screen, the text is typed, or the function called. "\\x03" is Ctrl-C, "\\x04" Ctrl-D, "\\r" Enter.
     """
     terminal, left = Terminal(), list(answers)
     terminal.write(f"{PROMPT}{shown_as}\n")
@@ -172,7 +172,7 @@ def _answer(file: int, answer: str | Callable[[], object]) -> None:
 
 
 def _read(file: int, deadline: float, what: str) -> Iterator[bytes]:
-    """What comes from the other end, until nobody has it open any more."""
+    """The output of the other end, until it is closed."""
     while True:
         readable, _, _ = select.select([file], [], [], max(0.0, deadline - time.monotonic()))
         if not readable:

@@ -1,4 +1,4 @@
-"""A playbook that works for as long as its process says, and notes who runs it."""
+"""A playbook that runs until its process ends it, and records which process runs it."""
 
 from __future__ import annotations
 

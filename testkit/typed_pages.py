@@ -1,4 +1,4 @@
-"""A page's commands, typed on this machine against a lab, with the files, kubeconfig and programs of a person."""
+"""A page's commands, typed on this machine against a lab, with the files, kubeconfig and programs of a user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["TypedPage"]
 
 
 class TypedPage:
-    """A page, and a folder in which its files are, as `NAME.yaml`, followed by its YAML, has them."""
+    """A page, and a folder with its files: `NAME.yaml`, followed by its YAML in the page."""
 
     def __init__(self, page: Path, cluster: LabCluster, folder: Path) -> None:
         self._text, self._folder = page.read_text(), folder
@@ -47,7 +47,7 @@ class TypedPage:
             (folder / name).write_text(content)
 
     def follow(self, heading: str, *, seconds: float = 900.0) -> None:
-        """Type the commands below a heading; raises AssertionError with what was otherwise than the page says."""
+        """Type the commands below a heading; raises AssertionError with the differences from the page."""
         expected = console_block(self._text, heading)
         seen = self._typed([step.command for step in expected], seconds)
         for step in seen:  # for the page, when it is written

@@ -1,4 +1,4 @@
-"""Which versions of the Kubernetes components are running."""
+"""The running versions of the Kubernetes components."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def running_versions(kube: Kube) -> Mapping[str, str]:
 
 
 def kubeadms_version(kube: Kube) -> str:
-    """The version that kubeadm takes for the one that runs: that of its ConfigMap."""
+    """The version that kubeadm records as running: that of its ConfigMap."""
     found = kube.get(_CONFIG_MAPS, "kubeadm-config", "kube-system")
     assert found is not None
     return str(yaml.safe_load(found["data"]["ClusterConfiguration"])["kubernetesVersion"])

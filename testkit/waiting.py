@@ -1,10 +1,10 @@
-"""How tests wait: for something to be so, with a deadline that a busy machine stretches; and what they waited for.
+"""How tests wait for a condition: with a deadline that a busy machine stretches, and a record of the waiting.
 
-A deadline of a test is how long something takes at worst on a machine that has nothing else to do. Here, and nowhere
-else, it is stretched by how busy this one is: a second counts as a half while twice as much is to be run as there are
-processors. So a deadline can be short enough to find what hangs, and no test fails because others run beside it.
+A deadline of a test is how long something takes at worst on an idle machine. Only here is it stretched by the load: a
+second counts as a half while twice as many processes are runnable as there are processors. So a deadline can be short
+enough to find what hangs, and no test fails because others run beside it.
 
-What a test waited for is told by the logger `testkit.waiting`; `tests/durations.py` adds it up.
+The logger `testkit.waiting` records what a test waited for; `tests/durations.py` adds it up.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LOGGER = logging.getLogger("testkit.waiting")
 """Each record has `waited_for` and `seconds`."""
 
 _MOST = 6.0
-"""Slower than this is a machine that no test is meant for."""
+"""No test is meant for a slower machine."""
 
 
 def slowness() -> float:
-    """How many times longer this machine takes than one that has nothing else to do: 1 to 6, by its load."""
+    """How many times longer this machine takes than an idle one: 1 to 6, by its load."""
     return _slowness(os.getloadavg()[0], os.cpu_count() or 1)
 
 
@@ -36,12 +36,12 @@ def _slowness(load: float, processors: int) -> float:
 
 
 def stretched(seconds: float) -> float:
-    """The deadline for something that is waited for in one piece, such as a command."""
+    """The deadline for a single wait, such as for a command."""
     return seconds * slowness()
 
 
 class Patience:
-    """A deadline: `left()` is False once so many seconds have passed, of a machine that has nothing else to do."""
+    """A deadline: `left()` is False after this many seconds of an idle machine."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Patience:
         self._before = now()
 
     def left(self) -> bool:
-        """Whether there is time left; the time since the last question is taken off first."""
+        """Whether there is time left; the time since the last call is subtracted first."""
         now = self._now()
         self._left -= (now - self._before) / self._slowness()
         self._before = now
@@ -64,7 +64,7 @@ class Patience:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """What happens inside is waiting for `what`: "restore", "helm upgrade"."""
+    """Everything inside waits for `what`: "restore", "helm upgrade"."""
     begun = time.monotonic()
     try:
         yield
@@ -75,8 +75,8 @@ def waiting(what: str) -> Iterator[None]:
 def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float, interval_seconds: float = 0.5) -> float:
     """Wait until `holds()` (an unreachable API: False); returns the seconds, raises TimeoutError with `what`.
 
-    The deadline is stretched as `Patience` says. After it, `holds()` is asked once more: a process that didn't run for
-    a while has not waited.
+    The deadline is stretched as `Patience` says. After it, `holds()` is called once more: a process that wasn't
+    scheduled for a while has not waited.
     """
     begun, patience = time.monotonic(), Patience(timeout_seconds)
     late = False

@@ -1,6 +1,7 @@
-"""What stands in for nginx in a lab's image: answers with its node's name; several may share the port of a node.
+"""The stand-in for nginx in a lab's image: answers with its node's name; several may share the port of a node.
 
-Once it listens, the file /tmp/listening is there. Told to end, it listens no more, and answers what it has accepted.
+Once it listens, it creates the file /tmp/listening. After SIGTERM it stops listening, and answers the accepted
+requests.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def server_bind(self) -> None:
-        """Beside those that listen there already."""
+        """Beside others that already listen on the port."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         super().server_bind()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 
 def answer(path: str, review: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The review with its response: `/convert` changes the version only, `/admit` admits, later."""
+    """The review with its response: `/convert` changes only the version, `/admit` allows after a delay."""
     request = review["request"]
     response: dict[str, Any] = {"allowed": True}
     if path == "/convert":
@@ -27,7 +27,7 @@ def answer(path: str, review: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def ends_with(name: str) -> None:
-    """End this process when the newest process of that name does."""
+    """End this process when the newest process of that name ends."""
     found = [path for path in Path("/proc").glob("[0-9]*/comm") if path.read_text().strip() == name[:15]]
     newest = max(found, key=lambda path: int(path.parts[2]))
     while newest.exists():
@@ -49,7 +49,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def main(certificate: str, port: str, seconds: str, process: str) -> None:
-    """Serve for as long as a process lives; "": for ever."""
+    """Serve as long as a process runs; "": until killed."""
     _Handler.seconds = float(seconds)
     if process:
         threading.Thread(target=ends_with, args=[process], daemon=True).start()

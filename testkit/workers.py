@@ -1,4 +1,4 @@
-"""The workers of a real cluster whose control plane is at the target already: runs change nothing but nodes."""
+"""The workers of a real cluster whose control plane is at the target already: runs change only nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FAULT = "/etc/systemd/system/kubelet.service.d/99-fault.conf"
 
 @dataclass(frozen=True)
 class Workers:
-    """Both workers, and what tests do to them."""
+    """Both workers, and the operations of the tests."""
 
     cluster: LabCluster
 
@@ -45,7 +45,7 @@ class Workers:
 
     @contextmanager
     def started(self) -> Iterator[subprocess.Popen[str]]:
-        """A run whose checks have passed and whose first step has begun; killed where the context ends before it."""
+        """A run whose checks have passed and whose first step has begun; killed if the context ends before it does."""
         before = set(self.cluster.runs())
 
         def begun() -> bool:
@@ -60,7 +60,7 @@ class Workers:
             yield run
 
     def state(self) -> Mapping[str, str]:
-        """Worker → its kubelet's version, and what is left of its upgrade."""
+        """Worker → its kubelet's version, and the mark of its upgrade."""
         found = {}
         for name in WORKERS:
             node: Any = self.cluster.kube.get(_NODES, name)
@@ -71,12 +71,12 @@ class Workers:
         return found
 
     def phase(self, name: str) -> str:
-        """How far the upgrade of a node got; "" where none is under way."""
+        """How far the upgrade of a node got; "" if none is in progress."""
         mark = NodeMark.of(self.cluster.kube.get(_NODES, name) or {"metadata": {}})
         return mark.phase if mark else ""
 
     def ready(self, name: str) -> bool:
-        """Whether the API has it as Ready."""
+        """Whether the API reports it as Ready."""
         node: Any = self.cluster.kube.get(_NODES, name)
         return any(item["type"] == "Ready" and item["status"] == "True" for item in node["status"]["conditions"])
 
@@ -87,7 +87,7 @@ class Workers:
         return ended.stdout
 
     def kill_when(self, what: str, holds: Callable[[], bool]) -> None:
-        """Start a run, and SIGKILL it as soon as that is the case; fails where it ends before."""
+        """Start a run, and SIGKILL it as soon as the condition is true; fails if it ends before."""
         with self.started() as run:
 
             def there() -> bool:
@@ -108,11 +108,11 @@ class Workers:
         )
 
     def mend(self, name: str) -> None:
-        """Remove what `break_new_kubelet` has left."""
+        """Remove the script of `break_new_kubelet`."""
         self.on(name, f"rm -f {_FAULT} && systemctl daemon-reload && systemctl restart kubelet")
 
     def spread(self) -> None:
-        """Have the workload's pods placed anew, until each worker has one: a drained one has had none since."""
+        """Have the workload's pods rescheduled, until each worker has one: a drained worker has had none since."""
         kube = self.cluster.kube
 
         def is_spread() -> bool:
@@ -131,7 +131,9 @@ class Workers:
         return self.phase(name) == "swap" and '"state": "swapping"' in self.on(name, point)
 
     def prepare(self, *names: str) -> None:
-        """Have these at the old version and the other ones upgraded, without a drain, whatever a test has left."""
+        """Bring these to the old version and the others to the new one, without a drain, from any state that a test has
+        left.
+        """
         if not self.as_before(*names):
             self._playbook("restore-node", names)
             self._playbook("upgrade-node", [name for name in WORKERS if name not in names])
@@ -141,7 +143,7 @@ class Workers:
         until("the workers' old and new kubelets", lambda: self.as_before(*names), timeout_seconds=120)
 
     def as_before(self, *names: str) -> bool:
-        """Whether these are at the old version and the others upgraded, all Ready, and nothing is under way."""
+        """Whether these are at the old version and the others upgraded, all Ready, and no upgrade is in progress."""
         wanted = {name: OLD if name in names else TARGET for name in WORKERS}
         return self.state() == wanted and all(map(self.ready, WORKERS))
 
@@ -150,7 +152,7 @@ class Workers:
         return set(kubelets(self.cluster.kube).values()) == {TARGET} and self.as_before()
 
     def programs(self, name: str) -> str:
-        """The SHA-256 of what is in place."""
+        """The SHA-256 of the installed files."""
         return self.on(name, "sha256sum /usr/bin/kubelet /usr/bin/kubeadm /usr/bin/kubectl")
 
     def _playbook(self, name: str, nodes: Collection[str]) -> None:

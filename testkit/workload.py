@@ -93,7 +93,7 @@ _ASK: Mapping[Client, str] = {"client": _ASK_WEB, "operator": _ASK_API}
 
 @dataclass(frozen=True)
 class Tally:
-    """A client's counts since it began to get answers. The longest gap is between two answers, its think time included.
+    """A client's counts since its first answer. The longest gap is between two answers, including its think time.
 
     `last_failure` is the time, in UTC, and the error of the last request that failed; "" if none did.
     """
@@ -143,7 +143,7 @@ class Workload:
             time.sleep(0.5)
 
     def stop(self) -> None:
-        """End its pods: on two cores, what nobody looks at any more takes a fifth of what the next test needs."""
+        """End its pods: on two cores, an unused workload takes a fifth of what the next test needs."""
         for name in ("web", *_ASK):
             self._kube.patch(_DEPLOYMENTS, name, {"spec": {"replicas": 0}}, NAMESPACE)
 

@@ -1,4 +1,4 @@
-"""Changes after which kube-apiserver, or another part of the control plane, is Ready and wrong."""
+"""Changes after which kube-apiserver, or another part of the control plane, is Ready and doesn't work correctly."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ class WrongApi:
 
     flags: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 90.0
-    """From the moment in which the change is in place until the cluster is healthy again."""
+    """The time from when the change is made until the cluster is healthy again."""
     names: tuple[str, ...] = ()
     """What the message has to name, one of them."""
     prepare: Callable[[LabCluster], None] = lambda cluster: None
-    """What the cluster needs before, such as a file on the controller."""
+    """Preparations in the cluster, such as a file on the controller."""
     before: Mapping[str, str] = field(default_factory=dict)
     """Flags that a run sets first."""
     harmless: bool = False
-    """Whether it changes nothing for any client, so that the run succeeds."""
+    """Whether no client is affected, so that the run succeeds."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """Other values than `extraArgs`."""
     release: str = "kube-apiserver"
     beside: Callable[[LabCluster], AbstractContextManager[object]] = lambda cluster: nullcontext()
-    """What is there from before the run until its end, such as a webhook, or busy clients."""
+    """Something that exists from before the run until its end, such as a webhook, or busy clients."""
     told: str = ""
-    """The finding that blocks such a run before it changes anything; "" where no check can tell."""
+    """The finding that blocks such a run before it changes anything; "" if no check can find it."""
     blocked: bool = False
-    """Whether that finding is relied on; else the run is tried in spite of it, too."""
+    """Whether that finding is sufficient; otherwise the run is tried with the finding skipped, too."""
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All of the change."""
+        """The whole change."""
         return {**self.others, **({"extraArgs": {**self.before, **self.flags}} if self.flags else {})}
 
 
@@ -78,7 +78,7 @@ def _two_keys(cluster: LabCluster) -> None:
 
 
 def _image_policy(cluster: LabCluster) -> None:
-    """Nobody listens at the address of this webhook, and without its answer no pod is admitted."""
+    """Nothing listens at the address of this webhook, and without its answer no pod is admitted."""
     clusters = [{"name": "policy", "cluster": {"server": "https://127.0.0.1:2998"}}]
     users = [{"name": "apiserver", "user": {}}]
     contexts = [{"name": "policy", "context": {"cluster": "policy", "user": "apiserver"}}]
@@ -101,7 +101,7 @@ def _image_policy(cluster: LabCluster) -> None:
 
 
 def _pod_security(cluster: LabCluster) -> None:
-    """What a namespace's labels say of it otherwise: pods on the host's network aren't admitted anywhere."""
+    """The default for namespaces without such labels: pods on the host network aren't admitted anywhere."""
     defaults = {"enforce": "restricted", "enforce-version": "latest"}
     security = {"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration"}
     admission = {
@@ -139,7 +139,7 @@ def _foreign_key(cluster: LabCluster) -> None:
 
 
 def _other_profile(cluster: LabCluster) -> None:
-    """Pods that name no scheduler are nobody's: this one schedules those of `other` alone."""
+    """Pods that name no scheduler aren't scheduled: this scheduler takes only those of `other`."""
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -178,11 +178,11 @@ WRONG: Mapping[str, WrongApi] = {
     ),
     "other etcd prefix": WrongApi({"etcd-prefix": "/other"}),
     "client CA": WrongApi({"client-ca-file": _OTHER_CA}, prepare=_other_ca),
-    # It never becomes Ready, so that the old instance serves on: only the deadline of its gate ends it.
+    # It never becomes Ready, so the old instance continues to serve: only the deadline of its gate ends it.
     "authorization denies": WrongApi({"authorization-mode": "AlwaysDeny"}, 240.0),
     "key lost": WrongApi(
         {"encryption-provider-config": _NEW_KEY},
-        240.0,  # nor does this: it can't read the Secrets that it has to know first
+        240.0,  # nor does this: it can't read the Secrets that it needs first
         prepare=_two_keys,
         before={"encryption-provider-config": _OLD_KEY},
     ),
@@ -194,7 +194,7 @@ WRONG: Mapping[str, WrongApi] = {
     "no pod is admitted": WrongApi(
         {"enable-admission-plugins": "NodeRestriction,ImagePolicyWebhook", "admission-control-config-file": _ADMISSION},
         prepare=_image_policy,
-        # The chart mounts what flags name; this file is named by another one.
+        # The chart mounts the files of flags; this file is named in another one.
         others={
             "extraVolumes": [{"name": "image-policy", "hostPath": {"path": _WEBHOOK, "type": "File"}}],
             "extraVolumeMounts": [{"name": "image-policy", "mountPath": _WEBHOOK, "readOnly": True}],
@@ -231,7 +231,7 @@ WRONG: Mapping[str, WrongApi] = {
         names=("kubernetes.default.svc",),
         prepare=_foreign_certificate,
     ),
-    # Longer tokens are cut to it as they are made; those that were made before count on.
+    # The limit shortens new tokens; existing ones stay valid.
     "tokens of an hour": WrongApi({"service-account-max-token-expiration": "1h"}, harmless=True),
     "names that kube-apiserver resolves": WrongApi(
         others=_file("hosts", _HOSTS, "/etc/hosts"),
@@ -267,7 +267,7 @@ WRONG: Mapping[str, WrongApi] = {
 
 
 def seconds_until_healthy(cluster: LabCluster, release: str = "kube-apiserver") -> float:
-    """From the moment in which the newest run's bad change to a release was in place until it was undone."""
+    """The time from when the newest run's bad change to a release was made until it was undone."""
     times = [
         (line["type"], line["data"].get("step"), datetime.fromisoformat(line["time"])) for line in cluster.journal()
     ]

@@ -1,4 +1,4 @@
-"""What wrong changes need beside them: webhooks that a controller serves, objects that need them, and busy clients."""
+"""What wrong changes need in the cluster: webhooks on a controller, objects that need them, and busy clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["PKI", "busy_writers", "converted", "converted_by_name", "dying_conve
 
 PKI = "/etc/kubernetes/pki"
 _NAME = "webhook.wrong.example"
-"""In the controller's /etc/hosts, and nowhere else."""
+"""Only in the controller's /etc/hosts."""
 _PORT = 2996
 _UNIT = "wrong-webhook"
 _SERVING = f"{PKI}/wrong-webhook"
@@ -43,7 +43,7 @@ _THINGS = Kind("wrong.example/v1", "things", namespaced=False)
 
 
 def write_file(cluster: LabCluster, path: str, content: str) -> None:
-    """On the controller, for root alone."""
+    """On the controller, readable by root only."""
     encoded = base64.b64encode(content.encode()).decode()
     cluster.on_controller(f"umask 077; echo {encoded} | base64 -d > {path}")
 
@@ -61,14 +61,14 @@ def self_signed(cluster: LabCluster, path: str, *names: str) -> str:
 def converted(cluster: LabCluster, *, host: str = "", process: str = "") -> Iterator[None]:
     """A custom resource that is stored as v1 and read as v2, which a webhook on the controller converts.
 
-    `host` is its address, if not the controller's own; with the newest process named `process`, it ends.
+    `host` is its address, if not the controller's own; it ends with the newest process named `process`.
     """
     with _webhook(cluster, "convert", host=host, process=process) as client:
         cluster.kube.apply(_DEFINITIONS, _definition(client))
         try:
             thing = {"apiVersion": "wrong.example/v1", "kind": "Thing", "metadata": {"name": "one"}}
             until("the custom resource", lambda: _accepted(cluster, thing), timeout_seconds=30)
-            if not host:  # a name is known to those pods only that are made after it
+            if not host:  # only pods that are created afterwards resolve a name
                 until("its conversion", lambda: _readable(cluster), timeout_seconds=30)
             yield
         finally:
@@ -77,14 +77,14 @@ def converted(cluster: LabCluster, *, host: str = "", process: str = "") -> Iter
 
 @contextmanager
 def converted_by_name(cluster: LabCluster) -> Iterator[None]:
-    """The same, by a webhook whose name only the controller's /etc/hosts has."""
+    """The same, with a webhook whose name only the controller's /etc/hosts has."""
     with converted(cluster, host=_NAME):
         yield
 
 
 @contextmanager
 def dying_conversion(cluster: LabCluster) -> Iterator[None]:
-    """The same, by a webhook that ends with the kube-apiserver that runs now."""
+    """The same, with a webhook that ends with the present kube-apiserver."""
     with converted(cluster, process="kube-apiserver"):
         yield
 
@@ -93,7 +93,7 @@ def dying_conversion(cluster: LabCluster) -> Iterator[None]:
 def busy_writers(cluster: LabCluster) -> Iterator[None]:
     """A ServiceAccount's clients that write all the time, and whose writes a webhook admits after seconds.
 
-    That is what holds a request's seat for long: where each is answered at once, others wait for none.
+    This keeps a request's seat for long: if each request is answered at once, no other one waits.
     """
     kube = cluster.kube
     with _webhook(cluster, "admit", seconds=_SLOW_SECONDS) as client:
@@ -201,7 +201,7 @@ def _may_edit() -> dict[str, Any]:
 
 
 def _access(cluster: LabCluster, token: str) -> Access:
-    """Without the operator's certificate, which would count in place of the token."""
+    """Without the operator's certificate, which would be used instead of the token."""
     document = yaml.safe_load((cluster.folder / "kubeconfig").read_text())
     document["users"] = [{"name": entry["name"], "user": {"token": token}} for entry in document["users"]]
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:

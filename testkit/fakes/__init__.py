@@ -1,1 +1,1 @@
-"""Fakes of the ports, held to the same contract tests as the adapters."""
+"""Fakes of the ports, which pass the same contract tests as the adapters."""

@@ -24,7 +24,7 @@ class FakeHelm:
         """Release → the error that its next upgrades end in, after Helm has rolled back by itself."""
         self.fail_rollback: dict[str, UpgraderError] = {}
         self.processes: dict[str, int] = {}
-        """Release → the process ID of a Helm of this machine that works on it."""
+        """Release → the process ID of a Helm on this machine that is changing it."""
         self.calls: list[str] = []
 
     def version(self) -> str:
@@ -93,7 +93,7 @@ class FakeHelm:
         self.releases.pop(release, None)
 
     def install(self, release: str, manifest: str, status: RevisionStatus = "deployed", **fields: object) -> Revision:
-        """Put a revision there, as if an earlier Helm had done it."""
+        """Add a revision, as if an earlier Helm had written it."""
         return self._add(release, status, manifest, **fields)
 
     def _add(self, release: str, status: RevisionStatus, manifest: str, **fields: object) -> Revision:

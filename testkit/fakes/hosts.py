@@ -14,14 +14,14 @@ Answer = CommandResult | Callable[[Host, Sequence[str], bytes], CommandResult]
 
 
 class FakeHosts:
-    """`ports.Hosts` in memory. A command that no test scripted ends with 127, as on a machine that lacks it."""
+    """`ports.Hosts` in memory. A command that no test scripted exits with 127, as on a machine that lacks it."""
 
     def __init__(self) -> None:
         self.files: dict[tuple[str, str], bytes] = {}
         """(Host name, path) → content."""
         self.modes: dict[tuple[str, str], int] = {}
         self.commands: dict[str, Answer] = {}
-        """The command's first word → how it ends."""
+        """The command's first word → its exit code and output."""
         self.down: set[str] = set()
         """Names of the hosts that can't be reached."""
         self.ran: list[tuple[str, tuple[str, ...]]] = []

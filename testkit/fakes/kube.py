@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class FakeKube:
-    """`ports.Kube` in memory, with the API's habits that callers rely on: uids, versions, generations, conflicts, …"""
+    """`ports.Kube` in memory, with the behaviour that callers rely on: uids, versions, generations, conflicts, …"""
 
     def __init__(self) -> None:
         self.unavailable = False
@@ -35,21 +35,21 @@ class FakeKube:
         self.log_texts: dict[tuple[str, str, bool], str] = {}
         """(Pod, container, previous instance) → what `logs` returns."""
         self.denied: set[tuple[str, str]] = set()
-        """(Verb, resource) that the operator's credentials may not do; ("*", "*"): nothing at all."""
+        """(Verb, resource) that the operator's credentials lack; ("*", "*"): all rights."""
         self.users: dict[str, set[tuple[str, str]]] = {}
-        """User → the only (verb, resource) pairs that it may do; whoever isn't here may do all."""
+        """User → the only (verb, resource) pairs that it has; users that aren't in here have all rights."""
         self.mute_watch = False
         """While true, watches end without an event."""
         self.silent_kubelets: set[str] | None = None
         """The nodes whose kubelets don't renew their Leases; all others do, before every read. None: none does."""
         self.refuses_dry_run: ApiError | None = None
         self.refuses_dry_patch: dict[str, ApiError] = {}
-        """Object's name → what a policy answers to a change of it that is only tried."""
-        """What a dry run of a creation raises, as from admission."""
+        """Object's name → a policy's answer to a dry run of a change of it."""
+        """The error that a dry run of a creation raises, as from admission."""
         self.lingering: set[str] = set()
         """Pods that don't end once they are evicted."""
         self.refused_evictions: dict[str, ApiError] = {}
-        """Pod → what its eviction raises, as from a webhook."""
+        """Pod → the error that its eviction raises, as from a webhook."""
         self.ahead_seconds = 0.0
         """How far the API server's clock is ahead of this machine's."""
         self._version = 0
@@ -59,7 +59,7 @@ class FakeKube:
         self._events: list[tuple[tuple[str, str, str, str], str, dict[str, Any]]] = []
 
     def put(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> None:
-        """Set an object as it is, status and all, as no client could."""
+        """Set an object as it is, including its status, which no client could do."""
         key = self._key(kind, manifest["metadata"]["name"], namespace or manifest["metadata"].get("namespace", ""))
         found = _plain(dict(manifest))
         found["metadata"].setdefault("uid", self._objects[key]["metadata"]["uid"] if key in self._objects else _uid())
@@ -102,7 +102,7 @@ class FakeKube:
             self._check(f"create {kind.plural}")
             asked = manifest["spec"]["resourceAttributes"]
             denied = {("*", "*")} & self.denied or {(asked["verb"], asked["resource"])} & self.denied
-            # As with RBAC: "everything" is allowed to whom nothing is denied.
+            # As with RBAC: "everything" is allowed if nothing is denied.
             allowed = not denied and not (asked["verb"] == "*" and self.denied)
             return {**manifest, "status": {"allowed": allowed}}
         if kind.plural == "subjectaccessreviews":
@@ -318,7 +318,7 @@ class FakeKube:
 
 
 def _plain(value: _T) -> _T:
-    """What JSON can hold, apart from the original, as dictionaries and lists alone."""
+    """A copy of a value that JSON can hold, as dictionaries and lists alone."""
     found: Any = value
     if isinstance(value, Mapping):
         found = {key: _plain(each) for key, each in value.items()}
@@ -329,14 +329,14 @@ def _plain(value: _T) -> _T:
 
 
 def _copied(value: _T) -> _T:
-    """What is plain already, in a fraction of the time: gates read thousands of objects in a test."""
+    """A copy of what is already plain, in a fraction of the time: gates read thousands of objects in a test."""
     plain: Any = value
     copied: _T = marshal.loads(marshal.dumps(plain))
     return copied
 
 
 def _token(seconds: int) -> str:
-    """Like a real one, it says when it was issued and when it ends."""
+    """Like a real token, it contains when it was issued and when it expires."""
     claims = base64.urlsafe_b64encode(json.dumps({"iat": 0, "exp": seconds, "jti": _uid()}).encode())
     return f"e30.{claims.rstrip(b'=').decode()}.c2lnbmF0dXJl"
 

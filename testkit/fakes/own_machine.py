@@ -11,11 +11,11 @@ __all__ = ["FakeMachine"]
 
 
 class FakeMachine:
-    """`ports.OwnMachine`: has the programs, files and disk that a test gives it."""
+    """`ports.OwnMachine` with the programs, files and disk that a test sets."""
 
     def __init__(self) -> None:
         self.programs: dict[str, Callable[[tuple[str, ...]], CommandResult]] = {}
-        """Name → what it answers to its arguments."""
+        """Name → its output by its arguments."""
         self.modes: dict[Path, int] = {}
         self.free: int | None = 10 << 30
 

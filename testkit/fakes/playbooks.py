@@ -19,11 +19,11 @@ class FakePlaybooks:
     """`ports.Ansible` in memory."""
 
     errors: dict[str, PlaybookError] = field(default_factory=dict)
-    """Playbook's file name → the error that it ends in."""
+    """Playbook's file name → the error that it ends with."""
     ran: list[tuple[str, dict[str, Any], str, bool]] = field(default_factory=list)
     """(File name, variables, limit, check mode) of each run."""
     seconds: list[float] = field(default_factory=list)
-    """How long each run might have taken."""
+    """The time limit of each run."""
     meanwhile: Callable[[], None] = lambda: None
     """What happens while a playbook runs."""
     tasks: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -35,9 +35,9 @@ class FakePlaybooks:
     patterns: dict[str, tuple[Play, ...]] = field(default_factory=dict)
     """Playbook's file name → its plays; any other has one, for a controller."""
     silent: bool = False
-    """Whether Ansible doesn't tell the plays of any."""
+    """Whether Ansible can't list any plays."""
     listings: list[tuple[str, ...]] = field(default_factory=list)
-    """The file names of each question for plays."""
+    """The file names of each request for plays."""
 
     def plays(
         self, playbooks: Sequence[Path], *, inventory: Path, timeout_seconds: float

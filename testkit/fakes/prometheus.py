@@ -13,15 +13,15 @@ __all__ = ["FakePrometheus"]
 
 @dataclass
 class FakePrometheus:
-    """`ports.Prometheus`. Each query has series with a value at any time, until `values` of a test are shorter.
+    """`ports.Prometheus`. Each query has series with a value at any time, until a test sets shorter `values`.
 
-    `series` is by query; one that it lacks has no series. `lost` is how many of the newest values are there; None: all.
+    `series` is by query; a missing query has no series. `lost` is how many of the newest values exist; None: all.
     """
 
     series: dict[str, tuple[tuple[Mapping[str, str], float], ...]] = field(default_factory=dict)
     lost: int | None = None
     refused: str = ""
-    """Why no query is answered; "": they are."""
+    """Why no query is answered; "": queries are answered."""
     asked: list[tuple[str, int, int]] = field(default_factory=list)
 
     def values(self, query: str, *, points: int, step_seconds: int) -> tuple[Series, ...]:

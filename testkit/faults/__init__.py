@@ -1,1 +1,1 @@
-"""Faults between `upgrader` and a real API server: a proxy that injects them, and what runs make of them."""
+"""Faults between `upgrader` and a real API server: a proxy that injects them, and the result of runs with them."""

@@ -1,6 +1,6 @@
-"""A file system that answers for its folder, and not for its space, as one whose server has gone half away.
+"""A file system whose folder answers and whose free space doesn't, as if its server were half down.
 
-The kernel's own FUSE protocol, as far as one empty folder needs it: https://docs.kernel.org/filesystems/fuse.html
+It implements the kernel's FUSE protocol for one empty folder: https://docs.kernel.org/filesystems/fuse.html
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def silent_disk(place: Path) -> Iterator[None]:
 
 
 def _mount(place: Path, device: int) -> None:
-    """Not by the command `mount`, which has no handle of the device."""
+    """Not with the command `mount`, which has no handle of the device."""
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
     library = ctypes.CDLL(None, use_errno=True)
     if library.mount(b"silent", str(place).encode(), b"fuse", 0, options):

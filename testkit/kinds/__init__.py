@@ -1,1 +1,1 @@
-"""Kinds of clusters, and the whole way that each is taken: adopted, broken, upgraded, without power, recovered."""
+"""Kinds of clusters, each tested from end to end: adopted, broken, upgraded, without power, recovered."""

@@ -1,4 +1,4 @@
-"""The kinds of clusters that a lab can be. One more is an entry of `KINDS`, and a row in bench/results/kinds.json."""
+"""The kinds of clusters that a lab can be. A new kind is an entry of `KINDS`, and a row in bench/results/kinds.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from upgrader.ports import Kind as ApiKind
 __all__ = ["KINDS", "Given", "Kind"]
 
 Proof = Callable[[LabCluster], None]
-"""Raises AssertionError where the cluster isn't of its kind any more."""
+"""Raises AssertionError if the cluster isn't of its kind any more."""
 
 _SECRETS = ApiKind("v1", "secrets")
 _CONFIG_MAPS = ApiKind("v1", "configmaps")
@@ -34,7 +34,7 @@ _ETCDCTL = (
 
 @dataclass(frozen=True)
 class Given:
-    """A program that the lab doesn't build: how to get it, and what has a new lab use it."""
+    """A program that the lab doesn't build: how to get it, and the options with which a new lab uses it."""
 
     name: str
     how_to_get_it: str
@@ -43,8 +43,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Kind:
-    """`switches` are those of `upgrader lab up`; `prepare` makes it what the lab has no switch for, and `program` does
-    where that needs one; each proof must hold before the adoption, and after every column.
+    """`switches` are options of `upgrader lab up`; `prepare` makes what no option covers, and `program` does so if a
+    program is needed; each proof must be true before the adoption, and after every column.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Kind:
 
     @property
     def command(self) -> str:
-        """What takes a lab of this kind the whole way."""
+        """The command that tests a lab of this kind from end to end."""
         given = f" --program {self.program.name}" if self.program else ""
         return f"python -m bench.kinds --kind {self.name}{given}"
 
@@ -73,7 +73,7 @@ def _audited(cluster: LabCluster) -> int:
 
 
 def encrypts_secrets(cluster: LabCluster) -> None:
-    """A Secret that is written now can be read, and etcd has it encrypted."""
+    """A new Secret can be read, and etcd stores it encrypted."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "kinds"}, "stringData": {"word": "readable"}}
     cluster.kube.delete(_SECRETS, "kinds", "default")
     cluster.kube.create(_SECRETS, secret, "default")
@@ -85,11 +85,11 @@ def encrypts_secrets(cluster: LabCluster) -> None:
 
 _CHECK = "/usr/local/sbin/check-apiserver"
 CONTAINERD = "v2.4.2"
-"""One of today's; the lab's machines have Debian's otherwise."""
+"""One of the present versions; the lab's machines otherwise have Debian's."""
 
 
 def check_script(cluster: LabCluster) -> None:
-    """keepalived's files, as kubeadm's guide has them: without the program, as the lab's virtual IP never moves."""
+    """keepalived's files, as in kubeadm's guide; without the program, as the lab's virtual IP never moves."""
     cluster.on_controller(
         "sh",
         "-c",
@@ -100,12 +100,12 @@ def check_script(cluster: LabCluster) -> None:
 
 
 def answers_the_check_script(cluster: LabCluster) -> None:
-    """By it, keepalived keeps the virtual IP on this controller."""
+    """The check passes by which keepalived keeps the virtual IP on this controller."""
     assert cluster.on_controller("sh", "-c", f"{_CHECK} && echo healthy") == "healthy\n"
 
 
 def is_in_the_other_etcd(cluster: LabCluster) -> None:
-    """What is written now is in the etcd of the other node, and the controllers run none."""
+    """A new object is stored in the etcd of the other node, and the controllers run none."""
     cluster.kube.delete(_CONFIG_MAPS, "kinds", "default")
     cluster.kube.create(
         _CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kinds"}}, "default"
@@ -117,7 +117,7 @@ def is_in_the_other_etcd(cluster: LabCluster) -> None:
 
 
 def has_another_host_name(cluster: LabCluster) -> None:
-    """The machine's isn't the node's, and the API knows the node's alone."""
+    """The machine's host name isn't the node's, and the API has only the node's."""
     name = cluster.on_controller("cat", "/proc/sys/kernel/hostname").strip()
     assert name not in ("", "controller-1"), name
     nodes = cluster.kube.list(ApiKind("v1", "nodes", namespaced=False))
@@ -125,7 +125,7 @@ def has_another_host_name(cluster: LabCluster) -> None:
 
 
 def only_through_the_bastion(cluster: LabCluster) -> None:
-    """No machine but the bastion answers at its SSH port; but `ssh/config` leads to it."""
+    """Only the bastion answers at its SSH port; but `ssh/config` reaches every machine."""
     for node in Lab.find(cluster.name).placement.nodes:
         if node.role != "bastion":
             assert not _answers(node.ssh_address, node.ssh_port), f"{node.name} lets this machine's connections in"
@@ -143,7 +143,7 @@ def _answers(address: str, port: int) -> bool:
 
 
 def has_no_ipv4(cluster: LabCluster) -> None:
-    """Every address that the API knows is IPv6: of nodes, pods, Services, kube-apiserver; so is the URL."""
+    """Every address in the API is IPv6: of nodes, pods, Services, kube-apiserver; so is the URL."""
     kube = cluster.kube
     nodes = kube.list(ApiKind("v1", "nodes", namespaced=False))
     found = [each["address"] for node in nodes for each in node["status"]["addresses"] if each["type"] == "InternalIP"]
@@ -156,7 +156,7 @@ def has_no_ipv4(cluster: LabCluster) -> None:
 
 
 def has_debian_13(cluster: LabCluster) -> None:
-    """The node reports it, with the containerd that it has; and it is no surprise to the checks."""
+    """The node reports it, with its containerd; and checks have no finding about it."""
     (node,) = cluster.kube.list(ApiKind("v1", "nodes", namespaced=False))
     info = node["status"]["nodeInfo"]
     assert info["osImage"].startswith("Debian GNU/Linux 13 "), info
@@ -164,7 +164,7 @@ def has_debian_13(cluster: LabCluster) -> None:
 
 
 def has_containerd_2(cluster: LabCluster) -> None:
-    """The node reports it, and once the cluster is adopted, checks have nothing to say of it."""
+    """The node reports it, and once the cluster is adopted, checks have no finding about it."""
     (node,) = cluster.kube.list(ApiKind("v1", "nodes", namespaced=False))
     runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"]
     assert runtime == f"containerd://{CONTAINERD.removeprefix('v')}", runtime
@@ -194,8 +194,8 @@ def _is_given_once(cluster: LabCluster) -> bool:
 
 
 def flannel_connects_the_pods(cluster: LabCluster) -> None:
-    """A node's pods have addresses of the subnet that flannel has found out for it, every node reaches every pod, and
-    no route is the lab's own.
+    """A node's pods have addresses of the subnet that flannel assigned to it, every node reaches every pod, and no
+    route is the lab's own.
     """
     until("flannel to have started on each node", lambda: _flannels_subnets(cluster) != {}, timeout_seconds=120)
     subnets = _flannels_subnets(cluster)
@@ -203,7 +203,7 @@ def flannel_connects_the_pods(cluster: LabCluster) -> None:
     assert addresses, "there is no pod on the pod network: nothing is shown"
     for address, name in addresses.items():
         assert ip_address(address) in ip_network(subnets[name], strict=False), (address, name, subnets)
-    # A pod that ends meanwhile doesn't answer, and isn't asked the next time.
+    # A pod that ends meanwhile doesn't answer, and is left out the next time.
     until("every node to reach every pod", lambda: _silent_pods(cluster, subnets) == [], timeout_seconds=60)
     for name in subnets:
         assert _on(cluster, name, "ls /etc/lab/routes /etc/cni/net.d/10-lab.conflist 2>/dev/null || true") == ""

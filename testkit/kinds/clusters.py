@@ -1,4 +1,4 @@
-"""A lab of a kind, as kubeadm made it: the beginning of the whole way."""
+"""A lab of a kind, as kubeadm made it: the start of the test from end to end."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["cluster_of"]
 
 @contextmanager
 def cluster_of(kind: Kind, program: Path | None = None) -> Iterator[LabCluster]:
-    """A new lab that is of its kind, and not adopted; removed at the end. `program` is what the kind needs, if it does.
+    """A new lab of this kind, not adopted; removed at the end. `program` is the kind's program, if it needs one.
 
-    Raises AssertionError where the lab isn't of its kind.
+    Raises AssertionError if the lab isn't of its kind.
     """
     with tempfile.TemporaryDirectory() as home:
         cluster = LabCluster(f"kinds-{kind.name}-{os.getpid()}", Path(home), Path(home) / "kept")

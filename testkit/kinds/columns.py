@@ -1,4 +1,4 @@
-"""The five columns, in an order in which each leaves what the next one needs."""
+"""The five columns, in an order in which each leaves the cluster as the next one needs it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _WORDS = 400
 
 @dataclass(frozen=True)
 class Cell:
-    """One column of one kind. `words`: those of a refusal, or what failed. `requests` and `failed`: of clients beside
-    it; 0 where none were.
+    """One column of one kind. `words`: the error of a refusal, or what failed. `requests` and `failed`: of clients
+    beside it; 0 without clients.
     """
 
     result: str
@@ -42,7 +42,7 @@ class _Refused(Exception):
 
 
 def whole_way(cluster: LabCluster, kind: Kind) -> Iterator[tuple[str, Cell]]:
-    """Each column with its cell, as it ends; none after one that didn't pass."""
+    """Each column with its cell, as it ends; stops after one that didn't pass."""
     for name, column in COLUMNS.items():
         begun = time.monotonic()
         try:
@@ -106,7 +106,7 @@ def _power_cut(cluster: LabCluster) -> Cell:
 
 
 def _recover(cluster: LabCluster) -> Cell:
-    """A bad change that nobody gated, a power cut amid it, and `upgrader recover`."""
+    """A bad change that no gate checked, a power cut during it, and `upgrader recover`."""
     good = cluster.manifests()
     upgrade(cluster)
     until("the new pod to crash", lambda: cluster.crashed(BAD_FLAG), timeout_seconds=120)
@@ -131,7 +131,7 @@ def _ends_with(exit_code: int, ended: Ended) -> str:
 
 
 def _error(ended: Ended) -> str:
-    """What a command said that was refused: from its error on."""
+    """The output of a refused command, from its error on."""
     lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
     first = next((number for number, line in enumerate(lines) if line.lower().startswith("error")), -1)
     return " ".join(lines[first:])[:_WORDS]

@@ -1,6 +1,6 @@
 """kube-vip's static pods keep the lab's virtual IP: ARP, the control plane and Services, and a Lease for each.
 
-Its Go module is nowhere but in its repository, so its program is given.
+Its Go module is only in its repository, so its program is an argument.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _LEASE = "plndr-cp-lock"
 _LEASES = ApiKind("coordination.k8s.io/v1", "leases")
 _PODS = ApiKind("v1", "pods")
 _STARTING_SECONDS = 60.0
-"""Within which kube-vip may end and be started again, after its manifest appeared or its controller was switched on."""
+"""How long kube-vip may exit and be restarted after its manifest appeared or its controller was switched on."""
 
 
 def leave_the_address_to(cluster: LabCluster, program: Path) -> None:
-    """Take the virtual IP from the lab's interfaces and from keepalived, at boots as well, and give each controller the
-    static pod that `kube-vip manifest pod` makes.
+    """Remove the virtual IP from the lab's interfaces and from keepalived, also at boots, and give each controller the
+    static pod of `kube-vip manifest pod`.
 
-    Raises subprocess.CalledProcessError where that fails, LabError where a controller can't be changed.
+    Raises subprocess.CalledProcessError if that fails, LabError if a controller can't be changed.
     """
     lab = Lab.find(cluster.name)
     address = lab.placement.endpoint_address
@@ -59,8 +59,8 @@ def leave_the_address_to(cluster: LabCluster, program: Path) -> None:
 
 
 def kube_vip_keeps_the_address(cluster: LabCluster) -> None:
-    """The virtual IP, at which clients use the API, is on one controller alone, whose kube-vip has the Lease; each
-    kube-vip is Ready, and has run ever since it was started.
+    """The virtual IP, which clients of the API use, is on one controller only, whose kube-vip has the Lease; each
+    kube-vip is Ready, and has not restarted since it was started.
     """
     lab = Lab.find(cluster.name)
     address = lab.placement.endpoint_address

@@ -1,6 +1,6 @@
-"""Python starts with this where its clock is skewed: libfaketime refuses the system call of `time.sleep`.
+"""Python loads this if its clock is skewed: libfaketime refuses the system call of `time.sleep`.
 
-That is clock_nanosleep, with EINVAL, whenever monotonic time is left alone; other waits work.
+The call is clock_nanosleep, which fails with EINVAL when monotonic time is left alone; other waits work.
 """
 
 from __future__ import annotations
