@@ -67,7 +67,7 @@ def test_wrong_one_is_named(templates: Templates, tmp_path: Path, text: str, lin
     write_reports(tmp_path, RunState(), journal="journal.jsonl", templates=templates)
     assert all((tmp_path / name).stat().st_size for name in FILES.values())
     made = (tmp_path / FILES["html"]).read_text()
-    assert "Made without your own template: " in made and f"report.html.j2:{line}: " in made
+    assert "Your own template was not used: " in made and f"report.html.j2:{line}: " in made
 
 
 @pytest.mark.parametrize("environment", [{}, {"HOME": "relative"}, {"HOME": "/nonexistent"}])

@@ -33,7 +33,7 @@ def test_a_page_has_what_was_to_change(tmp_path: Path) -> None:
     assert (tmp_path / DIFFS).stat().st_mode & 0o777 == 0o600
     write_reports(tmp_path, state_of(runs.GOOD), journal="journal.jsonl")
     page = Page((tmp_path / FILES["html"]).read_text())
-    assert "What was to change" in page.text and "- image: a:1 + image: a:2 <b>" in page.text
+    assert "Planned changes" in page.text and "- image: a:1 + image: a:2 <b>" in page.text
     folded = [attributes for tag, attributes in page.elements if tag == "details" and attributes.get("class") == "diff"]
     assert len(folded) == 1 and "open" not in folded[0], "a step that changes no object has none"
 
@@ -43,7 +43,7 @@ def test_redacted_reports_have_none() -> None:
     diffs = PlanDiffs((StepDiff("kube-apiserver", (CHANGE,)),))
     for form in FILES:
         assert "image: a:2" not in report_text(state_of(runs.GOOD), form, redacted=True, diffs=diffs)
-    assert "diffs left out" in report_text(state_of(runs.GOOD), "html", redacted=True, diffs=diffs)
+    assert "diffs are left out" in report_text(state_of(runs.GOOD), "html", redacted=True, diffs=diffs)
 
 
 def test_what_is_known_to_be_secret_is_not_kept(tmp_path: Path) -> None:
