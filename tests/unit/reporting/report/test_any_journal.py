@@ -94,7 +94,7 @@ def test_notes_are_bounded_and_counted() -> None:
     state = state_of([(float(n), Note(f"note {n}")) for n in range(MAX_NOTES + 7)])
     assert (len(state.notes), state.notes_left_out) == (MAX_NOTES, 7)
     assert state.notes[-1].text == f"note {MAX_NOTES + 6}"
-    assert "7 earlier ones are in the journal only" in report_text(state, "html")
+    assert "7 earlier ones are only in the journal" in report_text(state, "html")
 
 
 def test_empty_state_has_every_report() -> None:
