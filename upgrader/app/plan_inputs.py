@@ -65,7 +65,7 @@ def records_key(kube: Kube, namespaces: Iterable[tuple[BoundRelease, str]]) -> b
                 parts.append([release.name, record["metadata"]["uid"], record.get("data")])
     if not parts:
         raise UsageError(
-            "a plan can't be saved: Helm has no release in a Secret, and upgrader derives the plan's key from these",
+            "a plan can't be saved: its key is derived from Helm's releases in Secrets, and there is none",
             remedy="Adopt the cluster first (upgrader adopt); with another HELM_DRIVER, plans can't be saved.",
         )
     return hashlib.sha256(canonical(parts).encode()).digest()
@@ -122,9 +122,13 @@ def _left_out(settings: Settings, plan: Plan, file: Path) -> Collection[Path]:
     for path in given:
         for name, root in named.items():
             if identity(path) is not None and identity(path) == identity(root):
-                raise UsageError(f"{path} is {name}, and must count", remedy="Move it to a folder of its own.")
+                raise UsageError(
+                    f"{path} is also {name}, which a saved plan has to include", remedy="Move it to another folder."
+                )
         if _VARIABLES & set(path.resolve().parts):
-            raise UsageError(f"{path} is where Ansible reads variables", remedy="Move it to a folder of its own.")
+            raise UsageError(
+                f"{path} is in a folder from which Ansible reads variables", remedy="Move it to another folder."
+            )
     for name, root in named.items():
         if root.resolve().is_relative_to(own.resolve()) or ".git" in root.resolve().parts:
             raise UsageError(f"{name} is in {root.parent}, which a saved plan can't cover", remedy="Move it elsewhere.")

@@ -77,13 +77,14 @@ def require(found: HostCapabilities, spec: LabSpec | None, built: bool) -> None:
     disk = 3 * _GIB if built else 15 * _GIB
     if found.disk_free < disk:
         raise LabError(
-            f"the lab needs {disk // _GIB} GiB of free disk at {cache_root()}, there are {found.disk_free / _GIB:.1f}",
+            f"the lab needs {disk // _GIB} GiB of free disk at {cache_root()}, but only {found.disk_free / _GIB:.1f} "
+            "are free",
             remedy="free some space, or point XDG_CACHE_HOME to a larger disk",
         )
     memory = _memory(spec) if spec else 2 * _GIB
     if found.memory_available < memory:
         raise LabError(
-            f"this needs {memory / _GIB:.1f} GiB of free memory, there are {found.memory_available / _GIB:.1f}",
+            f"this needs {memory / _GIB:.1f} GiB of free memory, but only {found.memory_available / _GIB:.1f} are free",
             remedy="request fewer nodes, or stop other programs",
         )
 

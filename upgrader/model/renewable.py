@@ -62,5 +62,5 @@ class ControllerCertificates:
 def _parsed(item: _Listed) -> RenewableCertificate:
     ends = datetime.fromisoformat((item.expirationDate or "").replace("Z", "+00:00"))
     if ends.tzinfo is None:
-        raise ValueError(f"{item.name}: {item.expirationDate!r} has no time zone")
+        raise ValueError(f"{item.name}: the expiration date {item.expirationDate!r} has no time zone")
     return RenewableCertificate(item.name, ends, item.caName, item.externallyManaged)

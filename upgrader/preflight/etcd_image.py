@@ -28,8 +28,8 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "etcd-image.unread",
             "unknown",
-            f"the image of etcd's manifest can't be read on {first_few(unread)}",
-            "It must have kubeadm's format: one container `etcd` with one image, each on a line of its own.",
+            f"etcd's image can't be read from its manifest on {first_few(unread)}",
+            "The manifest must have kubeadm's format: one container `etcd` with one image, each on its own line.",
             "Compare /etc/kubernetes/manifests/etcd.yaml there with what `kubeadm init phase etcd local` writes.",
         )
     if not step.of and not unread:

@@ -71,8 +71,8 @@ def prove_on(
     status, data = tools.prove(member, manifest.snapshot.bytes, take=False, replaced=replaced)
     if (data.keys, data.digest, status.hash) != (manifest.keys, manifest.digest, manifest.etcd_hash):
         raise BackupRefused(
-            f"{member.host.name}: the snapshot restores to {data.keys} keys with SHA-256 {data.digest}; when taken, it "
-            f"had {manifest.keys} with {manifest.digest}",
+            f"{member.host.name}: the restored snapshot has {data.keys} keys with SHA-256 {data.digest}; when it was "
+            f"taken, it had {manifest.keys} keys with {manifest.digest}",
             remedy="Use another backup. Nothing was changed.",
         )
     return status, data

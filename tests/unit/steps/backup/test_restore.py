@@ -164,7 +164,7 @@ def refused(site: Site, kind: type[UpgraderError], why: str) -> None:
 def test_other_data_than_the_backups_is_refused(site: Site, changed: dict[str, object]) -> None:
     """What the scratch etcd holds must be what it held when the backup was taken."""
     site.scratch |= changed
-    refused(site, BackupRefused, "the snapshot restores to")
+    refused(site, BackupRefused, "the restored snapshot has")
 
 
 def test_a_damaged_file_is_refused(site: Site) -> None:

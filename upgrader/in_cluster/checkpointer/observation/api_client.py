@@ -40,7 +40,7 @@ class Api:
         query = urlencode({"fieldSelector": f"spec.nodeName={self._node}"})
         items = self._object("GET", f"/api/v1/pods?{query}").get("items")
         if not isinstance(items, list):
-            raise ApiUnknown("the list of pods has no items")
+            raise ApiUnknown("the API's list of pods has no field `items`")
         return items
 
     def content(self, kind: str, namespace: str, name: str) -> Content | None:
