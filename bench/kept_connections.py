@@ -160,17 +160,17 @@ def page(results: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-_BEFORE = "HTTP/1.1 alone, always held for 8 s (before HTTP/2 was taken out of the hold)"
+_BEFORE = "HTTP/1.1 only, shutdown always delayed by 8 s (before the delay excluded HTTP/2)"
 _WITH = {"lease": ", a Lease", "controller": ", a Lease and five watches"}
 
 _HEAD = """\
 # Kept connections
 
-Every instance of kube-apiserver is replaced, again and again, while clients write: each through one connection that it
-keeps, with a `PATCH` a period. They repeat nothing but what was answered with `429`, and then wait for the five seconds
-that its `Retry-After` says. `failed` is every other answer, and every connection that was dead when a request was sent.
-HTTP/1.1 has no GOAWAY. HTTP/2 clients use Go's own transport, as client-go does. The longest pause is from the moment
-at which a write was due to its 2xx.
+Every instance of kube-apiserver is replaced repeatedly, while clients write: each client keeps one connection, and
+sends one `PATCH` in each period. Clients repeat only a request that was answered with `429`, after the five seconds of
+its `Retry-After`. `failed` counts every other answer, and every connection that was closed when a request was sent.
+HTTP/1.1 has no GOAWAY. HTTP/2 clients use Go's own transport, as client-go does. The longest pause is the time from
+when a write was due to its 2xx.
 """
 
 

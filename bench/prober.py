@@ -126,9 +126,9 @@ def _bare(kubeconfig: Path, rate: float, seconds: float) -> float:
 _PAGE = """# What the prober costs
 
 `make bench-prober`, {date}, {cores} cores: the CPU time (user and system) of the prober's own process, divided by wall
-time, in rounds of {seconds:.0f} s against a lab of one controller on the same machine. Its start isn't in it: that is
-over before it begins to ask. "Bare" is what the same number of GETs costs a loop that can do nothing else: it sleeps,
-sends, waits for the answer and drops it, on one connection, and on a new one as often as the prober makes them.
+time, in rounds of {seconds:.0f} s against a lab of one controller on the same machine, without the time that the prober
+takes to start. "Bare" is the cost of the same number of GETs in a minimal loop, which sleeps, sends, and waits for the
+answer, on one connection, and opens new ones as often as the prober does.
 
 {table}
 
@@ -136,27 +136,27 @@ The target is 5 % of a core at 100 requests a second.
 
 ## What bounds it
 
-Half of it is no work of the prober's own: a request costs 0.9 ms of CPU time at 100 a second and 0.4 ms at 1,000, where
-the process is hardly ever asleep. One that is woken hundreds of times a second begins each time with cold caches, so
-what counts is how often it wakes, and how much code it goes through. Taken apart on 2026-11-21, against a small TLS
-server in Go on the same machine (load average 3 to 6 on 2 cores), at 100 a second:
+Half of the cost is not the prober's own work: a request costs 0.9 ms of CPU time at 100 a second, and 0.4 ms at 1,000,
+when the process hardly ever sleeps. A process that wakes up hundreds of times a second begins each time with cold
+caches, so the cost depends on the number of wake-ups, and on how much code runs. The parts, measured on 2026-11-21
+against a small TLS server in Go on the same machine (load average 3 to 6 on 2 cores), at 100 a second:
 
 | what | % of a core |
 |---|---:|
-| to sleep and wake 100 times, and nothing else | 0.5 |
-| the same by asyncio's timers, with an empty task for each | 1.8 |
+| sleeping and waking up 100 times, and nothing else | 0.5 |
+| the same with asyncio's timers, and an empty task for each | 1.8 |
 | bare: GETs on one kept connection | 1.8–2.5 |
 | bare: 5 new connections a second with a client certificate (2.3 ms each, most of it OpenSSL) | 1.2 |
 | the prober's kept HTTP/1.1 client, GETs only | 4.6–4.8 |
 | its kept HTTP/2 client, GETs only | 5.3–5.8 |
-| all of the prober: writes, lists, 5 new connections, two watches with 66 events, counts | 7.7–10.3 |
+| the whole prober: writes, lists, 5 new connections, two watches with 66 events, counts | 7.7–10.3 |
 
-So about a third of the whole, and on a lab, with its network in between, nearly half, is the least that any Python
-process pays for these requests; most of the rest is asyncio's and the clients' own code. That was cut on the same day:
-from 10.4–12.7 to 7.7–10.3 % there, from 10.5–11.9 to 9.6–10.5 % on a lab, measured in turns. Fewer kinds of request, or
-answers that aren't looked at, would be cheaper, and would see less. Another event loop (uvloop) was tried, and took off
-a tenth. To go below 5 % the prober would have to be built without asyncio, as callbacks on a bare epoll loop, or in
-another language. At the rate that a run has, 10 a second, it costs 2.3–2.6 %, most of it for new connections.
+So any Python process would need about a third of the total for these requests, and nearly half of it on a lab, with
+its network in between. Most of the rest is the code of asyncio and of the clients. It was reduced on the same day: from
+10.4–12.7 to 7.7–10.3 % there, and from 10.5–11.9 to 9.6–10.5 % on a lab, measured alternately. Fewer kinds of requests,
+or answers that aren't examined, would cost less, and detect less. Another event loop (uvloop) saved a tenth. To go
+below 5 %, the prober would need callbacks on a bare epoll loop instead of asyncio, or another language. At the rate of
+a run, 10 a second, it costs 2.3–2.6 %, most of it for new connections.
 """
 
 

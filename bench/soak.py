@@ -152,7 +152,7 @@ def page(runs: Sequence[Run], cores: int, date: str) -> str:
 
 
 _COLUMNS = (
-    "controllers", "command", "as it should", "requests a second", "requests", "failed", "failed at the first try",
+    "controllers", "command", "as expected", "requests a second", "requests", "failed", "failed at the first try",
     "longest gap, ms", "p50, ms", "p99, ms", "watch events / missed", "s", "load average", "nodes' disks",
 )  # fmt: skip
 
@@ -187,22 +187,22 @@ def _spread(values: Sequence[float]) -> str:
 
 
 _PAGE = """\
-# Whole runs, one after the other
+# Complete runs, one after the other
 
 `python -m bench.soak` ({date}, {cores} cores for everything: controllers, clients, `upgrader`) upgrades a lab from one
 minor version of Kubernetes to the next with `upgrader run`, and back with `upgrader rollback`, repeatedly.
-Requests of [every kind](../availability.md) go to every address meanwhile: controllers, load balancer (with
-three), ClusterIP of Service `kubernetes`. `upgrader` adds its own prober: 10 requests a second more.
-Medians, with least and most in brackets; [all figures](../../bench/results/runs.json).
+Meanwhile, requests of [every kind](../availability.md) go to every address: controllers, load balancer (with
+three), ClusterIP of Service `kubernetes`. The prober of `upgrader` adds 10 requests a second.
+Medians, with minimum and maximum in parentheses; [all figures](../../bench/results/runs.json).
 
 {header}
 {rows}
 
-*Longest gap*: the longest time between two answers through one address, so never less than between two
-requests: with three controllers five addresses share the requests. *s*: the whole command, gates included.
-*Nodes' disks*: the file system that they are on. A tmpfs is memory, so that the machine's disk and its other
-users don't affect the figures: `mount -t tmpfs tmpfs /var/lib/upgrader-lab` before there is a lab, and
-`XDG_CACHE_HOME` at a copy of the cache in memory.
+*Longest gap*: the longest time between two answers through one address, so it is never shorter than the time
+between two requests: with three controllers, five addresses share the requests. *s*: the whole command, gates included.
+*Nodes' disks*: their file system. A tmpfs is in memory, so that the machine's disk and other programs don't
+affect the figures: run `mount -t tmpfs tmpfs /var/lib/upgrader-lab` before the first lab, and set
+`XDG_CACHE_HOME` to a copy of the cache in memory.
 """
 
 

@@ -48,19 +48,21 @@ class Taken:
 
 
 LIMITS = {
-    "webhook": Limit("webhook that reserves nothing, 500 requests a second, p99", 20, "ms"),
-    "deletion-100": Limit("deletion that is reserved, 100 a second on 50 protectors, p99", 250, "ms"),
+    "webhook": Limit("webhook without a reservation, 500 requests a second, p99", 20, "ms"),
+    "deletion-100": Limit("deletion with a reservation, 100 a second on 50 protectors, p99", 250, "ms"),
     "writes-100": Limit("writes for each of these 100 deletions a second", 0.5, ""),
-    "deletion": Limit("deletion that is reserved, 200 a second on 50 protectors, p99", 250, "ms"),
+    "deletion": Limit("deletion with a reservation, 200 a second on 50 protectors, p99", 250, "ms"),
     "writes": Limit("writes for each of these 200 deletions a second", 0.5, ""),
     "quota": Limit(
         "200 deletions at once, two replicas, one of them killed: allowed or written beyond the quota", 0, ""
     ),
     "ready": Limit("from a pod's Ready to the next zone's deletion, the longest", 2, "s"),
-    "memory": Limit("2,000 StatefulSets, 20,000 pods: memory at its peak, of who rolls and answers", 200, "MiB"),
-    "listed": Limit("of the same: from its start until all are listed, and it is ready", 30, "s"),
-    "event": Limit("of the same: from a pod's Ready to the next zone's deletion, the longest", 1, "s"),
-    "counting": Limit("20,000 pods: memory at its peak, of who counts protected ones", 200, "MiB"),
+    "memory": Limit(
+        "2,000 StatefulSets, 20,000 pods: peak memory of the process that rolls out and answers webhooks", 200, "MiB"
+    ),
+    "listed": Limit("the same: from its start until all objects are listed, and it is ready", 30, "s"),
+    "event": Limit("the same: from a pod's Ready to the next zone's deletion, the longest", 1, "s"),
+    "counting": Limit("20,000 pods: peak memory of the process that counts protected pods", 200, "MiB"),
 }
 
 
@@ -84,8 +86,7 @@ def page(taken: Mapping[str, Taken], command: str) -> str:
     head = "| what | limit | reached | enough | how | machine | taken |"
     table = "\n".join([head, "|---|---:|---:|---|---|---|---|", *rows])
     beside = (
-        " Where a load average is above the cores, the machine was busy with something\n"
-        "else: take these again on a quiet one."
+        " If a load average exceeds the number of cores, the machine was busy: measure\nagain on an idle one."
         if any(each.reached.load_average > each.cores for each in taken.values())
         else ""
     )
@@ -113,30 +114,30 @@ _PAGE = """# How long guard makes others wait
 
 {table}
 
-Limits are for two cores. guard runs as it does in its image, as processes on the same machine as an etcd, one API
-server and whoever asks; no controllers and no kubelets: pods are made, and marked Ready by their status.
+Limits are for two cores. guard runs as in its image, as processes on the same machine as etcd, one API server and the
+client; without controllers and kubelets: the test creates pods, and marks them Ready in their status.
 
-- **Webhook:** a StatefulSet's change by its object, half of them downscales of one that is labelled, to
-  `/admission/no-downscale`, over TLS on kept connections. Each is sent when it is due, whether or not others were
-  answered; its time begins there, so that it includes what the sender itself is late.
-- **Deletions:** a Ready pod each, of one protector after the other, to the webhook of its cell: the pod is read, what
-  is allowed is written into the protector's status, and then it is answered. What is allowed is deleted then, as the
-  API server that asks would do; that isn't in the time. An aggregator counts meanwhile, and writes the same objects.
-  Writes are tries, those that met a conflict too. Deletions share a write that find one under way for their protector:
-  at 200 a second each protector has one every 250 ms, so that an API server which answers in less writes one for each.
-  Half a write for each would mean to wait for a second deletion, and longer than the limit for most.
-- **At once:** two replicas are asked in turn, all at the same time, about the pods of a protector; one of them is
-  killed (SIGKILL) after some answers, by chance. What counts is the larger of how many were told "allowed", and how
-  many are written in the status, less the quota; 0 or less is right.
-- **Ready to deletion:** a group of six sets, one pod each, is rolled; the time is from the write that makes a pod Ready
-  until the pod of the next set is gone, seen every 20 ms.
+- **Webhook:** changes of StatefulSets, half of them downscales of one with the label, sent to
+  `/admission/no-downscale`, over TLS on kept connections. Each request is sent when it is due, whether or not earlier
+  ones were answered. Its time counts from then, so it includes delays of the client.
+- **Deletions:** Ready pods, of one protector after the other, sent to the webhook of their cell. guard reads the pod,
+  writes what it allows into the protector's status, and then answers. The test then deletes the allowed pods, as an API
+  server would; that isn't in the time. Meanwhile an aggregator counts, and writes the same objects. Writes include
+  those that met a conflict. A deletion shares the next write if a write of its protector is in progress. At 200 a
+  second, each protector has a deletion every 250 ms: if the API server answers faster, each deletion needs its own
+  write. To need half a write for each, guard would have to wait for a second deletion, for most longer than the limit.
+- **At once:** all requests for the pods of a protector are sent at the same time, alternately to two replicas; one of
+  them is killed (SIGKILL) after a random number of answers. The value is the number of allowed deletions, by the
+  answers or by the status, whichever is larger, minus the quota; 0 or less is right.
+- **Ready to deletion:** a group of six sets, one pod each, is rolled out. The time is from the write that makes a pod
+  Ready until the pod of the next set is gone, polled every 20 ms.
 - **2,000 StatefulSets, 20,000 pods:** in groups of four sets, with a zone-aware budget each, in one namespace; pods of
-  usual size (some 4 KB). Memory is the peak of the process' resident set, from its start on. It has listed when
-  `/ready` says so; its Python has started by then, too. Events are those of a group of six sets that is rolled among
-  the others, with a budget that is asked before each deletion.
+  usual size (some 4 KB). Memory is the peak of the process' resident set since its start. The time to list ends when
+  `/ready` answers 200, and includes the start of Python. The last deletion is that of a group of six sets that is
+  rolled out among the others, with a budget that is asked before each deletion.
 
-CPU and writes are those of the guard process that answers, for each request that got an answer within 10 s; where other
-work delays everything, CPU says more than times do.
+CPU time and writes are those of the guard process that answers, for each request with an answer within 10 s. If other
+work delays everything, CPU time is more meaningful than duration.
 
 Not measured here: a load balancer's requests through a rollout and a drain.
 """

@@ -47,9 +47,9 @@ def _cell(text: str) -> str:
 
 _HEAD = """# guard beside rollout-operator and Podseidon
 
-guard takes the manifests of two other projects. This page compares both sides in the same cases:
+guard accepts the manifests of two other projects. This page compares it with both in the same cases:
 [rollout-operator](https://github.com/grafana/rollout-operator) {rollout_operator} and
-[Podseidon](https://github.com/kubewharf/podseidon) {podseidon}, built from their repositories, and guard.
+[Podseidon](https://github.com/kubewharf/podseidon) {podseidon}, built from their repositories.
 
 Each side has its own etcd and kube-apiserver on one machine, without controllers and kubelets: the test creates pods,
 marks them Ready and replaces them, in the same way for both. Each side uses its own CustomResourceDefinitions and
@@ -60,8 +60,8 @@ Kubernetes' client library and isn't built: on both sides, the test writes the n
 of `MaxConcurrentLag` does. Each case runs on the original, and right afterwards on guard.
 """
 
-_END = """Text in quotation marks is the name of the project's own test. A race that wasn't lost in the counted rounds
-can still be lost. rollout-operator's own manifest runs one replica: the case of two shows what a second one would do.
+_END = """Text in parentheses is the name of the project's own test. A race that wasn't lost in the counted rounds
+can still be lost. rollout-operator's own manifest runs one replica: the case with two shows what a second one would do.
 Podseidon's chart configures its webhook for deletions only, not for evictions. Times under load need an otherwise idle
 machine; they are left out if the machine was busy.
 

@@ -37,12 +37,12 @@ def run_metrics(state: RunState, cluster: str, last_success: datetime | None, *,
             tuple(Sample({**labels, "step": step.name}, step.seconds) for step in state.steps if step.seconds),
         ),
         Family(
-            "upgrader_gate_unheld_seconds",
+            "upgrader_gate_wait_seconds",
             "gauge",
             "How long the newest run has waited for a gate, until the gate passed or failed.",
             tuple(
                 Sample({**labels, "step": step, "gate": gate}, seconds)
-                for (step, gate), seconds in _unheld(state).items()
+                for (step, gate), seconds in _waits(state).items()
             ),
         ),
         Family(
@@ -60,8 +60,8 @@ def run_metrics(state: RunState, cluster: str, last_success: datetime | None, *,
     )
 
 
-def _unheld(state: RunState) -> dict[tuple[str, str], float]:
-    """By step and gate: all its waits in this run, behind the step and behind its undo."""
+def _waits(state: RunState) -> dict[tuple[str, str], float]:
+    """By step and gate: all its waits in this run, after the step and after its undo."""
     found: dict[tuple[str, str], float] = {}
     for span in state.spans:
         end = span.ended or state.updated

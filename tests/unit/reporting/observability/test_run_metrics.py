@@ -41,8 +41,8 @@ def test_good_run() -> None:
     found, state = metrics(runs.GOOD), state_of(runs.GOOD)
     assert outcome(runs.GOOD) == ["succeeded"]
     assert found["upgrader_step_duration_seconds"] == {(step.name,): step.seconds for step in state.steps}
-    assert all(value > 0 for value in found["upgrader_gate_unheld_seconds"].values())
-    assert ("kube-apiserver", "continuity") in found["upgrader_gate_unheld_seconds"]
+    assert all(value > 0 for value in found["upgrader_gate_wait_seconds"].values())
+    assert ("kube-apiserver", "continuity") in found["upgrader_gate_wait_seconds"]
     assert found["upgrader_api_requests_failed_total"] == {(): 0.0}
     assert state.updated is not None
     assert found["upgrader_last_success_timestamp_seconds"] == {(): state.updated.timestamp()}
@@ -53,7 +53,7 @@ def test_failed_run_keeps_the_last_success() -> None:
     found = metrics(runs.ROLLED_BACK)
     assert outcome(runs.ROLLED_BACK) == ["rolled-back"]
     assert found["upgrader_last_success_timestamp_seconds"] == {(): EARLIER.timestamp()}
-    assert found["upgrader_gate_unheld_seconds"][("kube-apiserver", "deployment/kube-apiserver")] > 0
+    assert found["upgrader_gate_wait_seconds"][("kube-apiserver", "deployment/kube-apiserver")] > 0
 
 
 @pytest.mark.parametrize(("over", "expected"), [(False, "running"), (True, "interrupted")])
@@ -68,7 +68,7 @@ def test_gate_that_is_waited_for() -> None:
     events = [event for _, event in runs.GOOD]
     first = next(index for index, event in enumerate(events) if type(event).__name__ == "GateChecked")
     waiting = [*runs.GOOD[: first + 1], (runs.GOOD[first][0] + 7.0, runs.GOOD[first][1])]
-    assert list(metrics(waiting, over=False)["upgrader_gate_unheld_seconds"].values()) == [7.0]
+    assert list(metrics(waiting, over=False)["upgrader_gate_wait_seconds"].values()) == [7.0]
 
 
 def test_any_text_is_a_label() -> None:
