@@ -137,7 +137,7 @@ class PipelineStep:
     nodes alone: a kubelet that can't log in leaves its node NotReady.
     """
     groups: frozenset[str] = frozenset()
-    """The groups of StatefulSets (`NAMESPACE/GROUP`) that guard may roll while it is at work."""
+    """The groups of StatefulSets (`NAMESPACE/GROUP`) that guard may roll out while this step is active."""
 
 
 @dataclass(frozen=True)

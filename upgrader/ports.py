@@ -225,7 +225,7 @@ class HostKeys(Protocol):
     """Machines that identify themselves over SSH, before anybody logs in to them."""
 
     def read(self, address: str) -> HostKey:
-        """The key that a machine shows; nobody has verified it. Raises HostUnreachable."""
+        """The key that a machine presents, which isn't verified. Raises HostUnreachable."""
         ...
 
 
@@ -341,7 +341,7 @@ class Ansible(Playbooks, Protocol):
     ) -> tuple[tuple[Play, ...], ...]:
         """The plays of each playbook, read with its roles and static imports; nothing is run.
 
-        Raises PlaybookRefused for the first one that Ansible refuses, PlaybookError where it doesn't tell.
+        Raises PlaybookRefused for the first one that Ansible refuses, PlaybookError if it doesn't answer.
         """
         ...
 

@@ -61,7 +61,7 @@ def retry(
 
 
 def may_be_repeated(error: Exception) -> bool:
-    """Whether the API may accept the same change in a moment, by whoever reads again what it changes.
+    """Whether the API may accept the same change in a moment, after its object was read again.
 
     It doesn't answer; the object has changed since it was read; or the API server itself has failed (500 and above), as
     it does for a write while etcd elects a leader: whether that was stored isn't known.

@@ -48,7 +48,7 @@ def etcd_servers(examined: Iterable[Examined]) -> Servers:
 def member_to_remove(leaving: str, address: str, servers: Servers) -> MemberToRemove:
     """`servers` are those of every controller; `address` is the leaving one's own.
 
-    Raises Blocked where etcd would lose its majority, or where it isn't known whether it would.
+    Raises Blocked if etcd would lose its majority, or if that isn't known.
     """
     staying = {name: server for name, server in servers.items() if name != leaving}
     own = servers[leaving]

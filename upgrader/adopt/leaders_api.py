@@ -1,7 +1,8 @@
-"""Where kube-controller-manager and kube-scheduler find the API: the charts' pods have a network of their own.
+"""The address at which kube-controller-manager and kube-scheduler reach the API: the charts' pods have their own
+network.
 
 kubeadm's static pods share the controller's, and so its loopback addresses and its /etc/hosts. Kubespray has them use
-https://127.0.0.1:6443, where the charts' pods would find nobody.
+https://127.0.0.1:6443, at which nothing listens in the charts' pods.
 """
 
 from __future__ import annotations

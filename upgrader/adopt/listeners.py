@@ -20,7 +20,9 @@ class Listeners:
     sockets: tuple[tuple[str, int], ...]
 
     def at(self, address: str, port: int) -> bool:
-        """Whether a socket has exactly that address: it gets the connections, whoever listens on all addresses."""
+        """Whether a socket has exactly that address: it gets the connections, even if another one listens on all
+        addresses.
+        """
         return (str(ipaddress.ip_address(address)), port) in self.sockets
 
     def on_all(self, port: int) -> int:

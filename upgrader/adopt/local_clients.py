@@ -1,7 +1,7 @@
-"""Programs of a controller that use its API at a loopback address, and that no certificate or kubeconfig tells of.
+"""Programs of a controller that use its API at a loopback address, and that no certificate or kubeconfig shows.
 
 kube-vip's static pod knows the API as `kubernetes`, which its `hostAliases` lead to 127.0.0.1. keepalived asks
-localhost whether this controller is healthy. Where nobody listens there any more, both give the virtual IP away.
+localhost whether this controller is healthy. If nothing listens there any more, both release the virtual IP.
 """
 
 from __future__ import annotations

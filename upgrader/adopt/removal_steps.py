@@ -100,7 +100,7 @@ class RewireKubeletStep(OneWay):
 
 
 def local_server(kubeconfig: bytes | None, own: frozenset[str]) -> str:
-    """The URL in a kubeconfig that leads to its own machine; "" where it doesn't."""
+    """The URL in a kubeconfig that points to its own machine; "" if it doesn't."""
     local = own | {"127.0.0.1", "localhost", "::1"}
     return next((server for server in _servers(kubeconfig) if canonical(urlsplit(server).hostname or "") in local), "")
 

@@ -1,6 +1,6 @@
 """What a static pod has that the charts' pods could not have: refused by name, never dropped. Pure.
 
-kubeadm's patches, and whoever edits a manifest, can put anything into it. What is listed here as known is either taken
+kubeadm's patches, and people who edit a manifest, can add anything to it. What is listed here as known is either taken
 over (flags, volumes, variables, resources, labels), or set by the charts themselves on purpose (probes, priority,
 network).
 """

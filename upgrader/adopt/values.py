@@ -49,7 +49,7 @@ _KUBEADMS_RESOURCES: Mapping[str, Mapping[str, Any]] = {
     "kube-controller-manager": {"requests": {"cpu": "200m"}},
     "kube-scheduler": {"requests": {"cpu": "100m"}},
 }
-"""Those are nobody's choice: the charts' own are better."""
+"""No one has chosen these: the charts' defaults are better."""
 
 
 def base_values(facts: KubeadmFacts, addresses: tuple[str, ...], checkpointer: Mapping[str, Any]) -> dict[str, Values]:

@@ -14,6 +14,6 @@ _SECONDS = 10.0
 
 
 def approve_step(folder: Path, step: str, reason: str) -> str:
-    """Approve of it in this user's name; returns the run. Raises UsageError where no run waits for this step."""
+    """Approve it in this user's name; returns the run. Raises UsageError if no run waits for this step."""
     with open_kube(folder, _SECONDS) as kube:
         return approve(kube, step, own_name(), reason)

@@ -49,7 +49,7 @@ def create_bundle(folder: Path, path: Path, target: KubernetesVersion | None, ar
 
 
 def verify_bundle(path: Path) -> BundleIndex:
-    """What a bundle has. Raises UsageError where it isn't as its checksums say."""
+    """The content of a bundle. Raises UsageError if it doesn't match its checksums."""
     with open_bundle(path) as bundle:
         return bundle.index
 

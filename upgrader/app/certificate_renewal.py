@@ -137,7 +137,9 @@ def _pipeline(
 
 
 def _kubeadm(session: Session, front_end: FrontEnd, *, mend: bool) -> KubeadmOnHost:
-    """kubeadm, with its folder of certificates. After an interruption that may have taken the API down, mend first."""
+    """kubeadm, with its folder of certificates. After an interruption that may have taken the API down, it restores
+    first.
+    """
     tools = session.tools
     if mend:
         mend_controllers(session, front_end)
@@ -157,7 +159,8 @@ def _kubeadm(session: Session, front_end: FrontEnd, *, mend: bool) -> KubeadmOnH
 
 
 def mend_controllers(session: Session, front_end: FrontEnd) -> None:
-    """Put back what an interrupted renewal has left unusable on a controller, over SSH: it may be why no API answers.
+    """Restore the files that an interrupted renewal has left unusable on a controller, over SSH: they may be why no API
+    answers.
 
     Raises HostError.
     """
@@ -171,7 +174,7 @@ def mend_controllers(session: Session, front_end: FrontEnd) -> None:
 
 
 def _explained(session: Session, error: ApiError) -> ApiError:
-    """An API that accepts nobody, or that nobody accepts, may be one whose certificates have expired."""
+    """An API that rejects all clients, or that all clients reject, may have expired certificates."""
     now = session.tools.clock.now()
     shown = read_all(session.tools.hosts, session.cluster.controllers, now)
     expired = [f"{item.host}: {item.path}" for item in shown.files if item.not_after <= now]

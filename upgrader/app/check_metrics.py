@@ -1,4 +1,4 @@
-"""`upgrader check --metrics`: how much the checks found, for whoever watches over the cluster."""
+"""`upgrader check --metrics`: the number of findings, for the cluster's monitoring."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _INSTALL = "Install upgrader with its dependencies."
 
 @dataclass(frozen=True)
 class Symptom:
-    """One line: what was looked at, how it is, and what to do where it isn't right."""
+    """One line: what was checked, the result, and the remedy if it isn't right."""
 
     name: str
     state: State

@@ -95,10 +95,10 @@ def execute_run(
     """Run a pipeline to its end. `on_failure` None means policy's.
 
     `plan` is an upgrade's: it is recorded, so that the run can be resumed, and a step that disturbs the API's clients
-    more than the settings allow, or after which something works worse than before, fails. So it does in a run without a
-    plan that is to `compare`. `health_before` is recorded for whoever resumes it, and of the `findings` those that the
-    operator overruled, for whoever asks why the run was started; and of the `skips` those that only a step of the run
-    could find, for whoever resumes it. `goal` is the version that this run is on the way to, for whoever goes on.
+    more than the settings allow, or after which something works worse than before, fails. So does a step in a run
+    without a plan that is to `compare`. `health_before` is recorded for a later `resume`, and of the `findings` those
+    that the operator overruled, to document why the run was started; and of the `skips` those that only a step of the
+    run could find, for whoever resumes it. `goal` is the version that this run is on the way to, for whoever goes on.
     `usual_seconds` is how long steps took in earlier runs, by their names. `held` is the cluster's lock; None only for
     what must work without the API.
     """
@@ -197,7 +197,7 @@ def naming(text: str, run: str) -> str:
 
 
 def _warnings(findings: Sequence[Finding]) -> tuple[Warned, ...]:
-    """What didn't block the run, for whoever reads of it later; a limit, as journals are copied to Secrets."""
+    """The findings that didn't block the run, for reports; a limit, as journals are copied to Secrets."""
     found = (item for item in findings if item.severity == "warning" and not item.skipped)
     return tuple(Warned(item.id, item.title, item.diagnosis[:1000], item.remedy) for item in found)[:_WARNINGS]
 
@@ -221,7 +221,7 @@ class _Job:
     continuity: Continuity | None
     """What each step is compared with; only upgrades are."""
     webhooks_off: tuple[WebhookRef, ...]
-    """Those of guard's that earlier processes may have left off."""
+    """Guard's webhooks that earlier processes may have left off."""
     expected_seconds: float | None = None
     """How long it probably takes; None: unknown."""
 

@@ -33,7 +33,7 @@ leaves nodes alone has no answer of its own, and containerd isn't seen as the ho
 
 @dataclass(frozen=True)
 class Forecast:
-    """The plan of one later hop, and what already speaks against it."""
+    """The plan of one later hop, and the findings that already block it."""
 
     plan: Plan
     findings: tuple[Finding, ...]

@@ -37,7 +37,7 @@ class RunDisplay(Reporter, Protocol):
     def approval(self) -> StepApproved | None:
         """What a person at this display has answered since the newest ApprovalRequested; it doesn't wait.
 
-        None: nothing yet, or nobody is asked here. Raises Interrupted where they said no.
+        None: no answer yet, or this display can't ask. Raises Interrupted after a refusal.
         """
         ...
 

@@ -22,9 +22,9 @@ _ONCE = "podseidon.kubewharf.io/remove-cell-once"
 
 
 def forget_cell(folder: Path, cell: str, asked: Callable[[str], None]) -> None:
-    """Have all PodProtectors forget what a cell has counted and allowed; `asked` is told each, as NAMESPACE/NAME.
+    """Have all PodProtectors forget what a cell has counted and allowed; `asked` gets each, as NAMESPACE/NAME.
 
-    Raises UsageError where none knows the cell, Blocked where it isn't forgotten within a minute, ApiError.
+    Raises UsageError if no PodProtector has the cell, Blocked if one still has it after a minute, ApiError.
     """
     with open_kube(folder, _SECONDS) as kube:
         _forget(kube, system_clock(), cell, asked)

@@ -1,7 +1,7 @@
 """An upgrade over several minor versions: one run after the other, each with its own plan, checks, gates and journal.
 
 A hop that fails rolls back to where it began, so that the cluster is left healthy at the last hop that passed. Between
-two hops nothing is held and nothing is owed: whoever starts the same upgrade again goes on from there.
+two hops there is no lock and no unfinished work: the same command continues from there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["HopWatcher", "hops_left", "refuse_if_stopped", "run_hops", "skips_of
 
 
 class HopWatcher(Protocol):
-    """Whoever starts an upgrade over several hops."""
+    """The operator of an upgrade over several hops."""
 
     def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
         """Raise whatever ends the upgrade before this hop.
@@ -50,7 +50,7 @@ def run_hops(
 
     `propose` is given how many hops are left (None: as many as it takes). Each proposal is made from the cluster as the
     last hop left it. Raises what `propose` and the watcher raise; Interrupted where a stop was requested; and Blocked
-    where a hop succeeded without the API server having become newer: the same hop would be next, for ever.
+    where a hop succeeded without the API server having become newer: the same hop would be next, without an end.
     """
     approved, reached = list[str](), None
     for done in count():

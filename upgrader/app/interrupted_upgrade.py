@@ -19,8 +19,8 @@ __all__ = ["interrupted_upgrade", "newest_without_end", "refuse_other_target"]
 def interrupted_upgrade(folder: Path, notify: Callable[[str], None]) -> str:
     """The newest upgrade's name where it has no end, wherever its journal is; "" where it has one, or there is none.
 
-    It may still be running on another machine: whoever resumes it takes the cluster's lock first, and learns that.
-    Raises Blocked where none is known, but one may be in a place that couldn't be read.
+    It may still be running on another machine: `resume` takes the cluster's lock first, which shows that. Raises
+    Blocked where none is known, but one may be in a place that couldn't be read.
     """
     with open_session(folder) as session:
         found = session.find_runs()

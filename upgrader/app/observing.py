@@ -28,7 +28,7 @@ _Note = Callable[[str], None]
 def observing(
     session: Session, pipeline: Pipeline, earlier: RunState | None, note: _Note
 ) -> Iterator[tuple[Reporter, ...]]:
-    """Reporters that tell of the run while the context is open; none where upgrader.yaml names nobody to tell.
+    """Reporters of the run while the context is open; none if upgrader.yaml configures none.
 
     `earlier` is the run so far, if another process began it. `note` takes messages for the operator.
     """

@@ -1,9 +1,9 @@
 """A digest of each input of a plan: every file that a run may read, and what each chart renders to.
 
-They are keyed: values and inventories hold secrets, which nobody who reads a saved plan may find out by guessing. The
-key is made of Helm's own records in the cluster. Whoever can read those knows the secrets already, every machine that
-can run the plan can read them, and a plan is bound to them anyway, so that none has to be kept anywhere. A salt for
-each plan and the input's name keep digests of equal contents apart: nobody who may put a file into the folder can
+They are keyed: values and inventories contain secrets, and a reader of a saved plan must not be able to guess these.
+The key is derived from Helm's own records in the cluster. A reader of those knows the secrets already, every machine
+that can run the plan can read them, and a plan is bound to them anyway, so that none has to be kept anywhere. A salt
+for each plan and the input's name keep digests of equal contents apart: nobody who may put a file into the folder can
 compare it with one that he may not read.
 """
 
@@ -77,9 +77,9 @@ def plan_inputs(
     """Each input by its name in messages. `file` is the plan's own; `tools`: the version of each program that is used;
     `bundle`: what the bundle has, whose checksums stand for its content.
 
-    All of the cluster folder counts, whoever reads it: a playbook may include any file. Of what is elsewhere, the
-    charts count, and the folders of the inventory, of playbooks and of what links to them lead to. Raises UsageError
-    for what can't be read.
+    All of the cluster folder is included, because a playbook may include any file. Of what is elsewhere, the charts
+    count, and the folders of the inventory, of playbooks and of what links to them lead to. Raises UsageError for what
+    can't be read.
     """
     found = unique(_inputs(settings, plan, key, _left_out(settings, plan, file), tools))
     if bundle is not None:

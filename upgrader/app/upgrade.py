@@ -106,7 +106,7 @@ class ProposedUpgrade:
     bundle: Bundle | None = None
     """Where images come from that a node lacks."""
     skips: Skips = NO_SKIPS
-    """What the run is started in spite of, also where only its own steps find it."""
+    """The findings that the run skips, including those that only its own steps find."""
 
     def execute(self) -> FinishedRun:
         """Run it to its end. Raises Blocked where a check forbids it."""

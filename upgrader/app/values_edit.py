@@ -36,7 +36,7 @@ def edited_counts(settings: Settings, addresses: tuple[str, ...]) -> dict[Path, 
 
 
 def write_edited(file: Path, text: str) -> None:
-    """Write it at once or not at all, readable for whoever could read it before; a new one for its owner only."""
+    """Write it completely or not at all, with the permissions that it had; a new file is readable by its owner only."""
     mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
     file.parent.mkdir(exist_ok=True)
     write_atomic(file, text.encode())

@@ -47,7 +47,7 @@ class OfferedVersion:
     hops: tuple[KubernetesVersion, ...]
     """Each is a run of its own; the last one is the version."""
     supported_until: date | None
-    """The last day with patches; None where it isn't known."""
+    """The last day with patches; None if it isn't known."""
     old_kubelets: tuple[str, ...]
     """Nodes whose kubelet has to be upgraded before, as it would be too old."""
     known: bool

@@ -15,8 +15,8 @@ __all__ = ["left_behind", "write_wanted"]
 
 
 def left_behind(folder: Path, reached: KubernetesVersion | None) -> str:
-    """What to say where the folder asks for an older version than a run has reached; "" where it doesn't, or where it
-    can't be read any more.
+    """The warning if the folder has an older version than a run has reached; "" otherwise, or if it can't be read any
+    more.
     """
     try:
         wanted = load_settings(folder, os.environ).target

@@ -113,7 +113,7 @@ class Session:
 
     @property
     def webhooks(self) -> UnreachableWebhooks:
-        """Those of guard's that can't be reached, for a run."""
+        """Guard's webhooks that can't be reached, for a run."""
         return self.unreachable or UnreachableWebhooks(self.tools.kube, self.tools.clock)
 
     @property

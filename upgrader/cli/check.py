@@ -1,4 +1,4 @@
-"""`upgrader check`: what speaks against an upgrade."""
+"""`upgrader check`: the findings that would block an upgrade."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def mention_needless(skips: Skips, findings: Sequence[Finding]) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless `yes`; ends the command when the answer is no. Raises UsageError where nobody can answer."""
+    """Ask, unless `yes`; ends the command if the answer is no. Raises UsageError if no one can answer."""
     if yes:
         return
     try:

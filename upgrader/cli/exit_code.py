@@ -11,7 +11,7 @@ __all__ = ["CHANGES", "READ_ENOUGH", "exit_code_of"]
 CHANGES = 7
 """Of commands that only show what would be done: there is something to do."""
 READ_ENOUGH = 141
-"""Of commands whose output nobody reads to its end (`| head`): as a shell says that SIGPIPE ended one."""
+"""The exit code of commands whose output isn't read to its end (`| head`): the shell's code for SIGPIPE."""
 
 
 def exit_code_of(error: BaseException) -> int:

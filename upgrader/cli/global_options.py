@@ -139,7 +139,7 @@ def _choose_context(context: click.Context, _: click.Parameter, name: str | None
 
 
 def _refuse_another(context: click.Context, option: str, name: str, after: Path | str) -> None:
-    """Nobody has to guess which cluster is meant; the same twice is no contradiction."""
+    """It must be clear which cluster is meant; the same value twice is no contradiction."""
     root = context.find_root()
     before = root.params.get(name)
     given = root.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

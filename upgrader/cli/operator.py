@@ -1,4 +1,4 @@
-"""Whoever starts an upgrade at the command line: sees each hop's plan, and is asked before the first."""
+"""The operator of an upgrade at the command line: sees each hop's plan, and confirms before the first."""
 
 from __future__ import annotations
 

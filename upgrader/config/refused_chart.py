@@ -20,7 +20,7 @@ _ADDITIONAL = re.compile(r"additional propert(?:y|ies) (?P<names>'.*') not allow
 _TEMPLATE = re.compile(r"(?<![\w/.-])[\w.-]+/((?:charts/[\w.-]+/)*templates/[\w./-]+)")
 
 _LONGEST, _MANY, _SHOWN = 100, 1000, 5
-"""Whoever wrote the chart decides how many keys are compared, and how long they are: no more than these."""
+"""The chart's author decides the number and the length of the keys that are compared: these are the limits."""
 
 
 def with_files(error: ChartRefused, release: str, chart: Path, values_file: Path | None) -> ChartRefused:

@@ -1,4 +1,4 @@
-"""The severities that `upgrader.yaml` sets: of ids that exist, and none lowered that a way back depends on."""
+"""The severities that `upgrader.yaml` sets: only of existing ids, and none lowered that a rollback depends on."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def with_changes(path: Path, changes: Mapping[str, Any]) -> str:
 
 
 def _edited(path: Path, text: str, key: str, value: Any) -> str | None:
-    """The text with the change; None where that isn't what YAML reads from it."""
+    """The text with the change; None if YAML reads something else from it."""
     was = yaml.safe_load(text) or {}
     nested = isinstance(value, Mapping)
     try:

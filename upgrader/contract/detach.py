@@ -42,7 +42,8 @@ OWNER = "ingressdaemonsets.mumoshu.github.com/detached-by"
 class Detachment:
     """How nodes are detached. `grace`: seconds after asking; `answered_grace`: seconds after the answer.
 
-    `answer`, `attached`: the annotations with the times of both; each is empty if nobody answers, and asking must do.
+    `answer`, `attached`: the annotations with the times of both; each is empty if no agent answers, and the request is
+    enough.
     """
 
     key: str = DETACHMENT

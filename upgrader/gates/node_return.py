@@ -23,7 +23,7 @@ class NodeReturn:
 
     kube: Kube
     unready_before: Collection[str] = ()
-    """The critical workloads that were not Ready before the run: nobody asks for them."""
+    """The critical workloads that were not Ready before the run: they are ignored."""
 
     def problem(self, name: str) -> str:
         """What a node's conditions say against it; "" when nothing does."""

@@ -64,7 +64,7 @@ class Admitted:
 
 
 def refusal(kube: Kube, release: str = "", *, admitted: bool = False, known: Admitted | None = None) -> Refusal | None:
-    """What the API server refuses of what a rollback needs; None for nothing, or where it doesn't answer at all.
+    """What a rollback needs and the API server refuses; None for nothing, or if it doesn't answer at all.
 
     `release` names a release in kube-system that is known to be installed: then it must be there, or its records. Five
     requests, without the records themselves, where neither is missing; the writes are dry runs. `admitted`: whether
@@ -94,7 +94,7 @@ def refusal(kube: Kube, release: str = "", *, admitted: bool = False, known: Adm
 
 
 def _record_refusal(kube: Kube) -> Refusal | None:
-    """Whether the API server itself, by its admission plugins, refuses a record of Helm's."""
+    """Whether the API server itself, by its admission plugins, refuses one of Helm's records."""
     try:
         kube.create(SECRETS, _TRIAL, _NAMESPACE, dry_run=True)
     except ApiError as error:

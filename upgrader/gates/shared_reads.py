@@ -129,7 +129,7 @@ class SharedReads:
                 self.memory.answers.pop(key, None)
 
     def _forget_old(self, now: float) -> None:
-        """What nobody will ask for: a list of pods may be large.
+        """Answers that no gate will use: a list of pods may be large.
 
         A watcher beside Helm that hangs in a read may go on in a thread of its own, while an undo has begun.
         """

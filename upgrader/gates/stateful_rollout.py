@@ -1,4 +1,4 @@
-"""Whether a StatefulSet's rollout is complete, whoever replaces its pods: its controller, guard, or people.
+"""Whether a StatefulSet's rollout is complete, regardless of what replaces its pods: its controller, guard, or people.
 
 With the strategy OnDelete its controller replaces no pod, and Helm calls a release complete before one was replaced. So
 what counts is its pods, by their owner.
@@ -42,7 +42,7 @@ def new_and_ready(reading: Reading) -> str:
 
 
 def stale_pods(reading: Reading) -> tuple[Pod, ...]:
-    """A StatefulSet's pods of an older revision that nobody has deleted; none of another workload."""
+    """A StatefulSet's pods of an older revision that haven't been deleted; none for another workload."""
     return tuple(pod for pod in reading.others if not pod.deleting) if reading.workload.ordered else ()
 
 

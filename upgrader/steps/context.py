@@ -30,7 +30,7 @@ class ImageSource(Protocol):
         ...
 
     def content(self, images: BundledImages) -> Iterator[bytes]:
-        """An image archive, piece by piece. Raises UsageError where it isn't what its checksum says."""
+        """An image archive, piece by piece. Raises UsageError if it doesn't match its checksum."""
         ...
 
 

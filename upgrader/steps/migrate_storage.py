@@ -1,7 +1,7 @@
 """Has the API server store every object in the form that it would store it in today.
 
-Objects stay in etcd as they were written, for years where nobody changes them, until a minor can't read that form any
-more. An empty change makes the API server read and write an object: what is stored as it should be isn't written.
+Objects stay in etcd as they were written, for years if they don't change, until a minor can't read that form any more.
+An empty change makes the API server read and write an object: what is stored as it should be isn't written.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class MigrateStorageStep:
                 tally.refused.append(f"{kind.plural} {where} ({error.message})")
 
     def _as_listed(self, kind: Kind, name: str, namespace: str, metadata: KubeObject) -> bool:
-        """Whether the object is what was listed, written by nobody since."""
+        """Whether the object is the one that was listed, and hasn't been written since."""
         found = self.kube.get(kind, name, namespace)
         return found is not None and all(
             found["metadata"].get(key) == metadata[key] for key in ("uid", "resourceVersion")

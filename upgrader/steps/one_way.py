@@ -10,7 +10,7 @@ __all__ = ["OneWay"]
 
 
 class OneWay:
-    """A step without an undo: it is repeated or gone on with, or its way back is another step's."""
+    """A step without an undo: it is repeated or continued, or another step undoes it."""
 
     def capture(self) -> None:
         return None

@@ -86,7 +86,7 @@ class PipelineBuilder:
         """The same, behind the steps that prepare it, and with its bake.
 
         `bundle` is where images come from that a node lacks. `planned` are the names of a run's steps that is resumed:
-        it keeps those that prepare it, whatever the settings say now. `skips` are what the run is to start in spite of.
+        it keeps those that prepare it, whatever the settings say now. `skips` are the findings that the run skips.
         """
         start = RunStart(planned, bundle, skips)
         before = (step for kind in self._own for step in kind.before(plan, start))

@@ -75,7 +75,7 @@ class Plan:
     def digest(self) -> str:
         """A fingerprint of the current and the planned state: equal digests mean the same run from the same start.
 
-        But for the values of secrets: whoever reads the digest could try guesses.
+        Without the values of secrets: a reader of the digest could test guesses.
         """
         parts = [str(self.current), str(self.target)]
         for step in self.every_step:

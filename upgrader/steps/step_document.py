@@ -54,8 +54,7 @@ class Undo:
     """What rolls a step back. `none`: nothing does, so the run can't get back to before it."""
 
     how: str
-    """`rollback`, `uninstall`, `playbook`, `none`, `not-needed`; or the kind of a step that has a way back of its own.
-    """
+    """`rollback`, `uninstall`, `playbook`, `none`, `not-needed`; or the kind of a step with its own undo."""
     revision: int | None = None
     """The release's revision that a `rollback` returns to."""
     playbook: str | None = None

@@ -33,7 +33,7 @@ class RunStart:
     bundle: ImageSource | None = None
     """Where images come from that a node lacks."""
     skips: Skips = NO_SKIPS
-    """The findings in spite of which it is to start."""
+    """The findings that it skips."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class PlannedKind(Generic[P]):
     def undo(self, undoing: Undoing) -> PipelineStep:
         """What undoes a journal's step. Raises UsageError for one that upgrader.yaml doesn't name.
 
-        A journal found in the cluster or on a controller was written by whoever could write there. It says what to go
-        back to; what is acted on, and which file is run here, is the cluster folder's to say.
+        Anyone with write access there may have written a journal in the cluster or on a controller. It says what to
+        restore; the cluster folder says what may change, and which file is run here.
         """
         raise NotImplementedError
 

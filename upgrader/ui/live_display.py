@@ -144,7 +144,7 @@ class ConsoleReporter:
         return self._question.answer() if self._question is not None else None
 
     def _ask(self, question: ApprovalQuestion, event: Event) -> None:
-        """Whoever types can't do that on a picture that is redrawn: it stands still until there is an answer."""
+        """No one can type on a display that is redrawn: it stops until there is an answer."""
         if isinstance(event, ApprovalRequested):
             self._live.transient = False
             self._live.stop()

@@ -1,9 +1,9 @@
-"""Waits for a person to approve of a step: the question is in a ConfigMap of the cluster, the answer there, in a file,
-or typed on the run's terminal.
+"""Waits for a person to approve a step: the request is in a ConfigMap of the cluster, the answer there, in a file, or
+typed on the run's terminal.
 
-An object of its own, as the run writes its Lease and its Secrets anew all the time; in the cluster, as whoever
-approves is not at the machine that runs it. Who may change it may approve: RBAC decides, and the API's audit log has
-their name as the API knows it. The file is for whoever is at that machine and has no credentials for the API.
+An object of its own, as the run writes its Lease and its Secrets anew all the time; in the cluster, because the
+approver isn't at the machine that runs it. A user who may change it may approve: RBAC decides, and the API server's
+audit log has the user's name. The file is for whoever is at that machine and has no credentials for the API.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ def await_approval(
     folder: Path | None = None,
     typed: Callable[[], StepApproved | None] | None = None,
 ) -> StepApproved:
-    """Ask for an approval of this step, and return it. An API that doesn't answer approves of nothing.
+    """Ask for an approval of this step, and return it. An API that doesn't answer approves nothing.
 
-    In the run's `folder`, a file `approve-STEP` with `NAME: WHY` is one; None: there is no folder. `typed` gives the
-    one of whoever is at the run's terminal, and raises Interrupted where they say no; None: nobody is.
+    In the run's `folder`, a file `approve-STEP` with `NAME: WHY` is an approval; None: there is no folder. `typed`
+    returns the approval typed on the run's terminal, and raises Interrupted after a refusal; None: there is no
+    terminal.
 
     Raises Interrupted after so many seconds without one, and where the run was asked to stop.
     """
@@ -77,7 +78,7 @@ def await_approval(
 
 
 def _pause(clock: Clock, stop: StopRequest, typed: Callable[[], StepApproved | None] | None) -> StepApproved | None:
-    """Until the API is asked again. Whoever types an answer doesn't wait for that."""
+    """Until the API is asked again. A typed answer doesn't wait for that."""
     if typed is None:
         clock.sleep(_POLL_SECONDS)
         return None
@@ -91,7 +92,7 @@ def _pause(clock: Clock, stop: StopRequest, typed: Callable[[], StepApproved | N
 
 
 def approve(kube: Kube, step: str, by: str, reason: str) -> str:
-    """Approve of the step that a run waits for; returns the run. Raises UsageError where none waits for this one."""
+    """Approve the step that a run waits for; returns the run. Raises UsageError if no run waits for this step."""
     found = kube.get(CONFIG_MAPS, NAME, NAMESPACE)
     asked = (found.get("data") or {}) if found else {}
     if found is None or not asked.get("step"):

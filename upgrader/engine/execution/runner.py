@@ -93,10 +93,10 @@ class Runner:
         """`patience_seconds`: how long the API may be unreachable before `recovery` restores it; infinity: never.
 
         `continuity` is that of the pipeline's gates; None where nothing is compared. `before_end` is called when
-        nothing is left to do, or the run is interrupted, before that is recorded; it raises no UpgraderError.
-        `folder` is the run's, in which a file may approve of a step; `typed` is what was answered on its terminal: see
-        `await_approval`. `confirm_lock` asks the API whether the cluster's lock is still this process's, and has `stop`
-        end the run if it isn't.
+        nothing is left to do, or the run is interrupted, before that is recorded; it raises no UpgraderError. `folder`
+        is the run's, in which a file may approve a step; `typed` is the answer on its terminal: see `await_approval`.
+        `confirm_lock` asks the API whether the cluster's lock is still this process's, and has `stop` end the run if it
+        isn't.
         """
         self._kube = kube
         self._clock = clock

@@ -145,10 +145,10 @@ def acquire(
     """Take the cluster's lock, waiting only to see whether another holder is alive.
 
     `known` is the highest number of a run that is known here: a Lease that was deleted, or restored from a backup,
-    counts on from it, so that whoever reads it next counts on as well. `take_over` takes it from a holder that may be
-    alive. `unread` returns why a dead holder's journal could not be read, "" if it was: what a dead run did must be
-    known first. Raises Locked when the holder is alive or its journal can't be read, and ApiError when the API refuses
-    or doesn't answer at all.
+    continues from it, so that the next reader continues as well. `take_over` takes it from a holder that may be alive.
+    `unread` returns why a dead holder's journal could not be read, "" if it was: what a dead run did must be known
+    first. Raises Locked when the holder is alive or its journal can't be read, and ApiError when the API refuses or
+    doesn't answer at all.
     """
     watched: Lease | None = None
     since = began = clock.monotonic()

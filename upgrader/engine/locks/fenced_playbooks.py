@@ -75,7 +75,9 @@ class FencedPlaybooks:
 
 @contextmanager
 def _watched(fence: Fence, every_seconds: float) -> Iterator[Callable[[], str]]:
-    """Who has taken the lock, "" while nobody has. A thread asks each controller while the API doesn't confirm it."""
+    """The holder that has taken the lock; "" if none has. A thread asks each controller while the API doesn't confirm
+    it.
+    """
     over, others = threading.Event(), list[str]()
 
     def watch(host: Host) -> None:

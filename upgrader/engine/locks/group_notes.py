@@ -1,4 +1,4 @@
-"""Tells guard, by the cluster's lock, which groups of StatefulSets may roll: those of the step that is at work."""
+"""Tells guard, by the cluster's lock, which groups of StatefulSets may be rolled out: those of the active step."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def follow(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunS
 
 
 def _told(event: Event | UnknownEvent) -> str:
-    """What whoever reads of the run later is told of this event; "" where nothing."""
+    """What reports say of this event; "" for nothing."""
     match event:
         case Note():
             return event.text

@@ -171,7 +171,7 @@ class RunState:
     approvals: tuple[StepApproved, ...] = ()
     """Who approved of which step, in their order."""
     webhooks_off: tuple[WebhookRef, ...] = ()
-    """The webhooks of guard's that it may have switched off, and not on again, in the order in which it did."""
+    """Guard's webhooks that it may have switched off and not on again, in the order of switching."""
     lock_taken_from: str = ""
     """Who held the cluster's lock before this run took it over, and why it could."""
     availability: AvailabilityMeasured | None = None

@@ -39,7 +39,7 @@ def count_objects(kube: Kube) -> tuple[Count, ...]:
 
 
 def check_counts(kube: Kube, baseline: Baseline) -> Verdict | None:
-    """No kind has lost all its objects, or, where they don't come and go, more than half of many."""
+    """No kind has lost all its objects or, unless they come and go, more than half of many."""
     remedy = (
         "Don't write to the cluster until you know the cause: kube-apiserver may use another etcd or another prefix. "
         f"Check its flags etcd-servers and etcd-prefix. {KEEP_THE_RELEASES}"
@@ -61,5 +61,5 @@ def _number(kube: Kube, name: str) -> int:
 
 
 def fell(before: int, now: int) -> bool:
-    """Whether objects are missing that nobody deletes in the minutes of a step."""
+    """Whether objects are missing that are not normally deleted in the minutes of a step."""
     return now == 0 < before or (before >= _FEW and now < before / 2)

@@ -9,7 +9,7 @@ __all__ = ["load_cert_chain"]
 
 
 def load_cert_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Use a certificate and its key, both PEM, for connections from now on. Raises ssl.SSLError where they don't fit.
+    """Use a certificate and its key, both PEM, for connections from now on. Raises ssl.SSLError if they don't match.
 
     The ssl module takes only files, and a key should touch no disk: memory that has a file name.
     """

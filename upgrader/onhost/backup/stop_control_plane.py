@@ -38,7 +38,7 @@ def stop(runtime: Runtime) -> list[str]:
 
 
 def _rank(pod: Sandbox) -> int | None:
-    """When it is stopped; None where it doesn't run, or is no part of the control plane."""
+    """When it is stopped; None if it doesn't run, or isn't part of the control plane."""
     if not pod.ready or pod.namespace != "kube-system":
         return None
     if CHECKPOINT_OF in pod.labels:

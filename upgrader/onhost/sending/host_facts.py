@@ -275,7 +275,7 @@ class Container:
 
     @property
     def own(self) -> bool:
-        """Whether it belongs to the workload's own pod: to no standby pod, and to none of kubeadm's."""
+        """Whether it belongs to the workload's own pod, and not to a standby pod or to one of kubeadm's pods."""
         return bool(self.uid) and not self.standby and not self.static
 
 

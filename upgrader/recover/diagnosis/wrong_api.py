@@ -86,7 +86,7 @@ def refused_clients(facts: HostFacts, *, credentials: bool = False) -> tuple[Cli
 
 
 def right_pods(facts: HostFacts, refused: Iterable[Client]) -> frozenset[str]:
-    """The UIDs of the pods on a controller that answered, and refuse nobody who has to be served."""
+    """The UIDs of the pods on a controller that answered, and refuse no client that has to be served."""
     if isinstance(facts.clients, Unknown):
         return frozenset()
     wrong = {client.pod for client in refused}

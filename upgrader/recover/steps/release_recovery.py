@@ -28,9 +28,7 @@ __all__ = ["NAMESPACE", "RELEASE", "LostRecords", "ReleaseRecoveryStep", "lost_r
 RELEASE, NAMESPACE = "kube-apiserver", "kube-system"
 
 EVIDENCE_SECONDS = 60.0
-"""How long the newest revision may take to prove itself, where it isn't what the last-known-good generation was made
-of.
-"""
+"""How long the newest revision may take to prove itself, unless the last-known-good generation was made from it."""
 
 _SURE_CHECKS = 2
 _FRESH_CHECKS = 15
@@ -66,11 +64,11 @@ def lost_records(kube: Kube) -> LostRecords | None:
 
 @dataclass(frozen=True)
 class ReleaseRecoveryStep:
-    """Rolls back where there is evidence that what is deployed fails; keeps what is healthy.
+    """Rolls back if there is evidence that the deployed revision fails; keeps a healthy one.
 
-    `recovery`: what restores the API again where it is lost, or refuses the rollback.
-    `api_was_away`: whether the API was unreachable when the recovery began, so that no other Helm can be at work.
-    `wrong`: what the deployed kube-apiserver did wrong, though it was ready; "" when nothing is known against it.
+    `recovery`: restores the API if it is lost again, or refuses the rollback. `api_was_away`: whether the API was
+    unreachable when the recovery began, so that no other Helm can be active. `wrong`: what the deployed kube-apiserver
+    did wrong, though it was ready; "" if nothing is known.
     """
 
     examine: Callable[[], Diagnosis]
@@ -142,7 +140,7 @@ class ReleaseRecoveryStep:
         of: Callable[[Revision], Rendered | None],
         checkpoints: tuple[Checkpoint, ...],
     ) -> tuple[str, Revision | None]:
-        """Why the release can't stay as it is ("" when it can), and the revision that the evidence speaks against."""
+        """Why the release can't stay as it is ("" if it can), and the revision that the evidence is about."""
         newest = history[-1]
         workload = of(newest)
         if newest.status != "deployed":

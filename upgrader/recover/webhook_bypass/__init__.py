@@ -1,1 +1,1 @@
-"""Switches guard's webhooks off where they stand in the way, and on again once they answer."""
+"""Switches guard's webhooks off if they block a run, and on again once they answer."""

@@ -64,7 +64,7 @@ class Webhook:
 
 
 def read_webhooks(kube: Kube, labels: str = LABEL) -> tuple[Webhook, ...]:
-    """All of guard's, sorted: those of the configurations with these labels, which guard puts its authority into."""
+    """All webhooks of guard, sorted: those of the configurations with these labels, into which guard injects its CA."""
     found = []
     for kind, resource in KINDS.items():
         for item in kube.list(resource, labels=labels):
@@ -127,7 +127,7 @@ def _changes(item: KubeObject, name: str, former: Former | None) -> KubeObject:
 
 
 def _formers(item: KubeObject) -> dict[str, Former]:
-    """Those of webhooks that are off still: one that Helm has put back since is on, whatever the note says."""
+    """The webhooks that are still off: one that Helm has restored since is on, whatever the note says."""
     text = (item["metadata"].get("annotations") or {}).get(NOTE)
     off = {c["name"] for c in item.get("webhooks") or () if c.get("objectSelector") == NOTHING}
     try:

@@ -62,7 +62,9 @@ def _says(kube: Kube, namespace: str, mark: str) -> str:
 
 @contextmanager
 def _probing(kube: Kube, webhook: Webhook) -> Iterator[tuple[str, str, str]]:
-    """(namespace, label that the backend is asked for, label that nobody answers for), until the end of the block."""
+    """(namespace, a label for which the backend is called, a label for which nothing answers), until the end of the
+    block.
+    """
     resource, run = KINDS[webhook.kind], uuid.uuid4().hex[:8]
     answers, known = f"answers-{run}", f"known-{run}"
     client = dict(webhook.content["clientConfig"])

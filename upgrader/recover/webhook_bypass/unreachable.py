@@ -1,8 +1,8 @@
-"""Webhooks of guard's that can't be reached, and refuse what a run needs: off for the run, and on again at its end.
+"""Guard's webhooks that can't be reached, and refuse what a run needs: off for the run, and on again at its end.
 
-What is written goes through `needed`. Where the API server couldn't call a webhook, it refuses, and names it. If that
-is one of guard's, and of nobody else's, it is switched off as `upgrader guard off` does, and the write is tried again
-until all API servers know it. An event before and one after each switch let whoever resumes the run know what is off.
+What is written goes through `needed`. Where the API server couldn't call a webhook, it refuses, and names it. If it is
+guard's, and no one else's, it is switched off as `upgrader guard off` does, and the write is tried again until all API
+servers know it. An event before and one after each switch let whoever resumes the run know what is off.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KNOWN_SECONDS = 30.0
 """How long an API server may take to know that a webhook is off."""
 _PAUSE_SECONDS = 2.0
 _ANSWERS_SECONDS = 60.0
-"""How long a webhook is waited for at the end: guard may start on nodes that the run has just put back."""
+"""How long a webhook is waited for at the end: guard may start on nodes that the run has just restored."""
 _ASK_AGAIN_SECONDS = 5.0
 _REMEDY = "Once it answers, run `upgrader guard on`."
 
@@ -62,7 +62,8 @@ class UnreachableWebhooks:
             self._emit = None
 
     def emit(self, event: Event) -> None:
-        """A run that begins: what earlier ones left off is in its own journal, too, as nobody asks theirs from now on.
+        """A run that begins: webhooks that earlier runs left off are recorded in its journal, too, because theirs
+        aren't read from now on.
 
         One that is resumed has it there already.
         """

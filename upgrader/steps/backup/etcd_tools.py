@@ -60,7 +60,7 @@ class MemberStanding:
     healthy: bool
     """Whether it is one of a majority, so that its answers are those of the cluster."""
     revision: int
-    """How far its own data is; 0 where it doesn't say."""
+    """The revision of its own data; 0 if it doesn't report one."""
     said: str
 
 

@@ -19,10 +19,10 @@ _WHOSE = "cluster-uid"
 
 
 def claim(folder: Path, uid: str) -> None:
-    """Make the folder this cluster's: of two that share one, each would remove the other's backups.
+    """Make the folder this cluster's: two clusters that share one would remove each other's backups.
 
-    `uid`: of the namespace kube-system; "" where nobody tells, which claims nothing. Raises UsageError where it is
-    another cluster's, OSError.
+    `uid`: of the namespace kube-system; "" if it isn't known, which claims nothing. Raises UsageError if it is another
+    cluster's, OSError.
     """
     marker = folder / _WHOSE
     if not uid:
@@ -45,7 +45,7 @@ def backups(folder: Path) -> list[Path]:
 def prune(folder: Path, newest: Path, *, keep: int, max_age_seconds: float | None, now: datetime) -> tuple[Path, ...]:
     """Remove all but the newest `keep`, and those that are too old; returns them.
 
-    The newest of each minor stays: retries of an upgrade take a backup each, and the way back is the one from before.
+    The newest of each minor stays: each retry of an upgrade takes a backup, and a restore needs the one from before.
     `newest`, which was just taken, always stays: by their names, those of a clock that was ahead are newer. Files with
     other names are never touched. Raises OSError.
     """

@@ -19,8 +19,8 @@ _SECONDS = 120.0
 class MirrorPods:
     """Those of etcd's members.
 
-    As long as a static pod keeps its UID, its mirror pod shows the image before. Whoever deletes it has the kubelet
-    write it anew. Both need the API, which has just lost etcd: it may not answer yet, or not pass the change on.
+    As long as a static pod keeps its UID, its mirror pod shows the image before. If it is deleted, the kubelet creates
+    it again. Both need the API, which has just lost etcd: it may not answer yet, or not pass the change on.
     """
 
     kube: Kube

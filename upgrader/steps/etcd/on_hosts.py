@@ -1,4 +1,4 @@
-"""The member of etcd on each controller, over SSH: what it is, the change of its image, and the way back."""
+"""The member of etcd on each controller, over SSH: its state, the change of its image, and the rollback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEMBER = SentProgram("member", "etcd", "its etcd", _REMEDY)
 class MemberNow:
     """A controller's member. `image`: that of its manifest; `runs`: whether its container has it.
 
-    `cluster_version`: on which version all members have agreed, such as `3.6.0`; "" where it doesn't say.
+    `cluster_version`: on which version all members have agreed, such as `3.6.0`; "" if it doesn't report one.
     """
 
     host: Host
@@ -64,13 +64,13 @@ class EtcdOnHosts:
         return _MEMBER.read(self.hosts, host, partial(_member, host), "look", seconds=_LOOK_SECONDS)
 
     def change(self, host: Host, before: str, image: str, version: str, seconds: float) -> Changed:
-        """Have the member run another image in place of `before`, which the controller itself puts back where the
-        member isn't healthy within `seconds`.
+        """Have the member run another image in place of `before`, which the controller itself restores if the member
+        isn't healthy within `seconds`.
         """
         return self._changed(host, "change", before, image, version, str(seconds), seconds=seconds)
 
     def put_back(self, host: Host, image: str, seconds: float) -> Changed:
-        """Put back what the member had before this image, and wait until it is healthy."""
+        """Restore the image that the member had before this one, and wait until it is healthy."""
         return self._changed(host, "put-back", image, str(seconds), seconds=seconds)
 
     def lead(self, host: Host, member: str) -> None:

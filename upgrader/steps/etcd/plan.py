@@ -62,7 +62,7 @@ class PlannedEtcd(PlannedStep):
 
     @property
     def new_minor(self) -> bool:
-        """Whether there is no way back once all members have it: the older minor can't read what it writes.
+        """Whether no rollback is possible once all members have it: the older minor can't read what it writes.
 
         A version before that can't be told from its image is taken to be such a one.
         """

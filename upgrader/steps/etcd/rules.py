@@ -96,7 +96,7 @@ def successor(members: Iterable[MemberNow], leaving: MemberNow, done: Collection
 def cannot_go_back(members: Iterable[MemberNow], versions: Iterable[str]) -> str:
     """The version that etcd's data is of by now, where one of these older `versions` can't read it; else "".
 
-    Etcd raises it some seconds after all members have a new minor: a member that was put back in between would never
+    Etcd raises it some seconds after all members have a new minor: a member that was rolled back in between would never
     start. So that all have it, and are healthy, is enough.
     """
     members = tuple(members)

@@ -77,7 +77,7 @@ class ImageStatus:
     state: Literal["pulling", "failing", "failed", "there"]
     message: str = ""
     image_id: str = ""
-    """As the container runtime names it: `REPOSITORY@sha256:…`, or the image's own ID; "" where it doesn't say."""
+    """As the container runtime names it: `REPOSITORY@sha256:…`, or the image's own ID; "" if it doesn't report one."""
 
 
 def manifest(pod: PullerPod, *, seconds: float) -> KubeObject:

@@ -35,7 +35,7 @@ class KubeletConfigKind(PlannedKind[PlannedKubeletConfig]):
         return (*plan.steps, *plan_kubelet_config(nodes.configuration.kubelet, observed))
 
     def kept(self, state: RunState, observed: Observed) -> PlannedKubeletConfig | None:
-        """Even where the ConfigMap is gone or unreadable by now, as of kubeadm's."""
+        """Even if the ConfigMap is gone or unreadable by now, as for `kubeadm-config`."""
         nodes = self.context.settings.nodes
         if nodes is None:
             return None

@@ -46,7 +46,7 @@ class Batch:
     ready_seconds: float
 
     def upgrade(self, nodes: Sequence[NodeChange], note: Note) -> Problems:
-        """Upgrade nodes, from wherever each of them is. Those that fail are put back, and returned.
+        """Upgrade nodes, each from its present state. Those that fail are rolled back, and returned.
 
         Raises ApiError where the API doesn't answer for long.
         """
@@ -198,9 +198,10 @@ class Batch:
         return (before, earlier) if earlier and earlier != before else (before,)
 
     def _earlier(self, before: NodeBefore) -> str | None:
-        """What a node is configured with that was put back; None: as its annotation says.
+        """The configuration of a node that was rolled back; None: as its annotation says.
 
-        Where that was the new configuration already, an interrupted run had written it, and nobody knows any more.
+        Where that was the new configuration already, an interrupted run had written it, and the previous one is
+        unknown.
         """
         new = self.playbooks.fingerprint
         return None if not new else "" if before.configured == new else before.configured

@@ -83,10 +83,10 @@ class Cordons:
         return NodeNow.of(found) if found is not None else None
 
     def detach(self, name: str) -> None:
-        """Ask for a node to be taken out of its load balancer, if nobody has, and mark it.
+        """Request that a node is taken out of its load balancer, unless that is requested already, and mark it.
 
-        A wish of somebody else's is known as such from then on, and stays; that of an IngressDaemonSet, which would put
-        the node back in the middle of its upgrade, is taken over.
+        A request of another client is recorded as such, and stays; that of an IngressDaemonSet, which would return the
+        node in the middle of its upgrade, is taken over.
         """
 
         def change(now: NodeNow) -> _Change:
@@ -101,10 +101,10 @@ class Cordons:
         self._change(name, change)
 
     def cordon(self, name: str, phase: Phase, why: str = "") -> None:
-        """Cordon a node, if it isn't, and mark it. A cordon of somebody else's is known as such from then on.
+        """Cordon a node, if it isn't, and mark it. A cordon by another client is recorded as such.
 
-        A wish to its load balancer that we had is renewed, if it was taken off: also of one that is put back as it
-        didn't get in again.
+        Our request to its load balancer is renewed if it was removed, also for a node that is rolled back because it
+        didn't return to the load balancer.
         """
 
         def change(now: NodeNow) -> _Change:
@@ -123,10 +123,10 @@ class Cordons:
 
     def release(self, name: str, configured: str | None = None) -> str:
         """Remove the mark, and the cordon if the mark says that it is ours; returns the version that its kubelet
-        reports, "" where it is no node any more.
+        reports, "" if the node is gone.
 
-        Where the mark says that we had it taken out of its load balancer, it is to get back, and has the mark `attach`.
-        `configured` is what it is configured with now, "" where nobody knows; None: as its annotation has it.
+        If the mark says that we had it taken out of its load balancer, it has to return, and gets the mark `attach`.
+        `configured` is its present configuration, "" if unknown; None: as its annotation has it.
         """
 
         def change(now: NodeNow) -> _Change:

@@ -51,7 +51,7 @@ def forward(
 def backward(
     mark: NodeMark | None, version: KubernetesVersion, before: KubernetesVersion, *, reconfigured: bool = False
 ) -> Todo:
-    """On the way back to the version `before`; `reconfigured`: its configuration is the new one, and wasn't before.
+    """During the rollback to the version `before`; `reconfigured`: its configuration is the new one, and wasn't before.
 
     One that is older, and has no mark, has gone back already: to what it had before an earlier, interrupted run.
     """

@@ -1,4 +1,6 @@
-"""Waits until nodes are out of their load balancer, and in it again: whoever serves it answers by annotations."""
+"""Waits until nodes are out of their load balancer, and in it again: the load balancer's agent answers with
+annotations.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Note = Callable[[str], None]
 
 _POLL_SECONDS = 1.0
 _BRIEF_SECONDS = 30.0
-"""How long a node on its way back waits for an answer: it is put back without one, too."""
+"""How long the rollback of a node waits for an answer: it continues without one, too."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class _Unheard:
     """Between two batches, only a gate that fails is told of."""
 
     def emit(self, event: Event) -> None:
-        """Nobody listens."""
+        """No listener."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a kubelet wrote last, where it doesn't become Ready."""
+"""The last log lines of a kubelet that doesn't become Ready."""
 
 from __future__ import annotations
 

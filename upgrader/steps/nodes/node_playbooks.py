@@ -54,7 +54,7 @@ class NodePlaybooks:
         return self._problems(UPGRADE, nodes, self._wanted)
 
     def restore(self, nodes: Sequence[str]) -> Mapping[str, str]:
-        """Put back what was there before the upgrade. Returns the nodes on which that failed, with why."""
+        """Restore the programs from before the upgrade. Returns the nodes on which that failed, and why."""
         return self._problems(RESTORE, nodes, self._known)
 
     @property

@@ -141,7 +141,7 @@ class NodePlanner:
         return tuple(name for name, node in sorted(nodes.items()) if self.settings.leaves_alone(name, node.labels))
 
     def _members(self, nodes: Mapping[str, ObservedNode]) -> Mapping[str, list[str]]:
-        """Pool → its nodes, by name; the first pool whose labels a node has is its own. Surge nodes are nobody's."""
+        """Pool → its nodes, by name; the first pool whose labels a node has is its own. Surge nodes are in no pool."""
         members: dict[str, list[str]] = {pool.name: [] for pool in self.settings.pools}
         listed = {*self.controllers, *self.workers}
         for name, node in sorted(nodes.items()):

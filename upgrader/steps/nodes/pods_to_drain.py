@@ -31,7 +31,7 @@ class DrainedPod:
     ending: bool
     """Whether it was evicted already, and only has to end."""
     kept_by: str = ""
-    """What an ending pod may wait for, such as ` (grace period: 3600 s)`; "" where that isn't unusual."""
+    """What an ending pod may wait for, such as ` (grace period: 3600 s)`; "" if that is usual."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -44,7 +44,7 @@ class DrainedPods:
     owned: tuple[DrainedPod, ...] = ()
     """Those that a controller makes again on another node, and those that are ending anyway."""
     bare: tuple[DrainedPod, ...] = ()
-    """Those that nobody makes again: once evicted, they are gone."""
+    """Pods without a controller: once evicted, they are gone."""
 
     def __bool__(self) -> bool:
         return bool(self.owned or self.bare)

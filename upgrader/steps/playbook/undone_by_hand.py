@@ -14,7 +14,7 @@ __all__ = ["UndoneByHandStep", "undone_by_hand"]
 
 @dataclass(frozen=True)
 class UndoneByHandStep:
-    """The same step on the way back, of which `by` says that nothing is left to undo."""
+    """The same step in the rollback, of which `by` says that nothing is left to undo."""
 
     step: Step
     by: str

@@ -66,7 +66,7 @@ class SurgeKind(PlannedKind[PlannedSurge]):
         return bool(point.surge)
 
     def undo(self, undoing: Undoing) -> PipelineStep:
-        """What removes a pool's surge nodes on the way back."""
+        """What removes a pool's surge nodes in a rollback."""
         pool = self._pool(undoing.step)
         step = self._add(PlannedSurge(pool, end=False, target=undoing.target, needed=True))
         return PipelineStep(step, (), self.context.gates.of_controllers(), undo_watched=step.watched)

@@ -129,8 +129,8 @@ class AddSurgeStep:
 
 @dataclass(frozen=True)
 class RemoveSurgeStep:
-    """What can't be removed stays, and doesn't fail the run: the pool is upgraded, and taking that back for a node too
-    many would help nobody. A check names such nodes, and the next run removes them.
+    """A node that can't be removed stays, and doesn't fail the run: the pool is upgraded, and rolling it back because
+    of an extra node would not help. A check names such nodes, and the next run removes them.
     """
 
     planned: PlannedSurge

@@ -57,7 +57,7 @@ class SurgeRemoval:
         return "; ".join(f"{name}: {why}; it is uncordoned again" for name, why in blocked.items())
 
     def _gone(self, drained: Collection[str], note: Note) -> str:
-        """Wait until no Node is left. One whose machine has ended, and that nobody has deleted, is deleted."""
+        """Wait until no Node is left. A Node whose machine has ended, and that still exists, is deleted."""
 
         def missing() -> str:
             self.drain.check()

@@ -14,10 +14,11 @@ __all__ = ["NOWHERE", "NO_ETCD", "SCRATCH", "got_through", "harmless"]
 SCRATCH = "/upgrader-trial"
 """An empty folder of the pod, for what a program writes."""
 NOWHERE = "127.77.254.1:1"
-"""An address of the pod's own, where nobody listens."""
+"""An address of the pod itself, at which nothing listens."""
 NO_ETCD = f"{SCRATCH}/no-etcd-ca.crt"
-"""A file that does not exist: without it, no client of etcd is made. kube-apiserver then ends at once; an address where
-nobody listens it would try for 20 s."""
+"""A file that does not exist: without it, no client of etcd is made. kube-apiserver then ends at once; it would try an
+address at which nothing listens for 20 s.
+"""
 
 _NO_DELEGATION = {"authentication-kubeconfig": "", "authorization-kubeconfig": ""}
 """They would ask the API at start, with these credentials."""

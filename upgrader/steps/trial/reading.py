@@ -51,7 +51,7 @@ def reading(component: str, found: KubeObject, log: Callable[[], str]) -> Readin
 
 
 def last_words(text: str) -> str:
-    """From where a program says why it ends; the end of its log where it doesn't."""
+    """The log from the line that says why the program exits; otherwise the end of the log."""
     # Half of a secret would not be known as one any more.
     lines = mask_secrets(text).strip().splitlines()
     begin = next((index for index, line in enumerate(lines) if _FATAL.search(line)), None)

@@ -49,7 +49,7 @@ class Trial:
     controllers: tuple[Host, ...]
 
     def run(self, programs: tuple[PlannedProgram, ...], note: Callable[[str], None]) -> tuple[Finding, ...]:
-        """What speaks against starting the programs. Raises ApiError where the API can't be asked at all."""
+        """The reasons not to start the programs. Raises ApiError if the API can't be reached at all."""
         remove_left(self.kube, self.clock, note, {program.namespace for program in programs})
         nodes = [node for host in self.controllers if (node := self.kube.get(_NODES, host.name)) is not None]
         made: dict[tuple[str, FileObject], str] = {}

@@ -103,7 +103,7 @@ def _lost_handlers(before: str, after: str) -> list[str]:
 
 
 def _handlers(dump: str) -> dict[str, str]:
-    """The runtime handlers, each with its SystemdCgroup, which is `false` where it isn't set."""
+    """The runtime handlers, each with its SystemdCgroup, which is `false` if it isn't set."""
     found: dict[str, str] = {}
     for section, name, value in cri_settings(dump):
         handler = re.search(r"\.containerd\.runtimes\.(.+?)(\.options)?$", section)

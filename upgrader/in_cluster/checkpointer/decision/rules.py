@@ -143,7 +143,7 @@ def expired(workload: Workload, policy: Policy, history: History, settings: Sett
 def _captures(
     history: History, parents: tuple[ParentPod, ...], disk: Mapping[Workload, WorkloadInventory], settings: Settings
 ) -> list[ParentPod]:
-    """For each workload the newest pod that proved itself, where it isn't the last-known-good already."""
+    """For each workload the newest pod that proved itself, unless it is the last-known-good already."""
     proven: dict[Workload, ParentPod] = {}
     for pod in parents:
         if pod.digest is None or pod.problem is not None:

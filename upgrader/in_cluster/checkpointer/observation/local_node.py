@@ -18,8 +18,8 @@ from upgrader.onhost.node.workload_policy import Workload
 
 @dataclass(frozen=True)
 class Machine:
-    """`socket`: of the container runtime. `timeout_seconds`: for each question to it. `pull_records`: folder of the
-    kubelet's records of pulled images; None where it doesn't verify credentials.
+    """`socket`: of the container runtime. `timeout_seconds`: for each request to it. `pull_records`: folder of the
+    kubelet's records of pulled images; None if it doesn't verify credentials.
     """
 
     socket: str

@@ -35,8 +35,8 @@ class Seen:
 
     `pods`: its cache, by UID, or `listed`: what the API has just listed. `gone`: UIDs that were deleted while it
     watched. `read`: what the API said of UIDs that it was asked about since the last aggregation, None for none with
-    that UID. `allowed_for`: for how many seconds this process has known each UID in a bucket, and "" pods that nobody
-    knows. `ready_for`: how many seconds ago it saw pods become Ready. `last_event`: up to when the cell is known.
+    that UID. `allowed_for`: for how many seconds this process has known each UID in a bucket, and "" for pods without a
+    UID. `ready_for`: how many seconds ago it saw pods become Ready. `last_event`: up to when the cell is known.
     """
 
     pods: Mapping[str, Pod]

@@ -106,8 +106,8 @@ class Open:
 
 @dataclass(frozen=True)
 class Record:
-    """What is noted of a set. `ever_ran`: how many of its first ordinals have ever had a running pod, None if nobody
-    has watched it yet. `prepared`: the UIDs of pods that were told that they go, by name.
+    """What is noted of a set. `ever_ran`: how many of its first ordinals have ever had a running pod, None if it hasn't
+    been watched yet. `prepared`: the UIDs of pods that were told that they go, by name.
     """
 
     uid: str
@@ -315,7 +315,7 @@ def read(item: Mapping[str, Any] | None) -> GroupLease:
 def manifest(
     namespace: str, group: tuple[str, str], item: Mapping[str, Any] | None, lease: GroupLease, now: float
 ) -> dict[str, Any]:
-    """The object that says so; `item`: as it was read, None if there is none. Nobody compares `now`."""
+    """The object to write; `item`: as it was read, None if there is none. `now` isn't compared."""
     before = (item or {}).get("metadata") or {"name": name_of(*group), "namespace": namespace}
     notes = {key: value for key, value in (before.get("annotations") or {}).items() if key not in (LOCK, STAY)}
     notes |= {GROUP: "/".join(group), SETS: _text({name: _written(r) for name, r in sorted(lease.sets.items())})}

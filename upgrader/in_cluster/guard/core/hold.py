@@ -1,9 +1,9 @@
 """Hold: as long as a run of the upgrader is alive, no group begins to roll but those that it names, and none shrinks.
 
 A run shows that it is alive by renewing the Lease `kube-system/upgrader`. No clocks are compared, as in Kubernetes'
-leader election: it is dead once it was seen unchanged for as long as it says, by the clock of whoever watches. Only
-time in which the Lease could be read counts: while the API is away a run can't renew it, and an upgrade of the control
-plane is when the API is away.
+leader election: it is dead once it was seen unchanged for as long as it says, by the clock of the watching process.
+Only time in which the Lease could be read counts: while the API is away a run can't renew it, and an upgrade of the
+control plane is when the API is away.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GROUPS = "guard.upgrader.io/groups"
 
 _RUN = "upgrader.io/run"
 _DEFAULT_SECONDS = 60.0
-"""How long a run's Lease is valid, where it doesn't say so itself."""
+"""How long a run's Lease is valid if it doesn't say so itself."""
 _GAP_SECONDS = 15.0
 """What lies between two looks counts only where they are no further apart."""
 

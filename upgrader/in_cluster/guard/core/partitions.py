@@ -122,7 +122,7 @@ def _refuse_what_takes_for_ever(text: str) -> None:
 
 
 class _Ways:
-    """In how many ways a name could match at most: all are tried where it doesn't."""
+    """The largest number of ways in which a name could match: if it doesn't match, all are tried."""
 
     def __init__(self) -> None:
         self._endless, self._others = 0, 1

@@ -30,7 +30,7 @@ class ServedCertificate:
         self._shown = b""
 
     def show(self, certificate: bytes, key: bytes) -> None:
-        """Use this one from now on, both PEM. Raises ssl.SSLError where they don't fit."""
+        """Use this certificate and key from now on, both PEM. Raises ssl.SSLError if they don't match."""
         if certificate != self._shown:
             load_cert_chain(self.context, certificate, key)
             self.ends = x509.load_pem_x509_certificate(certificate).not_valid_after_utc

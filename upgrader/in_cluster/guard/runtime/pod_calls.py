@@ -37,8 +37,8 @@ class PodCalls:
             await self._session.close()
 
     def turn(self, namespace: str) -> asyncio.Semaphore:
-        """A context manager in which a pod of this namespace is asked: pods that never answer, of another one, take
-        nobody's turn here.
+        """A context manager in which a pod of this namespace is called: pods of another namespace that never answer
+        don't delay it.
         """
         return self._turns.setdefault(namespace, asyncio.Semaphore(self._at_once))
 
