@@ -98,9 +98,9 @@ def execute_run(
     more than the settings allow, or after which something works worse than before, fails. So does a step in a run
     without a plan that is to `compare`. `health_before` is recorded for a later `resume`, and of the `findings` those
     that the operator overruled, to document why the run was started; and of the `skips` those that only a step of the
-    run could find, for whoever resumes it. `goal` is the version that this run is on the way to, for whoever goes on.
-    `usual_seconds` is how long steps took in earlier runs, by their names. `held` is the cluster's lock; None only for
-    what must work without the API.
+    run could find, for a later `resume`. `goal` is the final version of an upgrade over several minors. `usual_seconds`
+    is how long steps took in earlier runs, by their names. `held` is the cluster's lock; None only for what must work
+    without the API.
     """
     settings, clock = session.settings, session.tools.clock
     target = plan.target if plan else None

@@ -3,8 +3,8 @@
 They are keyed: values and inventories contain secrets, and a reader of a saved plan must not be able to guess these.
 The key is derived from Helm's own records in the cluster. A reader of those knows the secrets already, every machine
 that can run the plan can read them, and a plan is bound to them anyway, so that none has to be kept anywhere. A salt
-for each plan and the input's name keep digests of equal contents apart: nobody who may put a file into the folder can
-compare it with one that he may not read.
+for each plan and the input's name keep digests of equal contents apart: a user who may add a file to the folder can't
+compare it with one that the user may not read.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ __all__ = ["guard"]
 def guard() -> None:
     """Switch guard's webhooks off and on; forget a cell that is gone.
 
-    guard is the chart that limits what happens to workloads: evictions, deletions, downscales (docs/guard.md). Where it
+    guard is the chart that limits what happens to workloads: evictions, deletions, downscales (docs/guard.md). If it
     isn't installed, there is nothing to switch.
     """
 

@@ -61,7 +61,7 @@ class DetachSection(Section):
     )
     deadline: Duration = Field(
         default=DetachPolicy.deadline_seconds,
-        description="How long the agent's answer may take, each way. The node has failed then, and is put back.",
+        description="How long the agent's answer may take, in each direction; after that, the node is rolled back.",
         examples=["5m"],
     )
 

@@ -3,7 +3,7 @@ typed on the run's terminal.
 
 An object of its own, as the run writes its Lease and its Secrets anew all the time; in the cluster, because the
 approver isn't at the machine that runs it. A user who may change it may approve: RBAC decides, and the API server's
-audit log has the user's name. The file is for whoever is at that machine and has no credentials for the API.
+audit log has the user's name. The file is for a user of that machine without credentials for the API.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
 """The pure core of a recovery: from what the controllers report, and what was tried already, to what to do next.
 
-Level-triggered, as the pod-checkpointer is: it is computed again after every examination, so that a recovery may be
-stopped at any moment and started again. Both write the same files by the same rules, so it doesn't matter who comes
-first:
+Level-triggered, like the pod-checkpointer: it is computed again after every examination, so that a recovery may be
+stopped at any moment and started again. Both write the same files by the same rules, so it doesn't matter which of
+them acts first:
 
 R1. *At most one standby pod.* A workload has one manifest path on a controller: a new one replaces the last.
-R2. *A standby pod that is in place gets its time*, whichever of the two put it there. Only where it doesn't serve in
-    that time, though its etcd is healthy, is the next older intact generation put in its place: without etcd no
-    kube-apiserver can start, and no generation is to blame.
-R3. *What starts by itself is left alone*: an instance that has started a moment ago gets the same chance.
-R4. *One controller after the other.* One kube-apiserver is an API; with it the others get their own pods back.
-R5. *What is known to fail isn't started*: neither what was tried here in vain, nor what the pod-checkpointer marked.
-    Where that leaves none, the operator is informed. The pod-checkpointer itself starts the newest as a last resort.
-R6. *What is wrong is replaced before it is stopped.* An API server that answers and refuses those whom it has to serve
-    is worse than none: the standby pod of a generation that wasn't made from it comes up beside it, and only then the
-    wrong instance is stopped; where it is known from outside alone, only if not every new connection is refused the
-    same. The kubelet starts it again until it hears from the API that its pod has gone. One controller after the other,
-    and only where the evidence is.
-R7. *Unknown is no reason to act.* Where it isn't known whether kube-apiserver serves, nothing is put in place; where it
-    isn't known what runs, it is taken to have started just now.
+R2. *A standby pod gets its time*, whichever of the two started it. If it doesn't serve in that time, although its etcd
+    is healthy, the next older intact generation replaces it. Without etcd no kube-apiserver can start, and the
+    generation isn't the cause.
+R3. *An instance that starts by itself isn't touched*: one that has just started gets the same time.
+R4. *One controller at a time.* One kube-apiserver is enough for an API; with it the others get their own pods back.
+R5. *A generation that is known to fail isn't started*: neither one that failed here, nor one that the pod-checkpointer
+    marked. If none is left, the operator is informed. The pod-checkpointer itself starts the newest as a last resort.
+R6. *A wrong instance is replaced before it is stopped.* An API server that answers and refuses its clients is worse
+    than none. The standby pod of a generation that wasn't made from it starts beside it, and only then the wrong
+    instance is stopped; if the only evidence is from the operator's machine, not if all new connections are
+    refused in the same way. The kubelet restarts it until the API tells it that the pod is gone. One controller at a
+    time, and only those with evidence.
+R7. *Unknown is no reason to act.* If it isn't known whether kube-apiserver serves, nothing is started; an instance of
+    unknown age counts as just started.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Guard's webhooks that can't be reached, and refuse what a run needs: off for the run, and on again at its end.
 
-What is written goes through `needed`. Where the API server couldn't call a webhook, it refuses, and names it. If it is
-guard's, and no one else's, it is switched off as `upgrader guard off` does, and the write is tried again until all API
-servers know it. An event before and one after each switch let whoever resumes the run know what is off.
+Writes go through `needed`. If the API server can't call a webhook, it refuses the write and names the webhook. If that
+is guard's, and no one else's, it is switched off as `upgrader guard off` does, and the write is retried until all API
+servers know it. An event before and one after each switch tell a resumed run what is off.
 """
 
 from __future__ import annotations

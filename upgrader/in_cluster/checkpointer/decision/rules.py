@@ -29,7 +29,7 @@ I6. *The generation in use and the newest good one are never pruned.*
 I7. *Each generation is tried once.* A standby pod that fails is marked on disk before another takes its place, and the
     next choice prefers what isn't marked. When all are marked the newest is put in place, and stays: no circle. Only a
     new capture, that is a pod of that content that was Ready for the set time, makes it the first choice again.
-I8. *A checkpoint is removed only where it isn't needed.* The API has answered, and all that time the workload had no
+I8. *A checkpoint is removed only if it isn't needed.* The API has answered, and all that time the workload had no
     pod here and wasn't meant to (below).
 
 When a standby pod starts:

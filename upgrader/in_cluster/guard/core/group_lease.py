@@ -1,15 +1,16 @@
 """The Lease of a group: the lock between its rollouts and its sets' downscales, and when each set was last downscaled.
 
-Who wants to act on a group writes its lock with the resourceVersion that it has read, reads the group then, acts, and
-removes the lock. A downscale that is allowed isn't visible yet: it stays noted as open until the set has no more
-replicas than were allowed, and keeps the other sets as they are until then. So no two sets lose pods at once, even if a
-process is killed at any time.
+To act on a group, a process writes its lock with the resourceVersion that it has read, then reads the group, acts, and
+removes the lock. An allowed downscale isn't visible yet: it is recorded as open until the set has no more replicas than
+were allowed, and until then the other sets don't change. So no two sets lose pods at once, even if a process is killed
+at any time.
 
-A pod that was told that it goes may stay all the same, as replicas may grow back before its controller has removed it.
-It is noted by its UID until that is gone, or it was told that it stays; until then the other sets stay as they are.
+A pod that was told that it will be deleted may stay, because replicas may be raised again before its controller has
+removed it. It is recorded by its UID until it is gone, or was told that it stays; until then the other sets don't
+change.
 
-No clocks are compared for that: a lock, or an open downscale, that was seen unchanged for long enough by the clock of
-whoever watches is given up. It is the resourceVersion that keeps a slow holder from acting after that.
+No clocks are compared for that: a lock, or an open downscale, expires once a process has seen it unchanged for long
+enough by its own clock. After that, the resourceVersion keeps a slow holder from acting.
 """
 
 from __future__ import annotations

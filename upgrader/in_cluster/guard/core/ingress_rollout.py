@@ -1,6 +1,6 @@
 """The update of an IngressDaemonSet's pods, node by node, each out of the load balancer before its pods go.
 
-Where a node is stands on its Deployment, so that a controller that is killed goes on where it was:
+The progress of a node is on its Deployment, so that a controller that is killed continues where it was:
 
     revision   to-be-updated   detach-asked
     old        –               –              waits for its turn
@@ -10,10 +10,10 @@ Where a node is stands on its Deployment, so that a controller that is killed go
     new        –               –              done
 
 A node counts against the maximum in all rows but the first and the last, while its pods aren't all ready, and while
-somebody else has it detached; who has stands on the Node (`OWNER`), so that nobody attaches what others need out.
+another client has it detached. The Node says which client has (`OWNER`), so that no other client attaches it.
 
-While a run of the upgrader holds it still, no further node leaves the first row, and none gets fewer pods; those that
-have left it go on, as they are out of the load balancer.
+While a run of the upgrader holds the rollout, no further node leaves the first row, and no node gets fewer pods; nodes
+that have left the first row continue, as they are out of the load balancer.
 """
 
 from __future__ import annotations
