@@ -33,7 +33,7 @@ _LEASE = "plndr-cp-lock"
 _LEASES = ApiKind("coordination.k8s.io/v1", "leases")
 _PODS = ApiKind("v1", "pods")
 _STARTING_SECONDS = 60.0
-"""How long kube-vip may exit and be restarted after its manifest appeared or its controller was switched on."""
+"""The time for restarts of kube-vip, after its manifest appeared or its controller was switched on."""
 
 
 def leave_the_address_to(cluster: LabCluster, program: Path) -> None:
