@@ -67,7 +67,7 @@ def test_nobody_there_is_away(node: Node) -> None:
         ((429, b"{}"), ApiUnknown, "429"),
         ((200, b"<html>"), ApiUnknown, "not JSON"),
         ((200, b"[]"), ApiUnknown, "not an object"),
-        ((200, b"{}"), ApiUnknown, "no items"),
+        ((200, b"{}"), ApiUnknown, "no field `items`"),
     ],
 )
 def test_only_a_proper_answer_counts(node: Node, answer: Answer, error: type[Exception], says: str) -> None:
