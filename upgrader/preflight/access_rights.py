@@ -172,9 +172,10 @@ def _of_nodes(context: PreflightContext) -> tuple[_Right, ...]:
 
 def _of_workers_down(context: PreflightContext) -> Iterator[_Right]:
     """What takes a rollout past workers that are down, forward and back: its controller would wait for them."""
-    controllers = {host.name for host in context.cluster.controllers}
     try:
-        down = [node for name, node in context.nodes.items() if name not in controllers and is_unreachable(node)]
+        down = [
+            node for name, node in context.nodes.items() if name not in context.controllers and is_unreachable(node)
+        ]
     except ApiError as error:
         if error.status == _FORBIDDEN:  # that right is asked for, too
             return

@@ -93,6 +93,11 @@ class PreflightContext:
         return KubernetesVersion(*emulated, 0) if emulated else self.target
 
     @property
+    def controllers(self) -> frozenset[str]:
+        """The names of the inventory's controllers."""
+        return frozenset(host.name for host in self.cluster.controllers)
+
+    @property
     def changing(self) -> tuple[PlannedRelease, ...]:
         """The releases that the run installs or changes."""
         return tuple(step for step in planned_of(self.plan, PlannedRelease) if step.action != "unchanged")

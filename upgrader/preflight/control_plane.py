@@ -61,7 +61,7 @@ def _static_components(context: PreflightContext) -> Mapping[str, Sequence[str]]
         name for name, node in context.nodes.items() if _CONTROL_PLANE in (node["metadata"].get("labels") or {})
     }
     found: dict[str, list[str]] = {}
-    for node in sorted(labelled | {host.name for host in context.cluster.controllers}):
+    for node in sorted(labelled | context.controllers):
         pods = (pod for pod in context.pods_on(node) if pod["metadata"].get("namespace") == SYSTEM and _is_static(pod))
         for name in sorted({_component(pod) for pod in pods} & set(COMPONENTS)):
             found.setdefault(name, []).append(node)
@@ -137,7 +137,7 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
     pods = [Pod.parse(pod) for pod in context.kube.list(PODS, SYSTEM, labels=workload.selector)]
     pods = [pod for pod in pods if not (pod.is_checkpoint or pod.finished or pod.deleting)]
     ready = [pod for pod in pods if pod.ready]
-    controllers = {host.name for host in context.cluster.controllers}
+    controllers = context.controllers
     see = f"kubectl -n {SYSTEM} describe pods -l {workload.selector}"
     name = workload.ref.name
     unexpected = sorted({pod.node for pod in ready} - controllers)

@@ -36,7 +36,7 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
         yield _elsewhere()
     if not step.members:
         return
-    strangers = [m.node for m in step.members if m.node not in {host.name for host in context.cluster.controllers}]
+    strangers = [m.node for m in step.members if m.node not in context.controllers]
     if strangers:
         yield Finding(
             "etcd-image.unlisted",

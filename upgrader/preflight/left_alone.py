@@ -24,7 +24,7 @@ def check_left_alone(context: PreflightContext) -> Iterator[Finding]:
     nodes = {name: node["metadata"].get("labels") or {} for name, node in context.nodes.items()}
     for each in settings.left_alone:
         yield from _selects_nothing(each, nodes)
-        yield from _has_a_pool(each, nodes, settings, {host.name for host in context.cluster.controllers})
+        yield from _has_a_pool(each, nodes, settings, context.controllers)
     yield from _windows(context, nodes)
 
 
@@ -43,7 +43,7 @@ def _selects_nothing(each: LeftAlone, nodes: Mapping[str, Mapping[str, str]]) ->
 
 
 def _has_a_pool(
-    each: LeftAlone, nodes: Mapping[str, Mapping[str, str]], settings: NodesSettings, controllers: set[str]
+    each: LeftAlone, nodes: Mapping[str, Mapping[str, str]], settings: NodesSettings, controllers: frozenset[str]
 ) -> Iterator[Finding]:
     twice = []
     for name, labels in sorted(nodes.items()):

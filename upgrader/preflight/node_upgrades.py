@@ -92,7 +92,7 @@ def _blocked(context: PreflightContext, steps: list[PlannedNodes]) -> tuple[_Blo
     """What each pool's drain meets, by one reading of the budgets and of all pods."""
     found = tuple(_Blocked(step) for step in steps)
     pools = {node.node: blocked for blocked in found for node in blocked.step.nodes}
-    controllers = {host.name for host in context.cluster.controllers}
+    controllers = context.controllers
     budgets: dict[str, list[KubeObject]] = {}
     for budget in context.kube.each(BUDGETS, at_once=500):
         if not (budget.get("status") or {}).get("disruptionsAllowed"):

@@ -35,7 +35,7 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
                 f"The API knows {', '.join(sorted(nodes)) or 'no node'}.",
                 "Use the node's name for each controller in the inventory, or check the kubeconfig.",
             )
-    controllers, asked = _controllers(context), _controllers(context) | _planned(context)
+    controllers, asked = context.controllers, context.controllers | _planned(context)
     surging = {name for names in surge_nodes(context).values() for name in names}
     yield from _labels(context, controllers)
     for name, node in sorted(nodes.items()):
@@ -54,7 +54,7 @@ def check_workers(context: PreflightContext) -> Iterator[Finding]:
     """Every worker that the run doesn't upgrade is Ready, and not being deleted: a run completes without it, and may be
     started anyway. One that is down needs no skip: nothing of a run needs it.
     """
-    asked = _controllers(context) | _planned(context)
+    asked = context.controllers | _planned(context)
     workers = {name: node for name, node in sorted(context.nodes.items()) if name not in asked}
     down = {
         name: node
@@ -87,16 +87,12 @@ def _down(name: str, node: KubeObject, refs: Sequence[str]) -> Finding:
     )
 
 
-def _controllers(context: PreflightContext) -> set[str]:
-    return {host.name for host in context.cluster.controllers}
-
-
 def _planned(context: PreflightContext) -> set[str]:
     """The nodes that the run upgrades."""
     return {item.node for step in planned_of(context.plan, PlannedNodes) for item in step.nodes}
 
 
-def _labels(context: PreflightContext, controllers: set[str]) -> Iterator[Finding]:
+def _labels(context: PreflightContext, controllers: frozenset[str]) -> Iterator[Finding]:
     """The inventory's controllers are the nodes on which the control plane is placed."""
     wanted = _selector(context)
     chosen = {name for name, node in context.nodes.items() if wanted.items() <= _labels_of(node).items()}

@@ -38,7 +38,7 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
             "minor at a time.",
             f"End the emulation first: upgrader finalize. Or choose a version of v{server.major}.{server.minor}.",
         )
-    workers = context.observed.kubelets.keys() - {host.name for host in context.cluster.controllers}
+    workers = context.observed.kubelets.keys() - context.controllers
     for node, kubelet in sorted(context.observed.kubelets.items()):
         behind = target.minors_after(kubelet)
         if behind < 0:

@@ -91,13 +91,12 @@ def parse(text: str) -> Counters:
         elif name == "authentication_attempts":
             if labels.get("result") != "success":
                 refused["401"] += float(number)
-        elif name.startswith("apiserver_flowcontrol_"):
-            if labels.get("priority_level") not in _BUILT_IN_LEVELS:
-                continue
-            if name == "apiserver_flowcontrol_current_inqueue_requests":
-                queued += float(number)
-            else:
+        elif name == "apiserver_flowcontrol_rejected_requests_total":
+            if labels.get("priority_level") in _BUILT_IN_LEVELS:
                 refused["rejected as too many"] += float(number)
+        elif name == "apiserver_flowcontrol_current_inqueue_requests":
+            if labels.get("priority_level") in _BUILT_IN_LEVELS:
+                queued += float(number)
         elif name == "apiserver_admission_webhook_rejection_count":
             if labels.get("error_type") == "no_error" and labels.get("name", "").endswith(_GUARDS):
                 denied[labels.get("rejection_code", "")] += float(number)
