@@ -92,7 +92,7 @@ class PreflightContext:
         emulated = self.plan.emulated if self.plan else None
         return KubernetesVersion(*emulated, 0) if emulated else self.target
 
-    @property
+    @cached_property
     def controllers(self) -> frozenset[str]:
         """The names of the inventory's controllers."""
         return frozenset(host.name for host in self.cluster.controllers)
