@@ -247,8 +247,8 @@ def test_what_does_not_go_by_a_budget(pair: Pair, called: GuardProcess) -> None:
         assert evicted(pair.kube, f"{a}-0") == ""
         group.controller(a)
         assert evicted(pair.kube, f"{a}-0") == ""
-        assert reserved(pair.kube, name) == [f"{a}-0"], "the one that is Pending needs no place"
-        assert asked(called, "made-up") == (0, "") and reserved(pair.kube, name) == [f"{a}-0"]
+        assert reserved(pair.kube, name) == [f"{a}-0"] * 2, "the one that is Pending goes, and is reserved"
+        assert asked(called, "made-up") == (0, "") and reserved(pair.kube, name) == [f"{a}-0"] * 2
     with zones(pair.kube, count=1) as alone, budget(pair.kube, alone.group):
         said = evicted(pair.kube, f"{alone.names[0]}-0")
         assert said.startswith("400: ") and "needs two or more" in said

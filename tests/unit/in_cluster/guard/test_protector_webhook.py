@@ -38,6 +38,11 @@ def eviction(name: str, uid: str = "r", **changes: Any) -> AdmissionRequest:
     return request_of(review_of("CREATE", **{**given, "object": body, "oldObject": None, **changes}))
 
 
+def ended(found: dict[str, Any]) -> dict[str, Any]:
+    """The same pod, as the garbage collector of pods leaves one whose node is gone: Failed, and still Ready."""
+    return {**found, "status": {**found["status"], "phase": "Failed"}}
+
+
 class World:
     """A webhook of the cell `a`; protectors and pods are in one cluster."""
 
@@ -124,12 +129,12 @@ def test_a_dry_run_writes_nothing() -> None:
     ("there", "told"),
     [
         (pod("x", labels={"app": "other"}), pod("x", namespace="shop", labels={"app": "other"})),
-        (pod("x", ready=False), pod("x", namespace="shop", ready=False)),
+        (ended(pod("x")), ended(pod("x", namespace="shop"))),
         (pod("x"), pod("x", namespace="shop", deletionTimestamp="1970-01-01T00:00:00Z")),
     ],
 )
 def test_what_needs_nobodys_word(there: dict[str, Any], told: dict[str, Any]) -> None:
-    """No protector selects it, it isn't ready, or it terminates: the API isn't asked. By eviction only for the pod."""
+    """No protector selects it, it has ended, or it terminates: the API isn't asked. By eviction only for the pod."""
 
     async def test(world: World) -> None:
         await world.begin(protector(2, cells={"a": counted(2)}), there)
@@ -139,6 +144,25 @@ def test_what_needs_nobodys_word(there: dict[str, Any], told: dict[str, Any]) ->
         world.api.calls.clear()
         assert (await world.ask(eviction("x"))).allowed
         assert world.api.calls == [f"get {PODS.path('shop', 'x')}"]
+
+    run(test)
+
+
+def test_an_unready_pod_needs_a_place_only_for_an_eviction() -> None:
+    """If it is Ready before it is deleted, the API server asks again; before an eviction it doesn't. When a pod
+    that was evicted unready is counted as available meanwhile, no other pod goes in its place.
+    """
+
+    async def test(world: World) -> None:
+        there = protector(2, cells={"a": counted(2)})
+        await world.begin(there, pod("x", ready=False), pod("y"))
+        assert (await world.ask(deletion("x", oldObject=pod("x", ready=False, namespace="shop")))).allowed
+        assert world.api.calls == []
+        assert (await world.ask(eviction("x"))).allowed
+        assert uids(world.api, "a") == ["uid-x"]
+        ready = {**counted(3), "admissionHistory": stored(world.api)["status"]["cells"][0]["admissionHistory"]}
+        put(world.api, {**there, "status": {"cells": [{"cellID": "a", **ready}]}}, pod("x"))
+        assert (await world.ask(deletion("y"))).code == 409
 
     run(test)
 

@@ -43,6 +43,7 @@ __all__ = [
     "ProtectorRequest",
     "Tuning",
     "judge",
+    "lost_already",
     "misdirected",
     "pod_of_delete",
     "request_for",
@@ -215,20 +216,36 @@ def request_for(request: AdmissionRequest, subject: Pod, cell: str) -> Protector
     )
 
 
+def lost_already(subject: Pod, *, eviction: bool) -> Judgement | None:
+    """The answer about a pod that certainly isn't counted when it goes; None for any other.
+
+    A pod that has ended (Succeeded, Failed) doesn't become Ready again, although its condition may still say Ready: who
+    ends a pod without its kubelet, such as the garbage collector of pods, only writes the phase. A pod that isn't Ready
+    may become Ready. If it does before it is deleted, the API server asks again. Before an eviction, the API server
+    reads the pod only after it has asked.
+    """
+    if subject.terminating:
+        return Judgement(allow(), "AlreadyTerminating")
+    if subject.finished or (subject.ready_since is None and not eviction):
+        return Judgement(allow(), "AlreadyUnready")
+    return None
+
+
 def judge(request: Request, protector: Protector) -> Judgement:
     """What a protector says to a pod's deletion. `protector`: as `admit` hands it over.
 
     No clock decides: a Ready pod isn't available where the count says that it wasn't counted as such. It may go
-    whatever there is, and is reserved all the same, as it may be counted before it is seen to go.
+    whatever there is, and is reserved all the same, as it may be counted before it is seen to go. So is a pod that
+    isn't Ready, if it is evicted.
     """
     assert isinstance(request, ProtectorRequest)
     subject = request.pod
-    if subject.terminating:
-        return Judgement(allow(), "AlreadyTerminating")
+    if lost := lost_already(subject, eviction=request.eviction):
+        return lost
     if not protector.selector.matches(subject.labels):
         return Judgement(allow(), "Unmatched")
     if subject.ready_since is None:
-        return Judgement(allow(), "AlreadyUnready")
+        return Judgement(allow(), "AlreadyUnready", reserves=True)
     if subject.uid in protector.cell(request.cell).young:
         return Judgement(allow(), "AlreadyUnhealthy", reserves=True)
     if FORCE_DELETE in subject.annotations:

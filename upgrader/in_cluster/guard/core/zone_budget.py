@@ -4,13 +4,14 @@ A zone is a StatefulSet that the budget's selector finds. By zone, every other z
 fewer than `maxUnavailable` pods. By partition, it is the pods of the same partition in the other zones that count, so
 that other partitions may be short at the same time. What is reserved in the budget's ledger counts as gone already.
 
-The pod that is to go is never counted itself: whether it is ready or not, it will be gone.
+The pod that is to go is never counted itself: whether it is ready or not, it will be gone. One that is Pending goes
+whatever the zones lack. It is reserved all the same, as it may be ready by the time it goes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from upgrader.contract.times import duration_of, seconds_of
@@ -142,9 +143,11 @@ def budget_of(pod: Pod | None, budgets: Iterable[ZoneBudget | InvalidBudget]) ->
     """The budget to be asked about a pod, or what is answered without one. `pod`: None when the API has none."""
     if pod is None:
         return Judgement(allow("the pod doesn't exist"), "pod-not-found")
-    if pod.terminating or pod.finished or pod.phase == "Pending":
-        return Judgement(allow("no budget applies, because the pod is not running"), "pod-not-ready")
+    if pod.terminating or pod.finished:
+        return _not_running()
     mine = [b for b in budgets if b.namespace == pod.namespace and _selects(b.selector, pod.labels)]
+    if pod.phase == "Pending" and not (len(mine) == 1 and isinstance(mine[0], ZoneBudget)):
+        return _not_running()  # no eviction is allowed that its own could add to
     if not mine:
         return Judgement(allow(), "pod-not-in-scope")
     if len(mine) > 1:
@@ -160,6 +163,8 @@ def judge(
     pod: Pod, budget: ZoneBudget, state: State, reserved: Ledger, now: float, rollout: Rollout | None = None
 ) -> Judgement:
     """What the budget says to the pod's going. `reserved`: its ledger, as `admit` hands it over."""
+    if pod.phase == "Pending":
+        return replace(_not_running(), reserves=True)
     zones = sorted(
         (s for s in state.sets if s.namespace == budget.namespace and _selects(budget.selector, s.labels)),
         key=lambda s: s.name,
@@ -233,6 +238,10 @@ def _within(count: int, most: int, where: str) -> Judgement:
     if count < most:
         return _yes()
     return _no(TOO_MANY_REQUESTS, "denied", f"{count} pod{'s' if count > 1 else ''} not ready in {where}")
+
+
+def _not_running() -> Judgement:
+    return Judgement(allow("no budget applies, because the pod is not running"), "pod-not-ready")
 
 
 def _yes() -> Judgement:

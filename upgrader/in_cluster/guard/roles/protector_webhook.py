@@ -13,6 +13,7 @@ from upgrader.in_cluster.guard.core.protector import (
     ProtectorRequest,
     Tuning,
     judge,
+    lost_already,
     misdirected,
     pod_of_delete,
     request_for,
@@ -123,7 +124,7 @@ class CellWebhook:
             raise ApiAway(reason)
         told = pod_of_delete(request) if request.operation == "DELETE" else None
         selecting = self._selecting(told) if told is not None else []
-        if told is not None and (judged := _without_asking(told, selecting)):
+        if told is not None and (judged := _without_asking(told, selecting, eviction=False)):
             return judged
         # Any client that reaches the port can forge a request: nothing is written for a pod that the API doesn't have.
         found = await self._pod(request.namespace, told.name if told is not None else request.name)
@@ -131,7 +132,7 @@ class CellWebhook:
             return Judgement(allow(), "NotFound")
         if told is None or told.labels != found.labels:
             selecting = self._selecting(found)
-        if judged := _without_asking(found, selecting):
+        if judged := _without_asking(found, selecting, eviction=told is None):
             return judged
         asked = request_for(request, found, self._cell)
         budgets = [(p.namespace, p.name) for p in sorted(selecting, key=str)]
@@ -150,12 +151,10 @@ class CellWebhook:
         return None if item is None else pod(item)
 
 
-def _without_asking(found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
+def _without_asking(found: Pod, selecting: Sequence[Protector], *, eviction: bool) -> Judgement | None:
     """Requests that no protector has to allow. `selecting`: the protectors that select the pod."""
-    if found.terminating:
-        return Judgement(allow(), "AlreadyTerminating")
-    if found.ready_since is None:
-        return Judgement(allow(), "AlreadyUnready")
+    if lost := lost_already(found, eviction=eviction):
+        return lost
     return None if selecting else Judgement(allow(), "Unmatched")
 
 

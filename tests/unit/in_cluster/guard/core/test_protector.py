@@ -103,6 +103,24 @@ def test_an_unready_pod_goes() -> None:
     assert (judgement.answer.allowed, judgement.reserves, judgement.why) == (True, False, "AlreadyUnready")
 
 
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+@pytest.mark.parametrize("eviction", [False, True])
+def test_a_pod_that_has_ended_goes_although_it_still_says_ready(phase: str, eviction: bool) -> None:
+    """The garbage collector of pods writes only the phase: the pod isn't counted, and nothing is written down."""
+    protector = _protector(3, Cell("a", _all(3)))
+    judgement = _judge(_ask(pod=_pod(phase=phase), eviction=eviction), protector)
+    assert (judgement.answer.allowed, judgement.reserves, judgement.why) == (True, False, "AlreadyUnready")
+
+
+def test_an_unready_pod_is_evicted_and_written_down() -> None:
+    """The API server asks before it reads the pod, which may be Ready, and counted, by the time it goes."""
+    unready = _ask("p-0", pod=_pod("p-0", ready_since=None), eviction=True)
+    codes, after = _admit(_protector(3, Cell("a", Counts(4, 3, 3, 4, 4))), unready)
+    assert (codes, after.lag) == ([0], 1)
+    now_ready = after.with_cell(replace(after.cell("a"), counts=_all(4)))
+    assert _admit(now_ready, _ask("p-1"))[0] == [409]
+
+
 def test_a_pod_that_is_ready_but_not_available_goes() -> None:
     """ "… unavailable": minReadySeconds 600, and its aggregator says that it isn't counted. It is written down, as it
     may be counted before it is seen to go.

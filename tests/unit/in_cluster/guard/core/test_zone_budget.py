@@ -230,6 +230,15 @@ def test_a_pod_that_does_not_run_goes_with_a_warning(change: dict[str, Any]) -> 
     assert answer.answer.allowed and answer.answer.warnings and not answer.reserves
 
 
+def test_a_pending_pod_goes_and_is_reserved() -> None:
+    """Also by a budget of 0: it may be ready by the time it goes, and then no other zone may lose a pod."""
+    pending, budget = changed(WHOLE, f"{A}-0", phase="Pending", ready_since=None), _budget(maxUnavailable=0)
+    assert budget_of(pending[0], [budget]) == budget
+    goes = _ask(f"{A}-0", pending, budget)
+    assert goes.answer.allowed and goes.answer.warnings and goes.reserves
+    assert _code(_ask(f"{B}-0", WHOLE, _budget(), _reserved(f"{A}-0"))) == (429, f"1 pod not ready in {A}")
+
+
 def test_a_pod_that_is_not_there_or_in_no_scope_is_allowed() -> None:
     """The API server answers 404 itself; another group's budget doesn't matter, nor another namespace's."""
     for pod in (None, member("other-0", labels={}), member(f"{A}-0", namespace="elsewhere")):
