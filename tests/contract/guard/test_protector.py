@@ -437,7 +437,7 @@ def test_a_deployment_that_etcd_lost_leaves_its_pods(
     pair: Pair, app: Protected, webhook: GuardProcess, tmp_path: Path
 ) -> None:
     """Its key is gone from etcd, nobody deleted it: its protector stays and says so, and whoever takes its pods for
-    orphans is refused beyond the minimum. Applied again, it is found, and the protector follows it.
+    orphans is refused beyond the minimum. Applied again, it is found, and followed once it wants as many pods.
     """
     name = f"web-{uuid.uuid4().hex[:6]}"
     lost = Protected(pair.kube, app.cells, name)
@@ -463,8 +463,12 @@ def test_a_deployment_that_etcd_lost_leaves_its_pods(
         answers = [deleted(pair.kube, f"{name}-{number}") for number in range(4)]
         assert [answer == "" for answer in answers] == [True, False, False, False]
         assert len(pair.kube.list(PODS, "shop", labels=f"app={name}")) == 3
+        replicas = manifest["spec"].pop("replicas")
         pair.kube.create(DEPLOYMENTS, manifest, "shop")
         becomes("it to be found", lambda: condition(pair, name, "SourceFound") == "True")
+        assert least(pair, name) == 3, "an autoscaler's Deployment begins with one pod"
+        pair.kube.patch(DEPLOYMENTS, name, {"spec": {"replicas": replicas + 2}}, "shop")
+        becomes("it to be followed", lambda: least(pair, name) == 5)
         pair.kube.delete(DEPLOYMENTS, name, "shop")
         becomes("both to go", lambda: least(pair, name) is None)
         for number in range(1, 4):

@@ -162,6 +162,34 @@ def test_one_that_has_vanished_leaves_its_protector_which_says_so() -> None:
     run(test)
 
 
+def test_one_that_is_applied_again_with_fewer_keeps_its_pods_until_it_has_as_many() -> None:
+    """It is written once what it waits for; the annotation that ends that is taken off, as it is for this time only."""
+
+    async def test(world: World) -> None:
+        world.put(deployment(12))
+        await world.look()
+        del world.api.objects[DEPLOYMENTS.path("shop", "web")]
+        await world.look()
+        world.put(deployment(1, uid="another"))
+        world.writes()
+        await world.look()
+        assert world.writes() == ["patch web", "replace deployment-web"]
+        await world.look()
+        assert world.writes() == []
+        made = world.api.objects[MADE]
+        assert made["spec"]["minAvailable"] == 9
+        assert {c["reason"] for c in made["status"]["conditions"]} == {"RollingUpdate", "AppliedAgain"}
+        made["metadata"]["annotations"]["guard.upgrader.io/release"] = "true"
+        world.api.put(POD_PROTECTORS, made, "shop")
+        await world.look()
+        made = world.api.objects[MADE]
+        assert made["spec"]["minAvailable"] == 1
+        assert made["metadata"]["annotations"] == {"guard.upgrader.io/source-uid": world.source["metadata"]["uid"]}
+        assert {c["reason"] for c in made["status"]["conditions"]} == {"RollingUpdate", "Exists"}
+
+    run(test)
+
+
 @pytest.mark.parametrize("least", [1, 3])
 def test_one_that_is_deleted_goes_where_another_one_protects_the_same_pods(least: int) -> None:
     """And as many of them; what keeps fewer is no reason."""

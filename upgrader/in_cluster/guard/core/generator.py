@@ -3,6 +3,10 @@
 A protector outlives its Deployment when that has vanished without having been deleted, as it does when objects are
 lost: then it is what stands between the pods and a controller that takes them for orphans. So it stays until its pods
 are gone, even where it is deleted, or its namespace is: that may be the same accident.
+
+When the Deployment is applied again, its old pods are still orphans. A manifest whose replicas an autoscaler sets has
+none, so that the new Deployment begins with 1. So the protector keeps as many pods as before until the new Deployment
+wants as many.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from upgrader.contract.times import timestamp
@@ -20,6 +24,7 @@ __all__ = [
     "FINALIZER",
     "RELEASE",
     "REMOVE_CELL_ONCE",
+    "SOURCE_UID",
     "Wanted",
     "Work",
     "belongs_to",
@@ -33,7 +38,11 @@ __all__ = [
 
 FINALIZER = "podseidon.kubewharf.io/generator"
 RELEASE = "guard.upgrader.io/release"
-"""On a protector whose Deployment has vanished, with the value "true": its pods are protected no longer."""
+"""On a protector whose Deployment has vanished, with the value "true": its pods are protected no longer. If the
+Deployment was applied again: they are protected as that one says."""
+SOURCE_UID = "guard.upgrader.io/source-uid"
+"""On a protector: the UID of the Deployment that it follows. One that is deleted takes its protector along; so a
+Deployment of another UID replaces one that has vanished."""
 REMOVE_CELL_ONCE = "podseidon.kubewharf.io/remove-cell-once"
 _SOURCE = "podseidon.kubewharf.io/source-"
 _PERCENT = re.compile(r"([0-9]{1,9})%")
@@ -42,13 +51,17 @@ _LONGEST_NAME, _LONGEST_LABEL = 253, 63
 
 @dataclass(frozen=True)
 class Wanted:
-    """The protector that a Deployment must have. `condition`: why it protects nothing; empty if it does."""
+    """The protector that a Deployment must have. `condition`: why it protects nothing; empty if it does. `keeps`: why
+    it doesn't follow the Deployment; empty if it does.
+    """
 
     namespace: str
     name: str
     labels: Mapping[str, str]
     spec: Mapping[str, Any]
+    annotations: Mapping[str, str]
     condition: str = ""
+    keeps: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,8 +111,10 @@ def belongs_to(protector: Mapping[str, Any], deployment: str) -> bool:
     return source == ("Deployment", _short(deployment, _LONGEST_LABEL))
 
 
-def wanted(deployment: Mapping[str, Any], protected: Selector) -> Wanted | None:
-    """The protector that this Deployment must have; None if it must have none.
+def wanted(
+    deployment: Mapping[str, Any], protected: Selector, protector: Mapping[str, Any] | None = None
+) -> Wanted | None:
+    """The protector that this Deployment must have; None if it must have none. `protector`: the one that it has.
 
     One that is being deleted must have none: who deletes it wants its pods to go.
     """
@@ -107,7 +122,7 @@ def wanted(deployment: Mapping[str, Any], protected: Selector) -> Wanted | None:
     if not protected.matches(metadata.get("labels") or {}) or metadata.get("deletionTimestamp"):
         return None
     least, condition = min_available(deployment)
-    return Wanted(
+    target = Wanted(
         namespace=metadata["namespace"],
         name=protector_name(metadata["name"]),
         labels={
@@ -121,8 +136,33 @@ def wanted(deployment: Mapping[str, Any], protected: Selector) -> Wanted | None:
             "minReadySeconds": spec.get("minReadySeconds") or 0,
             "selector": spec["selector"],
         },
+        annotations={SOURCE_UID: metadata["uid"]},
         condition=condition,
     )
+    return target if protector is None else _kept(deployment, protector, target) or target
+
+
+def _kept(deployment: Mapping[str, Any], protector: Mapping[str, Any], target: Wanted) -> Wanted | None:
+    """What a protector keeps of a Deployment that vanished; None if it may follow the one that was applied since."""
+    notes, spec = protector["metadata"].get("annotations") or {}, protector.get("spec") or {}
+    known = notes.get(SOURCE_UID)
+    if known is None:  # Podseidon made it: a Deployment with the finalizer is the one for which it was made
+        vanished = FINALIZER not in (deployment["metadata"].get("finalizers") or ())
+    else:
+        vanished = known != target.annotations[SOURCE_UID]
+    if not vanished or notes.get(RELEASE) == "true" or not _protects(protector):
+        return None
+    before, now = spec["minAvailable"], target.spec["minAvailable"]
+    if now >= before and spec.get("selector") == target.spec["selector"]:
+        return None
+    which = "another selector" if now >= before else f"fewer replicas, of which it would keep {now}"
+    message = (
+        f"the Deployment had vanished, and was applied again with {which}: this PodProtector keeps {before} pods of "
+        "its own selector, until the Deployment has this selector and enough replicas to keep as many; to have it "
+        f"follow the Deployment now, annotate it with {RELEASE}=true"
+    )
+    kept = {key: spec[key] for key in target.spec if key in spec}
+    return replace(target, spec=kept, annotations={}, condition="", keeps=message)
 
 
 def work(
@@ -144,7 +184,7 @@ def work(
         release = released or (going and (others_protect or not _protects(protector)))
         return Work(release=release, orphaned=not release)
     marked = FINALIZER in (deployment["metadata"].get("finalizers") or ())
-    target = wanted(deployment, protected)
+    target = wanted(deployment, protected, protector)
     if target is None:
         return Work(release=protector is not None, remove_source_finalizer=marked)
     if protector is None:
@@ -157,13 +197,15 @@ def conditions(before: Iterable[Mapping[str, Any]], target: Wanted | None, now: 
     found = {condition["type"]: condition for condition in before}
     if target is None:
         message = (
-            "the Deployment is gone without a deletion: apply it again. Its pods stay protected until they are gone, "
-            f"even if this PodProtector is deleted; to release them, annotate it with {RELEASE}=true"
+            "the Deployment is gone without a deletion: apply it again, with as many replicas as it had. Its pods stay "
+            "protected until they are gone, even if this PodProtector is deleted; to release them, annotate it with "
+            f"{RELEASE}=true"
         )
         states = [("SourceFound", "False", "Vanished", message)]
     else:
         protects = ("False", "Recreate", target.condition) if target.condition else ("True", "RollingUpdate", "")
-        states = [("Protects", *protects), ("SourceFound", "True", "Exists", "")]
+        found_again = ("AppliedAgain", target.keeps) if target.keeps else ("Exists", "")
+        states = [("Protects", *protects), ("SourceFound", "True", *found_again)]
     for kind, status, reason, message in states:
         old = found.get(kind, {})
         since = old.get("lastTransitionTime") if old.get("status") == status else None
@@ -194,9 +236,11 @@ def _protects(protector: Mapping[str, Any]) -> bool:
 def _differs(protector: Mapping[str, Any], target: Wanted) -> bool:
     """Whether it has other values than it must, or no finalizer; what people added beside them is theirs."""
     metadata, spec = protector["metadata"], protector.get("spec") or {}
-    labels = metadata.get("labels") or {}
+    labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     return (
         FINALIZER not in (metadata.get("finalizers") or ())
+        or RELEASE in notes  # it has done its work, and must not release the pods when the Deployment vanishes next
+        or any(notes.get(key) != value for key, value in target.annotations.items())
         or any(labels.get(key) != value for key, value in target.labels.items())
         or any(spec.get(key) != value for key, value in target.spec.items())
     )

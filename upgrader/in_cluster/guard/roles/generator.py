@@ -11,6 +11,7 @@ from typing import Any
 
 from upgrader.in_cluster.guard.core.generator import (
     FINALIZER,
+    RELEASE,
     REMOVE_CELL_ONCE,
     Work,
     belongs_to,
@@ -170,7 +171,7 @@ class Generator:
 
     def _conditions(self, deployment: Object | None, protector: Object) -> list[Mapping[str, Any]] | None:
         """The status conditions to be written; None if they are up to date."""
-        target = wanted(deployment, self._protected) if deployment is not None else None
+        target = wanted(deployment, self._protected, protector) if deployment is not None else None
         if deployment is not None and target is None:
             return None
         before = list((protector.get("status") or {}).get("conditions") or ())
@@ -187,13 +188,19 @@ class Generator:
         if deployment is None:
             LOG.warning(
                 "a Deployment is gone without a deletion: its PodProtector stays",
-                extra={"protector": _name(protector), "remedy": "apply the Deployment again"},
+                extra={"protector": _name(protector), "remedy": "apply the Deployment again, with as many replicas"},
             )
 
     async def _create(self, deployment: Object) -> Object:
         target = wanted(deployment, self._protected)
         assert target is not None
-        meta = {"name": target.name, "namespace": target.namespace, "labels": target.labels, "finalizers": [FINALIZER]}
+        meta = {
+            "name": target.name,
+            "namespace": target.namespace,
+            "labels": target.labels,
+            "annotations": target.annotations,
+            "finalizers": [FINALIZER],
+        }
         manifest = {"apiVersion": POD_PROTECTORS.api_version, "kind": "PodProtector", "metadata": meta}
         self._sure()
         made = await self._api.create(POD_PROTECTORS, {**manifest, "spec": target.spec}, target.namespace)
@@ -201,15 +208,21 @@ class Generator:
         return made
 
     async def _update(self, deployment: Object, protector: Object) -> Object:
-        target = wanted(deployment, self._protected)
+        target = wanted(deployment, self._protected, protector)
         assert target is not None
         meta = protector["metadata"]
+        notes = {key: value for key, value in (meta.get("annotations") or {}).items() if key != RELEASE}
         finalizers = list(meta.get("finalizers") or ())
         if FINALIZER not in finalizers and not meta.get("deletionTimestamp"):
             finalizers.append(FINALIZER)
         made: Object = {
             **protector,
-            "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **target.labels}, "finalizers": finalizers},
+            "metadata": {
+                **meta,
+                "labels": {**(meta.get("labels") or {}), **target.labels},
+                "annotations": {**notes, **target.annotations},
+                "finalizers": finalizers,
+            },
             "spec": {**(protector.get("spec") or {}), **target.spec},
         }
         found = await self._replace(made)

@@ -29,6 +29,7 @@ def _deployment(replicas: int | None = 10, metadata: Json | None = None, **spec:
         "metadata": {
             "name": "web",
             "namespace": "ns",
+            "uid": "u",
             "labels": {"podseidon.kubewharf.io/protect": "true"},
             "finalizers": [FINALIZER],
             **(metadata or {}),
@@ -45,7 +46,12 @@ def _protector(deployment: Json) -> Json:
     target = wanted(deployment, PROTECTED)
     assert target is not None
     return {
-        "metadata": {"name": target.name, "labels": {**target.labels, "team": "x"}, "finalizers": [FINALIZER]},
+        "metadata": {
+            "name": target.name,
+            "labels": {**target.labels, "team": "x"},
+            "annotations": {**target.annotations, "theirs": "y"},
+            "finalizers": [FINALIZER],
+        },
         "spec": {**target.spec, "admissionHistoryConfig": {"maxConcurrentLag": 1}},
     }
 
@@ -105,9 +111,11 @@ def test_a_protector_follows_its_deployment() -> None:
     assert work(_deployment(20, strategy=_rolling("30%")), before, PROTECTED) == Work(update=True)
 
 
-@pytest.mark.parametrize("change", [{"finalizers": []}, {"labels": {}}, {"finalizers": None}])
+@pytest.mark.parametrize("change", [{"finalizers": []}, {"labels": {}}, {"finalizers": None}, {"annotations": None}])
 def test_a_protector_is_put_right(change: Json) -> None:
-    """Without its finalizer or its labels it would be lost."""
+    """Without its finalizer or its labels it would be lost; without the UID of its Deployment, it wouldn't notice that
+    this vanished.
+    """
     before = _protector(_deployment())
     assert work(_deployment(), {**before, "metadata": {**before["metadata"], **change}}, PROTECTED) == Work(update=True)
 
@@ -163,8 +171,66 @@ def test_who_wants_the_pods_of_a_vanished_deployment_gone_says_so(going: bool) -
     """By an annotation, which its condition names; nothing else ends it by accident."""
     annotated = _vanished(3, going=going, annotations={"guard.upgrader.io/release": "true"})
     assert work(None, annotated, PROTECTED) == Work(release=True)
-    assert work(_deployment(), annotated, PROTECTED) == Work(), "of one that is there it says nothing"
+    assert work(_deployment(), annotated, PROTECTED) == Work(update=True), "it is taken off one that is there"
     assert "guard.upgrader.io/release=true" in conditions([], None, 0.0)[0]["message"]
+
+
+def _again(replicas: int | None = None, **spec: Any) -> Json:
+    """The Deployment as it was applied again: another UID, and no finalizer."""
+    return _deployment(replicas, {"uid": "another", "finalizers": None}, **spec)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        _again(),
+        _again(5),
+        _again(10, strategy={"type": "Recreate"}),
+        _again(20, selector={"matchLabels": {"app": "other"}}),
+        {**_again(), "metadata": {**_again()["metadata"], "finalizers": [FINALIZER]}},
+    ],
+)
+def test_one_that_vanished_and_was_applied_again_with_less_takes_no_protection_off(again: Json) -> None:
+    """Its old pods are orphans until its own are there. Without `replicas`, which an autoscaler sets, it begins with 1;
+    a backup's manifest has the finalizer too. The protector says what it waits for.
+    """
+    before = _vanished(10, going=False)
+    target = wanted(again, PROTECTED, before)
+    assert target is not None
+    assert target.spec == {"minAvailable": 8, "minReadySeconds": 0, "selector": SELECTOR}
+    assert not work(again, before, PROTECTED).update
+    found = {c["type"]: c for c in conditions([], target, 0.0)}["SourceFound"]
+    assert (found["status"], found["reason"]) == ("True", "AppliedAgain")
+    assert "keeps 8" in found["message"] and "guard.upgrader.io/release=true" in found["message"]
+
+
+def test_it_follows_again_once_the_deployment_wants_as_many() -> None:
+    """From then on it knows that one, and follows it down, too."""
+    target = wanted(_again(12), PROTECTED, _vanished(10, going=False))
+    assert target is not None
+    assert (target.spec["minAvailable"], target.keeps) == (9, "")
+    after = {**_vanished(10, going=False), "spec": target.spec}
+    after["metadata"] = {**after["metadata"], "annotations": target.annotations}
+    fewer = wanted(_again(3), PROTECTED, after)
+    assert fewer is not None
+    assert fewer.spec["minAvailable"] == 3
+
+
+@pytest.mark.parametrize("before", [_vanished(0), _vanished(10, annotations={"guard.upgrader.io/release": "true"})])
+def test_it_follows_with_less_where_it_protects_nothing_or_somebody_said_so(before: Json) -> None:
+    """No pod is left, or the annotation says that fewer are right."""
+    target = wanted(_again(), PROTECTED, before)
+    assert target is not None
+    assert (target.spec["minAvailable"], target.keeps) == (1, "")
+
+
+def test_what_podseidon_made_follows_its_deployment() -> None:
+    """It has no UID: with the finalizer it is the Deployment for which it was made, without it another one."""
+    theirs = _vanished(10, annotations=None)
+    for finalizers, least in (([FINALIZER], 1), ([], 8)):
+        target = wanted(_deployment(1, {"finalizers": finalizers}), PROTECTED, theirs)
+        assert target is not None
+        assert target.spec["minAvailable"] == least
 
 
 @pytest.mark.parametrize("name", ["web", "w" * 64, "w" * 253, "w" * 52 + "." * 2 + "x" * 100])
