@@ -28,11 +28,21 @@ MARKS = {
 
 
 def stateful_set(
-    name: str, replicas: int = 3, generation: int = 1, labels: Mapping[str, str] = MappingProxyType({})
+    name: str,
+    replicas: int = 3,
+    generation: int = 1,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    uid: str = "",
 ) -> dict[str, Any]:
     """One of a group, whole, whose pods are prepared."""
     marks = {"rollout-group": "db", "grafana.com/prepare-downscale": "true", **labels}
-    meta = {"name": name, "generation": generation, "labels": marks, "annotations": dict(MARKS)}
+    meta = {
+        "name": name,
+        "uid": uid or f"uid-{name}",
+        "generation": generation,
+        "labels": marks,
+        "annotations": dict(MARKS),
+    }
     spec = {
         "replicas": replicas,
         "serviceName": "db",
@@ -50,12 +60,12 @@ def stateful_set(
     return {"metadata": meta, "spec": spec, "status": status}
 
 
-def pod(of: str, number: int, *, phase: str = "Running") -> dict[str, Any]:
-    """A set's, ready if it runs, at the IP NAME-NUMBER."""
+def pod(of: str, number: int, *, phase: str = "Running", owner: str = "") -> dict[str, Any]:
+    """A set's, ready if it runs, at the IP NAME-NUMBER. `owner`: its set's UID."""
     meta = {
         "name": f"{of}-{number}",
         "labels": {"app": of, "controller-revision-hash": "v1"},
-        "ownerReferences": [{"controller": True, "kind": "StatefulSet", "name": of, "uid": f"uid-{of}"}],
+        "ownerReferences": [{"controller": True, "kind": "StatefulSet", "name": of, "uid": owner or f"uid-{of}"}],
     }
     running = phase == "Running"
     state = {"type": "Ready", "status": str(running), "lastTransitionTime": "2026-01-01T00:00:00Z"}

@@ -125,6 +125,31 @@ def test_a_prepared_pod_is_told_that_it_stays_when_replicas_grow_back() -> None:
     run(test)
 
 
+def test_a_set_that_is_created_again_tells_its_prepared_pods_and_keeps_its_last_downscale() -> None:
+    """`kubectl delete --cascade=orphan`, and applied again as it was before a downscale. A cache that still has the one
+    before changes nothing that was noted of the new one.
+    """
+
+    async def test(world: Leading) -> None:
+        assert (await world.webhook()(request("a", 3, 2))).allowed
+        world.put(stateful_set("a", 2, generation=2))
+        await world.look()
+        before = list(map(read_set, world.found("statefulsets")))
+        world.put(stateful_set("a", uid="again"), *(pod("a", number, owner="again") for number in range(3)))
+        assert "a-2 was prepared for shutdown and stays" in why(await world.webhook()(request("b")))
+        world.calls.sent.clear()
+        await world.look()
+        assert world.calls.sent == ["DELETE ip-a-2"]
+        assert world.lease().sets["a"] == Record("again", last=1000.0, ever_ran=3)
+        assert world.shown("a") == "1970-01-01T00:16:40Z"
+        assert (await world.webhook()(request("a", 3, 2))).allowed
+        await world.leases._list()
+        await world.downscales.look(GROUP, before, list(map(read_pod, world.found("pods"))))
+        assert world.lease().sets["a"].unseen is not None
+
+    run(test)
+
+
 def test_a_prepared_pod_that_is_gone_is_forgotten_by_the_word_of_the_api() -> None:
     """Not by that of a cache, which may not know a pod yet that was told a moment ago."""
 

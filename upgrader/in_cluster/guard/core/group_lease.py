@@ -187,7 +187,7 @@ def unseen(lease: GroupLease, sets: Iterable[StatefulSet], old: Collection[Waiti
         if opened and not _visible(record, which):
             if _of_open(name, opened) not in old:
                 found[name] = f"the downscale of {name} from {opened.before} to {opened.after} replicas, not seen yet"
-        elif which and which.uid == record.uid and (left := sorted(n for n in record.prepared if _stays(n, which))):
+        elif which and (left := sorted(name for name in record.prepared if _stays(name, which))):
             found[name] = (
                 f"{left[0]} was prepared for shutdown and stays, but hasn't been told; if it can't be, delete it"
             )
@@ -206,20 +206,17 @@ def seen_sets(
     An open downscale that is visible becomes the set's last one. One that isn't, and is old, is forgotten, and its pods
     stay; it still counts if the set's spec has changed since, because the changes in between aren't known.
     Prepared pods that aren't there any more are forgotten. `watched`: the sets of which it is noted how many ordinals
-    ever ran; all of one that is seen for the first time. What was noted of a set that isn't among these stays, as a
-    cache may not know it yet.
+    ever ran; all of one that is seen for the first time. What was noted of a set that isn't among these stays: a cache
+    may not know it yet, or it is about to be created again.
     """
     sets, pods = tuple(sets), tuple(pods)
     stay: list[Preparing] = []
     records = dict(lease.sets)
     running = _running(pods)
     for which in sets:
-        record = lease.sets.get(which.name)
-        if record is None or record.uid != which.uid:
-            if which.name not in watched:
-                records.pop(which.name, None)
-                continue
-            record = Record(which.uid)
+        if which.name not in lease.sets and which.name not in watched:
+            continue
+        record = _record_of(lease, which)
         if (opened := record.unseen) and _visible(record, which):
             ran = None if record.ever_ran is None else min(record.ever_ran, opened.after)
             record = replace(record, last=opened.at, unseen=None, ever_ran=ran)
@@ -274,9 +271,7 @@ def with_open(
     """Without a lock, and with a downscale of a set that is allowed now. One that is open already is a part of it.
     `told_to_go`: the UIDs of the pods that were prepared, by name.
     """
-    record = lease.sets.get(which.name)
-    if record is None or record.uid != which.uid:
-        record = Record(which.uid)
+    record = _record_of(lease, which)
     opened = record.unseen
     if opened and _visible(record, which):
         record, opened = replace(record, last=opened.at), None
@@ -337,6 +332,19 @@ def manifest(
     }
 
 
+def _record_of(lease: GroupLease, which: StatefulSet) -> Record:
+    """What is noted of this set. One that is created again under its name is the same zone, and may have the pods of
+    the one before (`kubectl delete --cascade=orphan`, then `apply`): when it was last downscaled still counts, if that
+    may have been done, and so do its prepared pods. How many of its ordinals ever ran isn't known.
+    """
+    record = lease.sets.get(which.name)
+    if record is None:
+        return Record(which.uid)
+    if record.uid == which.uid:
+        return record
+    return Record(which.uid, last=record.unseen.at if record.unseen else record.last, prepared=record.prepared)
+
+
 def _given_up(lease: GroupLease, old: Collection[Waiting]) -> GroupLease:
     """Without a lock that is old; whom it has left prepared is noted."""
     lock = lease.lock
@@ -383,7 +391,9 @@ def _covers(wider: Preparing, one: Preparing) -> bool:
 
 
 def _still_there(record: Record, which: StatefulSet, pods: Iterable[Pod]) -> dict[str, str]:
-    there = {each.name: each.uid for each in pods if each.owner_uid == which.uid and not each.terminating}
+    """Those that have the same UID, also while no set owns them, as their set was created again a moment ago."""
+    owners = (which.uid, "")
+    there = {each.name: each.uid for each in pods if each.owner_uid in owners and not each.terminating}
     return {name: uid for name, uid in record.prepared.items() if there.get(name) == uid}
 
 

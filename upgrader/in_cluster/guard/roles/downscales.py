@@ -89,7 +89,7 @@ class Downscales:
         if held.locked_by():
             return  # a write now would take the lock from its holder; the next reconciliation tries again
         lease, stay = seen_sets(held.lease, sets, pods, held.old, watched)
-        if stay or _forgets(held.lease, lease):  # a cache may be stale: the API is asked whether a pod is gone
+        if stay or _forgets(held.lease, lease):  # a cache may be stale: the API is asked what is gone
             if held.at < self._not_before.get(group, held.at):
                 return
             lease = await self._stay(group, watched)
@@ -157,9 +157,9 @@ class Downscales:
 
 
 def _forgets(before: GroupLease, after: GroupLease) -> bool:
-    """Whether the prepared pods no longer exist."""
+    """Whether the prepared pods no longer exist, or a set is another one than the record's."""
     return any(
-        before.sets[name].prepared.keys() - record.prepared.keys()
+        before.sets[name].uid != record.uid or before.sets[name].prepared.keys() - record.prepared.keys()
         for name, record in after.sets.items()
         if name in before.sets
     )

@@ -36,6 +36,7 @@ SETS_OF = (zone(A, generation=5), zone(B, generation=2))
 PODS = (*members(A), *members(B))
 OPENED = with_open(GroupLease(), SETS_OF[0], Preparing(A, 3, 1), 1000.5)
 OLD = frozenset(waiting(OPENED))
+GOING = with_open(GroupLease(), SETS_OF[0], Preparing(A, 3, 1), 1000.5, {f"{A}-1": f"{A}-1", f"{A}-2": f"{A}-2"})
 
 
 def shrunk(replicas: int = 1) -> tuple[Any, ...]:
@@ -127,12 +128,39 @@ def test_who_was_killed_while_pods_were_prepared_leaves_them_to_others() -> None
     assert seen_sets(both, SETS_OF, PODS, {("lock", "killed", "t")}, ())[1] == (Preparing(A, 2, 1),)
 
 
-def test_a_set_of_the_same_name_is_another_one() -> None:
-    """What was noted of one that was deleted says nothing."""
-    again = zone(A, generation=1)
-    other = (replace(again, uid="another"), SETS_OF[1])
-    assert unseen(OPENED, other, ()) == {}
-    assert seen_sets(OPENED, other, (), (), ())[0].sets == {}
+AGAIN = (replace(zone(A, generation=1, observed_generation=1), uid="again"), SETS_OF[1])
+
+
+def test_a_set_that_is_created_again_is_the_same_zone() -> None:
+    """`kubectl delete --cascade=orphan`, and applied again: its last downscale still counts, one that was open too, as
+    it may have been done. That one can't come any more. How many ordinals ever ran isn't known: all.
+    """
+    assert unseen(OPENED, AGAIN, ()) == {}
+    seen, _ = seen_sets(OPENED, shrunk(), PODS, (), {A})
+    for before in (OPENED, seen):
+        lease, stay = seen_sets(before, AGAIN, PODS, (), {A})
+        assert (lease.sets, stay) == ({A: Record("again", last=1000.5, ever_ran=3)}, ())
+        assert seen_sets(before, AGAIN, PODS, (), ())[0].last_downscales == {A: 1000.5}
+        opened = with_open(before, AGAIN[0], Preparing(A, 3, 2), 2000.0)
+        assert opened.sets[A] == Record("again", last=1000.5, unseen=Open(2000.0, 3, 2, 1))
+
+
+def test_prepared_pods_of_a_set_that_is_created_again_are_kept_in_mind() -> None:
+    """Its pods are the same ones, also before it owns them: until they are told, no other set changes. New pods of
+    their names were told nothing.
+    """
+    assert list(unseen(GOING, AGAIN, ())) == [A]
+    unaware = (replace(AGAIN[0], observed_generation=0), AGAIN[1])
+    orphans = [replace(each, owner_uid="", owner_kind="", owner_name="") for each in PODS]
+    waits, stay = seen_sets(GOING, unaware, orphans, (), ())
+    assert (sorted(waits.sets[A].prepared), stay) == ([f"{A}-1", f"{A}-2"], ())
+    adopted = [replace(each, owner_uid="again") for each in PODS]
+    lease, stay = seen_sets(waits, AGAIN, adopted, (), ())
+    assert (lease.sets[A].last, stay) == (1000.5, (Preparing(A, 2, 1), Preparing(A, 3, 2)))
+    assert told(lease, Preparing(A, 3, 1), AGAIN[0], {}).sets[A].prepared == {}
+    others = [replace(each, owner_uid="again", uid=f"new-{each.uid}") for each in PODS]
+    lease, stay = seen_sets(GOING, AGAIN, others, (), ())
+    assert (lease.sets[A].prepared, stay) == ({}, ())
 
 
 def test_ordinals_that_ran_are_noted() -> None:
@@ -148,9 +176,6 @@ def test_ordinals_that_ran_are_noted() -> None:
     lease = with_open(lease, grown[0], Preparing(A, 5, 2), 1.0)
     lease, _ = seen_sets(lease, (zone(A, 2, generation=1), SETS_OF[1]), without(PODS, f"{A}-2"), (), {A})
     assert lease.sets[A].ever_ran == 2
-
-
-GOING = with_open(GroupLease(), SETS_OF[0], Preparing(A, 3, 1), 1000.5, {f"{A}-1": f"{A}-1", f"{A}-2": f"{A}-2"})
 
 
 def test_a_pod_that_was_told_that_it_goes_is_kept_in_mind_until_it_is_gone() -> None:
