@@ -65,13 +65,22 @@ def test_two_answer_and_one_may_go(render: Render) -> None:
     assert "PodDisruptionBudget" not in {each["kind"] for each in chart(render, replicas=1).objects}
 
 
+def loses_pods(webhook: Any) -> bool:
+    """Whether it is asked about what may lose pods: fewer replicas, and another first ordinal; a Scale has none."""
+    expression = webhook["matchConditions"][0]["expression"]
+    by_scale = webhook["rules"][0]["resources"][0].endswith("/scale")
+    return "object.spec.replicas < oldObject.spec.replicas" in expression and (
+        ("oldObject.spec.ordinals.start" in expression) is not by_scale
+    )
+
+
 def test_webhooks_leave_the_control_plane_alone(render: Render) -> None:
     """Not in kube-system, not in their own namespace; ten seconds at most; nothing that grows is ever asked about."""
     for webhook in webhooks(chart(render)):
         for name, asked in (("kube-system", False), ("ops", False), ("shop", True)):
             assert selects(webhook["namespaceSelector"], {"kubernetes.io/metadata.name": name}) is asked
         assert webhook["timeoutSeconds"] <= 10 and webhook["sideEffects"] == "None"
-        assert "object.spec.replicas < oldObject.spec.replicas" in webhook["matchConditions"][0]["expression"]
+        assert loses_pods(webhook)
     by_object, by_scale = webhooks(chart(render))
     assert by_object["objectSelector"] == {"matchLabels": {"grafana.com/no-downscale": "true"}}
     assert "objectSelector" not in by_scale, "a Scale has no labels"
@@ -205,7 +214,7 @@ def test_downscales_are_prepared_only_where_that_is_asked_for(render: Render) ->
         assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 3)
         assert webhook["clientConfig"]["service"]["path"] == "/admission/prepare-downscale"
         assert webhook["sideEffects"] == "NoneOnDryRun"
-        assert "object.spec.replicas < oldObject.spec.replicas" in webhook["matchConditions"][0]["expression"]
+        assert loses_pods(webhook)
         for name, asked in (("shop", True), ("other", False), ("kube-system", False), ("ops", False)):
             assert selects(webhook["namespaceSelector"], {"kubernetes.io/metadata.name": name}) is asked
     resources = [webhook["rules"][0]["resources"] for webhook in (by_object, by_scale)]
@@ -239,6 +248,7 @@ def test_runs_hold_groups_unless_that_is_switched_off(render: Render) -> None:
     assert held.get("RoleBinding", "guard-hold-ops")["metadata"]["namespace"] == "kube-system"
     by_object, by_scale = webhooks(held)
     assert [webhook["name"].partition(".")[0] for webhook in (by_object, by_scale)] == ["hold", "hold-scale"]
+    assert loses_pods(by_object) and loses_pods(by_scale)
     for labels, asked in (({"rollout-group": "db"}, True), ({}, False)):
         assert selects(by_object["objectSelector"], labels) is asked
     assert [webhook["rules"][0]["resources"] for webhook in (by_object, by_scale)] == [

@@ -71,6 +71,19 @@ guard-protector-{{ include "guard.namespace" . }}
 {{- if and .Values.rollouts.enabled (eq .Values.hold "run") }}true{{ end -}}
 {{- end }}
 
+{{/* A condition of webhooks: a request for more replicas, or as many, never waits for guard. A StatefulSet's object, which
+"true" says that it may be, also loses pods by another first ordinal. */}}
+{{- define "guard.losesPods" -}}
+- name: loses-pods
+  expression: >-
+    !has(object.spec.replicas) || !has(oldObject.spec.replicas) ||
+    object.spec.replicas < oldObject.spec.replicas
+    {{- if . }} ||
+    (has(object.spec.ordinals) && has(object.spec.ordinals.start) ? object.spec.ordinals.start : 0) !=
+    (has(oldObject.spec.ordinals) && has(oldObject.spec.ordinals.start) ? oldObject.spec.ordinals.start : 0)
+    {{- end }}
+{{- end }}
+
 {{/* A PodDisruptionBudget for a Deployment with several pods: one may be evicted at a time. */}}
 {{- define "guard.disruptionBudget" }}
 ---

@@ -136,8 +136,8 @@ def wait_known(pair: Pair, name: str, says: str) -> None:
 
 
 def test_the_charts_webhooks_ask_about_downscales_alone(pair: Pair, objects: list[KubeObject], tmp_path: Path) -> None:
-    """With the chart's own rights: a labelled object doesn't shrink, by itself or by `/scale`. With no guard at all,
-    what grows does, and what isn't labelled shrinks by itself; a labelled one stays.
+    """With the chart's own rights: a labelled object doesn't shrink, by itself or by `/scale`, nor loses its first pod.
+    With no guard at all, what grows does, and what isn't labelled shrinks by itself; a labelled one stays.
     """
     with rights(pair, objects), guard_process(tmp_path, pair.account, *FLAGS) as guard:
         guard.wait_ready()
@@ -151,6 +151,8 @@ def test_the_charts_webhooks_ask_about_downscales_alone(pair: Pair, objects: lis
                 assert scaled(pair.kube, kept, 0, subresource=subresource).startswith("403: ")
                 assert scaled(pair.kube, free, 2, subresource=subresource) == ""
                 assert scaled(pair.kube, free, 3, subresource=subresource) == ""
+            assert "spec.ordinals.start" in scaled(pair.kube, kept, 9, start=1)
+            assert scaled(pair.kube, free, 3, start=1) == "" == scaled(pair.kube, free, 3, start=0)
             guard.kill()
             for subresource in ("", "scale"):
                 assert "failed calling webhook" in scaled(pair.kube, kept, 1, subresource=subresource)

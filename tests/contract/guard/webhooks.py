@@ -93,11 +93,21 @@ def stateful_set(kube: KubeAdapter, labels: Mapping[str, str], *, replicas: int 
         kube.delete(STATEFUL_SETS, name, "shop")
 
 
-def scaled(kube: KubeAdapter, name: str, replicas: int, *, subresource: str = "", dry_run: bool = False) -> str:
-    """What the API server says to a scale, by the object or by `scale`: "" when it is done."""
+def scaled(
+    kube: KubeAdapter,
+    name: str,
+    replicas: int,
+    *,
+    subresource: str = "",
+    dry_run: bool = False,
+    start: int | None = None,
+) -> str:
+    """What the API server says to a scale, by the object or by `scale`: "" when it is done. `start`: its new first
+    ordinal.
+    """
     path = f"/apis/apps/v1/namespaces/shop/statefulsets/{name}" + (f"/{subresource}" if subresource else "")
     query = {"dryRun": "All"} if dry_run else {}
-    change = {"spec": {"replicas": replicas}}
+    change = {"spec": {"replicas": replicas, **({} if start is None else {"ordinals": {"start": start}})}}
     try:
         kube._json("PATCH", path, f"scale {name}", query, change, content_type="application/merge-patch+json")
     except ApiError as error:

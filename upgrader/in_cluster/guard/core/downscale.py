@@ -1,5 +1,7 @@
 """No-downscale: an object with the label doesn't get fewer replicas, by its own update or by `/scale`.
 
+A StatefulSet also loses pods, with as many replicas or more, when its `spec.ordinals.start` changes.
+
 It is conservative the other way round from the rest: what can't be read is let through with a warning, as an object
 without the label must never be stuck because of it.
 """
@@ -14,14 +16,17 @@ from upgrader.in_cluster.guard.core.admission import FORBIDDEN, AdmissionRequest
 
 __all__ = [
     "NO_DOWNSCALE",
+    "Move",
     "Parent",
     "Unreadable",
     "both",
     "by_scale",
     "decide",
     "labels_before",
+    "moved",
     "needs_parent",
     "shrinks",
+    "what",
 ]
 
 NO_DOWNSCALE = "grafana.com/no-downscale"
@@ -30,6 +35,22 @@ _MOST_REPLICAS = 2**31
 
 class Unreadable(ValueError):
     """Something in the request isn't what it should be; says what."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A StatefulSet's first ordinal, before and after, and the ordinals that it loses by that: at its beginning, and at
+    its end.
+    """
+
+    before: int
+    after: int
+    lost: tuple[range, ...]
+
+    def pods(self, of: str) -> str:
+        """The pods that it loses, as a sentence's object. `of`: its name."""
+        names = (f"{of}-{each[0]}" + (f" to {of}-{each[-1]}" if len(each) > 1 else "") for each in self.lost)
+        return " and ".join(names)
 
 
 @dataclass(frozen=True)
@@ -46,9 +67,11 @@ def needs_parent(request: AdmissionRequest) -> bool:
 
 
 def shrinks(request: AdmissionRequest) -> bool:
-    """Whether it is known to get fewer replicas."""
+    """Whether it is known to lose pods."""
     try:
         before, after = both(request)
+        if moved(request):
+            return True
     except Unreadable:
         return False
     return before is not None and after is not None and after < before
@@ -60,14 +83,16 @@ def decide(request: AdmissionRequest, parent: Parent | None = None) -> Answer:
         return allow()
     try:
         before, after = both(request)
+        move = moved(request)
     except Unreadable as error:
         return allow(f"{request}: allowed, because {error}")
-    if before == after:
-        return allow()
-    if before is None or after is None:
-        return allow(f"{request}: allowed, because replicas change {'from' if before is None else 'to'} null")
-    if after > before:
-        return allow()
+    if move is None:
+        if before == after:
+            return allow()
+        if before is None or after is None:
+            return allow(f"{request}: allowed, because replicas change {'from' if before is None else 'to'} null")
+        if after > before:
+            return allow()
     if by_scale(request):
         if parent is None or parent.labels is None:
             why = "they weren't requested" if parent is None else parent.why_not
@@ -77,11 +102,30 @@ def decide(request: AdmissionRequest, parent: Parent | None = None) -> Answer:
         labels = labels_before(request)
     if labels.get(NO_DOWNSCALE) != "true":
         return allow()
-    return deny(
-        FORBIDDEN,
-        f"downscale of {request.resource}/{request.name} in {request.namespace} from {before} to {after} replicas "
-        f"is not allowed because it has the label '{NO_DOWNSCALE}=true'",
-    )
+    return deny(FORBIDDEN, f"{what(request)} is not allowed because it has the label '{NO_DOWNSCALE}=true'")
+
+
+def what(request: AdmissionRequest) -> str:
+    """A sentence's subject, for a request by which an object loses pods. Raises `Unreadable`."""
+    name = f"{request.resource}/{request.name} in {request.namespace}"
+    if move := moved(request):
+        return f"change of spec.ordinals.start of {name} from {move.before} to {move.after}"
+    before, after = both(request)
+    return f"downscale of {name} from {before} to {after} replicas"
+
+
+def moved(request: AdmissionRequest) -> Move | None:
+    """Which pods a StatefulSet loses by another first ordinal; None where it has the same, or loses none.
+
+    Raises `Unreadable`.
+    """
+    if request.resource != "statefulsets" or by_scale(request):
+        return None
+    old, new = _ordinals(request.old_object), _ordinals(request.object)
+    first, last = range(old.start, min(new.start, old.stop)), range(max(new.stop, old.start), old.stop)
+    if old.start == new.start or not (first or last):
+        return None
+    return Move(old.start, new.start, tuple(each for each in (first, last) if each))
 
 
 def replicas_of(content: Mapping[str, Any] | None, *, scale: bool) -> int | None:
@@ -99,6 +143,16 @@ def replicas_of(content: Mapping[str, Any] | None, *, scale: bool) -> int | None
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not 0 <= replicas < _MOST_REPLICAS:
         raise Unreadable("its replicas aren't a number")
     return replicas
+
+
+def _ordinals(content: Mapping[str, Any] | None) -> range:
+    replicas = replicas_of(content, scale=False)
+    assert content is not None
+    ordinals = content["spec"].get("ordinals") or {}
+    start = ordinals.get("start", 0) if isinstance(ordinals, dict) else None
+    if not isinstance(start, int) or isinstance(start, bool) or not 0 <= start < _MOST_REPLICAS:
+        raise Unreadable("its first ordinal isn't a number")
+    return range(start, start + (1 if replicas is None else replicas))
 
 
 def both(request: AdmissionRequest) -> tuple[int | None, int | None]:

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 from upgrader.contract.times import micro_timestamp, seconds_of, timestamp
-from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet
+from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, ordinal
 
 __all__ = [
     "GROUP",
@@ -107,7 +107,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Record:
-    """What is noted of a set. `ever_ran`: how many of its first ordinals have ever had a running pod, None if it hasn't
+    """What is noted of a set. `ever_ran`: no ordinal from this one on has ever had a running pod; None if it hasn't
     been watched yet. `prepared`: the UIDs of pods that were told that they go, by name.
     """
 
@@ -218,16 +218,15 @@ def seen_sets(
             continue
         record = _record_of(lease, which)
         if (opened := record.unseen) and _visible(record, which):
-            ran = None if record.ever_ran is None else min(record.ever_ran, opened.after)
+            ran = None if record.ever_ran is None else min(record.ever_ran, which.first_ordinal + opened.after)
             record = replace(record, last=opened.at, unseen=None, ever_ran=ran)
         elif opened and _of_open(which.name, opened) in old:
             changed = which.generation != opened.generation
             record = replace(record, unseen=None, last=opened.at if changed else record.last)
             stay.append(Preparing(which.name, min(opened.before, which.replicas), opened.after))
         if which.name in watched:
-            before = which.replicas if record.ever_ran is None else record.ever_ran
-            numbers = (n + 1 - which.first_ordinal for n in running.get(which.uid, ()))
-            highest = max((n for n in numbers if n <= which.replicas), default=0)
+            before = which.ordinals.stop if record.ever_ran is None else record.ever_ran
+            highest = max((n + 1 for n in running.get(which.uid, ()) if n < which.ordinals.stop), default=0)
             record = replace(record, ever_ran=max(before, highest))
         if record.prepared and not record.unseen:
             record = replace(record, prepared=_still_there(record, which, pods))
@@ -247,10 +246,10 @@ def locked(lease: GroupLease, lock: Lock, old: Collection[Waiting]) -> GroupLeas
 
 
 def ever_ran(lease: GroupLease, which: StatefulSet) -> int:
-    """How many of the set's first ordinals have ever had a running pod; all, if it wasn't watched yet."""
+    """From which ordinal on none has ever had a running pod; all of its have, if it wasn't watched yet."""
     record = lease.sets.get(which.name)
     noted = record.ever_ran if record and record.uid == which.uid else None
-    return which.replicas if noted is None else noted
+    return which.ordinals.stop if noted is None else noted
 
 
 def told(lease: GroupLease, preparing: Preparing, which: StatefulSet, failed: Mapping[str, str]) -> GroupLease:
@@ -261,7 +260,7 @@ def told(lease: GroupLease, preparing: Preparing, which: StatefulSet, failed: Ma
     if record is None or record.uid != which.uid:
         return lease
     numbers = range(which.first_ordinal + preparing.after, which.first_ordinal + preparing.before)
-    left = {name: uid for name, uid in record.prepared.items() if _ordinal(name) not in numbers}
+    left = {name: uid for name, uid in record.prepared.items() if ordinal(name) not in numbers}
     return replace(lease, sets={**lease.sets, preparing.set: replace(record, prepared={**left, **failed})})
 
 
@@ -370,19 +369,13 @@ def _visible(record: Record, which: StatefulSet | None) -> bool:
     return record.unseen is None or which.replicas <= record.unseen.after
 
 
-def _ordinal(pod_name: str) -> int:
-    """-1 for what is no pod of a StatefulSet."""
-    number = pod_name.rpartition("-")[2]
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else -1
-
-
 def _stays(pod_name: str, which: StatefulSet) -> bool:
     """Whether the set wants this pod."""
-    return which.first_ordinal <= _ordinal(pod_name) < which.first_ordinal + which.replicas
+    return ordinal(pod_name) in which.ordinals
 
 
 def _one(pod_name: str, which: StatefulSet) -> Preparing:
-    number = _ordinal(pod_name) - which.first_ordinal
+    number = ordinal(pod_name) - which.first_ordinal
     return Preparing(which.name, number + 1, number)
 
 
@@ -405,7 +398,7 @@ def _running(pods: Iterable[Pod]) -> dict[str, list[int]]:
     """The ordinals of pods that run, and don't end, by the UID of their set."""
     found: dict[str, list[int]] = {}
     for pod in pods:
-        number = _ordinal(pod.name)
+        number = ordinal(pod.name)
         if pod.phase == "Running" and not pod.terminating and number >= 0:
             found.setdefault(pod.owner_uid, []).append(number)
     return found

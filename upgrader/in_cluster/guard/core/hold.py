@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upgrader.in_cluster.guard.core.admission import FORBIDDEN, AdmissionRequest, Answer, deny
-from upgrader.in_cluster.guard.core.downscale import both, by_scale
+from upgrader.in_cluster.guard.core.downscale import by_scale, what
 from upgrader.in_cluster.guard.core.rollout import Hold
 
 __all__ = ["GROUPS", "Seen", "held_by", "refuse_downscale", "seen"]
@@ -65,12 +65,7 @@ def refuse_downscale(request: AdmissionRequest, group: str, hold: Hold) -> Answe
     """
     if f"{request.namespace}/{group}" in hold.groups and not by_scale(request):
         return None
-    before, after = both(request)
-    return deny(
-        FORBIDDEN,
-        f"downscale of {request.resource}/{request.name} in {request.namespace} from {before} to {after} replicas is "
-        f"not allowed while the upgrade {hold.run} holds the group {group}",
-    )
+    return deny(FORBIDDEN, f"{what(request)} is not allowed while the upgrade {hold.run} holds the group {group}")
 
 
 def _seconds(spec: Mapping[str, Any]) -> float:

@@ -3,6 +3,9 @@
 Zones shrink one after the other. When another zone was last downscaled stands on the group's Lease, which is also the
 lock between downscales and rollouts; the annotation `last-downscale` is written afterwards. What that says, or what
 rollout-operator has noted before, can refuse a downscale, and never allow one.
+
+Pods are prepared, and kept in mind, by how many replicas a set has. So pods that another `spec.ordinals.start` takes
+away are not prepared: that is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from urllib.parse import urlsplit
 from upgrader.contract.times import timestamp
 from upgrader.in_cluster.guard.core.admission import FORBIDDEN, AdmissionRequest, Answer, allow, deny
 from upgrader.in_cluster.guard.core.delayed_downscale import Endpoint, endpoint
-from upgrader.in_cluster.guard.core.downscale import Unreadable, both
+from upgrader.in_cluster.guard.core.downscale import Unreadable, both, moved, what
 from upgrader.in_cluster.guard.core.hold import refuse_downscale
 from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL, Hold, pods_by_owner
 from upgrader.in_cluster.guard.core.scaling import NotScaled, min_time
@@ -41,7 +44,7 @@ class GroupState:
     """A group as it is: all its sets, their pods, and what its Lease tells.
 
     `locked_by`: the holder of the group's lock, other than this request; empty if there is none. `last_downscales`: by
-    the set's name. `ever_ran`: how many of the set's first ordinals have ever had a running pod.
+    the set's name. `ever_ran`: no ordinal from this one on has ever had a running pod.
     """
 
     sets: tuple[StatefulSet, ...]
@@ -61,9 +64,11 @@ class Preparation:
 
 
 def shrinks(request: AdmissionRequest) -> tuple[int, int] | Answer:
-    """From how many replicas to how many; or the answer, if it is no downscale."""
+    """From how many replicas to how many; or the answer, if no pod is lost."""
     try:
         before, after = both(request)
+        if moved(request):
+            return 1 if before is None else before, 1 if after is None else after
     except Unreadable as error:
         return allow(f"{request}: allowed, because {error}")
     if before is None or after is None:
@@ -79,19 +84,22 @@ def decide(
     if isinstance(change, Answer):
         return change
     before, after = change
-    what = _what(request, before, after)
+    subject = f"{what(request)} is not allowed because "
     group = which.labels.get(GROUP_LABEL, "")
     if group and state.hold is not None and (held := refuse_downscale(request, group, state.hold)):
         return held
     if not is_prepared(which):
         return allow()
+    if move := moved(request):
+        why = f"it removes {move.pods(which.name)}, and guard prepares only the last pods of a set for shutdown"
+        return deny(FORBIDDEN, f"{subject}{why}: change its replicas instead, or remove {PREPARE} first")
     # Any client can send a request with any number of replicas: it takes no more pods than the set wants.
     going = endpoints(which, min(before, which.replicas), after, cluster_domain)
     if isinstance(going, str):
-        return deny(FORBIDDEN, f"{what}{going}")
+        return deny(FORBIDDEN, f"{subject}{going}")
     if group and (why := _blocked(which, state, now)):
-        return deny(FORBIDDEN, f"{what}{why}")
-    return _preparation(request, which, state, going, what)
+        return deny(FORBIDDEN, f"{subject}{why}")
+    return _preparation(request, which, state, going, subject)
 
 
 def endpoints(which: StatefulSet, before: int, after: int, cluster_domain: str) -> tuple[Endpoint, ...] | str:
@@ -114,7 +122,7 @@ def endpoints(which: StatefulSet, before: int, after: int, cluster_domain: str) 
 def refused(request: AdmissionRequest, why: str) -> Answer:
     """The refusal of a downscale, for a reason that isn't the group's state."""
     change = shrinks(request)
-    return change if isinstance(change, Answer) else deny(FORBIDDEN, f"{_what(request, *change)}{why}")
+    return change if isinstance(change, Answer) else deny(FORBIDDEN, f"{what(request)} is not allowed because {why}")
 
 
 def is_prepared(which: StatefulSet) -> bool:
@@ -132,24 +140,17 @@ def concluded(preparation: Preparation, failures: Mapping[str, str]) -> Answer:
     return deny(FORBIDDEN, f"{preparation.message}{pod}{more} could not be prepared for shutdown: {why}")
 
 
-def _what(request: AdmissionRequest, before: int, after: int) -> str:
-    return (
-        f"downscale of {request.resource}/{request.name} in {request.namespace} "
-        f"from {before} to {after} replicas is not allowed because "
-    )
-
-
 def _preparation(
-    request: AdmissionRequest, which: StatefulSet, state: GroupState, going: Iterable[Endpoint], what: str
+    request: AdmissionRequest, which: StatefulSet, state: GroupState, going: Iterable[Endpoint], subject: str
 ) -> Answer | Preparation:
     running = {p.name for p in state.pods if p.owner_uid == which.uid and p.phase == "Running"}
     asked = []
     for each in going:
         if each.pod in running:
             asked.append(each)
-        elif each.ordinal < which.first_ordinal + state.ever_ran:
-            return deny(FORBIDDEN, f"{what}{each.pod} isn't running, so it can't be prepared for shutdown")
-    return allow() if request.dry_run or not asked else Preparation(what, tuple(asked))
+        elif each.ordinal < state.ever_ran:
+            return deny(FORBIDDEN, f"{subject}{each.pod} isn't running, so it can't be prepared for shutdown")
+    return allow() if request.dry_run or not asked else Preparation(subject, tuple(asked))
 
 
 def _blocked(which: StatefulSet, state: GroupState, now: float) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 
 from upgrader.contract.times import seconds_of
 
-__all__ = ["REVISION_LABEL", "Pod", "StatefulSet", "natural", "not_ready", "pod", "stateful_set"]
+__all__ = ["REVISION_LABEL", "Pod", "StatefulSet", "absent", "natural", "not_ready", "ordinal", "pod", "stateful_set"]
 
 REVISION_LABEL = "controller-revision-hash"
+_DIGITS = len(str(2**31))
 _NO_START = frozenset(
     {
         "CrashLoopBackOff",
@@ -100,6 +101,11 @@ class StatefulSet:
     terminating: bool = False
 
     @property
+    def ordinals(self) -> range:
+        """Those that its spec wants."""
+        return range(self.first_ordinal, self.first_ordinal + self.replicas)
+
+    @property
     def observed(self) -> bool:
         """Whether its controller has seen this very spec, so that the status' revisions belong to it."""
         return bool(self.update_revision) and self.observed_generation >= self.generation
@@ -180,8 +186,22 @@ def not_ready(which: StatefulSet, pods: Iterable[Pod]) -> int:
     Those that its spec wants count as missing, as its status lags right after a scale-up.
     """
     own = list(pods)
-    seen = max(0, which.replicas - len(own)) + sum(not p.ready for p in own)
+    seen = absent(which, own) + sum(not p.ready for p in own)
     return max(which.status_replicas - which.ready_replicas, seen)
+
+
+def absent(which: StatefulSet, pods: Iterable[Pod]) -> int:
+    """How many of the pods that the set's spec wants aren't there. Its others, which are to be removed, don't count.
+
+    After another `spec.ordinals.start`, it has both at a time.
+    """
+    return which.replicas - sum(ordinal(p.name) in which.ordinals for p in pods)
+
+
+def ordinal(pod_name: str) -> int:
+    """The number of a StatefulSet's pod; -1 for what is none."""
+    number = pod_name.rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdigit() and len(number) <= _DIGITS else -1
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:

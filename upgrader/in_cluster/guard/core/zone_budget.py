@@ -26,7 +26,7 @@ from upgrader.in_cluster.guard.core.admission import (
 )
 from upgrader.in_cluster.guard.core.ledger import Judgement, Ledger
 from upgrader.in_cluster.guard.core.partitions import InvalidRegex, PartitionRegex
-from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet
+from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, absent
 
 __all__ = [
     "READY_TIME",
@@ -208,8 +208,8 @@ def _most(budget: ZoneBudget, own: StatefulSet) -> int:
 def _missing(zone: StatefulSet, state: State, reserved: Ledger, besides: Pod) -> int:
     """How many of a zone's pods aren't there, aren't ready or may be gone at any time, besides the one in question."""
     pods = state.pods.get(zone.uid, ())
-    absent = max(0, max(zone.replicas, zone.status_replicas) - len(pods))
-    return absent + sum(p.uid != besides.uid and (not p.ready or p.uid in reserved) for p in pods)
+    gone = max(absent(zone, pods), zone.status_replicas - len(pods), 0)
+    return gone + sum(p.uid != besides.uid and (not p.ready or p.uid in reserved) for p in pods)
 
 
 def _missing_of_partition(

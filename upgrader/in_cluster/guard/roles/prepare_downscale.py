@@ -120,7 +120,7 @@ class PrepareDownscale:
         which, item = stateful_set(found), dict(found)
         pods = await pods_of(self._api, request.namespace, [item]) if is_prepared(which) else []
         hold = await self._hold(group)
-        state = GroupState((which,), tuple(pods), {}, which.replicas, hold=hold)
+        state = GroupState((which,), tuple(pods), {}, which.ordinals.stop, hold=hold)
         decided = _Decided(
             decide(request, which, state, self._cluster_domain, self._locks.now()),
             which,

@@ -86,13 +86,13 @@ def review_of(operation: str = "UPDATE", **changes: Any) -> Json:
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {**request, **changes}}
 
 
-def workload(replicas: object, labels: Mapping[str, str] | None = None) -> Json:
+def workload(replicas: object, labels: Mapping[str, str] | None = None, **spec: object) -> Json:
     """An object with replicas."""
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {"name": "web", "namespace": "ns", "labels": dict(labels or {})},
-        "spec": {"replicas": replicas},
+        "spec": {"replicas": replicas, **spec},
     }
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.in_cluster.guard.core.builders import request_of, review_of, scale, workload
 from tests.unit.in_cluster.guard.core.test_admission import json_values
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, NotAnAdmissionReview, parse
-from upgrader.in_cluster.guard.core.downscale import NO_DOWNSCALE, Parent, decide, needs_parent
+from upgrader.in_cluster.guard.core.downscale import NO_DOWNSCALE, Parent, decide, moved, needs_parent, shrinks
 
 LABELLED = {NO_DOWNSCALE: "true"}
 
@@ -70,6 +70,66 @@ def test_upscales_and_other_changes_are_allowed() -> None:
     assert decide(_scale(2, 3)).allowed and not needs_parent(_scale(2, 3))
     assert decide(replace(_update(3, 2, LABELLED), operation="CREATE")).allowed
     assert not needs_parent(_update(3, 2, LABELLED))
+
+
+def _start(number: object) -> dict[str, Any]:
+    return {"ordinals": {"start": number}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        ((0, 3), (2, 3), "web-0 to web-1"),
+        ((2, 3), (0, 3), "web-3 to web-4"),
+        ((0, 3), (9, 3), "web-0 to web-2"),
+        ((9, 3), (0, 3), "web-9 to web-11"),
+        ((0, 3), (1, 1), "web-0 and web-2"),
+        ((0, 3), (1, 2), "web-0"),
+        ((0, 3), (1, 7), "web-0"),
+        ((0, 3), (1, 0), "web-0 and web-1 to web-2"),
+        ((0, None), (1, None), "web-0"),
+    ],
+)
+def test_another_first_ordinal_takes_pods_away(before: Any, after: Any, lost: str) -> None:
+    """With as many replicas, or more. Of an object with the label that is refused, and the pods have names."""
+    old, new = (workload(number, LABELLED, **_start(start)) for start, number in (before, after))
+    request = request_of(review_of(oldObject=old, object=new))
+    move = moved(request)
+    assert move is not None and move.pods("web") == lost
+    assert shrinks(request)
+    answer = decide(request)
+    assert answer.code == 403
+    assert answer.message == (
+        f"change of spec.ordinals.start of statefulsets/web in ns from {before[0]} to {after[0]} is not allowed "
+        "because it has the label 'grafana.com/no-downscale=true'"
+    )
+
+
+def test_a_first_ordinal_by_which_no_pod_is_lost_may_change() -> None:
+    """Lower with as many more replicas, as where pods move to this cluster from another one; or with no pods at all."""
+    for before, after in (((3, 2), (0, 5)), ((3, 0), (0, 0)), ((3, 0), (5, 2))):
+        old, new = (workload(number, LABELLED, **_start(start)) for start, number in (before, after))
+        request = request_of(review_of(oldObject=old, object=new))
+        assert moved(request) is None and decide(request).allowed and not shrinks(request)
+    same = request_of(review_of(oldObject=workload(3, LABELLED, **_start(0)), object=workload(3, LABELLED)))
+    assert moved(same) is None and decide(same).allowed
+    other = request_of(
+        review_of(
+            resource={"group": "apps", "version": "v1", "resource": "deployments"},
+            oldObject=workload(3, LABELLED),
+            object=workload(3, LABELLED, **_start(1)),
+        )
+    )
+    assert decide(other).allowed
+
+
+@pytest.mark.parametrize("ordinals", [[], 7, {"start": "1"}, {"start": -1}, {"start": True}, {"start": 2**31}])
+def test_a_first_ordinal_that_is_none_is_allowed_with_a_warning(ordinals: object) -> None:
+    """As replicas that are none are; the API server stores neither."""
+    request = request_of(review_of(oldObject=workload(3, LABELLED), object=workload(3, LABELLED, ordinals=ordinals)))
+    answer = decide(request)
+    assert answer.allowed and ("first ordinal" in str(answer.warnings) or not ordinals)
+    assert not shrinks(request)
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 2), (3, None)])

@@ -19,6 +19,7 @@ from upgrader.in_cluster.guard.core.group_lease import (
     Open,
     Preparing,
     Record,
+    ever_ran,
     locked,
     manifest,
     name_of,
@@ -176,6 +177,19 @@ def test_ordinals_that_ran_are_noted() -> None:
     lease = with_open(lease, grown[0], Preparing(A, 5, 2), 1.0)
     lease, _ = seen_sets(lease, (zone(A, 2, generation=1), SETS_OF[1]), without(PODS, f"{A}-2"), (), {A})
     assert lease.sets[A].ever_ran == 2
+
+
+def test_ordinals_that_ran_are_noted_wherever_they_begin() -> None:
+    """By the ordinal, so that another beginning changes nothing about those that ran."""
+    late = (zone(A, 2, first_ordinal=3), SETS_OF[1])
+    pods = [replace(each, owner_uid=A) for each in members("web-zone-a", count=5)[3:]]
+    lease, _ = seen_sets(GroupLease(), late, pods, (), {A})
+    assert lease.sets[A].ever_ran == 5 == ever_ran(lease, late[0]) == ever_ran(GroupLease(), late[0])
+    lower = zone(A, 5, first_ordinal=0)
+    assert seen_sets(lease, (lower, SETS_OF[1]), (), (), {A})[0].sets[A].ever_ran == 5
+    opened = with_open(lease, late[0], Preparing(A, 2, 1), 1.0)
+    shrunk_late = (zone(A, 1, first_ordinal=3, generation=1), SETS_OF[1])
+    assert seen_sets(opened, shrunk_late, pods[:1], (), {A})[0].sets[A].ever_ran == 4
 
 
 def test_a_pod_that_was_told_that_it_goes_is_kept_in_mind_until_it_is_gone() -> None:

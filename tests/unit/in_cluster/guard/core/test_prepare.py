@@ -10,6 +10,7 @@ import pytest
 from tests.unit.in_cluster.guard.core.builders import (
     OLD,
     changed,
+    member,
     members,
     request_of,
     review_of,
@@ -102,6 +103,50 @@ def test_a_dry_run_calls_nobody() -> None:
     allowed = _decide(dry)
     assert isinstance(allowed, Answer) and allowed.allowed
     assert "locked" in _refused(_decide(dry, locked_by="a rollout"))
+
+
+def _moved(before: tuple[int, int], after: tuple[int, int], **changes: Any) -> AdmissionRequest:
+    old, new = (workload(number, ordinals={"start": start}) for start, number in (before, after))
+    return request_of(review_of(name=A, oldObject=old, object=new, **changes))
+
+
+@pytest.mark.parametrize("after", [(1, 3), (1, 2), (1, 9)])
+def test_pods_that_another_first_ordinal_takes_away_are_named(after: tuple[int, int]) -> None:
+    """With fewer replicas, as many or more, the first pod goes, and the last one isn't prepared for it. Of a set that
+    isn't prepared they may go.
+    """
+    request = _moved((0, 3), after)
+    assert shrinks(request) == (3, after[1])
+    answer = _decide(request)
+    assert isinstance(answer, Answer)
+    assert (answer.allowed, answer.code) == (False, 403)
+    assert answer.message == (
+        f"change of spec.ordinals.start of statefulsets/{A} in ns from 0 to 1 is not allowed because it removes {A}-0, "
+        "and guard prepares only the last pods of a set for shutdown: change its replicas instead, or remove "
+        f"{PREPARE} first"
+    )
+    plain = _decide(request, zone(A))
+    assert isinstance(plain, Answer) and plain.allowed
+    held = _decide(request, zone(A), hold=Hold("run-7"))
+    assert isinstance(held, Answer) and "from 0 to 1 is not allowed while the upgrade run-7 holds" in held.message
+
+
+def test_a_lower_first_ordinal_with_more_replicas_takes_no_pod_away() -> None:
+    """Nobody is asked."""
+    answer = shrinks(_moved((3, 2), (0, 5)))
+    assert isinstance(answer, Answer) and answer.allowed
+
+
+def test_the_last_pods_go_wherever_ordinals_begin() -> None:
+    """Those above what stays are prepared, if they ever ran."""
+    moved = replace(_set(), first_ordinal=5)
+    pods = [replace(member(f"{A}-{n}"), owner_uid=moved.uid) for n in (5, 6, 7)]
+    decision = _decide(which=moved, pods=(*pods, *members(B)), ever_ran=7)
+    assert isinstance(decision, Preparation)
+    assert [each.ordinal for each in decision.endpoints] == [6, 7]
+    none = _decide(which=moved, pods=(*pods[:1], *members(B)), ever_ran=6)
+    assert isinstance(none, Answer) and none.allowed
+    assert f"{A}-6 isn't running" in _refused(_decide(which=moved, pods=(*pods[:1], *members(B)), ever_ran=7))
 
 
 @pytest.mark.parametrize(

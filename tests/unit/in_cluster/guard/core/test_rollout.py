@@ -249,6 +249,14 @@ def test_a_template_taken_back_is_rolled_back() -> None:
     assert _names(decide(sets, pods)) == [f"{A}-0"]
 
 
+def test_pods_that_another_first_ordinal_wants_are_missing() -> None:
+    """Those that are to be removed don't stand for them: no other zone begins meanwhile."""
+    sets = [zone(A, first_ordinal=1), zone(B, update_revision="next")]
+    waits = decide(sets, [*members(A), *members(B)])
+    assert (waits.phase, waits.delete) == (Phase.WAITING, ())
+    assert decide(sets, [*members(A), member(f"{A}-3"), *members(B)]).phase is Phase.ROLLING
+
+
 def test_pods_are_a_sets_by_owner() -> None:
     """No label `name` is needed, and a pod that only looks like it isn't touched."""
     stranger = replace(member(f"{A}-7", OLD), owner_uid="somebody")

@@ -214,6 +214,13 @@ def test_a_rollout_replaces_what_is_not_ready_while_the_others_are_whole() -> No
     assert _ask(f"{A}-0", changed(down, f"{A}-0", ready_since=0.0), _budget(), rollout=free).answer.code == 429
 
 
+def test_a_zone_whose_ordinals_begin_elsewhere_lacks_the_pods_that_are_not_there_yet() -> None:
+    """After another first ordinal, it has as many pods as it wants, of which one is to be removed."""
+    moved = (zone(A, first_ordinal=1), zone(B))
+    assert _code(_ask(f"{B}-0", WHOLE, _budget(), sets=moved)) == (429, f"1 pod not ready in {A}")
+    assert _ask(f"{B}-0", [*WHOLE, member(f"{A}-3")], _budget(), sets=moved).answer.allowed
+
+
 def test_an_unready_pod_is_not_counted_against_its_own_eviction() -> None:
     """It is the one that a drain must get rid of."""
     assert _ask(f"{A}-0", changed(WHOLE, f"{A}-0", containers_ready=False), _budget()).reserves
