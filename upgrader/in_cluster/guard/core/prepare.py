@@ -143,10 +143,13 @@ def concluded(preparation: Preparation, failures: Mapping[str, str]) -> Answer:
 def _preparation(
     request: AdmissionRequest, which: StatefulSet, state: GroupState, going: Iterable[Endpoint], subject: str
 ) -> Answer | Preparation:
-    running = {p.name for p in state.pods if p.owner_uid == which.uid and p.phase == "Running"}
+    running = {p.name: p for p in state.pods if p.owner_uid == which.uid and p.phase == "Running"}
     asked = []
     for each in going:
-        if each.pod in running:
+        if (there := running.get(each.pod)) and there.terminating:
+            why = "terminates, so it can't be prepared for shutdown, and another one may take its place"
+            return deny(FORBIDDEN, f"{subject}{each.pod} {why}")
+        if there:
             asked.append(each)
         elif each.ordinal < state.ever_ran:
             return deny(FORBIDDEN, f"{subject}{each.pod} isn't running, so it can't be prepared for shutdown")

@@ -81,7 +81,10 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class StatefulSet:
-    """A StatefulSet: `replicas` of its spec, what its status counts, and the two revisions."""
+    """A StatefulSet: `replicas` of its spec, what its status counts, and the two revisions.
+
+    `available_replicas`: how many of its pods have been Ready for `min_ready_seconds`, by its controller's clock.
+    """
 
     namespace: str
     name: str
@@ -91,11 +94,13 @@ class StatefulSet:
     replicas: int = 1
     update_strategy: str = "RollingUpdate"
     service_name: str = ""
+    min_ready_seconds: int = 0
     first_ordinal: int = 0
     generation: int = 0
     observed_generation: int = 0
     status_replicas: int = 0
     ready_replicas: int = 0
+    available_replicas: int = 0
     current_revision: str = ""
     update_revision: str = ""
     terminating: bool = False
@@ -169,11 +174,13 @@ def stateful_set(item: Mapping[str, Any]) -> StatefulSet:
         replicas=1 if replicas is None else replicas,
         update_strategy=(spec.get("updateStrategy") or {}).get("type", "RollingUpdate"),
         service_name=spec.get("serviceName") or "",
+        min_ready_seconds=spec.get("minReadySeconds") or 0,
         first_ordinal=(spec.get("ordinals") or {}).get("start", 0),
         generation=metadata.get("generation", 0),
         observed_generation=status.get("observedGeneration", 0),
         status_replicas=status.get("replicas", 0),
         ready_replicas=status.get("readyReplicas", 0),
+        available_replicas=status.get("availableReplicas", 0),
         current_revision=status.get("currentRevision") or "",
         update_revision=status.get("updateRevision") or "",
         terminating=bool(metadata.get("deletionTimestamp")),
@@ -183,11 +190,13 @@ def stateful_set(item: Mapping[str, Any]) -> StatefulSet:
 def not_ready(which: StatefulSet, pods: Iterable[Pod]) -> int:
     """How many of the set's own pods aren't ready or aren't there: as its status says, or as its pods do if worse.
 
-    Those that its spec wants count as missing, as its status lags right after a scale-up.
+    Those that its spec wants count as missing, as its status lags right after a scale-up. With `minReadySeconds`, a pod
+    that hasn't been Ready for so long isn't ready, as no other pod of the set may be replaced before.
     """
     own = list(pods)
     seen = absent(which, own) + sum(not p.ready for p in own)
-    return max(which.status_replicas - which.ready_replicas, seen)
+    ready = which.available_replicas if which.min_ready_seconds else which.ready_replicas
+    return max(which.status_replicas - ready, seen)
 
 
 def absent(which: StatefulSet, pods: Iterable[Pod]) -> int:

@@ -249,6 +249,15 @@ def test_a_pod_that_ran_once_and_does_not_now_cannot_be_prepared() -> None:
     assert _refused(_decide(pods=pods)) == f"{A}-2 isn't running, so it can't be prepared for shutdown"
 
 
+def test_a_pod_that_terminates_cannot_be_prepared() -> None:
+    """It runs yet, and answers; but its controller makes another one in its place until replicas are fewer, which was
+    told nothing.
+    """
+    pods = (*changed(members(A), f"{A}-2", terminating=True), *members(B))
+    for ran in (3, 2):
+        assert _refused(_decide(pods=pods, ever_ran=ran)).startswith(f"{A}-2 terminates, so it can't be prepared")
+
+
 @pytest.mark.parametrize(
     ("request_", "warns"),
     [

@@ -249,6 +249,18 @@ def test_a_template_taken_back_is_rolled_back() -> None:
     assert _names(decide(sets, pods)) == [f"{A}-0"]
 
 
+def test_a_pod_counts_once_it_has_been_ready_for_as_long_as_the_set_says() -> None:
+    """`minReadySeconds`: until its controller counts the new pod as available, neither the next one nor the next zone
+    goes. Gates wait alike.
+    """
+    soon = zone(A, min_ready_seconds=60, available_replicas=2)
+    next_ = zone(B, update_revision="next")
+    waits = decide([soon, next_], [*members(A), *members(B)])
+    assert (waits.phase, waits.waits_for) == (Phase.WAITING, f"1 of {A}'s 3 pods aren't ready")
+    assert decide([replace(soon, available_replicas=3), next_], [*members(A), *members(B)]).phase is Phase.ROLLING
+    assert decide([zone(A, available_replicas=0), next_], [*members(A), *members(B)]).phase is Phase.ROLLING
+
+
 def test_pods_that_another_first_ordinal_wants_are_missing() -> None:
     """Those that are to be removed don't stand for them: no other zone begins meanwhile."""
     sets = [zone(A, first_ordinal=1), zone(B, update_revision="next")]

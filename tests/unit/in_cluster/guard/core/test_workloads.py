@@ -96,10 +96,23 @@ def test_a_stateful_set_is_read() -> None:
     seen = stateful_set(
         {
             "metadata": {"name": "web", "namespace": "ns", "uid": "s", "generation": 3},
-            "spec": {"replicas": 0, "updateStrategy": {"type": "OnDelete"}, "serviceName": "web"},
-            "status": {"observedGeneration": 3, "currentRevision": "a", "updateRevision": "b", "replicas": 2},
+            "spec": {
+                "replicas": 0,
+                "updateStrategy": {"type": "OnDelete"},
+                "serviceName": "web",
+                "minReadySeconds": 5,
+                "ordinals": {"start": 7},
+            },
+            "status": {
+                "observedGeneration": 3,
+                "currentRevision": "a",
+                "updateRevision": "b",
+                "replicas": 2,
+                "availableReplicas": 1,
+            },
         }
     )
+    assert (seen.min_ready_seconds, seen.available_replicas, seen.ordinals) == (5, 1, range(7, 7))
     assert (seen.replicas, seen.update_strategy, seen.service_name, seen.status_replicas) == (0, "OnDelete", "web", 2)
     assert (seen.current_revision, seen.update_revision, seen.observed) == ("a", "b", True)
     bare = stateful_set({"metadata": {"name": "web", "uid": "s", "generation": 1}, "spec": {}})
