@@ -230,6 +230,40 @@ def test_a_group_that_fails_is_looked_at_again(error: Exception) -> None:
     run(test)
 
 
+@pytest.mark.parametrize("error", [ApiAway("denied the request: too few"), Conflict("denied the request: full", 409)])
+def test_who_refuses_a_deletion_is_named_by_an_event(error: Exception) -> None:
+    """As a PodProtector that selects the pods: 429 at its minimum, 409 where it must be asked again."""
+
+    async def test(world: World) -> None:
+        await world.see()
+        world.api.next_answer("delete", error)
+        await world.look()
+        (found,) = (item for path, item in world.api.objects.items() if "/events/" in path)
+        assert (found["reason"], found["involvedObject"]["name"]) == ("RolloutWaiting", "a")
+        assert found["message"] == f"a-0 isn't deleted yet: {error}"
+        assert PODS.path("shop", "a-0") in world.api.objects
+
+    run(test)
+
+
+def test_a_pod_whose_name_another_one_has_by_now_is_gone() -> None:
+    """Its deletion is a conflict, too, and nothing is said about that."""
+
+    async def test(world: World) -> None:
+        await world.see()
+
+        async def replaced(deletion: Any) -> str:
+            world.put(pod("a", "v2"))
+            return ""
+
+        world.rollouts._refused = replaced  # type: ignore[method-assign]
+        await world.look()
+        assert world.events() == [] and world.done("delete") == ["a-0"]
+        assert PODS.path("shop", "a-0") in world.api.objects
+
+    run(test)
+
+
 def test_of_a_group_that_is_gone_nothing_is_counted() -> None:
     """Whoever may label sets names groups: thousands of names would be kept, and shown, for ever."""
 

@@ -26,7 +26,7 @@ from upgrader.in_cluster.guard.core.rollout import (
     Phase,
     decide,
 )
-from upgrader.in_cluster.guard.core.workloads import StatefulSet, stateful_set
+from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, stateful_set
 from upgrader.in_cluster.guard.core.zone_budget import Rollout
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked, NotFound
 from upgrader.in_cluster.guard.logs import LOG
@@ -223,22 +223,33 @@ class Rollouts:
         return self._budgets if self._budgets and self._budgets.keeps(namespace) else None
 
     async def _delete(self, deletion: Deletion, owners: Mapping[str, StatefulSet]) -> None:
-        which = deletion.pod
+        which, owner = deletion.pod, owners.get(deletion.pod.owner_uid)
         if refused := await self._refused(deletion):
-            if owner := owners.get(which.owner_uid):
-                told = f"{which.name} isn't deleted yet: {refused}"
-                await self._events.record(Event(owner, "Normal", "RolloutWaiting", told))
+            await self._tell(owner, which, refused)
             return
         if not self._leadership.sure():
             raise ApiAway("this replica may have lost leadership")
         try:
             await self._api.delete(PODS, which.name, which.namespace, uid=which.uid)
-        except (NotFound, Conflict):
-            return  # it is gone, or another object has its name
+        except NotFound:
+            return
+        except Conflict as error:  # another object has its name, or a webhook has denied it
+            item = await self._api.get(PODS, which.name, which.namespace)
+            if item is not None and item["metadata"]["uid"] == which.uid:
+                await self._tell(owner, which, str(error))
+            return
+        except (ApiAway, ApiRefused) as error:
+            await self._tell(owner, which, str(error))
+            raise
         LOG.info(
             "outdated pod deleted",
             extra={"pod": f"{which.namespace}/{which.name}", "revision": which.revision, "was_ready": which.ready},
         )
+
+    async def _tell(self, owner: StatefulSet | None, pod: Pod, why: str) -> None:
+        if owner is not None:
+            told = f"{pod.name} isn't deleted yet: {why}"
+            await self._events.record(Event(owner, "Normal", "RolloutWaiting", told))
 
     async def _refused(self, deletion: Deletion) -> str:
         """Why the pod's zone-aware budget denies its deletion; "" if it doesn't, and the pod is reserved."""
