@@ -23,12 +23,13 @@ _HEAD = """\
 # Supported versions and clusters
 
 What is tested, supported and refused. `make docs` makes this page from the code, the tests' versions and
-[bench/results/kinds.json](../../bench/results/kinds.json), to which `python -m bench.kinds` adds what a lab shows.
+[bench/results/kinds.json](../../bench/results/kinds.json), where `python -m bench.kinds` records the results of labs.
 
 ## Kubernetes
 
 An upgrade goes one minor version at a time ([each in a run of its own](../several-minors.md)) or to another patch. A
-downgrade is refused ([checks](checks.md#version-skew)); [rollback](../resume.md#what-rollback-does) returns from a run.
+downgrade is refused ([checks](checks.md#version-skew)); to undo a run, use
+[`upgrader rollback`](../resume.md#what-rollback-does).
 
 | target | |
 |---|---|
@@ -36,14 +37,14 @@ downgrade is refused ([checks](checks.md#version-skew)); [rollback](../resume.md
 _TAIL = """
 Kubelets may be at most {kubelets} minor versions behind the target, and never ahead. Kubelets of controllers must be at
 {oldest} or newer, as they run the control plane's pods. The built-in charts say
-`kubeVersion: "{chart}"`, so Helm refuses them on an older API server. They are the same for every version
+`kubeVersion: "{chart}"`, so Helm refuses them on an older API server. All Kubernetes versions use the same charts
 ([ADR 21](../adr/0021-a-shell-starts-kube-apiserver.md)).
 
 ## This machine
 
 | program | versions | |
 |---|---|---|
-| Python | {python} | refused otherwise |
+| Python | {python} | others are refused |
 | Helm | {helm} | [`helm.version`](checks.md#helm-client) refuses others; tested with the one that the lab builds |
 | ansible-core | {ansible} | comes with `upgrader`, locked |
 """
@@ -70,7 +71,7 @@ def _rows() -> Iterator[tuple[str, str]]:
     tested = _tested()
     for minor in range(oldest[1], newest[1] + 1):
         yield _minor((oldest[0], minor)), tested.get((oldest[0], minor), "supported; not tested")
-    data = "its removals aren't known yet: `flags.no-data` blocks the run unless it is skipped"
+    data = "`upgrader` doesn't know yet which flags it removes: `flags.no-data` blocks the run unless it is skipped"
     yield f"after {_minor(newest)}", data
 
 
@@ -79,7 +80,7 @@ def _tested() -> Mapping[tuple[int, int], str]:
     return {
         _minor_of(OLDER): f"{soak}: {OLDER} is adopted, and comes back after a power cut",
         _minor_of(OLDER_TARGET): f"{soak}: from {OLDER} to {OLDER_TARGET}, with the kubelets of {OLDER}",
-        _minor_of(OLD): f"{always}: from {OLD} itself, with other values",
+        _minor_of(OLD): f"{always}: at {OLD}, a run that changes only values",
         _minor_of(TARGET): f"{always}: from {OLD} to {TARGET}",
     }
 

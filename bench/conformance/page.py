@@ -17,7 +17,8 @@ WAYS = {
     "after": ("After the upgrade", "Conformance specs on the cluster that `upgrader run` has upgraded."),
     "during": (
         "During `upgrader run`",
-        "Conformance specs, with `upgrader run` and `rollback` in turn. *During*: they ran while one of these did.",
+        "Conformance specs, while `upgrader run` and `upgrader rollback` alternate. *During*: specs that ran while one of "
+        "these commands was active.",
     ),
     "around": (
         "Set up before, verified after",
@@ -67,7 +68,7 @@ def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
     reasons = {name: _why(spec, remarks.get(name, "")) for name, spec in failed.items()}
     lines += _failed(reasons)
     skipped = sum(spec["state"] == "skipped" for spec in specs.values())
-    others = {"skipped by themselves, as upstream has it for such a cluster": skipped} if skipped else {}
+    others = {"skipped themselves, because they don't apply to such a cluster": skipped} if skipped else {}
     others |= {f"left out: {why}": count for why, count in Counter(record["left_out"].values()).items()}
     for why, count in others.items():
         lines += _wrapped(f"{count} {why}")
@@ -95,7 +96,9 @@ def _run(command: Mapping[str, Any]) -> str:
             seconds = median(change["seconds"] for change in found)
             begin += f"; {len(found)} × `upgrader {what}`, {seconds:.0f} s (median), exit code {codes}"
     if refused := sum(change["refused"] for change in changes):
-        begin += f"; checks had refused it {refused} times, while a spec had broken a webhook or the like"
+        begin += (
+            f"; before that, checks refused it {refused} times, while a spec had broken a webhook or another object"
+        )
     return begin + ("; only specs that match its `--focus`" if command.get("focus") else "")
 
 
@@ -138,7 +141,7 @@ def _why(spec: Mapping[str, Any], remark: str) -> str:
 def _begin_of_message(spec: Mapping[str, Any]) -> str:
     """In one line: what was expected, and what there was, are lines of their own. Without Markdown's or HTML's own."""
     words = " ".join(str(spec.get("message", "")).split())[:_SAID_CHARACTERS].rstrip()
-    return f"It says: {words.replace('<', '&lt;').replace('|', '&#124;')}" if words else ""
+    return f"Its message: {words.replace('<', '&lt;').replace('|', '&#124;')}" if words else ""
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -148,14 +151,14 @@ def _number(version: str) -> tuple[int, ...]:
 _INTRODUCTION = """\
 # Kubernetes' own tests
 
-`make conformance` runs what upstream tests every cluster with: its conformance suite, and its upgrade tests. The
-programs (`e2e.test`, `agnhost`) are built from the module `k8s.io/kubernetes`, the cluster is a [lab](lab.md) with one
-controller and two workers. Each failed spec is run again on that cluster, and on a cluster of the target version that
-kubeadm made and `upgrader` never touched. The command writes this page, and
+`make conformance` runs Kubernetes' conformance suite and upgrade tests. The programs (`e2e.test`, `agnhost`) are built
+from the module `k8s.io/kubernetes`; the cluster is a [lab](lab.md) with one controller and two workers. Each failed
+spec is run again on that cluster, and on a cluster of the target version that kubeadm made and `upgrader` never
+touched. The command writes this page, and
 [conformance.json](../bench/results/conformance.json) with each spec's result.
 [Contributing](../CONTRIBUTING.md#kubernetes-own-tests) has its options.
 
-The lab has no registry to pull from. Its images of agnhost, nginx and busybox are made of upstream's program and of
-Debian's packages; a spec that needs something else is left out by its name. *Not run* are specs that the command
-was not given, or had no time for.
+The lab has no registry to pull from. Its images of agnhost, nginx and busybox are built from upstream's program and
+from Debian's packages. Specs that need another image are listed by name, and *left out*. *Not run* counts the specs
+that no command selected, or for which the time was too short.
 """

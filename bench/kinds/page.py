@@ -17,20 +17,20 @@ ORDER = ("adopt", "run", "bad flag", "power cut", "recover")
 _INTRODUCTION = """\
 ## Kinds of clusters
 
-kubeadm makes clusters in many ways. Each row is one that was tried, or that is refused. [adopt](../kubeadm.md) comes
-first; the other columns are on the adopted cluster, from {old} to {new}:
+kubeadm can make clusters in many ways. Each row is a kind of cluster that was tried, or that is refused.
+[adopt](../kubeadm.md) was run first; the other columns were run on the adopted cluster, from {old} to {new}:
 
 | column | what is done |
 |---|---|
-| adopt | `upgrader adopt`, beside clients of the API |
-| run | `upgrader run`, one minor, beside clients |
-| bad flag | `upgrader run` with a flag that kube-apiserver can't parse: it ends rolled back, beside clients |
-| power cut | the only controller loses power, and boots: the control plane comes back by itself |
-| recover | a bad flag by Helm alone, a power cut amid it, and `upgrader recover` |
+| adopt | `upgrader adopt`, while clients send requests to the API |
+| run | `upgrader run` to the next minor, while clients send requests |
+| bad flag | `upgrader run` with a flag that kube-apiserver can't parse, while clients send requests: the run is rolled back |
+| power cut | a controller (or the only one) loses power, and boots: the control plane comes back by itself |
+| recover | `helm upgrade` with a bad flag, a power cut during it, then `upgrader recover` |
 
-*Passed* with a date: it passed on a lab on that day. *Passed (lab test)*: a test of this repository makes such a lab.
+*Passed* with a date: it passed on a lab on that day. *Passed (lab test)*: a test in this repository makes such a lab.
 *Derived*: unit tests show that `adopt` makes the right values from such files; no cluster of that kind was adopted.
-*Refused*: before anything changes, with the message that is quoted below.
+*Refused*: `upgrader` refuses it before anything changes, with the message that is quoted below.
 """
 
 

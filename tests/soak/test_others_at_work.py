@@ -83,7 +83,7 @@ def test_pipeline_upgrades_the_same_release_in_the_middle(releases: TwoReleases)
         theirs, _ = releases.revisions()
         code, output = ended(process)
     assert code == 4, output
-    assert "another Helm has changed it" in output and f"revision {theirs} " in output, output
+    assert "another Helm process changed it" in output and f"revision {theirs} " in output, output
     assert releases.turns == (before, before) and releases.settled
     assert "turn: theirs" in kept(releases, ONE, theirs)
 

@@ -33,7 +33,9 @@ class PrometheusApi:
             if not isinstance(content, dict) or not isinstance(content.get("warnings") or [], list):
                 raise ValueError("not what the API answers")
         except (ValueError, RecursionError):
-            raise ServiceError(f"it answered {answer.status}, and no JSON: {_short(answer.body)}") from None
+            raise ServiceError(
+                f"it answered {answer.status}, but not with the JSON of this API: {_short(answer.body)}"
+            ) from None
         if answer.status != 200 or content.get("status") != "success":
             said = content.get("error") or f"status {answer.status}"
             raise ServiceError(f"it refused the query: {str(said)[:_SHOWN]}")
@@ -44,7 +46,7 @@ class PrometheusApi:
             # A range that doesn't begin after its start, but with it, has one value more.
             return tuple(_series(each, points) for each in content["data"]["result"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise ServiceError(f"it answered what is no matrix: {_short(answer.body)}") from None
+            raise ServiceError(f"its answer is not a range of values: {_short(answer.body)}") from None
 
 
 def _series(found: dict[str, Any], points: int) -> Series:

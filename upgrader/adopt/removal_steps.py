@@ -119,7 +119,7 @@ class WithdrawNodeStep(OneWay):
     name: str = "withdraw"
 
     def summary(self) -> str:
-        return f"no new control-plane pods are scheduled to {self.host.name}; its pods are removed first"
+        return f"stop scheduling control-plane pods to {self.host.name}, and mark those there as the first to remove"
 
     def apply(self, note: Callable[[str], None]) -> None:
         withdraw(self.kube, self.host.name)
@@ -135,7 +135,7 @@ class LeaveStep(OneWay):
     name: str = "leave"
 
     def summary(self) -> str:
-        return f"wait until the control plane's pods on {self.host.name} have ended, after their clients have moved"
+        return f"wait until the control plane's pods on {self.host.name} have ended; their clients move first"
 
     def apply(self, note: Callable[[str], None]) -> None:
         for pod in pods_on(self.kube, self.host.name):

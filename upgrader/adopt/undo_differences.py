@@ -87,8 +87,8 @@ def check_undo(controllers: Collection[ControllerFacts], released: Mapping[str, 
     if lost:
         raise Blocked(
             "\n".join(("kubeadm's retired manifests lack what the releases have; nothing was changed:", *lost)),
-            remedy=f"Add what must stay to {ADOPTED}/COMPONENT.yaml on each controller, with the volumes that it "
-            "needs; or remove it from the values, and run `upgrader run`. Then run this again.",
+            remedy=f"Add the settings that must stay to {ADOPTED}/COMPONENT.yaml on each controller, with the volumes "
+            "that they need; or remove them from the values, and run `upgrader run`. Then run this command again.",
         )
 
 

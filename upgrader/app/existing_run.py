@@ -18,8 +18,8 @@ from upgrader.model.run_kind import RunKind
 __all__ = ["ExistingRun", "existing_run"]
 
 _SEARCH_AGAIN = (
-    "Make these places reachable, or run this on the machine where the run was started. If the API is down: `upgrader "
-    "recover --dry-run`"
+    "Make these places reachable, or run this command on the machine where the run was started. If the API is down: "
+    "`upgrader recover --dry-run`"
 )
 
 

@@ -124,7 +124,7 @@ def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor)
             others.append(name)
     if others:
         raise Blocked(
-            f"release {', '.join(others)} would change in more than its emulation: its values or chart differ from the "
-            "last run's; nothing was changed",
+            f"more than the emulated version of release {', '.join(others)} would change: its values or chart differ "
+            "from the last run's; nothing was changed",
             remedy=f"Apply these changes first, so that they can be rolled back: upgrader run --to {observed.server}",
         )

@@ -42,7 +42,7 @@ def complete_version(_: click.Context, __: click.Parameter, begun: str) -> list[
     offered = [each for each in known if str(each).startswith(begun)]
     ends = support_ends()
     return [
-        CompletionItem(str(each), help=f"patches until {ends.of(each) or 'a day not known yet'}") for each in offered
+        CompletionItem(str(each), help=f"patches until {ends.of(each) or 'a date not known yet'}") for each in offered
     ]
 
 

@@ -51,8 +51,8 @@ def off(folder: Path, webhooks: tuple[str, ...]) -> None:
 def on(folder: Path, webhooks: tuple[str, ...]) -> None:
     """Switch on the webhooks that `upgrader guard off` switched off: all of them, or only WEBHOOKs.
 
-    In reverse order. Each is tested first: the API server calls it in a dry run, through a temporary configuration. A
-    webhook that doesn't answer stays off, and so do those that were switched off before it.
+    They are switched on in reverse order. Each is tested first: the API server calls it in a dry run, through a
+    temporary configuration. A webhook that doesn't answer stays off, and so do those that were switched off before it.
 
     Exit codes: 0 they are on, 2 there is no such webhook, 3 one doesn't answer, 5 the API rejected it or did not
     answer.

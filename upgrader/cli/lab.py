@@ -35,7 +35,7 @@ def lab() -> None:
 
 
 @lab.command()
-@click.option("--controllers", type=int, default=1, show_default=True, help="Several get a load balancer, or --vip.")
+@click.option("--controllers", type=int, default=1, show_default=True, help="Number of controllers.")
 @click.option("--workers", type=int, default=0, show_default=True)
 @click.option(
     "--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Kubernetes version."

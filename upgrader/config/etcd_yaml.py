@@ -42,7 +42,7 @@ class EtcdSection(Section):
     availability: StepAvailabilitySection = Field(
         default=StepAvailabilitySection(),
         description="How much the step may disturb the API's clients. The default with one or two members, whose "
-        "restart interrupts the API, is 600 failed requests and 60 s; else that of `availability`.",
+        "restart interrupts the API, is 600 failed requests and 60 s; otherwise, the limits of `availability` apply.",
     )
 
     @model_validator(mode="after")

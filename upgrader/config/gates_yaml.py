@@ -54,10 +54,12 @@ class GateSection(Section):
         "([guard](../guard.md#in-an-upgrade)).",
     )
     protector: Workload | None = Field(default=None, description="A PodProtector, as NAMESPACE/NAME.")
-    consecutive: int | None = Field(default=None, ge=1, description="As in `gates`.")
-    interval: Duration | None = Field(default=None, description="As in `gates`.")
+    consecutive: int | None = Field(default=None, ge=1, description="Replaces `gates.consecutive` for this gate.")
+    interval: Duration | None = Field(default=None, description="Replaces `gates.interval` for this gate.")
     deadline: Duration | None = Field(
-        default=None, description="As in `gates`. Empty: that of `gates`; of a `rolloutGroup`, at least 30m."
+        default=None,
+        description="Replaces `gates.deadline` for this gate. Empty: `gates.deadline`; for a `rolloutGroup`, at least "
+        "30m.",
     )
 
     @model_validator(mode="after")
@@ -94,10 +96,10 @@ class MetricGateSection(Section):
         examples=["1m"],
     )
     interval: Duration | None = Field(
-        default=None, description="The time between two queries. Empty: that of `gates`, and at least 5 s."
+        default=None, description="The time between two queries. Empty: `gates.interval`, but at least 5 s."
     )
     deadline: Duration | None = Field(
-        default=None, description="As in `gates`. Empty: that of `gates`, and the window."
+        default=None, description="Replaces `gates.deadline` for this gate. Empty: `gates.deadline` plus the window."
     )
 
     @model_validator(mode="after")

@@ -50,8 +50,8 @@ class _Place(Section):
 class ArchitectureSourceSection(_Place):
     """Different values for nodes of one architecture; an unset path or URL is that of all others."""
 
-    path: str = Field(default="", description="The folder of their files.")
-    url: str = Field(default="", description="The address of their files.")
+    path: str = Field(default="", description="The folder with the files for these nodes. Only for `folder`.")
+    url: str = Field(default="", description="The HTTPS address below which their files are. Only for `url`.")
     sha256: Sums = Field(description="The SHA-256 of each file, by version, then by program.")
 
 
@@ -64,23 +64,23 @@ class NodeSourceSection(Section):
     )
     path: str = Field(
         default="",
-        description="The folder with the files; `{version}` in it stands for the version. Only for `folder`.",
+        description="The folder with the files. `{version}` in its path stands for the version. Only for `folder`.",
     )
     url: str = Field(
         default="",
-        description="The address, over HTTPS, below which the files are; `{version}` in it stands for the version. "
-        "Only for `url`.",
+        description="The HTTPS address below which the files are. `{version}` in it stands for the version. Only for "
+        "`url`.",
         examples=["https://dl.k8s.io/{version}/bin/linux/amd64"],
     )
     sha256: Sums = Field(
         default={},
-        description="The SHA-256 of each file, by version, then by program. Required by `folder` and `url`: a program "
-        "without one is left alone.",
+        description="The SHA-256 of each file, by version, then by program. Required for `folder` and `url`: a program "
+        "without an SHA-256 is not upgraded.",
     )
     architectures: dict[Architecture, ArchitectureSourceSection] = Field(
         default={},
-        description="Different values for nodes of an architecture, by its name: `arm64`. Only for `folder` and `url`; "
-        "package repositories handle architectures themselves.",
+        description="Other values for nodes of one architecture, by the architecture's name, such as `arm64`. Only for "
+        "`folder` and `url`; package repositories handle architectures themselves.",
     )
 
     @model_validator(mode="after")
@@ -115,9 +115,9 @@ def _check_architectures(kind: str, architectures: Mapping[Architecture, _Place]
 class ContainerdArchiveSection(_Place):
     """The archive for nodes of one architecture."""
 
-    path: str = Field(default="", description="Its path. Only for `folder`.")
-    url: str = Field(default="", description="Its address. Only for `url`.")
-    sha256: Sha256 = Field(description="Its SHA-256.")
+    path: str = Field(default="", description="The archive's path. Only for `folder`.")
+    url: str = Field(default="", description="The archive's HTTPS address. Only for `url`.")
+    sha256: Sha256 = Field(description="The archive's SHA-256.")
 
 
 class ContainerdSourceSection(Section):
@@ -129,16 +129,22 @@ class ContainerdSourceSection(Section):
     )
     path: str = Field(
         default="",
-        description="The archive, with containerd's programs in its folder `bin`, as containerd's releases have them; "
-        "`{version}` in it stands for the version. Only of `folder`.",
+        description="The path of the archive, which has containerd's programs in its folder `bin`, as containerd's "
+        "releases do. `{version}` in the path stands for the version. Only for `folder`.",
         examples=["containerd-{version}-linux-amd64.tar.gz"],
     )
-    url: str = Field(default="", description="The archive's address, over HTTPS; `{version}` in it too. Only of `url`.")
+    url: str = Field(
+        default="",
+        description="The archive's HTTPS address. `{version}` in it stands for the version. Only for `url`.",
+    )
     sha256: Sha256 | None = Field(
-        default=None, description="The SHA-256 of the archive. Required by `folder` and `url`, and only of these."
+        default=None,
+        description="The SHA-256 of the archive. Required for `folder` and `url`; not allowed for `packages`.",
     )
     architectures: dict[Architecture, ContainerdArchiveSection] = Field(
-        default={}, description="The archives for nodes of other architectures, by their names: `arm64`."
+        default={},
+        description="Archives for nodes of other architectures, by the architecture's name, such as `arm64`. Only for "
+        "`folder` and `url`.",
     )
 
     @model_validator(mode="after")
@@ -159,15 +165,15 @@ class ContainerRuntimeSection(Section):
 
     version: ContainerdVersion = Field(
         default="",
-        description="Its version, without `v`, as `containerd --version` prints it, or that of its package. Needs "
-        "`source`. Without it, each node keeps the one that it has.",
+        description="containerd's version, without `v`, as `containerd --version` prints it, or the version of its "
+        "package. Needs `source`. Without `version`, each node keeps its containerd.",
         examples=["2.1.4"],
     )
     source: ContainerdSourceSection | None = None
     config: str = Field(
         default="",
-        description="The file that becomes containerd's configuration file on each node. One that ends with `.j2` is a "
-        "Jinja2 template, with the inventory's variables.",
+        description="The file that is installed as containerd's configuration on each node. If its name ends with "
+        "`.j2`, it is a Jinja2 template, with the inventory's variables.",
         examples=["containerd.toml.j2"],
     )
 

@@ -45,9 +45,9 @@ class DrainSection(Section):
     )
     on_blocked: OnBlocked = Field(
         default=DrainPolicy.on_blocked,
-        description="What happens when it takes longer, or when a pod has no controller that would make it again. "
-        "`fail`: the node is uncordoned, and has failed. `skip-node`: the same, and it doesn't count as failed. "
-        "`force`: its pods are deleted, whatever their budgets say; the drain has the deadline once more.",
+        description="What happens when the drain takes longer, or when a pod has no controller that would recreate it. "
+        "`fail`: the node is uncordoned, and counts as failed. `skip-node`: the node is uncordoned, and doesn't count "
+        "as failed. `force`: the node's pods are deleted in spite of PodDisruptionBudgets; the deadline starts again.",
     )
 
 
@@ -56,12 +56,14 @@ class DetachSection(Section):
 
     grace_period: Duration = Field(
         default=DetachPolicy.grace_seconds,
-        description="How long clients have to leave, from the agent's answer that the node is out until it is drained.",
+        description="The time for clients to close their connections: from the agent's answer that the node is out of "
+        "the load balancer until the node is cordoned and drained.",
         examples=["30s"],
     )
     deadline: Duration = Field(
         default=DetachPolicy.deadline_seconds,
-        description="How long the agent's answer may take, in each direction; after that, the node is rolled back.",
+        description="How long the agent may take to answer that the node is out of the load balancer, and later that "
+        "it is in again. After that, the node counts as failed.",
         examples=["5m"],
     )
 
@@ -71,7 +73,7 @@ class DetachAllSection(DetachSection):
 
     pools: list[Text] | None = Field(
         default=None,
-        description="The pools whose nodes are behind a load balancer, such as `controllers`. Without it: all.",
+        description="The pools whose nodes are behind a load balancer, such as `controllers`. Empty: all pools.",
     )
 
 
@@ -79,22 +81,22 @@ class ApprovalOfPoolsSection(ApprovalSection):
     """A person's [approval](../observability.md#approvals) before the nodes of a pool are changed."""
 
     pools: list[Text] | None = Field(
-        default=None, description="The pools that wait for one, such as `controllers`. Without it: each of them."
+        default=None, description="The pools that wait for an approval, such as `controllers`. Empty: all pools."
     )
 
 
 class SurgeSection(Section):
     """Extra nodes that a pool has while it is upgraded, so that a full pool can be drained."""
 
-    nodes: int = Field(ge=1, description="How many there are to be.", examples=[1])
+    nodes: int = Field(ge=1, description="The number of surge nodes.", examples=[1])
     add: Text = Field(
-        description="The playbook that adds them, relative to the folder of `upgrader.yaml`. It is told how many there "
-        "are to be, and with which labels."
+        description="The playbook that adds the surge nodes, relative to the folder of `upgrader.yaml`. It gets their "
+        "number and their labels as variables."
     )
-    remove: Text = Field(description="The playbook that removes all of them, once they are drained.")
+    remove: Text = Field(description="The playbook that removes all surge nodes, after they are drained.")
     deadline: Duration = Field(
         default=Surge.deadline_seconds,
-        description="How long it may take until they are Ready, and until they are gone.",
+        description="How long it may take until the surge nodes are Ready, and until they are removed.",
         examples=["15m"],
     )
 
@@ -103,27 +105,29 @@ class NodePoolSection(Section):
     """A pool of workers, which are upgraded in one step, after the pools before it."""
 
     name: PoolName = Field(
-        description="Its name; its step is called `nodes-NAME`. `workers` is the pool of all others."
+        description="The pool's name; its step is called `nodes-NAME`. The pool `workers` has all other workers."
     )
     selector: dict[str, str] = Field(
-        default={}, description="The labels that its nodes have. Required, except for `workers`, which has none."
+        default={}, description="The labels of the pool's nodes. Required, except for `workers`, which has no selector."
     )
     max_unavailable: NodeShare = Field(
         default=NodePool.max_unavailable,
-        description="How many of its nodes are upgraded at once: a number, or a percentage, which is rounded down; at "
-        "least one.",
+        description="How many of the pool's nodes are upgraded at once: a number, or a percentage, which is rounded "
+        "down; at least one.",
     )
     max_failed: int = Field(
         default=NodePool.max_failed,
         ge=0,
-        description="How many of its nodes may fail: their old version is restored, and the run continues.",
+        description="How many of the pool's nodes may fail. The old version of a failed node is restored, and the run "
+        "continues.",
     )
-    drain: DrainSection | None = Field(default=None, description="As in `nodes.drain`, for this pool alone.")
+    drain: DrainSection | None = Field(default=None, description="Replaces `nodes.drain` for this pool.")
     detach: DetachSection | None = Field(
-        default=None, description="As in `nodes.detach`, for this pool alone, whether that names it or not."
+        default=None, description="Replaces `nodes.detach` for this pool, even if `nodes.detach.pools` doesn't list it."
     )
     approval: ApprovalSection | None = Field(
-        default=None, description="As in `nodes.approval`, for this pool alone, whether that names it or not."
+        default=None,
+        description="Replaces `nodes.approval` for this pool, even if `nodes.approval.pools` doesn't list it.",
     )
     surge: SurgeSection | None = Field(
         default=None,

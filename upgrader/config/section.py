@@ -65,6 +65,6 @@ class ApprovalSection(Section):
 
     deadline: Duration = Field(
         default=3600.0,
-        description="How long the run waits for it. The run then ends, and can be resumed or rolled back.",
+        description="How long the run waits for the approval. It then ends, and can be resumed or rolled back.",
         examples=["1h"],
     )

@@ -104,8 +104,8 @@ class RecoverySection(_Model):
     )
     after: Duration = Field(
         default=RecoverySettings.after_seconds,
-        description="How long the API may be unreachable before that. The pod-checkpointer ends most outages in half a "
-        "minute, and a controller needs as long to reboot.",
+        description="How long the API may be unreachable before the run restores it. The pod-checkpointer ends most "
+        "outages in half a minute, and a controller reboots in about that time.",
         examples=["60s"],
     )
 
@@ -125,8 +125,8 @@ class PolicySection(_Model):
     )
     bake: Duration | None = Field(
         default=None,
-        description="How long a run that changed something, or `upgrader finalize`, checks all gates at its end. A "
-        "gate that stays unmet for longer than its deadline fails the run. Empty: not at all.",
+        description="How long all gates are checked at the end of `upgrader finalize`, and of a run that changed "
+        "something. A gate that doesn't pass for longer than its deadline fails the run. Empty: no such check.",
         examples=["10m"],
     )
     recovery: RecoverySection = RecoverySection()
@@ -139,7 +139,7 @@ class PolicySection(_Model):
 
 
 class GatesSection(_Model):
-    """When a gate passes or fails, unless it has values of its own."""
+    """When a gate passes or fails, unless the gate has its own values."""
 
     consecutive: int = Field(
         default=GatePolicy.consecutive, ge=1, description="How many consecutive checks must succeed."
@@ -212,12 +212,13 @@ class BackupSection(_Model):
 
 
 class ChecksSection(_Model):
-    """How much the findings of checks count."""
+    """The severity of what checks find."""
 
     severities: dict[str, Literal["error", "warning", "info"]] = Field(
         default={},
-        description="The severity of findings by their ids, such as `webhooks.slow: error`, in place of the checks' "
-        "own. [Checks](checks.md) lists the ids. Any may be raised; only those that `--skip` takes may be lowered.",
+        description="The severity of findings by their ids, such as `webhooks.slow: error`, instead of the severity "
+        "that the check sets. [Checks](checks.md) lists the ids. The severity of every finding can be raised; it can "
+        "only be lowered if `--skip` accepts the id.",
     )
 
 
@@ -236,14 +237,15 @@ class ImagesSection(_Model):
     )
     parallel: NodeShare | None = Field(
         default=None,
-        description="How many nodes pull, or import, at the same time: a number, or a percentage of those that lack an "
-        "image, which is rounded down. Without it, a tenth of them pull, and at least 10; and 10 import. Imports never "
-        "go to more than 100 at once.",
+        description="How many nodes pull, or import, at the same time: a number, or a percentage of the nodes that "
+        "lack an image, which is rounded down. Empty: for pulls a tenth of these nodes, but at least 10; for imports "
+        "10. At most 100 nodes import at once.",
     )
     bundle: str = Field(
         default="",
-        description="A file of `upgrader bundle create`, relative to the folder of `upgrader.yaml`: its images are "
-        "imported into the nodes of the inventory first, over SSH. Empty: none. `upgrader run --bundle` overrides it.",
+        description="A bundle made by `upgrader bundle create`, relative to the folder of `upgrader.yaml`. The first "
+        "step imports its images into the nodes of the inventory, over SSH. Empty: none. `upgrader run --bundle` "
+        "overrides it.",
     )
 
     @field_validator("parallel")
@@ -259,12 +261,14 @@ class ReleaseSection(_Model):
 
     release: ReleaseName = Field(description="The release's name.")
     namespace: str = Field(
-        default="", description="Its namespace. Empty: `kube-system` for a built-in chart, else `default`."
+        default="", description="The release's namespace. Empty: `kube-system` for a built-in chart, else `default`."
     )
     chart: str = Field(
         default="", description="A chart's folder or package. Empty: the built-in chart of the release's name."
     )
-    values: str = Field(default="", description="Its values file. Empty: `values/RELEASE.yaml`, if there is one.")
+    values: str = Field(
+        default="", description="The release's values file. Empty: `values/RELEASE.yaml`, if there is one."
+    )
     gates: list[AnyGate] = Field(default=[], description="Further gates; the built-in ones of the chart always apply.")
     availability: StepAvailabilitySection = StepAvailabilitySection()
     approval: ApprovalSection | None = None

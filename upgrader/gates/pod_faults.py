@@ -73,7 +73,8 @@ def pod_fault(pod: Pod) -> Fault | None:
         return Fault(Severity.WAITS, pod, "finds no node", pod.unschedulable)
     if pod.awaited_scheduler:
         words = (
-            f"none works by the name {pod.awaited_scheduler} (profiles[].schedulerName of kube-scheduler's --config)"
+            f"no running scheduler has the name {pod.awaited_scheduler} (profiles[].schedulerName in the file of "
+            "kube-scheduler's --config)"
         )
         return Fault(Severity.WAITS, pod, UNSEEN, words)
     faults = [fault for item in pod.containers if (fault := container_fault(pod, item)) is not None]

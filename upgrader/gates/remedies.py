@@ -50,9 +50,9 @@ _PAUSED = {
 def pause_writer(ref: WorkloadRef, manager: str) -> str:
     """How to have one writer of a workload less: two that want different things can't both have them."""
     paused = next((text for begins, text in _PAUSED.items() if manager.startswith(begins)), "")
-    how = f"Pause it ({paused})" if paused else "Have it leave this alone"
+    how = f"Pause it ({paused})" if paused else "Configure it to leave this object alone"
     see = f"kubectl -n {ref.namespace} get {ref.kind.lower()} {ref.name} --show-managed-fields -o yaml"
-    return f"{how}, or want the same in the values of the release. Who writes what: {see}"
+    return f"{how}, or set the same in the values of the release. To see which manager wrote which field: {see}"
 
 
 def describe_node(name: str) -> str:

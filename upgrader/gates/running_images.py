@@ -35,7 +35,7 @@ def judge_images(kube: Kube, reading: Reading, planned: Mapping[str, str], *, co
         if _is_another(item.spec_image, planned[item.name]):
             return pending(
                 f"{ref}: container {item.name} of pod {pod.name} runs {item.spec_image}, not {planned[item.name]}",
-                remedy=f"Find out what changed it, an admission webhook for instance: {yaml}",
+                remedy=f"Find out what changed it, such as an admission webhook: {yaml}",
             )
     # A node that is no machine, as of a virtual kubelet, reports none.
     silent = [(pod, item) for pod, item in running if not item.init]
@@ -53,7 +53,7 @@ def judge_images(kube: Kube, reading: Reading, planned: Mapping[str, str], *, co
     return pending(
         f"{ref}: its pods run different images of one name",
         *differing,
-        remedy="Name the image by its digest in the chart's values; or remove the wrong one where it is (crictl rmi "
+        remedy="Pin the image by its digest in the chart's values; or remove the wrong one from its node (crictl rmi "
         "IMAGE, once no pod uses it).",
     )
 

@@ -78,7 +78,7 @@ class AskedVersions:
                     return pending(
                         f"{ref}: container {item.name} of pod {pod.name} says that it is {said}, and its image is "
                         f"{item.spec_image}",
-                        remedy=f"Check what the registry has under that name. {describe_workload(ref)}",
+                        remedy=f"Check which version the registry has under that name. {describe_workload(ref)}",
                     )
         return None
 

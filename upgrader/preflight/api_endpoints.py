@@ -37,8 +37,8 @@ def check_api_endpoints(context: PreflightContext) -> Iterator[Finding]:
             "control-plane.endpoint-changes",
             "error",
             f"Service kubernetes would get {', '.join(new)} instead of {', '.join(lost)}",
-            "kube-apiserver registers its node's InternalIP, or what `endpoints.addresses` in "
-            "values/kube-apiserver.yaml says. Pods on nodes that don't reach the new address lose the API.",
+            "kube-apiserver registers its node's InternalIP, or the address in `endpoints.addresses` of "
+            "values/kube-apiserver.yaml. Pods on nodes that don't reach the new address lose the API.",
             f"Make the kubelet register {lost[0]} again (--node-ip={lost[0]}), or correct `endpoints.addresses`. If "
             "all nodes reach the new address, skip this check.",
         )

@@ -54,15 +54,15 @@ def check_clients(
         yield Finding(
             "audit-log.other-cluster",
             "error",
-            "the audit log is of another cluster",
+            "the audit log is from another cluster",
             f"The kubelets in it are those of {first_few(sorted(log.nodes))}; none is a node of this cluster.",
-            "Give the audit log of this cluster's kube-apiserver.",
+            "Pass the audit log of this cluster's kube-apiserver.",
         )
     if log.damaged_lines:
         yield Finding(
             "audit-log.damaged",
             "unknown",
-            f"lines of the audit log that are not events: {log.damaged_lines}",
+            f"lines of the audit log that can't be read as events: {log.damaged_lines}",
             f"The first: {', '.join(log.damaged)}. Which clients sent these requests is unknown.",
             "Copy the files again. A file that several processes write to can also have such lines.",
         )

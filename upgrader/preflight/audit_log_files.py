@@ -33,7 +33,7 @@ _ANSWERED = re.compile(rb'"stage"\s*:\s*"(?:Response|Panic)')
 _BODIES = re.compile(rb'"(?:request|response)Object"\s*:')
 _REFUSED = (401, 403)
 """Asked before it is known whether the API is there."""
-_REMEDY = "Give the file of --audit-log-path, or a folder of such files; the format is JSON (--audit-log-format)."
+_REMEDY = "Pass the file that --audit-log-path names, or a folder of such files, in JSON (--audit-log-format)."
 
 
 def read_audit_log(paths: Sequence[Path], doing: Callable[[str], None] = lambda _: None) -> AuditLog:

@@ -56,6 +56,6 @@ def _judged(release: str, workload: str, container: Manifest) -> Iterator[Findin
             "resources.memory-limit",
             "error",
             f"release {release}: {component} has a memory limit of {memory}",
-            f"An idle one needs {APISERVER_BYTES / 2**20:,.0f} MiB: it would be OOM-killed again and again.",
+            f"An idle kube-apiserver needs {APISERVER_BYTES / 2**20:,.0f} MiB: it would be OOM-killed again and again.",
             f"Remove the limit from the values of release {release}, or raise it.",
         )

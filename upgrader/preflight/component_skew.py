@@ -39,7 +39,7 @@ def check_components(context: PreflightContext) -> Iterator[Finding]:
             "warning",
             f"{', '.join(sorted(newer))}: newer than the running API server ({server})",
             _listed(newer) + "\nKubernetes doesn't support this: the component may use APIs that aren't served yet.",
-            "Upgrade kube-apiserver before them, as a run does.",
+            "Upgrade kube-apiserver first, as a run does.",
         )
     older = {
         name: version
@@ -57,7 +57,7 @@ def check_components(context: PreflightContext) -> Iterator[Finding]:
             f"{', '.join(sorted(older))}: too old to go from {server} to {context.target}",
             _listed(older) + f"\nkube-controller-manager and kube-scheduler may be one minor version older than the "
             f"running kube-apiserver, and kube-proxy {KUBELET_MINORS} than {context.target}.",
-            f"Upgrade them to {server} first.",
+            f"Upgrade these components to {server} first.",
         )
 
 

@@ -34,9 +34,9 @@ def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
         yield Finding(
             "control-plane.static",
             "error",
-            f"{', '.join(sorted(static))}: managed by static pods, not by Helm",
+            f"{', '.join(sorted(static))}: runs as static pods, not as pods of Helm releases",
             "Only a control plane that runs as ordinary pods can be upgraded with Helm.",
-            "upgrader adopt",
+            "Move it into Helm releases: upgrader adopt",
         )
     yield from _replicas(context)
     yield from _endpoints(context)
@@ -147,7 +147,7 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
             "warning",
             f"{name} runs on {', '.join(unexpected)}",
             "These nodes aren't in the group `controllers` of the inventory.",
-            "Add them to the group.",
+            "Add these nodes to the group.",
         )
     if len(ready) >= max(1, workload.desired):
         if unready := [pod for pod in pods if not pod.ready]:

@@ -158,7 +158,8 @@ def check_ports(context: PreflightContext) -> Iterator[Finding]:
                 f"{name}: outgoing connections can use ports that the control plane listens on: {first_few(taken)}",
                 f"net.ipv4.ip_local_port_range is {'-'.join(map(str, facts.ephemeral))}. A component that listens "
                 "there fails at random when it starts.",
-                "Set net.ipv4.ip_local_port_range to 32768 60999, or add them to net.ipv4.ip_local_reserved_ports.",
+                "Set net.ipv4.ip_local_port_range to 32768 60999, or add these ports to "
+                "net.ipv4.ip_local_reserved_ports.",
             )
 
 

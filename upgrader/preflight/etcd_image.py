@@ -160,7 +160,7 @@ def _spare(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Fin
             "error",
             f"etcd doesn't tolerate the restart of a member: {what}",
             "Members are restarted one at a time, and only while all are healthy.",
-            "Repair etcd first, or wait until the learner is promoted: upgrader check",
+            "Repair etcd first, or wait until the learner is promoted; then run `upgrader check`.",
         )
     if 0 < len(members) <= 2:
         yield Finding(

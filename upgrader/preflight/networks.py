@@ -140,8 +140,8 @@ def _service_room(kube: Kube, services: Sequence[Network]) -> Iterator[Finding]:
                 "networks.service-room",
                 "warning",
                 f"{used:,} of {room:,} IPv{version} addresses of Services are taken",
-                f"Of {', '.join(map(str, cidrs))}. Without a free address, no Service can be created, including those "
-                "of releases.",
+                f"The ranges are {', '.join(map(str, cidrs))}. Without a free address, no Service can be created, "
+                "including those of releases.",
                 "Add a ServiceCIDR: https://kubernetes.io/docs/tasks/network/extend-service-ip-ranges/",
             )
 

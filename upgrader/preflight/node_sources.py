@@ -49,7 +49,7 @@ def _source(context: PreflightContext, steps: Sequence[PlannedNodes]) -> Iterato
             "nodes.source",
             "error",
             f"missing files: {first_few(list(missing))}",
-            "The nodes install from there.",
+            "The nodes install these files.",
             "Put the files there, or correct `nodes.source` in upgrader.yaml.",
         )
 

@@ -73,8 +73,8 @@ def _down(name: str, node: KubeObject, refs: Sequence[str]) -> Finding:
     ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
     since = f" since {ready['lastTransitionTime']}" if "lastTransitionTime" in ready else ""
     left = (
-        f" Not waited for there: {first_few(refs)}. Its pods get their new version when the worker is back, "
-        "if it can pull their images; if these come from a bundle, import its images before it comes back."
+        f" The run doesn't wait for the pods of {first_few(refs)} there. They get their new version when the worker is "
+        "back, if it can pull their images; if these come from a bundle, import its images before it comes back."
         if refs
         else ""
     )
@@ -182,8 +182,8 @@ def _cordoned(context: PreflightContext, name: str, node: KubeObject, *, control
     if lifted:
         why = "The run continues this node's upgrade, and uncordons it when it is Ready."
     elif ours:
-        why += f" Its programs may be old or new (annotation {MARK}), and this run needs the node before it "
-        why += "would upgrade it, or doesn't upgrade it."
+        why += f" Its programs may be old or new (annotation {MARK}). This run can't continue the node's upgrade: "
+        why += "it needs the node earlier, or doesn't upgrade it."
     return Finding(
         "nodes.cordoned",
         "info" if lifted else "error" if controller else "warning",

@@ -171,7 +171,7 @@ def _cgroups(context: PreflightContext, known: OsLifecycle, machines: Iterable[_
 
 
 def _not_known(known: OsLifecycle, machines: Iterable[_Machine]) -> Iterator[Finding]:
-    what = [(machine.image or "a system without a name", machine.name) for machine in machines]
+    what = [(machine.image or "an unnamed system", machine.name) for machine in machines]
     systems = [(image, name) for image, name in what if known.ends(image) is None]
     kernels = [
         (f"kernel {m.kernel}" if m.kernel else "a kernel without a version", m.name)

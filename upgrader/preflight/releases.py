@@ -75,7 +75,7 @@ def _without_records(context: PreflightContext) -> Iterator[Finding]:
 
 
 def _pending(context: PreflightContext, name: str, newest: Revision, good: Revision | None) -> Finding:
-    title = f"release {name} is in '{newest.status}' (revision {newest.number})"
+    title = f"release {name} has status '{newest.status}' (revision {newest.number})"
     now, limit = context.clock.now(), context.helm_timeout_seconds
     age = newest.age_seconds(now)
     if not newest.abandoned(now, limit):
@@ -85,8 +85,8 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "releases.busy",
             "error",
             title,
-            f"For {age:.0f} s: {who} might still be changing it.",
-            f"Run again when it is {abandoned_after(limit):.0f} s old.",
+            f"It has had this status for {age:.0f} s: {who} might still be changing it.",
+            f"Run again when the revision is {abandoned_after(limit):.0f} s old.",
         )
     if good is None:
         return Finding(
@@ -94,13 +94,13 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "error",
             title,
             "No revision was ever deployed successfully, so there is nothing to roll back to.",
-            f"Check what it left (helm get manifest {name}). If it works, mark it as the revision to roll back to: "
+            f"Check its objects (helm get manifest {name}). If they work, mark it as the revision to roll back to: "
             f"helm rollback {name} {newest.number} --wait. Don't uninstall the release: its objects might be in use.",
         )
     return Finding(
         "releases.pending",
         "warning",
         title,
-        f"For {age:.0f} s, which is longer than Helm waits: it was interrupted.",
+        f"It has had this status for {age:.0f} s, which is longer than Helm waits: Helm was interrupted.",
         f"The run rolls it back to revision {good.number} first.",
     )

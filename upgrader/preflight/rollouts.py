@@ -160,7 +160,7 @@ def _awaited(context: PreflightContext) -> Iterator[Finding]:
             "rollouts.awaited",
             "info",
             f"the run waits for rollout groups: {first_few(sorted(names))}",
-            "After steps that change them or have gates for them, until every pod is updated and Ready.",
+            "It waits after each step that changes them or has gates for them, until every pod is updated and Ready.",
         )
 
 

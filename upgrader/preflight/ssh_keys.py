@@ -36,13 +36,13 @@ def check_key_files(context: PreflightContext) -> Iterator[Finding]:
         needed = (
             f"{first_few(hosts)}: no other key is available."
             if hosts
-            else "Each machine may get another one, or the agent's."
+            else "Other keys, or the agent's, might be accepted on each machine."
         )
         yield Finding(
             "ssh-keys.open",
             "error" if hosts and _runs_ansible(context) else "warning",
             f"other users can read {key}: ssh ignores such a private key",
-            f"Ansible logs in with ssh, which says UNPROTECTED PRIVATE KEY FILE. {needed}",
+            f"Ansible logs in with ssh, which reports UNPROTECTED PRIVATE KEY FILE. {needed}",
             f"chmod 600 {shlex.quote(str(key))}",
         )
 

@@ -21,7 +21,7 @@ class VerifyStep(OneWay):
     """The step after which its gates are checked; "" for itself."""
 
     def summary(self) -> str:
-        return f"nothing to change; its gates are checked with {self.held_with}'s" if self.held_with else _SUMMARY
+        return f"nothing to change; its gates are checked after step {self.held_with}" if self.held_with else _SUMMARY
 
     def apply(self, note: Callable[[str], None]) -> None:
         """Nothing to do."""

@@ -49,20 +49,23 @@ def test_remark_on_the_query() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (HttpAnswer(502, b"<html>bad gateway"), "it answered 502, and no JSON: <html>bad gateway"),
-        (HttpAnswer(302, b""), "it answered 302, and no JSON"),
-        (HttpAnswer(200, b"[]"), "no JSON"),
-        (HttpAnswer(200, b"[" * 100_000), "no JSON"),
+        (
+            HttpAnswer(502, b"<html>bad gateway"),
+            "it answered 502, but not with the JSON of this API: <html>bad gateway",
+        ),
+        (HttpAnswer(302, b""), "it answered 302, but not with the JSON"),
+        (HttpAnswer(200, b"[]"), "not with the JSON of this API"),
+        (HttpAnswer(200, b"[" * 100_000), "not with the JSON of this API"),
         (answer(400, status="error", error="parse error: x"), "it refused the query: parse error: x"),
         (answer(401, message="who are you"), "it refused the query: status 401"),
         (answer(200, status="error", error="query timed out"), "it refused the query: query timed out"),
-        (matrix(warnings=5), "no JSON"),
-        (matrix({"metric": {}, "values": [[1, 10**400]]}), "no matrix"),
+        (matrix(warnings=5), "not with the JSON of this API"),
+        (matrix({"metric": {}, "values": [[1, 10**400]]}), "is not a range of values"),
         (matrix(warnings=["store a is not reachable"]), "its answer is not complete: store a is not reachable"),
-        (answer(200, status="success", data={"resultType": "scalar", "result": [1, "1"]}), "no matrix"),
-        (answer(200, status="success"), "no matrix"),
-        (matrix({"metric": {}, "values": [[1, "one"]]}), "no matrix"),
-        (matrix({"metric": {}, "histograms": [[1, {}]], "values": [[1, "1"]]}), "no matrix"),
+        (answer(200, status="success", data={"resultType": "scalar", "result": [1, "1"]}), "is not a range of values"),
+        (answer(200, status="success"), "is not a range of values"),
+        (matrix({"metric": {}, "values": [[1, "one"]]}), "is not a range of values"),
+        (matrix({"metric": {}, "histograms": [[1, {}]], "values": [[1, "1"]]}), "is not a range of values"),
     ],
 )
 def test_no_answer(given: HttpAnswer, said: str) -> None:

@@ -297,7 +297,7 @@ def test_the_page_counts_what_passed_failed_and_was_not_run() -> None:
         "1",
         "10",
     ]
-    assert f"- `{TAINTS}`:\n  not explained. It says: it did &lt;not> work in detail. **Cause:** The chart." in text
+    assert f"- `{TAINTS}`:\n  not explained. Its message: it did &lt;not> work in detail. **Cause:** The chart." in text
     assert "- 1 left out: needs the image x" in text and FRIEND not in text
     assert "2026-01-02 12:00, 2 cores, 2 min: from v1.36.3" in text
 
@@ -317,7 +317,7 @@ def test_the_page_says_which_specs_met_the_run() -> None:
     text = " ".join(text.split())
     assert "2 × `upgrader run`, 84 s (median), exit code 0, 4" in text
     assert "1 × `upgrader rollback`, 30 s (median), exit code 0" in text
-    assert "checks had refused it 2 times" in text
+    assert "before that, checks refused it 2 times" in text
 
 
 def test_a_focus_is_shown_as_it_was_asked_for() -> None:

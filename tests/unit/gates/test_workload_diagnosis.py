@@ -278,7 +278,7 @@ def test_pod_that_no_scheduler_has_seen(kube: FakeKube) -> None:
     rolling(kube, waiting(""), phase="Pending", awaits="default-scheduler")
     verdict = look(kube)
     assert verdict.kind is VerdictKind.PENDING
-    assert "has not been seen by any scheduler: none works by the name default-scheduler" in verdict.reason
+    assert "has not been seen by any scheduler: no running scheduler has the name default-scheduler" in verdict.reason
 
 
 def test_failing_probe_is_quoted(kube: FakeKube) -> None:

@@ -194,7 +194,7 @@ def test_damaged_lines_are_unknown(tmp_path: Path) -> None:
     path = log(tmp_path / "audit.log", event(1), json.dumps(event(2))[:90], json.dumps(event(3))[40:], event(4))
     damaged = found(path)["audit-log.damaged"]
     assert damaged.severity == "unknown"
-    assert damaged.title == "lines of the audit log that are not events: 2"
+    assert damaged.title == "lines of the audit log that can't be read as events: 2"
     assert f"{path}:2, {path}:3" in damaged.diagnosis
 
 

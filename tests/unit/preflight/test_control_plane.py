@@ -30,7 +30,7 @@ def test_kubeadms_static_pods_must_be_adopted_first(world: World) -> None:
         world.pod(f"{name}-controller-1", {"component": name}, annotations=MIRROR)
     found = world.find(check_control_plane)
     assert found.keys() == {"control-plane.static"}
-    assert found["control-plane.static"].remedy == "upgrader adopt"
+    assert found["control-plane.static"].remedy == "Move it into Helm releases: upgrader adopt"
     assert ", ".join(COMPONENTS) in found["control-plane.static"].title
 
 
@@ -167,7 +167,7 @@ def test_a_young_pending_release_is_left_alone(world: World) -> None:
     world.helm.install("kubernetes", "", "pending-upgrade", updated=world.clock.now() - timedelta(seconds=20))
     world.release("kubernetes")
     found = world.find(check_releases)["releases.busy"]
-    assert (found.severity, found.remedy) == ("error", "Run again when it is 360 s old.")
+    assert (found.severity, found.remedy) == ("error", "Run again when the revision is 360 s old.")
 
 
 def test_a_release_that_a_run_works_on_is_named_so(world: World) -> None:

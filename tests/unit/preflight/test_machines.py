@@ -93,10 +93,10 @@ def test_worker_that_is_down_stops_nothing(world: World) -> None:
     found = world.find(check_workers)
     assert found.keys() == {"workers.down"} and not found["workers.down"].blocking
     assert found["workers.down"].title == "worker worker-1 is down: the run leaves it out"
-    assert "Not waited for there: DaemonSet kube-system/x." in found["workers.down"].diagnosis
+    assert "The run doesn't wait for the pods of DaemonSet kube-system/x there." in found["workers.down"].diagnosis
     assert "kubectl delete node worker-1" in found["workers.down"].remedy
     world.manifests["kubernetes"] = workload({"name": "x"}, kind="DaemonSet", nodeSelector=CONTROL_PLANE)
-    assert "Not waited for" not in world.find(check_workers)["workers.down"].diagnosis
+    assert "doesn't wait for the pods" not in world.find(check_workers)["workers.down"].diagnosis
     world.down(CONTROLLER)
     assert world.find(check_nodes)["nodes.unknown"].blocking
 

@@ -51,7 +51,7 @@ def test_what_others_have_put_there_is_left_alone(hosts: FakeHosts, act: str) ->
     """A manifest without our label under our name is neither overwritten nor removed, and the error names it."""
     theirs = b'{"metadata": {"name": "theirs"}}'
     hosts.files[HOST.name, ACTIVE_PATH] = theirs
-    with pytest.raises(HostError, match="is not changed"):
+    with pytest.raises(HostError, match="was not changed"):
         HostActions(hosts).carry_out(PUT) if act == "put" else HostActions(hosts).deactivate(HOST, ACTIVE_PATH)
     assert hosts.files[HOST.name, ACTIVE_PATH] == theirs
     assert not any(command[0] == "sh" for _, command in hosts.ran)

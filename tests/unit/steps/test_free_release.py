@@ -48,7 +48,7 @@ def test_pending_install_that_never_worked_is_not_removed() -> None:
     helm.install("app", "tag: half\n", "pending-install", updated=clock.now() - timedelta(hours=1))
     with pytest.raises(ReleaseLocked) as caught:
         free(helm, clock)
-    assert "helm rollback app" in caught.value.remedy and "uninstall" not in caught.value.remedy
+    assert "helm rollback app" in caught.value.remedy and "helm uninstall" not in caught.value.remedy
     assert helm.calls == []
 
 

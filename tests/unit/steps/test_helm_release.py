@@ -148,7 +148,7 @@ def test_what_fails_is_told_while_helm_waits(helm: FakeHelm) -> None:
 def test_release_that_another_helm_works_on_is_left_to_it(helm: FakeHelm) -> None:
     """A pipeline's `helm upgrade` that is at work as the step is due: nothing is written, and nothing to be undone."""
     helm.install("app", "tag: theirs\n", "pending-upgrade")
-    with pytest.raises(StepFailed, match=r"another Helm works on it.* revision 2 in 'pending-upgrade'"):
+    with pytest.raises(StepFailed, match=r"another Helm process is changing it \(revision 2 is 'pending-upgrade'\)"):
         step(helm).capture()
     assert helm.calls == []
 
@@ -159,7 +159,7 @@ def test_release_that_was_changed_since_the_plan_is_left_as_it_is(helm: FakeHelm
     helm.install("app", OLD)
     assert planned.capture().revision == 2
     helm.install("app", "tag: theirs\n", description="Upgrade complete")
-    with pytest.raises(StepFailed, match=r"revision 3 \(deployed: Upgrade complete\) is not what"):
+    with pytest.raises(StepFailed, match=r"revision 3 \(deployed: Upgrade complete\) differs from"):
         planned.capture()
     assert helm.calls == []
 
@@ -172,7 +172,7 @@ def test_revision_that_another_helm_has_replaced_is_told(helm: FakeHelm) -> None
     helm.install("app", NEW)
     upgrade.confirm(revision)
     helm.install("app", "tag: theirs\n", description="Upgrade complete")
-    with pytest.raises(StepFailed, match=r"after revision 2, .*: revision 4 \(deployed: Upgrade complete\)") as caught:
+    with pytest.raises(StepFailed, match=r"wrote revision 2: revision 4 \(deployed: Upgrade complete\)") as caught:
         upgrade.confirm(revision)
     assert "helm get values app -n kube-system --revision 4" in caught.value.remedy
 

@@ -121,7 +121,7 @@ def test_no_gate_is_lost() -> None:
 def test_step_whose_gates_are_held_elsewhere_says_so() -> None:
     """The report of such a step says where its gates were checked."""
     first = assembled("unchanged", "upgrade", "upgrade").steps[0]
-    assert first.step.summary() == "nothing to change; its gates are checked with kube-apiserver's"
+    assert first.step.summary() == "nothing to change; its gates are checked after step kube-apiserver"
 
 
 def test_time_for_a_roll_out_grows_with_the_cluster() -> None:

@@ -30,7 +30,7 @@ _ONE_CLIENT = 3.0
 _REMEDY = (
     "Find the clients in the audit log, or with `kubectl get --raw /metrics | grep apiserver_request_total`. For 401, "
     "check kube-apiserver's flags service-account-issuer, service-account-key-file and client-ca-file; for 403, "
-    "authorization-mode; for requests that wait or are too many, max-requests-inflight and "
+    "authorization-mode; for 429 and for slow requests, max-requests-inflight and "
     f"max-mutating-requests-inflight; otherwise, its log. {KEEP_THE_RELEASES}"
 )
 

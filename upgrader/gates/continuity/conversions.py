@@ -22,8 +22,8 @@ _NOT_FOUND = 404
 """It was deleted, or its definition, or serves this version no longer."""
 _POLL_SECONDS = 2.0
 REPAIR = (
-    "Check the conversion webhook: whether it runs, and whether kube-apiserver reaches it (its name by the DNS of the "
-    "controllers, a proxy)."
+    "Check that the conversion webhook runs, and that kube-apiserver reaches it: whether the controllers resolve its "
+    "name, and whether a proxy is in between."
 )
 _SOON = "timeout=2s"
 """A webhook may take half a minute to answer nothing."""

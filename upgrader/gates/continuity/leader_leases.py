@@ -87,7 +87,7 @@ def _holder_problem(kube: Kube, name: str, lease: KubeObject) -> str:
         if _running(name, kube.list(PODS, _NAMESPACE, fields=f"{field}={host}")):
             return ""
     others = _running(name, kube.list(PODS, _NAMESPACE))
-    return f"its holder {holder} is none of the pods that run ({', '.join(others) or 'none'})"
+    return f"its holder {holder} is not a running pod of this component (running: {', '.join(others) or 'none'})"
 
 
 def _running(name: str, pods: Iterable[KubeObject]) -> list[str]:

@@ -66,6 +66,7 @@ class HostActions:
         found = self.hosts.read(host, path)
         if found is not None and is_foreign(found):
             raise HostError(
-                f"{host.name}: {path} has a standby pod's name but not its label {CHECKPOINT_OF}: it is not changed",
+                f"{host.name}: {path} has the name of a standby pod's manifest, but not the label {CHECKPOINT_OF}; it "
+                "was not changed",
                 remedy="Check that file, and move it out of the folder.",
             )

@@ -154,7 +154,7 @@ class _Watch:
         host = self._host(node)
         if host is None or ready_seconds < (BESIDE_SECONDS if beside else ALONE_SECONDS) or not self._runs(node):
             return
-        why = "the pod-checkpointer has not done it" if beside else "no pod-checkpointer runs there"
+        why = "the pod-checkpointer has not deactivated it" if beside else "no pod-checkpointer runs there"
         self.note(f"{node}: deactivating the standby pod ({why})")
         HostActions(self.step.hosts).deactivate(host, _MANIFEST_PATH)
 

@@ -129,9 +129,10 @@ class ReleaseRecoveryStep:
         now = self.clock.now()
         if newest.pending and not self.api_was_away and not newest.abandoned(now, self.timeout_seconds):
             raise ReleaseLocked(
-                f"release {RELEASE} is in '{newest.status}' since {newest.age_seconds(now):.0f} s, although the API "
-                "answers: another Helm process may be working on it",
-                remedy=f"Wait for it, or run again when it is {abandoned_after(self.timeout_seconds):.0f} s old.",
+                f"release {RELEASE} has had status '{newest.status}' for {newest.age_seconds(now):.0f} s, although the "
+                "API answers: another Helm process may be changing it",
+                remedy="Wait until that process has ended, or run again when the revision is "
+                f"{abandoned_after(self.timeout_seconds):.0f} s old.",
             )
 
     def _reason(

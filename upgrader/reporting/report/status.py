@@ -21,7 +21,7 @@ _STEPS: dict[str, tuple[Tone, str]] = {
 }
 _GATES: dict[str, tuple[Tone, str]] = {
     "passed": ("good", "passed"),
-    "holds": ("open", "held, but not often enough"),
+    "holds": ("open", "passed, but not often enough in a row"),
     "pending": ("bad", "not met"),
     "broken": ("bad", "broken"),
     "unknown": ("open", "could not be checked"),

@@ -48,25 +48,25 @@ class FreeReleaseStep:
         if not history or not history[-1].pending:
             return
         stuck, good = history[-1], last_good(history)
-        what = f"release '{self.release}' is in '{stuck.status}' (revision {stuck.number})"
+        what = f"revision {stuck.number} of release '{self.release}' has status '{stuck.status}'"
         now = self.clock.now()
         age = stuck.age_seconds(now)
         pid = self.helm.at_work(self.release, self.namespace)
         if pid or not stuck.abandoned(now, self.timeout_seconds):
             who = f"Helm process {pid} on this machine is active" if pid else "another Helm process may be active"
             raise ReleaseLocked(
-                f"{what} since {age:.0f} s: {who}",
+                f"{what}, and is {age:.0f} s old: {who}",
                 remedy="Run again when that process has ended, or when the revision is "
                 f"{abandoned_after(self.timeout_seconds):.0f} s old; check: helm history {self.release}",
             )
         if good is None:
             raise ReleaseLocked(
-                f"{what}, and it has no good revision",
-                remedy=f"Check its objects (helm get manifest {self.release}). If they serve, mark the revision as "
-                f"good: helm rollback {self.release} {stuck.number} --wait. Don't remove the release: its "
-                "objects may be serving.",
+                f"{what}, and no revision was ever deployed successfully",
+                remedy=f"Check its objects (helm get manifest {self.release}). If they work, mark the revision as "
+                f"good: helm rollback {self.release} {stuck.number} --wait. Don't uninstall the release: its objects "
+                "might be in use.",
             )
-        note(f"{what} since {age:.0f} s, longer than Helm's timeout: rolling back to revision {good.number}")
+        note(f"{what}, and is {age:.0f} s old, longer than Helm's timeout: rolling back to revision {good.number}")
         roll_back(
             self.helm,
             self.down,

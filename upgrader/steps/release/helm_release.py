@@ -80,15 +80,16 @@ class ChartStep:
         good = last_good(history)
         if history and history[-1].pending:
             raise StepFailed(
-                f"release {self.name}: another Helm works on it, which has left its revision {history[-1].number} in "
-                f"'{history[-1].status}'; it is left to its end",
-                remedy=f"Wait for it, or stop it: helm history {self.name} -n {self.spec.namespace}. Then plan again.",
+                f"release {self.name}: another Helm process is changing it (revision {history[-1].number} is "
+                f"'{history[-1].status}'); this step has not changed it",
+                remedy="Wait until that process has ended, or stop it; then plan again. To see its state: helm history "
+                f"{self.name} -n {self.spec.namespace}",
             )
         if good is not None and self.before is not None and not self._same(good.number, self.before):
             raise StepFailed(
-                f"release {self.name}: {_described(good)} is not what the change was planned against; it is left as "
-                "it is",
-                remedy=f"Check what it changed: helm get values {self.name} -n {self.spec.namespace}. Then plan again.",
+                f"release {self.name}: {_described(good)} differs from the release that the change was planned for; "
+                "this step has not changed it",
+                remedy=f"Check its values: helm get values {self.name} -n {self.spec.namespace}. Then plan again.",
             )
         return RestorePoint(self.spec.name, self.spec.namespace, good.number if good else None)
 
@@ -156,10 +157,10 @@ class ChartStep:
         if not newest.pending and self._same_manifest(newest.number, revision):
             return
         raise StepFailed(
-            f"release {self.name}: another Helm has changed it after revision {revision}, which this step wrote: "
+            f"release {self.name}: another Helm process changed it after this step wrote revision {revision}: "
             f"{_described(newest)}",
-            remedy="Only one of the two can have its way: pause the other. What it wanted stays in Helm's history: "
-            f"helm get values {self.name} -n {self.spec.namespace} --revision {newest.number}",
+            remedy="Only one tool may change this release: pause the other one. The values that it set stay in Helm's "
+            f"history: helm get values {self.name} -n {self.spec.namespace} --revision {newest.number}",
         )
 
     def _same_manifest(self, one: int, other: int) -> bool:

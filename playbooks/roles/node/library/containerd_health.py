@@ -15,20 +15,21 @@ DOCUMENTATION = r"""
 module: containerd_health
 short_description: Wait until containerd serves the kubelet
 description:
-  - Waits until the program in place runs with its present files, and its plugin cri is ok.
+  - Waits until systemd has started the installed containerd with its current unit and configuration files, and
+    containerd reports its plugin cri as ok.
   - Changes nothing.
 author: [The upgrader authors]
 options:
   unit:
-    description: containerd's unit.
+    description: The name of containerd's systemd unit.
     type: str
     default: containerd.service
   seconds:
-    description: For how long this waits.
+    description: How long to wait, in seconds.
     type: int
     default: 60
   address:
-    description: Its socket.
+    description: The path of containerd's socket.
     type: path
     default: /run/containerd/containerd.sock
 """
@@ -39,7 +40,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-seconds: {description: How long it took., type: float, returned: success}
+seconds: {description: How long the module waited., type: float, returned: success}
 """
 
 

@@ -13,11 +13,11 @@ from ansible.module_utils.kubelet_unit import UnitError, read_unit
 DOCUMENTATION = r"""
 module: containerd_info
 short_description: Read which containerd runs, and how systemd starts it
-description: [Which program, version and files. Changes nothing.]
+description: ["Returns containerd's program, version and files. Changes nothing."]
 author: [The upgrader authors]
 options:
   unit:
-    description: The name of the unit.
+    description: The name of containerd's systemd unit.
     type: str
     default: containerd.service
   wanted:
@@ -32,14 +32,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-program: {description: containerd's path., type: str, returned: success}
-version: {description: The version that the program in place prints., type: str, returned: success}
-configuration: {description: Its configuration file., type: str, returned: success}
-socket: {description: Where it listens., type: str, returned: success}
-files: {description: "Unit, drop-ins, environment and configuration files.", type: list, returned: success}
-current: {description: "Whether that, as its files are now, is what runs.", type: bool, returned: success}
-step_problem: {description: Why it can't become O(wanted) under its containers., type: str, returned: success}
-kill_mode: {description: What systemd ends with the unit., type: str, returned: success}
+program: {description: The path of the installed containerd., type: str, returned: success}
+version: {description: The version that the installed containerd prints., type: str, returned: success}
+configuration: {description: The path of its configuration file., type: str, returned: success}
+socket: {description: The path of its socket., type: str, returned: success}
+files: {description: "The unit, drop-ins, environment files and configuration files.", type: list, returned: success}
+current: {description: "Whether the running process was started from these files as they are now.", type: bool,
+  returned: success}
+step_problem: {description: "Why running containers would not survive an upgrade to O(wanted); empty if they would.",
+  type: str, returned: success}
+kill_mode: {description: The unit's C(KillMode)., type: str, returned: success}
 """
 
 

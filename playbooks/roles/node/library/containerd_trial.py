@@ -13,26 +13,26 @@ from ansible.module_utils.containerd_messages import reading_problem
 
 DOCUMENTATION = r"""
 module: containerd_trial
-short_description: Let a containerd read a configuration
+short_description: Check a configuration with a version of containerd
 description:
-  - C(containerd config dump) reads a configuration as the daemon does, with the settings of all its plugins.
-  - A setting that would break running pods is refused. Changes nothing.
+  - Runs C(containerd config dump), which reads the configuration as the daemon does, with the settings of all plugins.
+  - Fails if a setting would break running pods. Changes nothing.
 author: [The upgrader authors]
 options:
   program:
-    description: The containerd that is to read it.
+    description: The path of the containerd that reads the configuration.
     type: path
     required: true
   running:
-    description: The containerd that is in place.
+    description: The path of the installed containerd.
     type: path
     required: true
   configuration_file:
-    description: The configuration file that is in place.
+    description: The path of the current configuration file.
     type: path
     required: true
   configuration:
-    description: The text of another one, which O(program) reads besides that in place.
+    description: The text of the new configuration. O(program) must be able to read both this text and the current file.
     type: str
 """
 
@@ -47,8 +47,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-sandbox_image: {description: The image of the pods' sandboxes., type: str, returned: success}
-sandbox_changes: {description: Whether that is another one than now., type: bool, returned: success}
+sandbox_image: {description: The sandbox image in the new configuration., type: str, returned: success}
+sandbox_changes: {description: Whether it differs from the current sandbox image., type: bool, returned: success}
 """
 
 

@@ -9,29 +9,29 @@ from ansible.module_utils.durable_files import Owner, copier, owner_of, replace,
 
 DOCUMENTATION = r"""
 module: durable_copy
-short_description: Put a file in place whole, and onto the disk
+short_description: Replace a file atomically, and flush it to the disk
 description:
-  - Writes beside the destination, flushes to the disk, then renames. After a power cut there is the old file or the new
-    one. ansible.builtin.copy doesn't flush.
+  - Writes a temporary file beside the destination, flushes it to the disk, then renames it. After a power cut, either
+    the old file or the new one is there. M(ansible.builtin.copy) doesn't flush.
 author: [The upgrader authors]
 options:
   dest:
-    description: Where the file goes. Owner and mode stay, narrowed by `mode`; a new file is root's, with mode 0755 from
-      `src`, else 0644.
+    description: The path of the file. An existing file keeps its owner and its mode, which O(mode) can only narrow. A
+      new file belongs to root, with mode 0755 if it comes from O(src), otherwise 0644.
     type: path
     required: true
   src:
-    description: A file on the node.
+    description: The file on the node that is copied.
     type: path
   sha256:
-    description: What the content of `src` must be. Needed in check mode, where `src` need not exist yet.
+    description: The SHA-256 that O(src) must have. Required in check mode, where O(src) need not exist yet.
     type: str
   content:
-    description: The text, instead of `src`.
+    description: The text of the file, instead of O(src).
     type: str
   mode:
-    description: The mode of a new file, in octal digits, instead of the one above. A file that is there loses
-      what this doesn't allow, also where its content stays.
+    description: The mode of a new file, in octal digits, instead of the default. An existing file loses the permissions
+      that this mode doesn't have, even if its content doesn't change.
     type: str
 """
 
@@ -44,7 +44,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-sha256: {description: What is, or would be, at `dest`., type: str, returned: success}
+sha256: {description: "The SHA-256 of O(dest), or in check mode the one that it would have.", type: str,
+  returned: success}
 """
 
 

@@ -9,14 +9,14 @@ from ansible.module_utils.playbook_processes import playbook_processes
 
 DOCUMENTATION = r"""
 module: earlier_playbooks
-short_description: Wait until no earlier run of these playbooks works on the node
+short_description: Wait for tasks of an earlier, killed run of these playbooks on the node
 description:
   - If Ansible is killed, its processes on the node keep running, and might replace a file after another run has
-  restored it. Processes of these playbooks have a variable in their environment. Changes nothing.
+    restored it. The module finds these processes by a variable in their environment. Changes nothing.
 author: [The upgrader authors]
 options:
   seconds:
-    description: For how long this waits.
+    description: How long to wait, in seconds.
     type: int
     default: 300
 """
@@ -28,7 +28,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-seconds: {description: How long it took., type: float, returned: success}
+seconds: {description: How long the module waited., type: float, returned: success}
 """
 
 

@@ -16,19 +16,20 @@ DOCUMENTATION = r"""
 module: kubelet_health
 short_description: Wait until the kubelet is healthy
 description:
-  - Waits until the program in place runs, and reports that it is healthy. Changes nothing.
+  - Waits until the installed kubelet runs, and its health endpoint answers that it is healthy. Changes nothing.
 author: [The upgrader authors]
 options:
   url:
-    description: The kubelet's health endpoint. Without it, the endpoint of its flags and its configuration.
+    description: The URL of the kubelet's health endpoint. By default, it is read from the kubelet's flags and
+      configuration.
     type: str
     default: ""
   seconds:
-    description: For how long this waits.
+    description: How long to wait, in seconds.
     type: int
     default: 120
   unit:
-    description: The kubelet's unit.
+    description: The name of the kubelet's systemd unit.
     type: str
     default: kubelet.service
 """
@@ -39,7 +40,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-seconds: {description: How long it took., type: float, returned: success}
+seconds: {description: How long the module waited., type: float, returned: success}
 """
 
 

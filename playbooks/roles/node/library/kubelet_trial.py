@@ -18,33 +18,33 @@ from ansible.module_utils.kubelet_unit import (
 
 DOCUMENTATION = r"""
 module: kubelet_trial
-short_description: Let another kubelet read this node's flags and configuration
+short_description: Check this node's flags and configuration with a new kubelet
 description:
-  - systemd starts the program as it would start the kubelet, with one more flag that ends it as soon as it has checked
-    its configuration. It never reaches the container runtime or the API. Changes nothing.
+  - systemd starts the new kubelet with the node's flags, and with one more flag that makes it exit after it has checked
+    its configuration. It never connects to the container runtime or the API. Changes nothing.
 author: [The upgrader authors]
 options:
   program:
-    description: The other kubelet.
+    description: The path of the new kubelet.
     type: path
     required: true
   unit:
-    description: The unit of the kubelet that runs now.
+    description: The name of the systemd unit of the kubelet that runs now.
     type: str
     default: kubelet.service
   without:
-    description: Flags that the other kubelet doesn't have any more, and doesn't need.
+    description: Flags that the new kubelet no longer has, and doesn't need.
     type: list
     elements: str
     default: []
   configuration:
-    description: The text of another configuration file, which the other kubelet reads instead of O(configuration_file).
+    description: The text of a new configuration file, which the new kubelet reads instead of O(configuration_file).
     type: str
   configuration_file:
-    description: The path of the configuration file that is changed.
+    description: The path of the configuration file that O(configuration) replaces.
     type: path
   fields:
-    description: Fields of O(configuration), with their values, that the other kubelet must know.
+    description: Fields of O(configuration), with their values, that the new kubelet must know.
     type: dict
     default: {}
 """
@@ -59,7 +59,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 rewritten:
-  description: Environment files that have one of the flags in `without`, each with its text without them.
+  description: The environment files that contain a flag of O(without), each with its text without these flags.
   type: list
   returned: success
 """

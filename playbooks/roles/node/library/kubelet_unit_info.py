@@ -8,11 +8,11 @@ from ansible.module_utils.kubelet_unit import UnitError, read_unit
 DOCUMENTATION = r"""
 module: kubelet_unit_info
 short_description: Read how systemd starts the kubelet
-description: [Which program, which files. Changes nothing.]
+description: ["Returns the kubelet's program and files. Changes nothing."]
 author: [The upgrader authors]
 options:
   unit:
-    description: The name of the unit.
+    description: The name of the kubelet's systemd unit.
     type: str
     default: kubelet.service
 """
@@ -24,10 +24,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-program: {description: The kubelet's path., type: str, returned: success}
+program: {description: The path of the installed kubelet., type: str, returned: success}
 configuration: {description: "The files that its flag --config names.", type: list, returned: success}
-files: {description: "Unit, drop-ins, environment and configuration files.", type: list, returned: success}
-current: {description: "Whether that, as its files are now, is what runs.", type: bool, returned: success}
+files: {description: "The unit, drop-ins, environment files and configuration files.", type: list, returned: success}
+current: {description: "Whether the running process was started from these files as they are now.", type: bool,
+  returned: success}
 """
 
 

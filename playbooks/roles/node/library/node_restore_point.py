@@ -19,25 +19,25 @@ from ansible.module_utils.restore_point import (
 
 DOCUMENTATION = r"""
 module: node_restore_point
-short_description: Keep what a node has before its upgrade, and restore it
+short_description: Save files of a node before its upgrade, and restore them
 author: [The upgrader authors]
 options:
   folder:
-    description: Where it is kept; only root may write there.
+    description: The folder of the restore point. Only root may write there.
     type: path
     required: true
   state:
     description:
-      - V(kept) keeps what is at O(paths), unless an interrupted upgrade did so already.
-      - V(swapping) says that what is at O(paths) is about to change.
-      - V(done) says that the upgrade has succeeded, V(restored) that everything is restored.
-      - V(put_back) restores every file that differs, only of O(paths) if they are given.
-      - V(read) only reads.
+      - V(kept) saves the files at O(paths), unless an interrupted upgrade has already saved them.
+      - V(swapping) records that the files at O(paths) are about to change.
+      - V(done) records that the upgrade has succeeded, V(restored) that everything is restored.
+      - V(put_back) restores every file that differs from the saved one; with O(paths), only these.
+      - V(read) only reads the restore point.
     type: str
     choices: [read, kept, swapping, done, put_back, restored]
     default: read
   target:
-    description: The version that the node is upgraded to. With V(put_back) and V(restored) only that upgrade is undone.
+    description: The version that the node is upgraded to. V(put_back) and V(restored) undo only that upgrade.
     type: str
     default: ""
   paths:
@@ -46,7 +46,7 @@ options:
     elements: path
     default: []
   more:
-    description: Facts to keep beside the files.
+    description: Facts to save with the files.
     type: dict
     default: {}
 """
@@ -61,8 +61,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-point: {description: "Its state, target and other facts; empty without one.", type: dict, returned: success}
-paths: {description: The files that differ from it., type: list, returned: success}
+point: {description: "State, target and facts of the restore point; empty if there is none.", type: dict,
+  returned: success}
+paths: {description: The files that differ from the restore point., type: list, returned: success}
 """
 
 

@@ -10,11 +10,11 @@ from ansible.module_utils.static_pods import identity, live_uids, pinned, runnin
 
 DOCUMENTATION = r"""
 module: static_pods_kept
-short_description: Keep the UIDs of static pods
+short_description: Write the UIDs of static pods into their manifests
 description:
-  - Writes the UID of each static pod that runs into its manifest. The kubelet that runs sees no difference, and one of
-    another minor no new pod. Without it, etcd is restarted.
-  - A manifest that says its UID stays, and so does the pod-checkpointer's, which it writes itself.
+  - Writes the UID of each running static pod into its manifest. This changes nothing for the running kubelet, and a
+    kubelet of another minor doesn't take the static pod for a new one. Without the UID, it would restart etcd.
+  - A manifest that already has a UID is not changed, nor are the manifests that the pod-checkpointer writes.
 author: [The upgrader authors]
 options:
   folder:
@@ -22,7 +22,7 @@ options:
     type: path
     default: /etc/kubernetes/manifests
   logs:
-    description: Where the kubelet has the logs of pods.
+    description: The kubelet's folder of pod logs.
     type: path
     default: /var/log/pods
 """
@@ -33,7 +33,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-restarted: {description: Manifests whose pods a kubelet of another minor starts anew., type: list, returned: success}
+restarted: {description: Manifests whose pods a kubelet of another minor will restart., type: list, returned: success}
 """
 
 

@@ -422,7 +422,7 @@ def test_pods_are_listed_only(kube: LivingKube) -> None:
         return real(kind, name, namespace)
 
     kube.get = limited  # type: ignore[method-assign]
-    assert "is none of the pods that run" in held_leases(kube)[1]["kube-scheduler"]
+    assert "is not a running pod of this component" in held_leases(kube)[1]["kube-scheduler"]
 
 
 def test_lease_that_nobody_renews_is_not_compared(clock: FakeClock) -> None:
@@ -475,7 +475,7 @@ def no_new_pods(kube: LivingKube) -> None:
 PASSING: list[tuple[Callable[[LivingKube], None], str]] = [
     (leases_not_renewed, "has not been renewed"),
     (lease_of_nobody, "it has no holder"),
-    (lease_of_another, "none of the pods that run"),
+    (lease_of_another, "not a running pod of this component"),
     (api_service_unavailable, "Why: because"),
     (api_service_without_status, "no Available condition"),
     (foreign_group_gone, "metrics.k8s.io/v1beta1"),

@@ -47,7 +47,8 @@ def workload_of(pod: Pod) -> Workload:
     if kind not in ("Deployment", "DaemonSet", "StatefulSet"):
         raise Refused(
             "UnsupportedOwner",
-            f"pod {meta['name']} belongs to {kind} {name}; only Deployment, DaemonSet and StatefulSet are kept",
+            f"pod {meta['name']} belongs to {kind} {name}; only pods of a Deployment, DaemonSet or StatefulSet are "
+            "checkpointed",
         )
     if len(name) > _LABEL_ROOM:
         raise Refused("NameTooLong", f"{kind} {name}: the name must fit a label, {_LABEL_ROOM} characters")

@@ -74,7 +74,8 @@ def _certificates(name: str, facts: HostFacts, bad: Sequence[Certificate]) -> It
         remedy = (
             f"Correct the clocks, or renew the certificates: `kubeadm certs renew all` on {name}."
             if early
-            else f"Run `kubeadm certs renew all` on {name}, then run this again: components that use them must restart."
+            else f"Run `kubeadm certs renew all` on {name}, restart the components that use these certificates, then "
+            "run this command again."
         )
         severity: Severity = "error" if needed and not serves else "warning"
         identity = "certificates.not-yet-valid" if early else "certificates.expired"
