@@ -1,4 +1,4 @@
-"""Sockets that listen on a controller, as the kernel lists them. Pure, except for the one that reads."""
+"""Sockets that listen on a controller."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import ipaddress
 from dataclasses import dataclass
 
 from upgrader.model.cluster import Host
+from upgrader.onhost.node.listening_sockets import TABLES, is_any, parse
 from upgrader.ports import Hosts
 
-__all__ = ["Listeners", "parse_listeners", "read_listeners"]
-
-_LISTEN = "0A"
+__all__ = ["Listeners", "read_listeners"]
 
 
 @dataclass(frozen=True)
@@ -27,21 +26,10 @@ class Listeners:
 
     def on_all(self, port: int) -> int:
         """How many sockets listen on all addresses."""
-        return sum(ipaddress.ip_address(address).is_unspecified for address, at in self.sockets if at == port)
+        return sum(is_any(address) for address, at in self.sockets if at == port)
 
 
 def read_listeners(hosts: Hosts, host: Host) -> Listeners:
     """Raises HostError."""
-    return parse_listeners(hosts.run(host, ["sh", "-c", "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null || true"]).stdout)
-
-
-def parse_listeners(table: str) -> Listeners:
-    """/proc/net/tcp and tcp6: addresses in hexadecimal, each group of four bytes in reverse."""
-    found = []
-    for line in table.splitlines():
-        columns = line.split()
-        if len(columns) > 3 and columns[3] == _LISTEN:
-            address, _, port = columns[1].partition(":")
-            groups = [bytes.fromhex(address[start : start + 8])[::-1] for start in range(0, len(address), 8)]
-            found.append((str(ipaddress.ip_address(b"".join(groups))), int(port, 16)))
-    return Listeners(tuple(found))
+    command = f"cat {' '.join(TABLES)} 2>/dev/null || true"
+    return Listeners(tuple(parse(hosts.run(host, ["sh", "-c", command]).stdout)))

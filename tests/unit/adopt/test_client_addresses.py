@@ -17,7 +17,7 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.adopt.kubeadm_cluster import table
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
-from upgrader.adopt.listeners import parse_listeners
+from upgrader.adopt.listeners import read_listeners
 from upgrader.adopt.node_addresses import node_address
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
@@ -180,7 +180,9 @@ def test_a_host_that_is_no_node_is_named(controllers: Controllers) -> None:
 def test_only_listening_sockets_count() -> None:
     """Connections are in the same table."""
     sockets = [("10.0.0.1", 6443), ("::", 6443), ("0.0.0.0", 22), ("fd00::9", 6443)]
-    found = parse_listeners(table(sockets) + "\n" + table([("10.0.0.7", 6443)], state="01"))
+    hosts = FakeHosts()
+    hosts.commands["sh"] = CommandResult(0, table(sockets) + "\n" + table([("10.0.0.7", 6443)], state="01"), "")
+    found = read_listeners(hosts, Host("controller-1", "10.0.0.1"))
     assert found.at("10.0.0.1", 6443) and found.at("fd00:0::9", 6443)
     assert not found.at("10.0.0.7", 6443) and not found.at("10.0.0.1", 22)
     assert (found.on_all(6443), found.on_all(22), found.on_all(23)) == (1, 1, 0)

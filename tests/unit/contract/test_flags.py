@@ -110,13 +110,13 @@ def emulated(words: Sequence[str]) -> str | None:
 def asked_by_the_checkpointer(words: Sequence[str]) -> str | None:
     asked: list[str] = []
 
-    def healthy(host: str, port: int, _: object) -> bool:
+    def healthy(host: str, port: int, *_: object) -> bool:
         asked.append(f"https://{host}:{port}")
         return True
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(etcd_health, "_healthy", healthy)
-        etcd_health.is_away({"spec": {"containers": [container("kube-apiserver", words)]}})
+        etcd_health.is_away({"spec": {"containers": [container("kube-apiserver", words)]}}, 1.0)
     return asked[0] if asked else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from upgrader.errors import StepFailed
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.workload import CHECKPOINT_OF
+from upgrader.onhost.sending.host_facts import Endpoint, Unknown
 from upgrader.ports import CommandResult
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
@@ -50,6 +52,7 @@ class World:
         self.runs_for: float | None = 60.0
         self.only_standby_runs = False
         self.wrong_until = 0
+        self.api: Endpoint | Unknown = Endpoint(True, instances=1, listeners=1)
         self.helm.install(NAME, MANIFEST)
         self.hosts.files[NODE, ACTIVE_PATH] = b'{"metadata": {"labels": {"%s": "x"}}}' % CHECKPOINT_OF.encode()
         self.hosts.commands["sh"] = self._remove
@@ -100,6 +103,8 @@ class World:
     def examine(self) -> Diagnosis:
         """What the machine itself reports."""
         seen = controller(running_for=self.runs_for, only_standby_runs=self.only_standby_runs, active=4)
+        assert seen.facts is not None
+        seen = replace(seen, facts=replace(seen.facts, api=self.api))
         wrong = "it refuses kubelet" if self.wrong_until > self.recovery.calls else ""
         return Diagnosis(ApiSeen(answers=True), (seen,), (), wrong)
 
@@ -171,6 +176,16 @@ def test_pod_that_only_the_api_takes_for_ready(
     world.stands()
     world.runs_for, world.only_standby_runs = runs_for, only_standby_runs
     with pytest.raises(StepFailed):
+        world.apply(cluster)
+    assert not world.withdrawn
+
+
+@pytest.mark.parametrize("api", [Endpoint(True), Unknown("not asked")])
+def test_pod_that_does_not_listen(world: World, cluster: Cluster, api: Endpoint | Unknown) -> None:
+    """A pod that is Ready by the answers of the standby pod, whose port it shares, doesn't replace it."""
+    world.stands()
+    world.api = api
+    with pytest.raises(StepFailed, match="did not take over within 240 s"):
         world.apply(cluster)
     assert not world.withdrawn
 

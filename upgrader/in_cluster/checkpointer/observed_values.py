@@ -78,7 +78,7 @@ class StandbySeen:
     """A standby pod whose manifest is in place. `number`: its generation; `presence`: what runs of that generation's
     pod.
 
-    `blocked`: what every generation of it would wait for doesn't answer (etcd, for kube-apiserver).
+    `blocked`: what that generation needs doesn't answer (etcd, for kube-apiserver).
     """
 
     number: int

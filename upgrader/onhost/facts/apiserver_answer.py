@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import socket
-import struct
 from base64 import b64decode
 from collections import Counter
 from typing import Any
 
 from upgrader.onhost.common.questions import Failed, read
 from upgrader.onhost.common.tls import context, get
+from upgrader.onhost.node.listening_sockets import TABLES, is_any, parse
 
-_LISTEN = "0A"
 API_NAME = "kubernetes.default.svc"
 KUBELET = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
@@ -43,25 +41,13 @@ def listeners(ports: set[int]) -> Counter[tuple[str, int]]:
     address.
     """
     found: Counter[tuple[str, int]] = Counter()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for table in TABLES:
         try:
-            lines = read(table).decode().splitlines()[1:]
+            places = parse(read(table).decode())
         except OSError:
             continue
-        for line in lines:
-            local, state = line.split()[1], line.split()[3]
-            address, _, port = local.partition(":")
-            if state == _LISTEN and int(port, 16) in ports:
-                found[_address(address), int(port, 16)] += 1
+        found.update(("127.0.0.1" if is_any(address) else address, port) for address, port in places if port in ports)
     return found
-
-
-def _address(hexadecimal: str) -> str:
-    words = [hexadecimal[at : at + 8] for at in range(0, len(hexadecimal), 8)]
-    packed = b"".join(struct.pack("=I", int(word, 16)) for word in words)
-    if not any(packed):
-        return "127.0.0.1"
-    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
 
 
 def authority(root: str) -> str:

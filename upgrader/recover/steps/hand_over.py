@@ -15,7 +15,7 @@ from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint
 from upgrader.model.workload import Pod, WorkloadRef
 from upgrader.onhost.node.disk_layout import KUBE_APISERVER, Layout
-from upgrader.onhost.sending.host_facts import Unknown
+from upgrader.onhost.sending.host_facts import Endpoint, HostFacts, Unknown
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
@@ -97,6 +97,14 @@ class HandOverStep:
             )
 
 
+def _all_listen(facts: HostFacts) -> bool:
+    """Whether each instance of kube-apiserver that runs there answers at a private address, or listens at a shared
+    one.
+    """
+    running = len(facts.instances())
+    return isinstance(facts.api, Endpoint) and running <= max(facts.api.instances, facts.api.listeners)
+
+
 @dataclass
 class _Watch:
     """One hand-over, checked again and again."""
@@ -161,13 +169,15 @@ class _Watch:
     def _runs(self, node: str) -> bool:
         """Whether its own instance runs there and has done so for a while, as the machine itself reports.
 
-        A pod's status in the API is as old as the kubelet's last report: after a power cut, from before it.
+        A pod's status in the API is as old as the kubelet's last report: after a power cut, from before it. And where
+        its readiness probe asks the address that the standby pod shares, that one's answers make it Ready. So each
+        instance must listen: otherwise, the standby pod may be the only one.
         """
         for controller in self.step.examine().controllers:
             if controller.host.name == node and controller.facts is not None:
                 facts = controller.facts
                 found = () if isinstance(facts.containers, Unknown) else facts.containers
-                return any(
+                return _all_listen(facts) and any(
                     item.state == "running"
                     and not item.standby
                     and facts.taken - (item.started or facts.taken) >= ALONE_SECONDS

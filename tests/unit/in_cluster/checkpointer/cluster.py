@@ -40,6 +40,7 @@ class Cluster:
     etcd_is_away: bool = False
     owners: dict[str, Owner | None] = field(default_factory=dict)
     unready: str = ""
+    shared_port: bool = False
     unreadable: set[str] = field(default_factory=set)
     images_unknown: bool = False
     now: float = 0.0
@@ -120,8 +121,10 @@ class Machine:
         """Static pods of others."""
         return frozenset(self.cluster.manifests)
 
-    def unready(self, pod: Pod) -> str:
-        """What the pod's own probes report."""
+    def unready(self, pod: Pod, instances: int) -> str:
+        """What the pod's own probes report; with `shared_port`, only one instance listens."""
+        if self.cluster.shared_port and instances > 1:
+            return "another instance may have answered"
         return self.cluster.unready
 
     def blocked(self, workload: Workload, number: int) -> bool:

@@ -93,5 +93,16 @@ def test_a_pod_s_own_probe_is_asked(machine: Machine) -> None:
         probe = {"tcpSocket": {"port": unused.getsockname()[1]}}
         found = pod(containers=[{"name": "main", "image": "x", "readinessProbe": probe}])
         found["status"]["podIP"] = "127.0.0.1"
-        assert "refused" in machine.unready(found)
-    assert machine.unready(pod()) == ""
+        assert "refused" in machine.unready(found, 1)
+    assert machine.unready(pod(), 1) == ""
+
+
+def test_kube_apiserver_whose_etcd_does_not_answer_is_not_ready(machine: Machine) -> None:
+    """It runs for 20 s before it ends, and may be Ready meanwhile: without a probe of its own, or by another's
+    answer.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        flag = f"--etcd-servers=https://127.0.0.1:{listener.getsockname()[1]}"
+        found = pod(containers=[{"name": "kube-apiserver", "image": "x", "args": [flag]}])
+        assert machine.unready(found, 1) == ""
+    assert "--etcd-servers" in machine.unready(found, 1)

@@ -327,6 +327,38 @@ def test_a_stale_ready_proves_nothing(tmp_path: Path, cluster: Cluster, why: str
     assert cluster.conditions["kube-apiserver-abc-x1"][:2] == ("False", "PodNotReady")
 
 
+def test_a_new_instance_that_does_not_serve_beside_the_old_one(tmp_path: Path, cluster: Cluster) -> None:
+    """It has the old one's port, and so its answers: it isn't kept, however long it is Ready, before it is alone."""
+    new = pod("kube-apiserver-abc-x2", uid="new", containers=[{"name": "main", "image": "example/main:v2"}])
+    new["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    cluster.shared_port = True
+    cluster.found.append(new)
+    cluster.sandboxes = [sandbox(), sandbox("kube-apiserver-abc-x2")]
+    passes(loop, cluster, 60)
+    newest = loop.store.read()[API].newest
+    assert newest is not None and newest.origin.uid == "uid-1"
+    cluster.found, cluster.sandboxes = [new], [sandbox("kube-apiserver-abc-x2")]
+    passes(loop, cluster, 12)
+    newest = loop.store.read()[API].newest
+    assert newest is not None and newest.origin.uid == "new"
+
+
+def test_a_standby_pod_stays_while_its_pod_does_not_serve(tmp_path: Path, cluster: Cluster) -> None:
+    """The pod is Ready by the answers of the standby pod, which would leave nothing that serves if it ended."""
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    assert loop.store.activate(API, 1)
+    cluster.shared_port = True
+    cluster.sandboxes = [sandbox(), standby_of(1)]
+    passes(loop, cluster, 120)
+    assert loop.store.read()[API].active
+    cluster.shared_port = False
+    passes(loop, cluster, 14)
+    assert not loop.store.read()[API].active
+
+
 def test_a_settled_pod_is_not_probed_at_each_look(tmp_path: Path, cluster: Cluster) -> None:
     """Once its content is kept, nothing hangs on the pod's readiness, so that asking would be for nothing."""
     loop = instance(tmp_path, cluster)

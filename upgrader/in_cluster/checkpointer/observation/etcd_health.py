@@ -1,9 +1,10 @@
-"""Whether the etcd that a standby pod of kube-apiserver needs answers: without it no generation could stay up."""
+"""Whether the etcd that a pod of kube-apiserver needs answers: without it, it can neither serve nor stay up."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -13,23 +14,36 @@ from urllib.parse import urlsplit
 
 from upgrader.contract.flags import command_line, last_values
 
-_TIMEOUT_SECONDS = 1.0
+_VARIABLE = re.compile(r"\$\(([-._a-zA-Z0-9]+)\)")
 _FILES = ("etcd-cafile", "etcd-certfile", "etcd-keyfile")
 Json = Mapping[str, Any]
 
 
-def is_away(pod: Json) -> bool:
-    """Whether none of the etcd servers that a static pod's containers name is healthy. False for a pod that names none.
+def is_away(pod: Json, timeout_seconds: float) -> bool:
+    """Whether none of the etcd servers that a pod's containers name is healthy. False for a pod that names none.
 
     Asked with the pod's own files, as far as they can be read here; otherwise a server that listens counts as healthy.
+    So does one that doesn't speak HTTP/1.1 (etcd's --listen-client-http-urls), and one whose address is only known in
+    the container. `timeout_seconds`: for each server.
     """
     for container in pod["spec"]["containers"]:
         flags = last_values(command_line(container))
-        servers = [urlsplit(url) for url in flags.get("etcd-servers", "").split(",") if url]
+        servers = [_server(url, container) for url in flags.get("etcd-servers", "").split(",") if url]
         if servers:
             context = _context(flags, _mounts(pod, container))
-            return not any(_healthy(s.hostname or "", s.port or 2379, context) for s in servers)
+            return not any(not host or _healthy(host, port, context, timeout_seconds) for host, port in servers)
     return False
+
+
+def _server(url: str, container: Json) -> tuple[str, int]:
+    """Host and port; ("", 0) where the URL isn't one, or its host is only known in the container."""
+    env = {e["name"]: e["value"] for e in container.get("env") or [] if "value" in e}
+    expanded = _VARIABLE.sub(lambda found: env.get(found[1], found[0]), url)
+    try:
+        parts = urlsplit("" if _VARIABLE.search(expanded) else expanded)
+        return parts.hostname or "", parts.port or 2379
+    except ValueError:
+        return "", 0
 
 
 def _mounts(pod: Json, container: Json) -> dict[str, str]:
@@ -56,16 +70,28 @@ def _on_node(path: str, mounts: Mapping[str, str]) -> str:
     raise KeyError(path)
 
 
-def _healthy(host: str, port: int, context: ssl.SSLContext | None) -> bool:
+def _healthy(host: str, port: int, context: ssl.SSLContext | None, timeout_seconds: float) -> bool:
     try:
         if context is None:
-            socket.create_connection((host, port), timeout=_TIMEOUT_SECONDS).close()
+            socket.create_connection((host, port), timeout=timeout_seconds).close()
             return True
-        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_SECONDS, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=context)
         try:
-            connection.request("GET", "/health")
-            return bool(json.loads(connection.getresponse().read(4096)).get("health") == "true")
+            connection.connect()
+            return _reports_health(connection)
         finally:
             connection.close()
-    except (OSError, http.client.HTTPException, ValueError, AttributeError):
+    except OSError:
+        return False
+
+
+def _reports_health(connection: http.client.HTTPSConnection) -> bool:
+    try:
+        connection.request("GET", "/health")
+        body = connection.getresponse().read(4096)
+    except (http.client.HTTPException, ConnectionError):  # gRPC alone is served here: it closes the connection
+        return True
+    try:
+        return bool(json.loads(body).get("health") == "true")
+    except (ValueError, AttributeError):
         return False

@@ -15,11 +15,14 @@ from upgrader.in_cluster.checkpointer.storage.store import Store
 from upgrader.onhost.node.cri import Sandbox
 from upgrader.onhost.node.workload_policy import Workload
 
+_BLOCKED_SECONDS = 1.0
+"""For each etcd server, while the API is unreachable: passes must follow each other quickly then."""
+
 
 @dataclass(frozen=True)
 class Machine:
-    """`socket`: of the container runtime. `timeout_seconds`: for each request to it. `pull_records`: folder of the
-    kubelet's records of pulled images; None if it doesn't verify credentials.
+    """`socket`: of the container runtime. `timeout_seconds`: for each request to it, and to etcd. `pull_records`:
+    folder of the kubelet's records of pulled images; None if it doesn't verify credentials.
     """
 
     socket: str
@@ -52,13 +55,18 @@ class Machine:
         """Static pods of others on this node."""
         return self._manifests.workloads()
 
-    def unready(self, pod: Pod) -> str:
-        """Why a pod isn't ready by our own asking; empty when it is, or can't be asked."""
-        return readiness_probes.unready(pod)
+    def unready(self, pod: Pod, instances: int) -> str:
+        """Why a pod isn't ready by our own asking; empty when it is, or can't be asked. `instances`: how many pods of
+        its workload run on this node, standby pods included.
+        """
+        why = readiness_probes.unready(pod, instances)
+        if not why and etcd_health.is_away(pod, self.timeout_seconds):
+            return "none of the etcd servers in its flag --etcd-servers is healthy"
+        return why
 
     def blocked(self, workload: Workload, number: int) -> bool:
         """Whether the etcd that this generation needs doesn't answer."""
         try:
-            return etcd_health.is_away(self.store.static_pod(workload, number))
+            return etcd_health.is_away(self.store.static_pod(workload, number), _BLOCKED_SECONDS)
         except (StoreError, KeyError, TypeError):
             return False

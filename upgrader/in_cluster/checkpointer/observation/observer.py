@@ -10,7 +10,7 @@ from typing import Protocol
 from upgrader.contract.checkpoints import LEASE, POD_SUFFIX
 from upgrader.in_cluster.checkpointer.checkpointer_errors import ApiAway, ApiError, Refused, RuntimeUnknown
 from upgrader.in_cluster.checkpointer.observation.provenance import Key, Provenance
-from upgrader.in_cluster.checkpointer.observation.running_pods import presence, standby_presence
+from upgrader.in_cluster.checkpointer.observation.running_pods import instances, presence, standby_presence
 from upgrader.in_cluster.checkpointer.observation.scope import Scope
 from upgrader.in_cluster.checkpointer.observed_values import (
     ApiState,
@@ -79,8 +79,10 @@ class Node(Protocol):
     def static_pods(self) -> frozenset[Workload]:
         """Static pods of others on this node."""
 
-    def unready(self, pod: Pod) -> str:
-        """Why a pod isn't ready by our own asking; empty when it is, or can't be asked."""
+    def unready(self, pod: Pod, instances: int) -> str:
+        """Why a pod isn't ready by our own asking; empty when it is, or can't be asked. `instances`: how many pods of
+        its workload run on this node, standby pods included.
+        """
 
     def blocked(self, workload: Workload, number: int) -> bool:
         """Whether what this generation depends on is unreachable, so that it can't stay up through no fault of its
@@ -190,7 +192,9 @@ class Observer:
             return "the container runtime doesn't run the containers that the kubelet last reported"
         stored = disk.get(parent.workload)
         settled = stored is not None and not stored.active and stored.newest and stored.newest.digest == parent.digest
-        return "" if settled or parent.terminating else self.machine.unready(pod)
+        if settled or parent.terminating:
+            return ""
+        return self.machine.unready(pod, instances(parent.workload, sandboxes))
 
     def _ownerless(
         self, disk: Mapping[Workload, StoredWorkload], parents: tuple[ParentPod, ...], complaints: list[str]

@@ -2,6 +2,10 @@
 
 Only httpGet and tcpSocket can be asked from outside the pod. For exec and grpc probes the kubelet's report has to do,
 together with the containers' state in the container runtime.
+
+Where pods of one workload share a port of the node (SO_REUSEPORT), as the old and the new kube-apiserver do, or its
+standby pod, a probe is answered by any of them: for a new one that can't reach etcd, and so doesn't listen, by the old
+one. Such an answer counts only while each of them listens.
 """
 
 from __future__ import annotations
@@ -13,13 +17,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from upgrader.in_cluster.checkpointer.static_pods.pods import Pod
+from upgrader.onhost.node.listening_sockets import sockets_at
 
 _TIMEOUT_SECONDS = 3.0
 _OK = range(200, 400)
 
 
-def unready(pod: Pod) -> str:
-    """Which probe of the pod doesn't pass, and why; empty when all that can be asked do."""
+def unready(pod: Pod, instances: int = 1) -> str:
+    """Which probe of the pod doesn't pass, and why; empty when all that can be asked do. `instances`: how many pods of
+    its workload run on this node, standby pods included.
+    """
     address = pod.get("status", {}).get("podIP", "")
     for container in pod["spec"]["containers"]:
         probe = container.get("readinessProbe") or {}
@@ -30,11 +37,20 @@ def unready(pod: Pod) -> str:
         host, port = action.get("host") or address, ports.get(action["port"], action["port"])
         try:
             why = _get(host, int(port), probe["httpGet"]) if "httpGet" in probe else _connect(host, int(port))
+            if not why and instances > 1 and pod["spec"].get("hostNetwork"):
+                why = _unattributed(host, int(port), instances)
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = str(error) or type(error).__name__
         if why:
             return f"the readiness probe of container {container['name']}, asked at {host}:{port}: {why}"
     return ""
+
+
+def _unattributed(host: str, port: int, instances: int) -> str:
+    listening = sockets_at(host, port)
+    if listening >= instances:
+        return ""
+    return f"{instances} instances run here, and {listening} of them listen: which one answered is not known"
 
 
 def _connect(host: str, port: int) -> str:

@@ -68,6 +68,18 @@ def standby_presence(
     return _presence(set(expected), standbys)
 
 
+def instances(workload: Workload, sandboxes: Iterable[Sandbox]) -> int:
+    """How many pods of a workload run on this node, its standby pod included."""
+    return sum(
+        any(c.running for c in s.containers)
+        and (
+            belongs(workload, s.namespace, s.name, s.labels)
+            or (s.namespace == workload.namespace and s.labels.get(CHECKPOINT_OF) == workload.name)
+        )
+        for s in sandboxes
+    )
+
+
 def _presence(names: set[str], sandboxes: Iterable[Sandbox]) -> Presence:
     running: set[str] = set()
     up: set[str] = set()
