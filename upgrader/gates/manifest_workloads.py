@@ -9,7 +9,7 @@ from typing import Any, get_args
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.pod_placement import may_run_on
 from upgrader.model.rollout_time import replacement_seconds
-from upgrader.model.workload import ROLLOUT_GROUP, WorkloadKind, WorkloadRef
+from upgrader.model.workload import ROLLOUT_GROUP, WorkloadKind, WorkloadRef, waits_for_deletion
 
 __all__ = [
     "StatefulSetIn",
@@ -52,7 +52,7 @@ def daemon_sets_on(
 
 def on_delete_in(manifest: str, namespace: str) -> frozenset[WorkloadRef]:
     """Those of these workloads whose pods their controllers don't replace: others do (the strategy OnDelete)."""
-    return frozenset(ref for ref, item in _workloads(manifest, namespace) if _on_delete(item))
+    return frozenset(ref for ref, item in _workloads(manifest, namespace) if waits_for_deletion(item))
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,12 @@ def stateful_sets_in(manifest: str, namespace: str) -> dict[WorkloadRef, Statefu
         ref: StatefulSetIn(
             ref,
             str((item["metadata"].get("labels") or {}).get(ROLLOUT_GROUP) or ""),
-            _on_delete(item),
+            waits_for_deletion(item),
             replacement_seconds(item),
         )
         for ref, item in _workloads(manifest, namespace)
         if ref.kind == "StatefulSet"
     }
-
-
-def _on_delete(item: Manifest) -> bool:
-    return ((item.get("spec") or {}).get("updateStrategy") or {}).get("type") == "OnDelete"
 
 
 def _workloads(manifest: str, namespace: str) -> Iterator[tuple[WorkloadRef, Manifest]]:

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from upgrader.gates.remedies import describe_workload
-from upgrader.gates.stateful_rollout import judge_stateful_set, not_observed
+from upgrader.gates.stateful_rollout import judge_stateful_set, not_observed, not_replaced, replacing, stale_pods
 from upgrader.gates.workload_reading import Reading
 from upgrader.model.outcome import Verdict, holds, pending
 from upgrader.model.workload import Container, Pod
@@ -31,7 +30,7 @@ def judge_rollout(reading: Reading, heard: Mapping[str, datetime], *, allow_none
         return judge_stateful_set(reading, lambda pod: _just_restarted(pod, heard.get(pod.node)))
     missing = _missing(reading, heard, allow_none)
     if missing:
-        return pending(f"{ref}: {missing}", remedy=describe_workload(ref))
+        return pending(f"{ref}: {missing}", remedy=replacing(reading.workload, stale_pods(reading)))
     complete = f"{desired} of {desired} pods updated, Ready and available"
     return holds(f"{ref}: {complete if desired else 'no pods wanted'}")
 
@@ -84,6 +83,8 @@ def _missing(reading: Reading, heard: Mapping[str, datetime], allow_none: bool) 
         return f"its pods can't be created: {workload.trouble}"
     if desired == 0:
         return "" if workload.ref.kind == "Deployment" or allow_none else "no node matches it"
+    if stale := stale_pods(reading):
+        return not_replaced(workload, stale)
     counts = {"updated": workload.updated, "Ready": workload.ready, "available": workload.available}
     short = [f"{count} {name}" for name, count in counts.items() if count != desired]
     if short:

@@ -1,7 +1,7 @@
 """Whether a StatefulSet's rollout is complete, regardless of what replaces its pods: its controller, guard, or people.
 
 With the strategy OnDelete its controller replaces no pod, and Helm calls a release complete before one was replaced. So
-what counts is its pods, by their owner.
+what counts is its pods, by their owner. A DaemonSet with that strategy has pods of an older revision in the same way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from upgrader.model.first_few import first_few
 from upgrader.model.outcome import Verdict, holds, pending
 from upgrader.model.workload import Pod, Workload
 
-__all__ = ["judge_stateful_set", "new_and_ready", "not_observed", "stale_pods"]
+__all__ = ["judge_stateful_set", "new_and_ready", "not_observed", "not_replaced", "replacing", "stale_pods"]
 
 
 def judge_stateful_set(reading: Reading, just_restarted: Callable[[Pod], str]) -> Verdict:
@@ -27,9 +27,9 @@ def judge_stateful_set(reading: Reading, just_restarted: Callable[[Pod], str]) -
     if not workload.observed:
         return pending(f"{ref}: {not_observed(workload)}", remedy=describe_workload(ref))
     stale = stale_pods(reading)
-    missing = _old_pods(workload, stale) or _others(reading, just_restarted)
+    missing = not_replaced(workload, stale) or _others(reading, just_restarted)
     if missing:
-        return pending(f"{new_and_ready(reading)}; {missing}", remedy=_remedy(workload, stale))
+        return pending(f"{new_and_ready(reading)}; {missing}", remedy=replacing(workload, stale))
     kept = min(workload.ordered.kept, workload.desired) if workload.ordered else 0
     partition = f"; {kept} of them may keep an older revision (partition)" if kept else ""
     return holds(f"{new_and_ready(reading)}{partition}" if workload.desired else f"{ref}: 0 replicas desired")
@@ -42,8 +42,11 @@ def new_and_ready(reading: Reading) -> str:
 
 
 def stale_pods(reading: Reading) -> tuple[Pod, ...]:
-    """A StatefulSet's pods of an older revision that haven't been deleted; none for another workload."""
-    return tuple(pod for pod in reading.others if not pod.deleting) if reading.workload.ordered else ()
+    """The pods of an older revision that haven't been deleted: a StatefulSet's, and those that their controller doesn't
+    replace (OnDelete); none for another workload.
+    """
+    workload = reading.workload
+    return tuple(pod for pod in reading.others if not pod.deleting) if workload.ordered or workload.on_delete else ()
 
 
 def not_observed(workload: Workload) -> str:
@@ -54,13 +57,12 @@ def not_observed(workload: Workload) -> str:
     )
 
 
-def _old_pods(workload: Workload, stale: Sequence[Pod]) -> str:
+def not_replaced(workload: Workload, stale: Sequence[Pod]) -> str:
     """What is said of pods that are still to be replaced; "" when there are none."""
     if not stale:
         return ""
-    assert workload.ordered is not None
-    by_whom = ", which another client must delete (strategy OnDelete)" if workload.ordered.on_delete else ""
-    stuck = [] if workload.ordered.on_delete else [pod.name for pod in stale if not pod.ready]
+    by_whom = ", which another client must delete (strategy OnDelete)" if workload.on_delete else ""
+    stuck = [] if workload.on_delete else [pod.name for pod in stale if not pod.ready]
     waits = f": the controller may be waiting for {first_few(stuck)} to become Ready first" if stuck else ""
     return f"not yet replaced: {first_few([pod.name for pod in stale])}{by_whom}{waits}"
 
@@ -84,8 +86,7 @@ def _others(reading: Reading, just_restarted: Callable[[Pod], str]) -> str:
     return ""
 
 
-def _remedy(workload: Workload, stale: Sequence[Pod]) -> str:
+def replacing(workload: Workload, stale: Sequence[Pod]) -> str:
     """For a set whose controller waits for what will never be Ready, the documented way out is to delete the pod."""
-    assert workload.ordered is not None
-    stuck = [pod.name for pod in stale if workload.ordered.on_delete or not pod.ready]
+    stuck = [pod.name for pod in stale if workload.on_delete or not pod.ready]
     return delete_pods(workload.ref, stuck) if stuck else describe_workload(workload.ref)

@@ -200,8 +200,6 @@ class Ordered:
 
     revision: str
     """The revision that its pods should have (`status.updateRevision`); "" if its controller hasn't reported it."""
-    on_delete: bool
-    """Whether a pod gets it only after its deletion by a client (`OnDelete`)."""
     kept: int = 0
     """How many pods, from the first one on, keep their revision (`partition`)."""
     first_ordinal: int = 0
@@ -214,11 +212,10 @@ class Ordered:
         """From an `apps/v1` StatefulSet."""
         spec, status = found["spec"], found.get("status") or {}
         strategy = spec.get("updateStrategy") or {}
-        on_delete = strategy.get("type") == "OnDelete"
+        partition = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
         return cls(
             revision=status.get("updateRevision") or "",
-            on_delete=on_delete,
-            kept=0 if on_delete else int((strategy.get("rollingUpdate") or {}).get("partition") or 0),
+            kept=0 if waits_for_deletion(found) else partition,
             first_ordinal=int((spec.get("ordinals") or {}).get("start") or 0),
             min_ready_seconds=int(spec.get("minReadySeconds") or 0),
         )
@@ -247,6 +244,8 @@ class Workload:
     available: int
     trouble: str
     """Why its controller can't create pods (quota, a webhook, …), else ""."""
+    on_delete: bool = False
+    """Whether a pod gets a new revision only after its deletion by a client (the strategy `OnDelete`)."""
     ordered: Ordered | None = None
     """Fields that only a StatefulSet has."""
 
@@ -275,8 +274,16 @@ class Workload:
             ready=int(status.get("numberReady" if daemon else "readyReplicas", 0)),
             available=int(status.get("numberAvailable" if daemon else "availableReplicas", 0)),
             trouble=failure.get("message", "") if failure.get("status") == "True" else "",
+            on_delete=waits_for_deletion(found),
             ordered=Ordered.parse(found) if kind == "StatefulSet" else None,
         )
+
+
+def waits_for_deletion(item: Mapping[str, Any]) -> bool:
+    """Whether a workload's controller replaces no pod of an older revision before a client has deleted it: a DaemonSet
+    or StatefulSet with the strategy `OnDelete`.
+    """
+    return ((item.get("spec") or {}).get("updateStrategy") or {}).get("type") == "OnDelete"
 
 
 def parse_time(text: str | None) -> datetime | None:

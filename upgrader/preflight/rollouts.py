@@ -1,12 +1,12 @@
-"""No group of StatefulSets is in the middle of a rollout, and somebody replaces the pods of each planned one."""
+"""No group of StatefulSets is in the middle of a rollout, and the pods of each planned workload get replaced."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from upgrader.gates.kubernetes_kinds import STATEFUL_SETS
-from upgrader.gates.manifest_workloads import stateful_sets_in
+from upgrader.gates.kubernetes_kinds import STATEFUL_SETS, WORKLOADS
+from upgrader.gates.manifest_workloads import on_delete_in, stateful_sets_in, workloads_in
 from upgrader.gates.rollout_group_gate import is_paused
 from upgrader.gates.stateful_rollout import stale_pods
 from upgrader.gates.workload_diagnosis import diagnose_reading
@@ -90,10 +90,10 @@ def _by_hand(context: PreflightContext) -> Iterator[Finding]:
             "rollouts.by-hand",
             "warning",
             f"no controller is known to replace the pods of {first_few(names)}",
-            "Their update strategy is OnDelete, and their pod template changes. After the step, a gate waits until "
+            "Their update strategy is OnDelete, and their pod template changes. The step, and its gate, wait until "
             "every pod is updated; if they aren't by its deadline, the step is rolled back.",
-            f"Give them the label {ROLLOUT_GROUP} so that guard replaces their pods, or delete the pods yourself "
-            "during the run.",
+            f"Give StatefulSets the label {ROLLOUT_GROUP} so that guard replaces their pods, or delete the pods "
+            "yourself during the run.",
         )
     left = {item.ref: _stale(context.kube, item.ref) for item in _of_nobody(context) if not item.changes}
     if behind := {ref: pods for ref, pods in left.items() if pods}:
@@ -107,14 +107,14 @@ def _by_hand(context: PreflightContext) -> Iterator[Finding]:
                     *(f"{ref}: {first_few(pods)}" for ref, pods in behind.items()),
                 )
             ),
-            "Delete these pods one after the other, as the StatefulSet's operator requires. To start the run anyway, "
+            "Delete these pods one after the other, as their workload requires. To start the run anyway, "
             "and delete them meanwhile: `--skip rollouts`.",
         )
 
 
 @dataclass(frozen=True)
 class _OfNobody:
-    """A planned set whose pods its controller doesn't replace, and guard neither."""
+    """A planned workload whose pods its controller doesn't replace, and guard neither."""
 
     release: str
     ref: WorkloadRef
@@ -125,11 +125,13 @@ class _OfNobody:
 def _of_nobody(context: PreflightContext) -> Iterator[_OfNobody]:
     for release in planned_of(context.plan, PlannedRelease):
         before, after = objects_in(release.before), objects_in(release.after)
-        for ref, item in stateful_sets_in(release.after, release.spec.namespace).items():
-            if not item.on_delete or item.group:
+        sets = stateful_sets_in(release.after, release.spec.namespace)
+        on_delete = on_delete_in(release.after, release.spec.namespace)
+        for ref in workloads_in(release.after, release.spec.namespace):
+            if ref not in on_delete or (ref in sets and sets[ref].group):
                 continue
-            place = f"{ref.namespace}/" if f"StatefulSet {ref.namespace}/{ref.name}" in after else ""
-            key = f"StatefulSet {place}{ref.name}"
+            place = f"{ref.namespace}/" if f"{ref.kind} {ref.namespace}/{ref.name}" in after else ""
+            key = f"{ref.kind} {place}{ref.name}"
             changes = (
                 release.action != "unchanged" and key in before and _template(before[key]) != _template(after[key])
             )
@@ -137,11 +139,11 @@ def _of_nobody(context: PreflightContext) -> Iterator[_OfNobody]:
 
 
 def _stale(kube: Kube, ref: WorkloadRef) -> list[str]:
-    """The pods of a set that are of an older revision. Raises ApiError."""
-    found = kube.get(STATEFUL_SETS, ref.name, ref.namespace)
+    """The pods of a workload that are of an older revision. Raises ApiError."""
+    found = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
     if found is None:
         return []
-    workload = Workload.parse("StatefulSet", found)
+    workload = Workload.parse(ref.kind, found)
     if workload.observed and workload.updated == workload.total:
         return []
     return [pod.name for pod in stale_pods(read_found(kube, workload, found))]

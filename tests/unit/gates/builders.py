@@ -108,6 +108,7 @@ def add_daemonset(
     revision: int = 1,
     template: int | None = None,
     namespace: str = NAMESPACE,
+    strategy: str = "RollingUpdate",
     **counts: int,
 ) -> None:
     """A DaemonSet with its newest ControllerRevision (hash `hash-REVISION`); every count is `desired` unless given.
@@ -132,7 +133,7 @@ def add_daemonset(
                 "generation": generation,
                 "annotations": annotations,
             },
-            "spec": {"selector": {"matchLabels": {"app": name}}},
+            "spec": {"selector": {"matchLabels": {"app": name}}, "updateStrategy": {"type": strategy}},
             "status": {**dict.fromkeys(names, desired), "observedGeneration": generation, **counts},
         },
     )

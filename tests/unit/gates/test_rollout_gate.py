@@ -71,6 +71,20 @@ def test_ready_pods_of_an_old_revision_do_not_count(kube: FakeKube) -> None:
     assert "0 of 1 pods have the newest revision" in verdict.reason
 
 
+def test_daemonset_whose_pods_have_to_be_deleted(kube: FakeKube) -> None:
+    """OnDelete: its controller replaces no pod, so the verdict says which ones are left, and whose task it is."""
+    for revision in (1, 2):
+        add_daemonset(kube, revision=revision, desired=2, strategy="OnDelete", updatedNumberScheduled=1)
+    add_pod(kube, "agent", daemon=True, revision=2, node="worker-1")
+    add_pod(kube, "agent", daemon=True, revision=1, node="worker-2")
+    verdict = look(kube, DAEMONSET)
+    assert verdict.kind is VerdictKind.PENDING
+    assert verdict.reason.endswith(
+        "not yet replaced: agent-1-worker-2, which another client must delete (strategy OnDelete)"
+    )
+    assert "kubectl -n kube-system delete pod agent-1-worker-2" in verdict.remedy
+
+
 @pytest.mark.parametrize(("pods_template", "kind"), [(4, VerdictKind.HOLDS), (3, VerdictKind.PENDING)])
 def test_revision_that_another_controller_manager_wrote(kube: FakeKube, pods_template: int, kind: VerdictKind) -> None:
     """v1.34 writes the same pod template into a revision of another hash, and keeps the pods: they are of the newest

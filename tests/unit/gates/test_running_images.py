@@ -43,7 +43,14 @@ def verdict(
     return catalog.own("kubernetes", manifest, namespace="kube-system", target=None, **more)[0].gate.check()
 
 
-def two_pods(kube: FakeKube, first: str, second: str, image: str = IMAGE, **nodes: list[str]) -> None:
+def two_pods(
+    kube: FakeKube,
+    first: str,
+    second: str,
+    image: str = IMAGE,
+    architectures: tuple[str, str] = ("amd64", "amd64"),
+    **nodes: list[str],
+) -> None:
     """Of kube-scheduler, by what their kubelets say of their images; `nodes` list these names of one image each."""
     add_deployment(kube, SCHEDULER, replicas=2)
     for number, image_id in enumerate((first, second), start=1):
@@ -54,7 +61,7 @@ def two_pods(kube: FakeKube, first: str, second: str, image: str = IMAGE, **node
         node["status"] = {
             **node["status"],
             "images": [{"names": nodes.get(f"node_{number}", [])}],
-            "nodeInfo": {"architecture": "amd64"},
+            "nodeInfo": {"architecture": architectures[number - 1]},
         }
         kube.put(NODES, node)
 
@@ -138,6 +145,13 @@ def test_two_names_of_one_content(kube: FakeKube, cluster: Cluster) -> None:
     """One node reports the digest of the index, and one that of its architecture, which the first lists as well."""
     index, own = (f"registry.k8s.io/kube-scheduler@sha256:{digest}" for digest in ("1", "2"))
     two_pods(kube, index, own, node_1=[index, own, IMAGE], node_2=[own, IMAGE])
+    assert verdict(kube, cluster).kind is VerdictKind.HOLDS
+
+
+@pytest.mark.parametrize("prefix", ["registry.k8s.io/kube-scheduler@sha256:", "sha256:"])
+def test_nodes_of_two_architectures(kube: FakeKube, cluster: Cluster, prefix: str) -> None:
+    """Each has its own manifest of the index, and an ID of its own: that these differ is no other content."""
+    two_pods(kube, f"{prefix}1", f"{prefix}2", architectures=("amd64", "arm64"))
     assert verdict(kube, cluster).kind is VerdictKind.HOLDS
 
 

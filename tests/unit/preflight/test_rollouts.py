@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from testkit.fakes.kube import FakeKube
-from tests.unit.gates.builders import add_stateful_pod, add_stateful_set, crashed, running
+from tests.unit.gates.builders import (
+    add_daemonset,
+    add_pod,
+    add_stateful_pod,
+    add_stateful_set,
+    crashed,
+    running,
+)
 from tests.unit.preflight.conftest import World
 from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.ports import Kind
@@ -88,23 +95,47 @@ kind: StatefulSet
 metadata: {name: queue%s}
 spec: {updateStrategy: {type: %s}, template: {spec: {containers: [{image: %s}]}}}
 """
+DAEMONS = SET.replace("StatefulSet", "DaemonSet").replace("queue", "agent")
 
 
+@pytest.mark.parametrize("workload", [SET, DAEMONS])
 @pytest.mark.parametrize(
     ("labels", "strategy", "image", "fires"),
     [
         ("", "OnDelete", "new", True),
         (", namespace: shop", "OnDelete", "new", True),
-        (", labels: {rollout-group: queue}", "OnDelete", "new", False),
         ("", "RollingUpdate", "new", False),
         ("", "OnDelete", "old", False),
     ],
 )
-def test_pods_that_nobody_replaces(world: World, labels: str, strategy: str, image: str, fires: bool) -> None:
-    """OnDelete without a group, and a new template: somebody has to be there, or the step is rolled back."""
-    world.before["web"] = SET % (labels, strategy, "old")
-    world.manifests["web"] = SET % (labels, strategy, image)
+def test_pods_that_nobody_replaces(
+    world: World, workload: str, labels: str, strategy: str, image: str, fires: bool
+) -> None:
+    """OnDelete, and a new template: somebody has to be there, or the step is rolled back."""
+    world.before["web"] = workload % (labels, strategy, "old")
+    world.manifests["web"] = workload % (labels, strategy, image)
     assert ("rollouts.by-hand" in world.find(check_rollouts)) is fires
+
+
+def test_pods_that_guard_replaces(world: World) -> None:
+    """Those of a StatefulSet in a group; a DaemonSet is in none, whatever its labels are."""
+    for workload, fires in ((SET, False), (DAEMONS, True)):
+        world.before["web"], world.manifests["web"] = (
+            workload % (", labels: {rollout-group: queue}", "OnDelete", image) for image in ("old", "new")
+        )
+        assert ("rollouts.by-hand" in world.find(check_rollouts)) is fires
+
+
+def test_pods_of_a_daemonset_that_nobody_has_replaced(world: World) -> None:
+    """As of a StatefulSet: the gate of a release that the run leaves as it is would wait for them in vain."""
+    world.before["web"] = world.manifests["web"] = DAEMONS % ("", "OnDelete", "x")
+    for revision in (1, 2):
+        add_daemonset(world.kube, revision=revision, strategy="OnDelete", updatedNumberScheduled=0)
+    add_pod(world.kube, "agent", daemon=True, revision=1)
+    found = world.find(check_rollouts)["rollouts.left-behind"]
+    assert found.blocking
+    assert "DaemonSet kube-system/agent: agent-1-controller-1" in found.diagnosis
+    assert "OnDelete" in found.diagnosis
 
 
 @pytest.mark.parametrize(

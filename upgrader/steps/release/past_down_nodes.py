@@ -54,10 +54,9 @@ class PastDownNodes:
             self._refused = 0
 
     def _go_on(self, found: KubeObject, reading: Reading) -> None:
-        strategy = found["spec"].get("updateStrategy") or {}
-        rolling = strategy.get("rollingUpdate") or {}
-        if strategy.get("type") == "OnDelete":
+        if reading.workload.on_delete:
             return
+        rolling = (found["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
         old = [pod for pod in reading.others if not pod.deleting]
         surge = _count(rolling.get("maxSurge"), reading.workload.desired, 0)
         if surge:
