@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
 
-from upgrader.gates.kubernetes_kinds import WORKLOADS
-from upgrader.gates.manifest_workloads import workloads_in
+from upgrader.errors import ApiError
 from upgrader.model.finding import Finding
+from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.release import Revision, abandoned_after, last_good
+from upgrader.ports import Kind, Kube, KubeObject
 from upgrader.preflight.context import PreflightContext
 from upgrader.steps.plan import planned_of
 from upgrader.steps.release.plan import PlannedRelease
@@ -48,30 +52,69 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
 
 def _without_records(context: PreflightContext) -> Iterator[Finding]:
     """Helm installs such a release over the existing objects, as their labels name this release. A rollback then
-    uninstalls it, which Helm does by itself if the new pods don't become ready.
+    uninstalls it, which Helm does by itself if the new pods don't become ready: with a CustomResourceDefinition go all
+    its objects.
     """
+    served = _Served(context.kube)
     for step in planned_of(context.plan, PlannedRelease):
         observed = context.observed.releases.get(step.name)
         if observed is None or observed.history:
             continue
         name, namespace = step.name, step.spec.namespace
-        for ref in workloads_in(step.after, namespace):
-            found = context.kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
+        for item in objects_in(step.after).values():
+            found, label = _existing(served, item, namespace)
             notes = (found["metadata"].get("annotations") or {}) if found else {}
             if (notes.get(_RELEASE_NAME), notes.get(_RELEASE_NAMESPACE)) != (name, namespace):
                 continue
             yield Finding(
                 "releases.no-records",
                 "error",
-                f"release {name}: Helm has no record of it in namespace {namespace}, but {ref} is labelled as part of "
-                "it",
+                f"release {name}: Helm has no record of it in namespace {namespace}, but {label} is labelled as part "
+                "of it",
                 "The records are lost, or stored elsewhere (HELM_DRIVER). A run would install the release over the "
-                "running objects, and a rollback would uninstall it.",
+                "existing objects, and a rollback would uninstall it.",
                 "Set HELM_DRIVER as it was when the release was installed. If the records are lost, restore the "
                 f"Secrets sh.helm.release.v1.{name}.v… of {namespace}; or recreate them with the installed version and "
                 f"values: helm install {name} CHART -n {namespace} -f VALUES",
             )
             break
+
+
+@dataclass(frozen=True)
+class _Served:
+    """The kinds of each API version that the cluster serves, each version asked for once."""
+
+    kube: Kube
+    _kinds: dict[str, dict[str, Kind]] = field(default_factory=dict)
+
+    def kind(self, api_version: str, kind: str) -> Kind | None:
+        """None where the API doesn't serve it. Raises ApiError."""
+        if api_version not in self._kinds:
+            self._kinds[api_version] = self._read(api_version)
+        return self._kinds[api_version].get(kind)
+
+    def _read(self, api_version: str) -> dict[str, Kind]:
+        try:
+            found = json.loads(self.kube.raw(f"/{'apis' if '/' in api_version else 'api'}/{api_version}"))
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return {}
+            raise
+        return {
+            str(item["kind"]): Kind(api_version, str(item["name"]), item["namespaced"] is True)
+            for item in found["resources"]
+            if "/" not in item["name"]
+        }
+
+
+def _existing(served: _Served, item: Manifest, namespace: str) -> tuple[KubeObject | None, str]:
+    """The object of a manifest in the cluster, and what it is called; None where there is none. Raises ApiError."""
+    kind, meta = served.kind(str(item.get("apiVersion")), str(item.get("kind"))), item.get("metadata") or {}
+    if kind is None or not meta.get("name"):
+        return None, ""
+    within = str(meta.get("namespace") or namespace) if kind.namespaced else ""
+    place = f"{within}/" if within else ""
+    return served.kube.get(kind, meta["name"], within), f"{item['kind']} {place}{meta['name']}"
 
 
 def _pending(context: PreflightContext, name: str, newest: Revision, good: Revision | None) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import container
 from tests.unit.preflight.conftest import World
+from upgrader.errors import ApiUnavailable
 from upgrader.model.components import COMPONENTS
 from upgrader.model.workload import CHECKPOINT_OF
+from upgrader.ports import Kind
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS
@@ -142,6 +146,12 @@ def test_releases_that_are_not_there_or_well_are_fine(world: World) -> None:
     assert world.find(check_releases) == {}
 
 
+def serves(kube: FakeKube, path: str, *resources: tuple[str, str, bool]) -> None:
+    """Discovery of a group version: plural, kind, and whether it is namespaced."""
+    found = [{"name": name, "kind": kind, "namespaced": namespaced} for name, kind, namespaced in resources]
+    kube.raw_answers[path] = json.dumps({"resources": [*found, {**found[0], "name": f"{found[0]['name']}/status"}]})
+
+
 @pytest.mark.parametrize("owner", ["kube-apiserver", "somebody-else", ""])
 def test_a_release_whose_records_are_lost_is_not_installed_over_what_serves(world: World, owner: str) -> None:
     """Its rollback would be to uninstall kube-apiserver. What says that it is another release's is Helm's to refuse."""
@@ -151,6 +161,7 @@ def test_a_release_whose_records_are_lost_is_not_installed_over_what_serves(worl
     world.kube.put(DEPLOYMENTS, {**found, "metadata": {**found["metadata"], "annotations": notes}}, "kube-system")
     planned = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "kube-apiserver"}}
     world.manifests["kube-apiserver"] = yaml.safe_dump(planned)
+    serves(world.kube, "/apis/apps/v1", ("deployments", "Deployment", True))
     assert world.find(check_releases) == {}
     world.helm.releases.clear()
     world.release("kube-apiserver")
@@ -160,6 +171,33 @@ def test_a_release_whose_records_are_lost_is_not_installed_over_what_serves(worl
         lost = findings["releases.no-records"]
         assert lost.severity == "error" and "Deployment kube-system/kube-apiserver" in lost.title
         assert "HELM_DRIVER" in lost.remedy
+
+
+def test_a_release_of_definitions_whose_records_are_lost(world: World) -> None:
+    """It has no workload: to uninstall it would remove all objects of its kinds. What the API doesn't serve yet, or
+    what gets its name from the API, isn't there.
+    """
+    kind = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+    meta = {"name": "queues.example.com"}
+    notes = {"meta.helm.sh/release-name": "queues", "meta.helm.sh/release-namespace": "kube-system"}
+    definition = {"apiVersion": kind.api_version, "kind": "CustomResourceDefinition", "metadata": meta}
+    queue = {"apiVersion": "example.com/v1", "kind": "Queue", "metadata": {"name": "one"}}
+    unnamed = {**definition, "metadata": {"generateName": "x-"}}
+    world.manifests["queues"] = yaml.safe_dump_all([queue, unnamed, definition])
+    world.release("queues")
+    serves(world.kube, f"/apis/{kind.api_version}", (kind.plural, "CustomResourceDefinition", False))
+    assert world.find(check_releases) == {}
+    world.kube.put(kind, {**definition, "metadata": {**meta, "annotations": notes}})
+    found = world.find(check_releases)["releases.no-records"]
+    assert found.blocking and "CustomResourceDefinition queues.example.com is labelled as part of it" in found.title
+
+
+def test_kinds_that_the_api_does_not_tell(world: World) -> None:
+    """Whether objects of it exist isn't known then, so the check fails, and a run doesn't begin."""
+    world.manifests["my-app"] = yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}})
+    world.release("my-app")
+    world.kube.raw_answers["/api/v1"] = ApiUnavailable("HTTP 503")
+    assert world.find(check_releases).keys() == {"family.unknown"}
 
 
 def test_a_young_pending_release_is_left_alone(world: World) -> None:
