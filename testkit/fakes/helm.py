@@ -39,6 +39,8 @@ class FakeHelm:
     def manifest(self, release: str, namespace: str, revision: int | None = None) -> str:
         if not self.releases.get(release):
             raise HelmError(f"release '{release}' is not installed")
+        if revision is not None and all(item.number != revision for item in self.releases[release]):
+            raise HelmError(f"revision {revision} of release '{release}' is not in Helm's history")
         return self.manifests[release, revision or self.releases[release][-1].number]
 
     def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:

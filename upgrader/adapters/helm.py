@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -268,7 +269,8 @@ class HelmAdapter:
         command = ["get", "manifest", release, "--namespace", namespace]
         if revision is not None:
             command += ["--revision", str(revision)]
-        return _learned(self._read(lambda: self._command.run(command), release).decode())
+        with _revision_missing(release, namespace, revision):
+            return _learned(self._read(lambda: self._command.run(command), release).decode())
 
     def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:
         if offline:
@@ -365,7 +367,8 @@ class HelmAdapter:
             # Explicit: for a revision that Helm 3 wrote, Helm 4 would apply on the client's side, and then refuse
             # --force-conflicts, without which manual edits stay.
             command += ["--server-side=true", "--force-conflicts"]
-        self._call(_watched(self._command.run(command), watch), release, timeout_seconds + _GRACE_SECONDS)
+        with _revision_missing(release, namespace, revision):
+            self._call(_watched(self._command.run(command), watch), release, timeout_seconds + _GRACE_SECONDS)
         return self.history(release, namespace)[-1]
 
     def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:
@@ -420,6 +423,23 @@ def _plain(text: str) -> str:
 
 class _NotInstalled(HelmError):
     """The release or the revision does not exist."""
+
+
+@contextmanager
+def _revision_missing(release: str, namespace: str, revision: int | None) -> Iterator[None]:
+    """Name a revision that doesn't exist: Helm says "release: not found" then, too."""
+    try:
+        yield
+    except _NotInstalled as error:
+        if revision is None:
+            raise
+        raise HelmError(
+            f"revision {revision} of release '{release}' is not in Helm's history",
+            remedy="Another Helm client has removed it (each keeps only the newest revisions: --history-max), or has "
+            f"uninstalled the release. If a later revision will do, roll back to that: helm history {release} -n "
+            f"{namespace}. Otherwise, install the previous chart and values again: helm upgrade {release} CHART -n "
+            f"{namespace} --reset-values -f VALUES",
+        ) from error
 
 
 def _read_pause(error: Exception) -> float | None:

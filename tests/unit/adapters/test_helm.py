@@ -113,6 +113,18 @@ def test_what_waiting_does_not_mend(
     assert tries(asked) == 1
 
 
+def test_a_revision_that_another_helm_has_removed(helm: Callable[..., HelmAdapter]) -> None:
+    """Helm says of it what it says of a release that isn't installed; the error names the revision, and what to do."""
+    without = helm("release: not found")
+    with pytest.raises(HelmError, match="revision 4 of release 'web' is not in Helm's history") as caught:
+        without.manifest("web", "shop", 4)
+    assert "helm history web -n shop" in caught.value.remedy
+    with pytest.raises(HelmError, match="revision 4 of release 'web' is not in Helm's history"):
+        without.rollback("web", "shop", 4, timeout_seconds=60)
+    with pytest.raises(HelmError, match="release 'web' is not installed"):
+        without.manifest("web", "shop")
+
+
 def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) -> None:
     """A rollback whose connection broke may have been carried out: whether to repeat it isn't for the adapter."""
     with pytest.raises(ApiUnavailable):

@@ -177,6 +177,21 @@ def test_revision_that_another_helm_has_replaced_is_told(helm: FakeHelm) -> None
     assert "helm get values app -n kube-system --revision 4" in caught.value.remedy
 
 
+def test_another_helm_that_keeps_fewer_revisions(helm: FakeHelm) -> None:
+    """With a small --history-max it has removed the revision that this step wrote, and the one to go back to: the first
+    is told as another's change, the second by its number.
+    """
+    upgrade = step(helm)
+    point, revision = upgrade.capture(), upgrade.apply(quiet)
+    helm.install("app", "tag: theirs\n", description="Upgrade complete")
+    del helm.releases["app"][:-1]
+    with pytest.raises(StepFailed, match=r"after revision 2, .*: revision 3 \(deployed: Upgrade complete\)"):
+        upgrade.confirm(revision)
+    with pytest.raises(HelmError, match="revision 1 of release 'app' is not in Helm's history"):
+        upgrade.undo(point, quiet)
+    assert not any(call.startswith("uninstall") for call in helm.calls)
+
+
 def test_another_helm_at_work_behind_the_step_is_told(helm: FakeHelm) -> None:
     """Before it has completed, too."""
     upgrade = step(helm)
