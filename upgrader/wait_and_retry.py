@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from http import HTTPStatus
 from math import inf
 from typing import TypeVar
 
@@ -12,8 +13,6 @@ from upgrader.ports import Clock
 __all__ = ["may_be_repeated", "retry", "wait_until"]
 
 T = TypeVar("T")
-
-_CONFLICT, _FAILED = 409, 500
 
 
 def wait_until(clock: Clock, missing: Callable[[], str], *, seconds: float, interval_seconds: float = 1.0) -> str:
@@ -63,8 +62,10 @@ def retry(
 def may_be_repeated(error: Exception) -> bool:
     """Whether the API may accept the same change in a moment, after its object was read again.
 
-    It doesn't answer; the object has changed since it was read; or the API server itself has failed (500 and above), as
-    it does for a write while etcd elects a leader: whether that was stored isn't known.
+    It doesn't answer; the object has changed since it was read; or the API server itself, or a webhook, has failed (500
+    and above), as it does for a write while etcd elects a leader: whether that was stored isn't known.
     """
-    failed = isinstance(error, ApiError) and (error.status == _CONFLICT or error.status >= _FAILED)
-    return failed or isinstance(error, ApiUnavailable)
+    if isinstance(error, ApiUnavailable):
+        return True
+    status = error.status if isinstance(error, ApiError) else 0
+    return status == HTTPStatus.CONFLICT or status >= HTTPStatus.INTERNAL_SERVER_ERROR

@@ -11,6 +11,7 @@ import copy
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,14 @@ RETRIES = 3
 _RETRY_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 1.0
 """Even if Retry-After asks for more: a stopping instance asks for 5 s, but the next connection reaches another one."""
-_NOT_NOW = 429
-_NOT_REACHED = frozenset({_NOT_NOW, 502, 503, 504})
+_NOT_REACHED = frozenset(
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
 """Statuses of requests that were not processed, rather than refused."""
 _CHUNK_BYTES = 65536
 _AWAY = (
@@ -255,7 +262,7 @@ class ApiClient:
                 f"the API server at {host} could not serve '{request.what}': HTTP {status} {message}".rstrip(),
                 remedy="It may be starting, stopping or overloaded: try again, then check its log.",
             )
-            if status == _NOT_NOW:
+            if status == HTTPStatus.TOO_MANY_REQUESTS:
                 unavailable.status = status  # of an eviction, it is a disruption budget's answer
             return unavailable
         remedy = {

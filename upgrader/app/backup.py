@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
@@ -18,8 +19,6 @@ from upgrader.steps.backup.take import TakenBackup
 from upgrader.steps.backup.verify import BackupFile, prove_on, send_snapshot
 
 __all__ = ["make_key", "open_backup", "prove_backup", "take_backup", "unless_locked"]
-
-_BROKEN = 500
 
 
 def make_key(folder: Path, path: Path) -> str:
@@ -73,7 +72,7 @@ def unless_locked(session: Session, front_end: FrontEnd) -> Iterator[None]:
         try:
             stack.enter_context(cluster_lock(session, front_end, take_over=False))
         except ApiError as error:
-            if not isinstance(error, ApiUnavailable) and error.status < _BROKEN:
+            if not isinstance(error, ApiUnavailable) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
             front_end.notify(f"Continuing without the cluster's lock, because the API does not answer: {error.message}")
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableSet
+from http import HTTPStatus
 from typing import Any
 
 from upgrader.contract.flags import command_line, last_values
@@ -16,7 +17,6 @@ API_SERVER = "kube-apiserver"
 _PORT_FLAG = "secure-port"
 _DEFAULT_PORT = 6443
 """kube-apiserver's own."""
-_NOT_READY = 500
 
 
 def instance_flags(spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def _through_the_api(kube: Kube, pod: Pod, port: int, path: str) -> str:
     try:
         return kube.raw(f"/api/v1/namespaces/{pod.namespace}/pods/https:{pod.name}:{port}/proxy{path}")
     except ApiError as error:
-        if error.status == _NOT_READY:
+        if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
             raise
         # The request has no credentials on its second half.
         raise ApiUnavailable(

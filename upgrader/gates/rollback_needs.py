@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, PODS, REPLICA_SETS, SECRETS, WORKLOADS
@@ -34,10 +35,8 @@ _REFUSED = re.compile(
 _NAMESPACE = "kube-system"
 NOT_ACCEPTED = (401, 403)
 """Statuses with which an API server answers credentials that it doesn't accept."""
-_SERVER_ERROR = 500
 _UNREADABLE = re.compile("unable to transform key|no matching prefix found|no matching key was found", re.IGNORECASE)
 """An encryption configuration without the key of what is stored. Its exact words: a message has the server's name."""
-_FORBIDDEN = 403
 _TRIAL = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "upgrader-trial"}}
 _WORKLOAD = "kube-apiserver"
 
@@ -83,7 +82,7 @@ def refusal(kube: Kube, release: str = "", *, admitted: bool = False, known: Adm
     except ApiUnavailable:
         return None
     except ApiError as error:
-        if error.status >= _SERVER_ERROR and not _UNREADABLE.search(error.message):
+        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not _UNREADABLE.search(error.message):
             return None  # etcd may be slow, or electing a leader: that passes
         return Refusal(error.message, credentials=error.status in NOT_ACCEPTED)
     # Records alone may be elsewhere: in HELM_DRIVER's database, or nowhere, as Argo CD applies charts without them.
@@ -98,7 +97,7 @@ def _record_refusal(kube: Kube) -> Refusal | None:
     try:
         kube.create(SECRETS, _TRIAL, _NAMESPACE, dry_run=True)
     except ApiError as error:
-        if error.status == _FORBIDDEN and is_servers_own(error.message):
+        if error.status == HTTPStatus.FORBIDDEN and is_servers_own(error.message):
             return Refusal(error.message)
     return None
 
@@ -128,7 +127,7 @@ def _refused_pod(kube: Kube, replica_set: KubeObject, admitted: bool) -> Refusal
         kube.create(PODS, trial_pod(replica_set), _NAMESPACE, dry_run=True)
     except ApiError as error:
         own = is_servers_own(error.message) or (admitted and _by_flags(kube, error.message))
-        if error.status == _FORBIDDEN and own:
+        if error.status == HTTPStatus.FORBIDDEN and own:
             return Refusal(error.message)
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from upgrader.errors import ApiError, UpgraderError
 from upgrader.gates.manifest_workloads import daemon_sets_on, on_delete_in, stateful_sets_in, workloads_in
@@ -27,7 +28,6 @@ __all__ = ["check_access", "missing_right"]
 _REFUSED = re.compile(r'cannot (\S+) (?:resource "([^"]+)"(?: in API group "([^"]*)")?|path "([^"]+)")')
 """The API server's own words for the right that is missing."""
 
-_FORBIDDEN = 403
 _REVIEWS = Kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
 
 
@@ -177,7 +177,7 @@ def _of_workers_down(context: PreflightContext) -> Iterator[_Right]:
             node for name, node in context.nodes.items() if name not in context.controllers and is_unreachable(node)
         ]
     except ApiError as error:
-        if error.status == _FORBIDDEN:  # that right is asked for, too
+        if error.status == HTTPStatus.FORBIDDEN:  # that right is asked for, too
             return
         raise
     for step in context.changing:
@@ -189,7 +189,7 @@ def _of_workers_down(context: PreflightContext) -> Iterator[_Right]:
 
 def missing_right(family: str, error: UpgraderError) -> Finding | None:
     """The finding of a check that was refused a right which nothing but checks needs; None for any other failure."""
-    if family not in READ_BY_CHECKS_ONLY or not isinstance(error, ApiError) or error.status != _FORBIDDEN:
+    if family not in READ_BY_CHECKS_ONLY or not isinstance(error, ApiError) or error.status != HTTPStatus.FORBIDDEN:
         return None
     found = _REFUSED.search(error.message)
     verb, plural, group, path = found.groups() if found else ("", "", "", "")

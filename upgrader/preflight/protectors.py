@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from http import HTTPStatus
 from math import inf
 
 from upgrader.errors import ApiError
@@ -21,7 +22,6 @@ __all__ = ["check_protectors"]
 
 _AT_ONCE = 200
 _SEE = "kubectl get podprotectors -A"
-_FORBIDDEN, _NOT_FOUND = 403, 404
 
 
 def check_protectors(context: PreflightContext) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def _protectors(kube: Kube) -> Iterator[PodProtector]:
     try:
         yield from map(PodProtector.parse, kube.each(POD_PROTECTORS, at_once=_AT_ONCE))
     except ApiError as error:
-        if error.status != _NOT_FOUND and not (error.status == _FORBIDDEN and _unknown(kube)):
+        if error.status != HTTPStatus.NOT_FOUND and not (error.status == HTTPStatus.FORBIDDEN and _unknown(kube)):
             raise
 
 
@@ -73,7 +73,7 @@ def _unknown(kube: Kube) -> bool:
     try:
         kube.raw(f"/apis/{POD_PROTECTORS.api_version}")
     except ApiError as error:
-        return error.status == _NOT_FOUND
+        return error.status == HTTPStatus.NOT_FOUND
     return False
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 
 import yaml
 
@@ -29,7 +30,6 @@ _SHOWN = 10
 """Objects, or releases, that a finding names."""
 _DOCUMENTS = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _APISERVER = "kube-apiserver"
-_FORBIDDEN = 403
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject
             "warning",
             f"it is unknown whether other releases use APIs that {context.target} doesn't serve",
             error.message,
-            allow if error.status == _FORBIDDEN else error.remedy,
+            allow if error.status == HTTPStatus.FORBIDDEN else error.remedy,
         )
     unread = [name for name, (_, found) in newest.items() if found is None]
     for name, (_, found) in newest.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from http import HTTPStatus
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
@@ -18,8 +19,6 @@ _DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", name
 _AT_MOST = 4
 _PATIENCE_SECONDS = 30.0
 """For a webhook that restarts."""
-_NOT_FOUND = 404
-"""It was deleted, or its definition, or serves this version no longer."""
 _POLL_SECONDS = 2.0
 REPAIR = (
     "Check that the conversion webhook runs, and that kube-apiserver reaches it: whether the controllers resolve its "
@@ -49,7 +48,8 @@ def unread(kube: Kube, clock: Clock, baseline: Baseline, *, patient: bool) -> st
             try:
                 kube.raw(f"{path}?{_SOON}")
             except ApiError as error:
-                if error.status != _NOT_FOUND:
+                # 404: it was deleted, or its definition, or serves this version no longer.
+                if error.status != HTTPStatus.NOT_FOUND:
                     return f"reading {path} worked before this run and fails now: {error.message}"
         return ""
 
@@ -72,7 +72,7 @@ class ConversionWatch:
             except ApiUnavailable as error:
                 return unanswered(path, error)
             except ApiError as error:
-                if error.status != _NOT_FOUND:
+                if error.status != HTTPStatus.NOT_FOUND:
                     return self._fails(path, error)
             self._failing.pop(path, None)
         return None

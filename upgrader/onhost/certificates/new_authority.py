@@ -13,6 +13,7 @@ import shutil
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
 
 from upgrader.contract.durable_files import sync_folder, write
 from upgrader.onhost.certificates.bundles import certificates
@@ -30,7 +31,6 @@ _ADDRESS = "192.0.2.1"
 route.
 """
 _SOCKET = "unix:///var/run/containerd/containerd.sock"
-_UNAUTHORIZED = 401
 
 
 def make(folder: str, settings: str, kubeadm: Callable[..., str]) -> str:
@@ -135,7 +135,7 @@ def refused_by(folder: str, asked: Sequence[str]) -> list[str]:
     for where, status in _asked(folder, asked):
         if isinstance(status, Failed):
             lines.append(f"{where} did not answer: {status}")
-        elif status == _UNAUTHORIZED:
+        elif status == HTTPStatus.UNAUTHORIZED:
             lines.append(f"{where} does not trust the new CA yet")
     return lines
 
@@ -150,7 +150,7 @@ def accepted_by(folder: str, asked: Sequence[str]) -> list[str]:
     for where, status in _asked(folder, asked):
         if isinstance(status, Failed):
             lines.append(f"{where} did not answer: {status}")
-        elif status != _UNAUTHORIZED:
+        elif status != HTTPStatus.UNAUTHORIZED:
             lines.append(f"{where} still trusts the old CA")
     return lines
 

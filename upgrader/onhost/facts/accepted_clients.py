@@ -16,6 +16,7 @@ import stat
 import time
 from base64 import b64decode, urlsafe_b64decode
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from upgrader.onhost.common.questions import Failed, read, together
@@ -47,8 +48,6 @@ _EVENT = json.dumps(
 """An object that every kubelet may write."""
 
 _OK = 200
-_FORBIDDEN = 403
-_NOT_FOUND = 404
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 _PRIVATE = re.compile(rb"PRIVATE_ADDRESS='([0-9.]+)'")
@@ -129,11 +128,11 @@ def _missing(own: ssl.SSLContext, address: str, port: int) -> list[tuple[str, in
     found = []
     with contextlib.suppress(Failed):
         status, _ = get(own, address, port, API_NAME, _WORKLOADS)
-        if status == _NOT_FOUND:
+        if status == HTTPStatus.NOT_FOUND:
             found.append((f"GET {_WORKLOADS}", status))
     with contextlib.suppress(Failed):
         status, answer = get(own, address, port, API_NAME, _EVENTS, body=_EVENT)
-        if status == _FORBIDDEN and is_servers_own(answer):
+        if status == HTTPStatus.FORBIDDEN and is_servers_own(answer):
             found.append(("dry-run write of an Event", status))
     return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from upgrader.gates.rollback_needs import NOT_ACCEPTED
 from upgrader.model.finding import Finding
@@ -17,7 +18,6 @@ from upgrader.onhost.sending.host_facts import Client, HostFacts, Unit, Unknown
 
 __all__ = ["ApiSeen", "refused_clients", "right_pods", "wrong_finding"]
 
-_NOT_AUTHENTICATED = 401
 _AGREEING = 2
 
 
@@ -100,6 +100,6 @@ def _refused_by(clients: list[Client], taken: float, agreeing: int) -> list[Clie
     found = [client for client in clients if client.conclusive]
     if len(certificates) >= agreeing and all(client.status in NOT_ACCEPTED for client in certificates):
         found += certificates
-    if len(tokens) >= _AGREEING and all(client.status == _NOT_AUTHENTICATED for client in tokens):
+    if len(tokens) >= _AGREEING and all(client.status == HTTPStatus.UNAUTHORIZED for client in tokens):
         found += tokens
     return found

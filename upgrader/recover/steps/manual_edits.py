@@ -7,6 +7,7 @@ or a variable that `kubectl edit` has added stays, and so does the crash that it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from upgrader.errors import ApiError
@@ -17,7 +18,6 @@ from upgrader.recover.steps.revision_match import Rendered
 __all__ = ["additions", "take_out_edits"]
 
 _TRIES = 5
-_CONFLICT = 409
 
 
 def take_out_edits(kube: Kube, workload: Rendered, note: Callable[[str], None]) -> None:
@@ -33,7 +33,7 @@ def take_out_edits(kube: Kube, workload: Rendered, note: Callable[[str], None]) 
             # With the version that was read: what others change meanwhile isn't overwritten.
             kube.replace(WORKLOADS[ref.kind], _with_template(live, workload.spec["template"]), ref.namespace)
         except ApiError as error:
-            if error.status != _CONFLICT or attempt == _TRIES:
+            if error.status != HTTPStatus.CONFLICT or attempt == _TRIES:
                 raise
         else:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TypeVar
 
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
@@ -21,7 +22,7 @@ from upgrader.steps.images.puller_pod import (
     manifest,
     refusal,
 )
-from upgrader.wait_and_retry import retry
+from upgrader.wait_and_retry import may_be_repeated, retry
 
 __all__ = ["ImagePulls", "remove_pullers"]
 
@@ -36,7 +37,6 @@ _REQUESTS_AT_ONCE = 8
 _LEFT_BEHIND_SECONDS = 60.0
 """How much longer than the step waits a pod may live: a kubelet that ended it first would hide what it waited for."""
 _RETRY_SECONDS = 2.0
-_CONFLICT, _SERVER_ERROR = 409, 500
 _NOTE_SECONDS = 15.0
 _GIVE_UP_SECONDS = 60.0
 """How long a pull may fail before it counts as failed: by then the kubelet has tried it three times.
@@ -135,7 +135,7 @@ class ImagePulls:
 
         def pause(error: Exception) -> float | None:
             lasts = not isinstance(error, ApiUnavailable) and self.clock.monotonic() - begun >= _GIVE_UP_SECONDS
-            return _RETRY_SECONDS if _may_pass(error) and not lasts else None
+            return _RETRY_SECONDS if may_be_repeated(error) and not lasts else None
 
         for pod in pods:
             try:
@@ -154,7 +154,7 @@ class ImagePulls:
             self.kube.create(PODS, manifest(pod, seconds=seconds), pod.namespace)
         except ApiError as error:
             # Created by an attempt whose answer was lost; or a quota's count was changed by somebody else just now.
-            if error.status != _CONFLICT or self.kube.get(PODS, pod.name, pod.namespace) is None:
+            if error.status != HTTPStatus.CONFLICT or self.kube.get(PODS, pod.name, pod.namespace) is None:
                 raise
 
     def _read(self, active: Mapping[str, _NodePull]) -> bool:
@@ -166,7 +166,7 @@ class ImagePulls:
                 for item in self.kube.list(PODS, namespace, labels=_SELECTOR)
             }
         except ApiError as error:
-            if _may_pass(error):
+            if may_be_repeated(error):
                 return False
             raise
         for pull in active.values():
@@ -264,12 +264,6 @@ class ImagePulls:
         _remove(self.kube, [(pod.namespace, pod.name) for pull in pulls for pod in pull.pods], self.note)
         for pull in pulls:
             del active[pull.node]
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether the API may answer otherwise in a moment: it, its etcd or a webhook is away, or somebody was faster."""
-    unwell = isinstance(error, ApiError) and (error.status >= _SERVER_ERROR or error.status == _CONFLICT)
-    return unwell or isinstance(error, ApiUnavailable)
 
 
 def remove_pullers(kube: Kube, note: Callable[[str], None]) -> None:

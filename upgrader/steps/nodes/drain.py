@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 
 from upgrader.errors import ApiError
 from upgrader.model.first_few import first_few
@@ -25,7 +26,6 @@ __all__ = ["Drain"]
 Note = Callable[[str], None]
 
 _POLL_SECONDS = 2.0
-_FORBIDDEN, _TOO_MANY, _CONFLICT, _FAILED = 403, 429, 409, 500
 _TERMINATING = "because it is being terminated"
 """How the API server refuses whatever is new in a namespace that is being deleted, evictions among it."""
 _BRIEF_SECONDS = 30.0
@@ -163,9 +163,10 @@ class _Rounds:
 
 
 def _is_final(error: ApiError) -> bool:
-    if error.status == _FORBIDDEN and _TERMINATING in error.message:
+    if error.status == HTTPStatus.FORBIDDEN and _TERMINATING in error.message:
         return False
-    return 400 <= error.status < _FAILED and error.status not in (_TOO_MANY, _CONFLICT)
+    passes = error.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.CONFLICT)
+    return not passes and HTTPStatus.BAD_REQUEST <= error.status < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _bare(pods: DrainedPods) -> str:

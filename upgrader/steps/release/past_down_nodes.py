@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from http import HTTPStatus
 from typing import Any
 
 from upgrader.errors import ApiError
@@ -17,7 +18,6 @@ from upgrader.ports import Kube, KubeObject
 __all__ = ["PastDownNodes"]
 
 _AT_ONCE = 500
-_FORBIDDEN = 403
 
 
 class PastDownNodes:
@@ -47,7 +47,7 @@ class PastDownNodes:
         except ApiError as error:  # the wait has a deadline, and says what it waits for
             lasts, self._refused = error.status == self._refused, error.status
             # What else than a missing right may pass, is told where the next answer is the same.
-            if error.status and (lasts or error.status == _FORBIDDEN) and error.status not in self._told_of:
+            if error.status and (lasts or error.status == HTTPStatus.FORBIDDEN) and error.status not in self._told_of:
                 self._told_of.add(error.status)
                 self._note(f"{self._ref}: its old pods can't be deleted: {error.message}")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from itertools import cycle
 
 from upgrader.errors import ApiError
@@ -15,7 +16,7 @@ from upgrader.ports import Clock, Kind, Kube, KubeObject
 __all__ = ["UnseenScheduler", "has_scheduler"]
 
 _BINDINGS = Kind("v1", "bindings")
-_COMPONENT, _FORBIDDEN = "kube-scheduler", 403
+_COMPONENT = "kube-scheduler"
 _LOOK_SECONDS = 2.0
 _UNSEEN_SECONDS = 5.0
 """A scheduler that works has a pod within a moment, and one that starts within seconds sees it then."""
@@ -56,7 +57,7 @@ class UnseenScheduler:
                     if waits >= _UNSEEN_SECONDS:
                         self._bind(pod)
         except ApiError as error:  # Helm's own wait has a deadline, and says what it waits for
-            if error.status == _FORBIDDEN and error.message != self._refused:
+            if error.status == HTTPStatus.FORBIDDEN and error.message != self._refused:
                 self._refused = error.message
                 self._note(f"a pod of {_COMPONENT} that no scheduler has seen gets no node: {error.message}")
 

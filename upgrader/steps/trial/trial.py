@@ -6,9 +6,10 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
-from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.errors import ApiError
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.pod_placement import may_run_on
@@ -18,7 +19,7 @@ from upgrader.steps.trial.findings import Tried, findings_of
 from upgrader.steps.trial.pod import LABELS, TrialPod, manifest, metadata
 from upgrader.steps.trial.programs import FileObject, PlannedProgram
 from upgrader.steps.trial.reading import CONTAINER, Reading, last_words, reading
-from upgrader.wait_and_retry import retry, wait_until
+from upgrader.wait_and_retry import may_be_repeated, retry, wait_until
 
 __all__ = ["Trial", "remove_left"]
 
@@ -37,7 +38,6 @@ _CREATE_SECONDS, _RETRY_SECONDS = 20.0, 2.0
 _REMOVE_SECONDS = 30.0
 """For all that is removed at once: an API that is away for a moment must not leave a copy of a Secret for months."""
 _LOG_LINES = 80
-_FORBIDDEN, _CONFLICT, _SERVER_ERROR = 403, 409, 500
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Trial:
         try:
             found = self.kube.get(_SERVICE_ACCOUNTS, str(account), program.namespace)
         except ApiError as error:
-            if error.status != _FORBIDDEN:
+            if error.status != HTTPStatus.FORBIDDEN:
                 raise
             return ()
         return tuple((found or {}).get("imagePullSecrets") or ())
@@ -120,7 +120,10 @@ class Trial:
                 self.kube.create(kind, item, namespace)
             except ApiError as error:
                 # Created by an attempt whose answer was lost.
-                if error.status != _CONFLICT or self.kube.get(kind, item["metadata"]["name"], namespace) is None:
+                if (
+                    error.status != HTTPStatus.CONFLICT
+                    or self.kube.get(kind, item["metadata"]["name"], namespace) is None
+                ):
                     raise
 
         retry(self.clock, create, pause=_pause, seconds=_CREATE_SECONDS)
@@ -189,7 +192,7 @@ def _left(kube: Kube, kind: Kind, namespaces: Collection[str]) -> tuple[KubeObje
     try:
         return kube.list(kind, labels=_SELECTOR)
     except ApiError as error:
-        if error.status != _FORBIDDEN:
+        if error.status != HTTPStatus.FORBIDDEN:
             raise
         return tuple(item for namespace in sorted(namespaces) for item in kube.list(kind, namespace, labels=_SELECTOR))
 
@@ -212,6 +215,4 @@ def _may_try(program: PlannedProgram, node: KubeObject) -> bool:
 
 
 def _pause(error: Exception) -> float | None:
-    """For an API that may answer otherwise in a moment."""
-    unwell = isinstance(error, ApiError) and (error.status >= _SERVER_ERROR or error.status == _CONFLICT)
-    return _RETRY_SECONDS if unwell or isinstance(error, ApiUnavailable) else None
+    return _RETRY_SECONDS if may_be_repeated(error) else None

@@ -7,6 +7,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +19,6 @@ from upgrader.in_cluster.checkpointer.observed_values import Content, Owner
 from upgrader.in_cluster.checkpointer.static_pods.pods import Pod
 
 _STRATEGIC = "application/strategic-merge-patch+json"
-_TOO_MANY = 429
 
 
 class Api:
@@ -147,7 +147,7 @@ class Api:
             if not kept:
                 raise
             return self._exchange(method, path, body)
-        if kept and status == _TOO_MANY:
+        if kept and status == HTTPStatus.TOO_MANY_REQUESTS:
             # A stopping server refuses kept connections; another one accepts new connections.
             self.close()
             return self._exchange(method, path, body)
