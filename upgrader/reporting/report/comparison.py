@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.redaction.markdown import code, table
 from upgrader.model.time_text import duration, milliseconds
-from upgrader.reporting.report.status import step_seconds, step_status
+from upgrader.reporting.report.outcome_words import step_seconds, step_status
 
 __all__ = ["Comparison", "Row", "compared", "comparison_markdown", "difference_text", "outcome_text", "time_text"]
 

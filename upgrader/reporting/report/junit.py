@@ -15,7 +15,7 @@ from upgrader.model.first_words import first_words
 from upgrader.model.run_kind import describe_run
 from upgrader.rendering import BUILT_IN, Templates
 from upgrader.reporting.report.headline import headline
-from upgrader.reporting.report.status import gate_status, step_status
+from upgrader.reporting.report.outcome_words import gate_status, step_status
 
 __all__ = ["Case", "Count", "Suite", "report_junit", "suites_of"]
 

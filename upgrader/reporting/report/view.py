@@ -13,7 +13,7 @@ from upgrader.reporting.report.availability_lane import AvailabilityLane, availa
 from upgrader.reporting.report.bars import Bar, Scale, bar, scale_of
 from upgrader.reporting.report.curve import Curve, curve_of
 from upgrader.reporting.report.headline import Headline, Tone, headline
-from upgrader.reporting.report.status import gate_status, span_status, step_seconds, step_status
+from upgrader.reporting.report.outcome_words import gate_status, span_status, step_seconds, step_status
 
 __all__ = ["GateRow", "RunView", "StepRow", "view_of"]
 
