@@ -29,9 +29,8 @@ __all__ = ["probe"]
     "--rate",
     "requests_per_second",
     type=click.FloatRange(0.1, 1000),
-    default=10.0,
-    show_default=True,
-    help="Requests per second, in total for all addresses and kinds of client.",
+    help="Requests per second, in total for all addresses and kinds of client (default: "
+    "`availability.requestsPerSecond`, or its default if that is 0).",
 )
 @click.option("--for", "seconds", type=DURATION, default=math.inf, help="Stop after this long (default: Ctrl-C).")
 @click.option(
@@ -46,7 +45,7 @@ __all__ = ["probe"]
 @click.pass_obj
 def probe(
     folder: Path,
-    requests_per_second: float,
+    requests_per_second: float | None,
     seconds: float,
     addresses: tuple[str, ...],
     output: str,
@@ -62,15 +61,19 @@ def probe(
     from upgrader.config.kubeconfig_context import find_context
     from upgrader.config.load import load_settings
     from upgrader.gates.availability.prober_control import AvailabilityProbe
+    from upgrader.model.settings import AvailabilitySettings
     from upgrader.ui.availability import live_line
 
     settings = load_settings(folder, os.environ)
     kubeconfig, context = find_context(settings, os.environ)
+    configured = settings.availability
+    # A configured 0 turns off the prober of runs; here, it was asked for.
+    rate = requests_per_second or configured.requests_per_second or AvailabilitySettings.requests_per_second
     prober = AvailabilityProbe(
         kubeconfig,
         context=context,
-        requests_per_second=requests_per_second,
-        addresses=(*settings.availability.addresses, *addresses),
+        requests_per_second=rate,
+        addresses=(*configured.addresses, *addresses),
     )
     enough = threading.Event()
     with ended_by_signals(enough.set), live_line(sys.stderr) as show, prober:

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 from tests.unit.gates.availability.server import ApiServer
 from upgrader.cli.main import cli
+from upgrader.errors import UsageError
+from upgrader.gates.availability import prober_control
 from upgrader.gates.availability.prober import OBJECT
 
 
@@ -42,6 +44,28 @@ def test_for_a_time(folder: Path, api: ApiServer) -> None:
     }
     assert seen["watches"]["events"] > 0 and seen["watches"]["missed"] == 0
     assert OBJECT not in api.objects
+
+
+@pytest.mark.parametrize(
+    ("configured", "arguments", "rate"),
+    [(None, [], 10.0), (50, [], 50.0), (0, [], 10.0), (50, ["--rate", "5"], 5.0), (0, ["--rate", "5"], 5.0)],
+)
+def test_its_rate(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, configured: int | None, arguments: list[str], rate: float
+) -> None:
+    """As given, else as configured for runs; a probe that was asked for isn't turned off by a configured 0."""
+    if configured is not None:
+        with (folder / "upgrader.yaml").open("a") as file:
+            file.write(f"availability: {{requestsPerSecond: {configured}}}\n")
+    asked: list[float] = []
+
+    def refuse(_: Path, *, requests_per_second: float, **__: object) -> None:
+        asked.append(requests_per_second)
+        raise UsageError("not here")
+
+    monkeypatch.setattr(prober_control, "AvailabilityProbe", refuse)
+    CliRunner().invoke(cli, ["-C", str(folder), "probe", *arguments])
+    assert asked == [rate]
 
 
 def test_until_ctrl_c(folder: Path, api: ApiServer) -> None:

@@ -58,8 +58,8 @@ class Options:
     """The prober's options. `addresses` (`https://HOST:PORT`) are probed besides the kubeconfig's own."""
 
     kubeconfig: str
-    context: str = ""
-    requests_per_second: float = 10.0
+    context: str
+    requests_per_second: float
     addresses: tuple[str, ...] = ()
     must_answer: bool = False
     """Whether every address must answer one request before the probing begins."""

@@ -18,6 +18,7 @@ from typing import Any, Self
 from upgrader.errors import UpgraderError, UsageError
 from upgrader.gates.availability.prober import Options
 from upgrader.model.availability import Availability, Failure
+from upgrader.model.settings import AvailabilitySettings
 
 __all__ = ["AvailabilityProbe"]
 
@@ -34,7 +35,7 @@ class AvailabilityProbe:
         kubeconfig: Path,
         *,
         context: str = "",
-        requests_per_second: float = 10.0,
+        requests_per_second: float = AvailabilitySettings.requests_per_second,
         addresses: Sequence[str] = (),
         must_answer: bool = False,
         on_change: Callable[[Availability], None] | None = None,
