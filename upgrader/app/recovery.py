@@ -16,11 +16,12 @@ from upgrader.app.wiring import Session, open_session
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Cluster
+from upgrader.model.release import RECOVERED_RELEASE
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.pipeline import RecoverTools, recover_pipeline, recovered
-from upgrader.recover.steps.release_recovery import NAMESPACE, RELEASE, lost_records
+from upgrader.recover.steps.release_recovery import NAMESPACE, lost_records
 
 __all__ = ["ProposedRecovery", "propose_recovery"]
 
@@ -50,7 +51,7 @@ class ProposedRecovery:
 
     def check_installed(self) -> None:
         """Raises RollbackFailed, with what to do, where all that is missing is the release of kube-apiserver."""
-        if not self.seen.healthy or self.tools.helm.history(RELEASE, NAMESPACE):
+        if not self.seen.healthy or self.tools.helm.history(RECOVERED_RELEASE, NAMESPACE):
             return
         kube = self.tools.kube
         if lost := lost_records(kube):
@@ -58,7 +59,7 @@ class ProposedRecovery:
         version = str(json.loads(kube.raw("/version")).get("gitVersion", "VERSION"))
         own = kube.list(PODS, NAMESPACE, labels="component=kube-apiserver,tier=control-plane")
         raise RollbackFailed(
-            f"release {RELEASE} is not installed, so a recovery can't roll it back. The API answers, "
+            f"release {RECOVERED_RELEASE} is not installed, so a recovery can't roll it back. The API answers, "
             + ("from kubeadm's own static pods" if own else "from its standby pod"),
             remedy="upgrader adopt" if own else f"Install it again at the running version: upgrader run --to {version}",
         )

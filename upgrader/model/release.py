@@ -12,6 +12,7 @@ from typing import Any, Literal
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
+    "RECOVERED_RELEASE",
     "UNWAITED",
     "EtcdBefore",
     "NodeBefore",
@@ -27,6 +28,9 @@ __all__ = [
 
 _MARGIN_SECONDS = 60.0
 """How much longer than its timeout Helm may run: its timeout covers only its wait, which begins after all writes."""
+
+RECOVERED_RELEASE = "kube-apiserver"
+"""The only release that a recovery may roll back."""
 
 UNWAITED = "upgrader, without Helm's wait: "
 """How the description of a revision begins that Helm called deployed as soon as it was written."""

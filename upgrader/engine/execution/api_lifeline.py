@@ -12,13 +12,10 @@ from upgrader.model.event import Note, RecoveryEnded, RecoveryStarted
 from upgrader.ports import Clock, Kube, Recovery, Reporter
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["API_RETURNS_SECONDS", "RECOVERED_RELEASE", "ApiLifeline"]
+__all__ = ["API_RETURNS_SECONDS", "ApiLifeline"]
 
 API_RETURNS_SECONDS = 300.0
 """How long to wait for an API without recovering it: a rebooting controller needs about one minute."""
-
-RECOVERED_RELEASE = "kube-apiserver"
-"""The only release that a recovery may roll back."""
 
 _EXAMINE_SECONDS = 6.0
 """Pause between two examinations of the controllers while an undo waits: each is a login to every controller."""

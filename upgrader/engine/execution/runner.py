@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.engine.execution.api_lifeline import RECOVERED_RELEASE, ApiLifeline
+from upgrader.engine.execution.api_lifeline import ApiLifeline
 from upgrader.engine.execution.approval import await_approval
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo, next_action
@@ -50,7 +50,7 @@ from upgrader.model.event import (
     UndoStarted,
 )
 from upgrader.model.outcome import RunOutcome
-from upgrader.model.release import RestorePoint
+from upgrader.model.release import RECOVERED_RELEASE, RestorePoint
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Kube, Recovery, Reporter
 

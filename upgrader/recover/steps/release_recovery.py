@@ -12,6 +12,7 @@ from upgrader.gates.rollback_needs import is_refusal
 from upgrader.gates.workload_diagnosis import diagnose_workload as judge
 from upgrader.gates.workload_reading import read_workload
 from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.release import RECOVERED_RELEASE as RELEASE
 from upgrader.model.release import RestorePoint, Revision, abandoned_after, last_good
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject, Recovery
@@ -23,9 +24,9 @@ from upgrader.recover.steps.pod_content import contradictions, pod_content
 from upgrader.recover.steps.revision_match import Checkpoint, Rendered, matching, rendered
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["NAMESPACE", "RELEASE", "LostRecords", "ReleaseRecoveryStep", "lost_records"]
+__all__ = ["NAMESPACE", "LostRecords", "ReleaseRecoveryStep", "lost_records"]
 
-RELEASE, NAMESPACE = "kube-apiserver", "kube-system"
+NAMESPACE = "kube-system"
 
 EVIDENCE_SECONDS = 60.0
 """How long the newest revision may take to prove itself, unless the last-known-good generation was made from it."""
