@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, confirm, front_end, start
 from upgrader.cli.notices import say
 from upgrader.errors import UsageError
 
@@ -72,8 +72,7 @@ def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
                 return
             print_steps(proposed.pipeline, proposed.findings)
             proposed.check_allowed()
-            confirm("Start?", yes=yes)
-            conclude(proposed.execute())
+            start(proposed, yes=yes)
 
 
 def _adopt_new(folder: Path, *, yes: bool, take_over: bool) -> None:
@@ -95,8 +94,7 @@ def _adopt_new(folder: Path, *, yes: bool, take_over: bool) -> None:
                 say("Nothing to do: every controller is adopted.")
                 return
             print_steps(proposed.adoption.pipeline)
-            confirm("Start?", yes=yes)
-            conclude(proposed.adoption.execute())
+            start(proposed.adoption, yes=yes)
 
 
 def _about_new(found: FoundControllers) -> Iterator[str]:
@@ -119,8 +117,7 @@ def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:
             return
         print_steps(proposed.pipeline, proposed.findings)
         proposed.check_allowed()
-        confirm("Start?", yes=yes)
-        conclude(proposed.execute())
+        start(proposed, yes=yes)
 
 
 def _about_flags(found: Adoption) -> Iterator[str]:

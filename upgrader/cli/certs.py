@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import DURATION, EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
+from upgrader.cli.command_line import DURATION, EVENTS, TAKE_OVER, YES, front_end, start
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.cli.rotate_ca import rotate_ca
@@ -91,8 +91,7 @@ def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_ove
         if dry_run:
             say("Nothing was changed.")
             return
-        confirm("Renew these certificates?", yes=yes)
-        conclude(proposed.execute())
+        start(proposed, question="Renew these certificates?", yes=yes)
         _mention_copies(proposed)
 
 

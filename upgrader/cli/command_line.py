@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -31,6 +31,7 @@ __all__ = [
     "REASON",
     "RUN",
     "SKIP",
+    "START",
     "TAKE_OVER",
     "TARGET",
     "TIMEOUT",
@@ -43,8 +44,13 @@ __all__ = [
     "front_end",
     "mention_needless",
     "one_run",
+    "start",
     "wait_seconds",
 ]
+
+
+START = "Start?"
+"""What is asked before a command acts, where its plan says what that will do."""
 
 
 def _notify(text: str) -> None:
@@ -201,6 +207,18 @@ def confirm(question: str, *, yes: bool) -> None:
             f"{question!r} needs an answer, but standard input is closed",
             remedy="Pass --yes to skip the question, as in a job.",
         ) from None
+
+
+class _Proposed(Protocol):
+    """What a use case proposes."""
+
+    def execute(self) -> FinishedRun: ...
+
+
+def start(proposed: _Proposed, *, yes: bool, question: str = START) -> None:
+    """Ask, unless `yes`; then carry out what was proposed, print the run's report, and raise its error."""
+    confirm(question, yes=yes)
+    conclude(proposed.execute())
 
 
 def agrees(question: str) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end, start
 from upgrader.cli.notices import say
 
 __all__ = ["finalize"]
@@ -39,8 +39,7 @@ def finalize(folder: Path, yes: bool, take_over: bool) -> None:
         proposed.checked.refuse_if_blocked()
         old, new = minor_text(proposed.emulated), proposed.checked.plan.target
         say(f"This is the point of no return: afterwards, {new} can't be rolled back to {old}.")
-        confirm(f"End the emulation of {old}?", yes=yes)
-        conclude(proposed.execute())
+        start(proposed, question=f"End the emulation of {old}?", yes=yes)
         say(
             "Existing objects stay stored in their old version until they change. Once the upgrade is known to be "
             "good, run `upgrader migrate-storage`."

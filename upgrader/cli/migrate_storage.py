@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end, start
 from upgrader.cli.notices import say
 
 __all__ = ["migrate_storage"]
@@ -33,5 +33,4 @@ def migrate_storage(folder: Path, yes: bool, take_over: bool) -> None:
     with propose_migration(folder, front_end(), take_over=take_over) as proposed:
         version = proposed.plan.target
         say(f"This stores every object as {version} does: afterwards, a rollback to an older minor is impossible.")
-        confirm(f"Migrate the cluster's objects to {version}?", yes=yes)
-        conclude(proposed.execute())
+        start(proposed, question=f"Migrate the cluster's objects to {version}?", yes=yes)

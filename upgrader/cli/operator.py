@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from upgrader.cli.command_line import conclude, confirm, mention_needless
+from upgrader.cli.command_line import START, conclude, confirm, mention_needless
 from upgrader.cli.notices import say
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
@@ -42,7 +42,7 @@ class Operator:
         seen = event_stream() is None and not checked.ahead and on_screen(checked.findings)
         checked.refuse_if_blocked(seen=seen)
         if not self.started:
-            confirm("Start?" if document.to_do else "Nothing would change. Only check all gates?", yes=self.yes)
+            confirm(START if document.to_do else "Nothing would change. Only check all gates?", yes=self.yes)
         elif not foreseen:
             target = checked.plan.target
             say(f"The plan to {target} differs from the one shown at the start: the cluster or its folder has changed.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, YES, conclude, confirm, front_end
+from upgrader.cli.command_line import EVENTS, YES, front_end, start
 from upgrader.cli.exit_code import CHANGES
 from upgrader.cli.notices import say
 
@@ -49,5 +49,4 @@ def recover(context: click.Context, hosts: tuple[str, ...], dry_run: bool, yes: 
         if dry_run:
             say(f"Next: {program(folder)} recover")
             context.exit(CHANGES)
-        confirm("Start?", yes=yes)
-        conclude(proposed.execute())
+        start(proposed, yes=yes)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, IDENTITY, YES, conclude, confirm, front_end
+from upgrader.cli.command_line import EVENTS, IDENTITY, YES, front_end, start
 from upgrader.cli.output import print_text
 
 __all__ = ["restore"]
@@ -37,5 +37,4 @@ def restore(folder: Path, file: Path, identity: Path, other_cluster: bool, yes: 
     with propose_restore(folder, file, identity, front_end(), other_cluster=other_cluster) as proposed:
         print_text(describe_backup(proposed.manifest), err=True)
         print_steps(proposed.pipeline)
-        confirm("Replace all of this cluster's data with that backup?", yes=yes)
-        conclude(proposed.execute())
+        start(proposed, question="Replace all of this cluster's data with that backup?", yes=yes)

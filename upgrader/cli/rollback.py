@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, NAMED, RUN, TAKE_OVER, YES, conclude, confirm, front_end, one_run
+from upgrader.cli.command_line import EVENTS, NAMED, RUN, TAKE_OVER, YES, front_end, one_run, start
 from upgrader.cli.completing import complete_step
 
 __all__ = ["rollback"]
@@ -42,5 +42,4 @@ def rollback(folder: Path, named: str | None, name: str | None, to: str, yes: bo
             click.echo("Nothing to roll back: this run has no changes left that can be undone.", err=True)
             return
         print_rollback_order(proposed.steps)
-        confirm("Start?", yes=yes)
-        conclude(proposed.execute())
+        start(proposed, yes=yes)

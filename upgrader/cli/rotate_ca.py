@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, conclude, confirm, front_end
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, confirm, front_end, start
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.cli.whole_lines import GroupOfWholeLines
@@ -147,8 +147,7 @@ def _run(folder: Path, phase: Literal["trust", "sign", "finish", "cancel"], *, y
                 say(f"Nothing to do: {_DONE[phase]}.")
                 return
             print_steps(proposed.pipeline)
-            confirm("Start?", yes=yes)
-            conclude(proposed.execute())
+            start(proposed, yes=yes)
         if phase == "sign":
             for line in show_cas(folder).left():
                 say(f"From the old CA, and not managed by kubeadm: {line}")
