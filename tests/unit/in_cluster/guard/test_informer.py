@@ -192,6 +192,29 @@ def test_a_watch_that_told_nothing_new_has_heard_nothing(told: tuple[dict[str, A
     follow(test)
 
 
+def test_after_a_long_silence_it_lists_instead_of_waiting_for_a_bookmark() -> None:
+    """A server that was away for minutes and is back has told nothing until a list says what there is: a watch could
+    take another minute to say anything.
+    """
+
+    async def run() -> None:
+        api, seconds = FakeApi(), [0.0]
+        api.put(PODS, pod("a"), "shop")
+        informer = Informer(api, PODS, keep=whole, backoff=Backoff(0.001, 0.001), clock=lambda: seconds[0])
+        task = asyncio.create_task(informer.run())
+        await informer.synced.wait()
+        assert informer.why_not == ""
+        seconds[0] = 600.0
+        assert informer.why_not == "pods: the API server has told nothing for 600 s"
+        api.events.put_nowait(ApiAway("refused"))
+        while informer.why_not:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        assert [call.partition(" ")[0] for call in api.calls[:3]] == ["page", "watch", "page"]
+
+    asyncio.run(run())
+
+
 def test_what_was_listed_is_known_up_to_when_the_list_began() -> None:
     """A list of many pages takes a while, and all of them are of the moment of the first."""
 

@@ -49,7 +49,8 @@ class World:
     def __init__(self) -> None:
         self.api, self.metrics = FakeApi(), Metrics()
         counts = ProtectorMetrics(self.metrics)
-        self.cache = ProtectorCache(self.api, [], Tuning())
+        self.seconds = 0.0
+        self.cache = ProtectorCache(self.api, [], Tuning(), clock=lambda: self.seconds)
         writer = ProtectorWriter(self.api, Tuning(), counts, NewestProtectors(self.cache))
         self.webhook = CellWebhook("a", self.api, self.cache, writer, counts, 5.0)
 
@@ -256,6 +257,26 @@ def test_without_knowing_nothing_is_answered() -> None:
         with pytest.raises(ApiAway):
             await world.ask(deletion("x"))
         assert 'webhook_http_error{cell="a",error="ApiAway"} 2.0' in world.metrics.text()
+
+    run(test)
+
+
+def test_a_watch_that_has_been_silent_for_long_selects_nothing() -> None:
+    """A protector may have been created meanwhile: what the API told an hour ago doesn't say that none selects a pod.
+    A pod that isn't Ready goes all the same, as no protector keeps it; and a new list is enough to answer again.
+    """
+
+    async def test(world: World) -> None:
+        unready = pod("y", namespace="shop", ready=False)
+        await world.begin(pod("x"), unready)
+        assert (await world.ask(deletion("x"))).allowed
+        world.seconds += 3600
+        for request in (deletion("x"), eviction("x")):
+            with pytest.raises(ApiAway, match="podprotectors: the API server has told nothing for 3600 s"):
+                await world.ask(request)
+        assert (await world.ask(deletion("y", oldObject=unready))).allowed
+        await see(world.cache)
+        assert (await world.ask(deletion("x"))).allowed
 
     run(test)
 

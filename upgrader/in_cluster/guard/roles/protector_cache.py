@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,20 +31,28 @@ class Held:
 class ProtectorCache:
     """For some namespaces, or for all of them."""
 
-    def __init__(self, api: Api, namespaces: Sequence[str], defaults: Tuning) -> None:
+    def __init__(
+        self,
+        api: Api,
+        namespaces: Sequence[str],
+        defaults: Tuning,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`namespaces` empty: all."""
         self._defaults = defaults
         self._listeners: list[Callable[[Key], None]] = []
         self._held: dict[str, dict[str, Held]] = {}
-        self.informers = tuple(Informer(api, POD_PROTECTORS, each, keep=_kept) for each in namespaces or [""])
+        self.informers = tuple(
+            Informer(api, POD_PROTECTORS, each, keep=_kept, clock=clock) for each in namespaces or [""]
+        )
         for informer in self.informers:
             informer.tell(self._set)
 
     @property
     def why_not(self) -> str:
         """Why it doesn't know all of them; "" if it does."""
-        missing = [each.name for each in self.informers if not each.synced.is_set()]
-        return f"{', '.join(missing)}: not listed yet" if missing else ""
+        return "; ".join(reason for each in self.informers if (reason := each.why_not))
 
     def get(self, key: Key) -> Held | None:
         """One protector; None if there is none, or if it can't be parsed."""

@@ -31,6 +31,8 @@ from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
 __all__ = ["CellWebhook", "ProtectorWriter", "unknown_cell"]
 
+_UNMATCHED = Judgement(allow(), "Unmatched")
+
 
 class _Books:
     """A PodProtector stores its own reservations."""
@@ -77,7 +79,7 @@ class ProtectorWriter(LedgerWriter[Protector]):
             judged = await super().ask(budget, request, seconds)
             rejected = not judged.answer.allowed
         except NotFound:
-            judged = Judgement(allow(), "Unmatched")
+            judged = _UNMATCHED
         finally:
             self._metrics.retries.observe(max(0, self._own.tries.pop(request.id, 1) - 1))
             labels = (request.cell, _kind(request.eviction), str(rejected).lower())
@@ -120,20 +122,23 @@ class CellWebhook:
             self._metrics.requests.labels(self._cell, status_, cause).observe(self._clock() - begun)
 
     async def _judged(self, request: AdmissionRequest, until: float) -> Judgement:
-        if reason := self._protectors.why_not:
-            raise ApiAway(reason)
         told = pod_of_delete(request) if request.operation == "DELETE" else None
-        selecting = self._selecting(told) if told is not None else []
-        if told is not None and (judged := _without_asking(told, selecting, eviction=False)):
-            return judged
+        selecting = list[Protector]()
+        if told is not None:
+            if judged := lost_already(told, eviction=False):
+                return judged
+            if not (selecting := self._selecting(told)):
+                return _UNMATCHED
         # Any client that reaches the port can forge a request: nothing is written for a pod that the API doesn't have.
         found = await self._pod(request.namespace, told.name if told is not None else request.name)
         if found is None or (told is not None and found.uid != told.uid):
             return Judgement(allow(), "NotFound")
+        if judged := lost_already(found, eviction=told is None):
+            return judged
         if told is None or told.labels != found.labels:
             selecting = self._selecting(found)
-        if judged := _without_asking(found, selecting, eviction=told is None):
-            return judged
+        if not selecting:
+            return _UNMATCHED
         asked = request_for(request, found, self._cell)
         budgets = [(p.namespace, p.name) for p in sorted(selecting, key=str)]
         judgements = await all_agree([(self._writer, each, asked) for each in budgets], until - self._clock())
@@ -144,18 +149,14 @@ class CellWebhook:
         return Judgement(allow(audit=audit), reserved.why)
 
     def _selecting(self, found: Pod) -> list[Protector]:
+        """Raises ApiAway where there may be protectors that aren't known."""
+        if reason := self._protectors.why_not:
+            raise ApiAway(reason)
         return [each for each in self._protectors.of(found.namespace) if each.selector.matches(found.labels)]
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         item = await self._worker.get(PODS, name, namespace)
         return None if item is None else pod(item)
-
-
-def _without_asking(found: Pod, selecting: Sequence[Protector], *, eviction: bool) -> Judgement | None:
-    """Requests that no protector has to allow. `selecting`: the protectors that select the pod."""
-    if lost := lost_already(found, eviction=eviction):
-        return lost
-    return None if selecting else Judgement(allow(), "Unmatched")
 
 
 async def unknown_cell(request: AdmissionRequest) -> Answer:

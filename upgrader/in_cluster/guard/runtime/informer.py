@@ -23,6 +23,8 @@ _IN_PAGES = 2
 """So many times; then in one piece, which takes many times the memory: 20,000 pods are 100 MB of JSON."""
 _WATCH_SECONDS = 60
 """A connection that died unnoticed is noticed after that, as the server ends each watch by then."""
+_SILENT_SECONDS = 180.0
+"""Three watches, each of which is followed by a list where it told nothing: what is older isn't known any more."""
 _SHORT_SECONDS = 1.0
 
 
@@ -82,6 +84,14 @@ class Informer(Generic[Kept]):
         """For messages."""
         return f"{self._resource.plural}{f' in {self._namespace}' if self._namespace else ''}"
 
+    @property
+    def why_not(self) -> str:
+        """Why it isn't known what there is; "" if it is. What isn't in `objects` then may exist all the same."""
+        if not self.synced.is_set():
+            return f"{self.name}: not listed yet"
+        silent = self.silent_seconds()
+        return f"{self.name}: the API server has told nothing for {silent:.0f} s" if silent > _SILENT_SECONDS else ""
+
     def silent_seconds(self) -> float:
         """For how long nothing is known of what has changed; infinite before the first list.
 
@@ -100,7 +110,7 @@ class Informer(Generic[Kept]):
         """Follow, until cancelled. What can't be read is asked for again; what is known stays until then."""
         while True:
             try:
-                if not self._version:
+                if not self._version or self.why_not:  # a watch could take another minute to tell anything
                     await self._list()
                 await self._watch()
             except VersionGone:
