@@ -40,7 +40,6 @@ _REASONS = {
     TOO_MANY_REQUESTS: "TooManyRequests",
 }
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
-_MOST_BYTES = 16 * 1024 * 1024  # twice an object of etcd's largest request, written as old and as new
 _LONGEST_WARNING = 256  # the API server cuts what is longer
 _MOST_UID = 128
 _LONGEST_NAME = 253
@@ -122,10 +121,8 @@ def names_an_object(text: str) -> bool:
     return text not in ("", ".", "..") and text.isprintable() and not {"/", "%"} & set(text)
 
 
-def parse(body: bytes) -> AdmissionRequest:
-    """The request in a review's JSON; raises only `NotAnAdmissionReview`."""
-    if len(body) > _MOST_BYTES:
-        raise NotAnAdmissionReview(f"the body has {len(body)} bytes, more than {_MOST_BYTES}")
+def parse(body: bytes | bytearray) -> AdmissionRequest:
+    """The request in a review's JSON, whose size `roles.request_limits` limits; raises only `NotAnAdmissionReview`."""
     try:
         document = json.loads(
             body.decode(), parse_constant=_number, parse_float=_number, object_pairs_hook=_without_twins

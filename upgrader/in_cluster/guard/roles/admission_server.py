@@ -19,7 +19,7 @@ from upgrader.in_cluster.guard.core.admission import (
 )
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused
 from upgrader.in_cluster.guard.logs import LOG
-from upgrader.in_cluster.guard.roles.request_room import NoRoom, Room
+from upgrader.in_cluster.guard.roles.request_limits import NoRoom, Room
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 
 __all__ = ["Decide", "admission_app"]
@@ -70,7 +70,7 @@ class _Handler:
         finally:
             self._metrics.seconds.labels(self._path).observe(time.monotonic() - begun)
 
-    async def _answered(self, body: bytes) -> web.Response:
+    async def _answered(self, body: bytes | bytearray) -> web.Response:
         try:
             asked = parse(body)
             answer = await self._decide(asked)

@@ -137,12 +137,6 @@ def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
     assert "\n" not in str(refusal.value)
 
 
-def test_a_body_of_any_size_is_refused_by_its_size() -> None:
-    """More than two objects of the largest size aren't even read."""
-    with pytest.raises(NotAnAdmissionReview, match="more than"):
-        parse(b" " * (16 * 1024 * 1024 + 1))
-
-
 def test_a_users_name_is_one_line() -> None:
     """A name from a token can't begin a line of a log."""
     assert request_of(review_of(userInfo={"username": "eve\nalice"})).user == "eve alice"

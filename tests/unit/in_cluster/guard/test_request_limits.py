@@ -15,7 +15,7 @@ from aiohttp import ClientSession, web
 from tests.unit.in_cluster.guard.test_admission_server import PATH, review
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
 from upgrader.in_cluster.guard.roles.admission_server import admission_app
-from upgrader.in_cluster.guard.roles.request_room import NoRoom, Room
+from upgrader.in_cluster.guard.roles.request_limits import NoRoom, Room
 from upgrader.in_cluster.guard.runtime.http_servers import listening
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 
@@ -45,13 +45,18 @@ def body(**request: Any) -> bytes:
     [
         (b"[" + b"[]," * 500_000 + b"[]]", 413),
         (b"[" + b'{"a":1},' * 600_000 + b"1]", 413),
-        (b'"' + b"a" * (9 << 20) + b'"', 413),
+        (b'"' + b"a" * (11 << 20) + b'"', 413),
         (b'"' + b"a" * (3 << 20) + b'"', 200),
+        (b'"' + b"," * 600_000 + b'"', 200),
+        (b'"' + b"[{" * 300_000 + b'\\",' * 100_000 + b'"', 200),
+        (b'"' + b"\\u003c" * 1_500_000 + b'"', 200),
     ],
-    ids=["lists", "objects", "nine-MiB", "three-MiB"],
+    ids=["lists", "objects", "eleven-MiB", "three-MiB", "commas", "brackets", "escapes"],
 )
 def test_a_body_that_would_take_all_memory_is_not_parsed(filling: bytes, status: int) -> None:
-    """One of a few MiB made hundreds of MB of objects; one as large as an API server's own objects is answered."""
+    """One of a few MiB made hundreds of MB of objects. One with the largest object that API servers accept is answered,
+    whatever characters its strings have: JSON writes `<` in six bytes.
+    """
 
     async def test(client: ClientSession, metrics: Metrics) -> None:
         whole = body(object={"x": 0}).replace(b'{"x": 0}', b'{"x": %s, "spec": {"replicas": 1}}' % filling)
@@ -64,32 +69,33 @@ def test_a_body_that_would_take_all_memory_is_not_parsed(filling: bytes, status:
 
 
 class Sent:
-    """A request of which so many bytes have come, and the rest never does."""
+    """A request of which these bytes have come; unless it ends, the rest never does."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, begun: bytes, *, ends: bool = False) -> None:
         self.headers: dict[str, str] = {}
         self.content = self
-        self._size = size
+        self._begun, self._ends = begun, ends
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        yield b" " * self._size
-        await asyncio.Event().wait()
+        yield self._begun
+        if not self._ends:
+            await asyncio.Event().wait()
 
 
 def test_bodies_that_are_never_sent_to_their_end_share_one_room() -> None:
     """Who keeps many connections half-way takes no more than the room; it is free again when one of them ends."""
 
     async def run() -> None:
-        room = Room(1000)
+        room = Room(1500)
 
-        async def read(address: str) -> bytes:
+        async def read(address: str) -> bytes | bytearray:
             with room.share(address) as share:
-                return await share.body(cast(web.Request, Sent(200)))
+                return await share.body(cast(web.Request, Sent(b" " * 200)))
 
         stalled = [asyncio.ensure_future(read(f"10.0.0.{number % 2}")) for number in range(8)]
         refused, _ = await asyncio.wait(stalled, timeout=0.01)
         assert len(refused) == 6 and all(isinstance(each.exception(), NoRoom) for each in refused)
-        assert room.taken == 800, "each counts twice, as bytes and as text"
+        assert room.taken == 1200, "each counts three times: as bytes, as text, and as the strings in it"
         for each in stalled:
             each.cancel()
         await asyncio.gather(*stalled, return_exceptions=True)
@@ -114,11 +120,45 @@ def test_a_part_of_the_room_is_for_small_requests() -> None:
     """A review of a pod is answered while large ones from many addresses have taken the rest."""
     room = Room(96 << 20, 16 << 20)
     with room.share("10.0.0.1") as one, room.share("10.0.0.2") as other, room.share("10.0.0.3") as small:
-        one._take(40 << 20)
-        other._take(40 << 20)
-        with room.share("10.0.0.3") as large, pytest.raises(NoRoom):
-            large._take(1 << 20)
+        one._take(32 << 20)
+        other._take(32 << 20)
+        with room.share("10.0.0.3") as large, pytest.raises(NoRoom, match="all together"):
+            large._take(17 << 20)
         small._take(200 << 10)
+
+
+def test_large_requests_of_one_address_leave_room_for_its_small_ones() -> None:
+    """A tenant who has the API server ask about pods of 1.5 MiB, twenty at a time, as dry runs say, keeps no other
+    pod's review from being answered: all come from the same address.
+    """
+    room = Room(96 << 20, 16 << 20)
+    with room.share("10.0.0.1") as large, room.share("10.0.0.1") as another, room.share("10.0.0.1") as small:
+        large._take(200 << 10)
+        large._take(30 << 20)
+        another._take(200 << 10)
+        with pytest.raises(NoRoom, match="all from its address"):
+            another._take(5 << 20)
+        for _ in range(60):
+            with room.share("10.0.0.1") as each:
+                each._take(200 << 10)
+        small._take(200 << 10)
+    assert room.taken == 0 and room._by_address == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "each"),
+    [(b"a", 1), (b"\\u003c", 1), (b"\\u20AC", 2), ("é€".encode(), 2), (b"\\uD83D\\uDE00", 4), ("😀".encode(), 4)],
+)
+def test_a_wide_character_makes_all_of_them_wide(text: bytes, each: int) -> None:
+    """Python keeps a string in the width of its widest character: one emoji makes 8 MiB of text 32 MiB."""
+
+    async def run() -> None:
+        body = b'"' + text + b"a" * (1 << 20) + b'"'
+        with Room().share() as share:
+            await share.body(cast(web.Request, Sent(body, ends=True)))
+            assert 0 <= share.taken - len(body) * (1 + 2 * each) <= 200
+
+    asyncio.run(run())
 
 
 def test_what_is_encoded_is_not_decoded() -> None:
