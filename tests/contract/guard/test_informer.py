@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.guard.conftest import Pair
 from upgrader.in_cluster.guard.guard_errors import ApiRefused, Conflict, VersionGone
-from upgrader.in_cluster.guard.runtime import informer as module
+from upgrader.in_cluster.guard.runtime import listing as module
 from upgrader.in_cluster.guard.runtime.api_client import JSON_PATCH, Api
 from upgrader.in_cluster.guard.runtime.connection import Connection, Credentials, by_kubeconfig
 from upgrader.in_cluster.guard.runtime.informer import Informer, whole
@@ -69,7 +69,7 @@ async def until_so(holds: Callable[[], bool]) -> None:
 
 def test_it_knows_what_the_server_has(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pages of what matches, then each change, also one that takes an object out of the selector."""
-    monkeypatch.setattr(module, "_PAGE", 3)
+    monkeypatch.setattr(module, "_LARGEST_PAGE", 3)
 
     async def test(api: Api) -> None:
         for number in range(10):

@@ -5,6 +5,7 @@
     GuardError
     ├── UsageError        a flag, or a file that it names, can't be used
     ├── ApiAway           nothing answered, or it can't answer now: asking again may help
+    │   └── AnswerTooLarge  a page of a list, for which fewer objects have to be asked
     ├── GroupLocked       another process has the lock of a group of StatefulSets
     ├── LoadBalancerAway  a load balancer doesn't answer, or not as it should
     └── ApiRefused        the API server has answered no
@@ -16,6 +17,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "AnswerTooLarge",
     "ApiAway",
     "ApiRefused",
     "Conflict",
@@ -38,6 +40,10 @@ class UsageError(GuardError):
 
 class ApiAway(GuardError):
     """Nothing answered, or it can't answer now: asking again may help."""
+
+
+class AnswerTooLarge(ApiAway):
+    """A page of a list has more bytes than are read at a time, or doesn't come in time: ask for fewer objects."""
 
 
 class GroupLocked(GuardError):

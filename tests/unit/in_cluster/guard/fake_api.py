@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from upgrader.in_cluster.guard.guard_errors import Conflict, NotFound
-from upgrader.in_cluster.guard.runtime.api_client import JSON_PATCH, Api
+from upgrader.in_cluster.guard.runtime.api_client import JSON_PATCH, Api, Kept, Page
 from upgrader.in_cluster.guard.runtime.connection import Connection, Credentials
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
@@ -47,8 +48,15 @@ class FakeApi(Api):
         return copy.deepcopy(self.objects.get(path))
 
     async def page(
-        self, resource: Resource, namespace: str, query: Mapping[str, str], *, limit: int, token: str = ""
-    ) -> tuple[list[dict[str, Any]], str, str]:
+        self,
+        resource: Resource,
+        namespace: str,
+        query: Mapping[str, str],
+        *,
+        keep: Callable[[dict[str, Any]], Kept],
+        limit: int,
+        token: str = "",
+    ) -> Page[Kept]:
         self._check("page", f"{resource.path(namespace)}?limit={limit}&continue={token}")
         found = [
             item
@@ -60,7 +68,8 @@ class FakeApi(Api):
         start = int(token or 0)
         end = start + limit if limit else len(found)
         more = str(end) if end < len(found) else ""
-        return copy.deepcopy(found[start:end]), str(self._version), more
+        size = sum(len(json.dumps(item)) for item in found[start:end])
+        return Page([keep(copy.deepcopy(item)) for item in found[start:end]], str(self._version), more, size)
 
     async def create(self, resource: Resource, manifest: Object, namespace: str = "") -> Object:
         path = resource.path(namespace, manifest["metadata"]["name"])

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from upgrader.in_cluster.guard.runtime.api_client import Api
+from upgrader.in_cluster.guard.guard_errors import AnswerTooLarge, ApiAway
+from upgrader.in_cluster.guard.runtime import api_client
+from upgrader.in_cluster.guard.runtime.api_client import Api, _Turn
 from upgrader.in_cluster.guard.runtime.connection import Connection, Credentials
 from upgrader.in_cluster.guard.runtime.informer import Informer, whole
+from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.resource import Resource
 
 PODS = Resource("v1", "pods")
@@ -52,5 +57,97 @@ def test_watches_of_many_namespaces_keep_nothing_else_waiting() -> None:
                 for task in following:
                     task.cancel()
                 await asyncio.gather(*following, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_page_of_too_many_bytes_is_asked_for_with_fewer_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant's pods of 1.5 MiB, 500 to a page, are 750 MB of JSON: it is given up, and a smaller one is asked for,
+    until all are listed.
+    """
+    monkeypatch.setattr(api_client, "_LARGEST_PAGE_BYTES", 100_000)
+    pods = [{"metadata": {"name": f"db-{number}", "note": "x" * 10_000}} for number in range(40)]
+    asked = list[int]()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        limit, start = int(request.query["limit"]), int(request.query.get("continue") or 0)
+        asked.append(limit)
+        more = str(start + limit) if start + limit < len(pods) else ""
+        meta = {"resourceVersion": "9", "continue": more}
+        return web.json_response({"kind": "PodList", "metadata": meta, "items": pods[start : start + limit]})
+
+    async def run() -> None:
+        async with client(answer) as api:
+            found, version = await everything(api, PODS, "", {}, lambda item: item["metadata"]["name"])
+            assert (found, version) == ([pod["metadata"]["name"] for pod in pods], "9")
+            assert asked[:4] == [500, 125, 31, 7] and max(asked[4:]) < 15
+
+    asyncio.run(run())
+
+
+def test_a_page_that_does_not_come_in_time_is_asked_for_with_fewer_objects() -> None:
+    """An API server that has to put 750 MB together says nothing for a while. Of one object that says that it is away,
+    as does a server that can't be reached.
+    """
+
+    async def run() -> None:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async with client(answer) as api:
+            api._timeout_seconds = 0.01
+            for limit in (500, 1, 0):
+                with pytest.raises(ApiAway, match="no answer in time") as refusal:
+                    await api.page(PODS, "", {}, keep=whole, limit=limit)
+                assert isinstance(refusal.value, AnswerTooLarge) is (limit == 500)
+
+    asyncio.run(run())
+
+
+def test_of_the_answers_with_a_large_object_one_is_read_at_a_time() -> None:
+    """Evictions of a hundred pods of 1.5 MiB, on a dry run, have guard read all of them at once. Small ones don't wait,
+    and an object that has no end is given up.
+    """
+
+    async def run() -> None:
+        lock = asyncio.Lock()
+        with _Turn(lock, "one") as one, _Turn(lock, "other") as other:
+            await one.at(300_000)
+            await one.at(400_000)
+            await other.at(200_000)
+            waiting = asyncio.ensure_future(other.at(300_000))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            await one.at(0)
+            await waiting
+            with pytest.raises(ApiAway, match="other: an object has more than"):
+                await other.at(17 << 20)
+        assert not lock.locked()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("least", [1, 60_000])
+def test_an_event_of_a_watch_comes_in_pieces(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever pieces a large object comes in, it is one event; one without an end breaks the watch off."""
+    monkeypatch.setattr(api_client, "LARGEST_OBJECT_BYTES", 1 << 20)
+    event = {"type": "ADDED", "object": {"metadata": {"name": "ä", "resourceVersion": "7", "note": "x" * 500_000}}}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        watch = web.StreamResponse()
+        await watch.prepare(request)
+        lines = (json.dumps(event) + "\n").encode() * 2 + b"x" * (2 << 20)
+        for at in range(0, len(lines), 100_000 + least):
+            await watch.write(lines[at : at + 100_000 + least])
+        return watch
+
+    async def run() -> None:
+        async with client(answer) as api:
+            events = api.watch(PODS, "", {}, version="1", seconds=5)
+            assert [await anext(events), await anext(events)] == [event, event]
+            with pytest.raises(ApiAway, match="an object has more than 1048576 bytes"):
+                await anext(events)
+            assert not api._large.locked()
 
     asyncio.run(run())

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.in_cluster.guard.fake_api import FakeApi
-from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, VersionGone
-from upgrader.in_cluster.guard.runtime import informer as module
+from upgrader.in_cluster.guard.guard_errors import AnswerTooLarge, ApiAway, ApiRefused, VersionGone
+from upgrader.in_cluster.guard.runtime import listing as module
 from upgrader.in_cluster.guard.runtime.backoff import Backoff
 from upgrader.in_cluster.guard.runtime.informer import Informer, whole
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
@@ -79,7 +79,7 @@ async def drained(api: FakeApi) -> None:
 
 def test_it_lists_in_pages_and_then_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the list it knows all, and each event changes what it knows and is told once, bookmarks excepted."""
-    monkeypatch.setattr(module, "_PAGE", 2)
+    monkeypatch.setattr(module, "_LARGEST_PAGE", 2)
 
     async def test(api: FakeApi, following: Following) -> None:
         await following.informer.synced.wait()
@@ -147,6 +147,25 @@ def test_pages_of_a_forgotten_moment_are_read_in_one_piece() -> None:
         task = asyncio.create_task(following.informer.run())
         await gone(api, following)
         task.cancel()
+
+    asyncio.run(run())
+
+
+def test_pages_grow_again_after_large_objects() -> None:
+    """A page that was too large is followed by smaller ones, and these by larger ones, so that a tenant's few large
+    pods don't have thousands of others be asked for one by one.
+    """
+
+    async def run() -> None:
+        api = FakeApi()
+        for number in range(1000):
+            api.put(PODS, pod(f"p-{number}"), "shop")
+        api.next_answer("page", *[AnswerTooLarge("too large")] * 3)
+        informer = Informer(api, PODS, keep=whole)
+        await informer._list()
+        assert len(informer.objects) == 1000
+        limits = [int(call.partition("limit=")[2].partition("&")[0]) for call in api.calls]
+        assert limits == [500, 125, 31, 7, 14, 28, 56, 112, 224, 448, 500]
 
     asyncio.run(run())
 

@@ -70,9 +70,8 @@ def test_of_a_large_pod_little_is_kept() -> None:
     # As an API server answers: with texts of its own for each object.
     page = api.page
 
-    async def copied(*asked: Any, **more: Any) -> Any:
-        items, version, token = await page(*asked, **more)
-        return json.loads(json.dumps(items)), version, token
+    async def copied(*asked: Any, keep: Any, **more: Any) -> Any:
+        return await page(*asked, keep=lambda item: keep(json.loads(json.dumps(item))), **more)
 
     api.page = copied  # type: ignore[method-assign]
     tracemalloc.start()

@@ -19,15 +19,16 @@ from upgrader.in_cluster.guard.core.aggregation import Aggregate, Seen, aggregat
 from upgrader.in_cluster.guard.core.protector import Cell, Protector
 from upgrader.in_cluster.guard.core.protector_object import status
 from upgrader.in_cluster.guard.core.selectors import InvalidSelector, Selector
-from upgrader.in_cluster.guard.core.workloads import Pod, pod
+from upgrader.in_cluster.guard.core.workloads import Pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.in_cluster.guard.logs import LOG
-from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell
+from upgrader.in_cluster.guard.roles.pods_of_cell import PODS, PodsOfCell, counted_pod
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS, ProtectorCache
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.backoff import Backoff
 from upgrader.in_cluster.guard.runtime.informer import Key
 from upgrader.in_cluster.guard.runtime.leadership import Leadership
+from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
 from upgrader.in_cluster.guard.runtime.work_queue import WorkQueue
 
@@ -40,7 +41,6 @@ _AGAIN_SECONDS = 10.0
 _FRESH_SECONDS = 30.0
 """How soon a protector's time is written again if nothing changes, to show that its pods are still counted."""
 _MOST_LEFT = 20_000
-_PAGE = 500
 
 
 class Aggregator:
@@ -258,7 +258,7 @@ class Aggregator:
         for uid in uids:
             if name := names.get(uid):
                 item = await self._worker.get(PODS, name, protector.namespace)
-                there = pod(item) if item is not None else None
+                there = counted_pod(item) if item is not None else None
                 found[uid] = there if there is not None and there.uid == uid else None
             else:
                 found[uid] = among.get(uid)
@@ -282,12 +282,8 @@ class Aggregator:
                 self._left.popitem(last=False)
 
     async def _all(self, namespace: str) -> dict[str, Pod]:
-        found, token = dict[str, Pod](), ""
-        while True:
-            items, _, token = await self._worker.page(PODS, namespace, {}, limit=_PAGE, token=token)
-            found |= {each.uid: each for each in map(pod, items)}
-            if not token:
-                return found
+        found, _ = await everything(self._worker, PODS, namespace, {}, counted_pod)
+        return {each.uid: each for each in found}
 
     def _is_new(self, protector: Protector, cell: Cell) -> bool:
         """Whether the status has to be written; an unchanged one is written from time to time, too."""

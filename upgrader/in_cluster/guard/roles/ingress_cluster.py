@@ -13,7 +13,8 @@ from upgrader.in_cluster.guard.core.ingress_objects import CHECKER_LABELS, NODE_
 from upgrader.in_cluster.guard.core.ingress_rollout import Node, node_deployment
 from upgrader.in_cluster.guard.core.taints import taints_of
 from upgrader.in_cluster.guard.runtime.api_client import Api
-from upgrader.in_cluster.guard.runtime.informer import Informer, Key
+from upgrader.in_cluster.guard.runtime.informer import Informer, Key, whole
+from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
 __all__ = ["DAEMON_SETS", "DEPLOYMENTS", "INGRESSES", "NODES", "Cluster", "IngressCluster", "owner_of"]
@@ -23,7 +24,6 @@ DEPLOYMENTS = Resource("apps/v1", "deployments")
 DAEMON_SETS = Resource("apps/v1", "daemonsets")
 NODES = Resource("v1", "nodes", namespaced=False)
 _CHECKERS = ",".join(f"{key}={value}" for key, value in CHECKER_LABELS.items())
-_PAGE = 500
 _SOON_SECONDS = 0.1
 """Changes within this time are reconciled together."""
 
@@ -135,15 +135,9 @@ class IngressCluster:
                 self._noticed[name, key] = (text, noticed)
         return Node(name, item["metadata"].get("labels") or {}, annotations, noticed, taints_of(item))
 
-    async def _all(self, resource: Resource, namespace: str, labels: str) -> list[dict[str, Any]]:
-        found, token = list[dict[str, Any]](), ""
-        while True:
-            items, _, token = await self._api.page(
-                resource, namespace, {"labelSelector": labels}, limit=_PAGE, token=token
-            )
-            found += items
-            if not token:
-                return found
+    async def _all(self, resource: Resource, namespace: str, labels: str) -> list[Object]:
+        found, _ = await everything(self._api, resource, namespace, {"labelSelector": labels}, whole)
+        return found
 
     def _ingress_changed(self, before: Object | None, after: Object | None) -> None:
         """The status doesn't trigger a reconciliation, because this role writes it."""

@@ -7,14 +7,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer
-from upgrader.in_cluster.guard.runtime.resource import Resource
+from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
-__all__ = ["PODS", "PodsOfCell"]
+__all__ = ["PODS", "PodsOfCell", "counted_pod"]
 
 PODS = Resource("v1", "pods")
 _MOST_GONE = 20_000
@@ -37,7 +36,9 @@ class PodsOfCell:
         self._changed, self._now = changed, now
         self._pods: dict[str, dict[str, Pod]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
-        self.informers = tuple(Informer(api, PODS, each, labels=labels, keep=_kept) for each in namespaces or [""])
+        self.informers = tuple(
+            Informer(api, PODS, each, labels=labels, keep=counted_pod) for each in namespaces or [""]
+        )
         for informer in self.informers:
             informer.tell(self._set)
 
@@ -71,7 +72,7 @@ class PodsOfCell:
         self._changed(old, new)
 
 
-def _kept(item: dict[str, Any]) -> Pod:
+def counted_pod(item: Object) -> Pod:
     """What a protector counts by."""
     meta, status = item["metadata"], item.get("status") or {}
     kept = {key: meta[key] for key in ("namespace", "name", "uid", "deletionTimestamp") if key in meta}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from upgrader.in_cluster.guard.core.generator import FINALIZER
@@ -17,12 +17,13 @@ from upgrader.in_cluster.guard.roles.generator import DEPLOYMENTS
 from upgrader.in_cluster.guard.roles.protector_cache import POD_PROTECTORS
 from upgrader.in_cluster.guard.runtime.api_client import JSON_PATCH, Api
 from upgrader.in_cluster.guard.runtime.leadership import STANDS_DOWN_SECONDS, Leadership
+from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.resource import Resource
 
 __all__ = ["Release"]
 
 _EVERY_SECONDS = 2.0
-_AT_ONCE = 500
+_META = ("namespace", "name", "uid", "resourceVersion", "finalizers", "deletionTimestamp")
 
 
 class Release:
@@ -61,20 +62,11 @@ class Release:
         # The protectors first: a Deployment without its finalizer may be deleted, and leave its protector behind.
         for resource in (POD_PROTECTORS, DEPLOYMENTS):
             for namespace in self._namespaces:
-                async for item in self._marked(resource, namespace):
+                objects, _ = await everything(self._api, resource, namespace, {}, _marked)
+                for meta in filter(None, objects):
                     found = True
-                    await self._release(resource, item["metadata"])
+                    await self._release(resource, meta)
         return found
-
-    async def _marked(self, resource: Resource, namespace: str) -> AsyncIterator[dict[str, Any]]:
-        token = ""
-        while True:
-            items, _, token = await self._api.page(resource, namespace, {}, limit=_AT_ONCE, token=token)
-            for item in items:
-                if FINALIZER in (item["metadata"].get("finalizers") or ()):
-                    yield item
-            if not token:
-                return
 
     async def _release(self, resource: Resource, meta: dict[str, Any]) -> None:
         """An object that has changed meanwhile is handled in the next round."""
@@ -86,10 +78,17 @@ class Release:
                 change = {"op": "add", "path": "/metadata/finalizers", "value": left}
                 await self._api.patch(resource, name, [at, change], namespace, content_type=JSON_PATCH)
             elif item := await self._api.get(resource, name, namespace):
-                await self._api.replace(resource, {**item, "metadata": {**meta, "finalizers": left}}, namespace)
+                made = {**item["metadata"], "resourceVersion": meta["resourceVersion"], "finalizers": left}
+                await self._api.replace(resource, {**item, "metadata": made}, namespace)
                 if not meta.get("deletionTimestamp"):
                     await self._api.delete(resource, name, namespace, uid=meta["uid"])
         except (Conflict, NotFound):
             return
         self._released += 1
         LOG.info("released", extra={"kind": resource.plural, "object": f"{namespace}/{name}"})
+
+
+def _marked(item: dict[str, Any]) -> dict[str, Any] | None:
+    """What is needed of an object that has the finalizer."""
+    meta = item["metadata"]
+    return {key: meta.get(key) for key in _META} if FINALIZER in (meta.get("finalizers") or ()) else None

@@ -11,6 +11,7 @@ from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.zone_budget_books import ZONE_BUDGETS
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer, Key, whole
+from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
@@ -47,10 +48,10 @@ class ZoneBudgetCache:
         if not self._installed.is_set() and not await self._look():
             return ()
         try:
-            found, _, _ = await self._api.page(ZONE_BUDGETS, namespace, {}, limit=0)
+            found, _ = await everything(self._api, ZONE_BUDGETS, namespace, {}, read)
         except NotFound:  # the kind was removed
             return ()
-        return tuple(map(read, found))
+        return tuple(found)
 
     def objects(self) -> list[Object]:
         """All known budgets."""

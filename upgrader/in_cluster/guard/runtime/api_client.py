@@ -4,24 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import aiohttp
 
-from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound, VersionGone
+from upgrader.in_cluster.guard.guard_errors import (
+    AnswerTooLarge,
+    ApiAway,
+    ApiRefused,
+    Conflict,
+    NotFound,
+    VersionGone,
+)
 from upgrader.in_cluster.guard.runtime.connection import Connection
+from upgrader.in_cluster.guard.runtime.json_list import LARGEST_OBJECT_BYTES, JsonList
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
-__all__ = ["JSON_PATCH", "MERGE_PATCH", "Api"]
+__all__ = ["JSON_PATCH", "MERGE_PATCH", "Api", "Kept", "Page"]
+
+Kept = TypeVar("Kept")
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _WATCH_GRACE_SECONDS = 5.0
 """How much longer than asked for the server may take to end a watch before the connection counts as broken."""
+_LIST_SECONDS = 60.0
+"""For a page of a list, as long as API servers work on a request; something of it has to come in a usual time."""
+_LARGEST_PAGE_BYTES = 32 << 20
+_LARGE_BYTES = 256 << 10
 _REFUSALS = {404: NotFound, 409: Conflict, 410: VersionGone}
+
+
+@dataclass(frozen=True)
+class Page(Generic[Kept]):
+    """Some objects of a list, and of which resourceVersion they are. `token`: how to ask for the next ones; "" if these
+    are the last. `size`: how many bytes they had.
+    """
+
+    items: list[Kept]
+    version: str
+    token: str
+    size: int
 
 
 class Api:
@@ -35,6 +63,7 @@ class Api:
         self._timeout_seconds = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
         self._watching: aiohttp.ClientSession | None = None
+        self._large = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         self._session = self._opened(aiohttp.TCPConnector())
@@ -51,7 +80,8 @@ class Api:
                 await session.close()
 
     def _opened(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-        headers = {"Accept": "application/json", "User-Agent": "upgrader-guard"}
+        # What is compressed would be a thousand times as large once it has arrived.
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "upgrader-guard"}
         return aiohttp.ClientSession(self._connection.url, headers=headers, connector=connector)
 
     async def get(self, resource: Resource, name: str, namespace: str = "", *, subresource: str = "") -> Object | None:
@@ -62,16 +92,39 @@ class Api:
             return None
 
     async def page(
-        self, resource: Resource, namespace: str, query: Mapping[str, str], *, limit: int, token: str = ""
-    ) -> tuple[list[dict[str, Any]], str, str]:
-        """Some objects of a list: (objects, their resourceVersion, how to ask for the next ones or "").
+        self,
+        resource: Resource,
+        namespace: str,
+        query: Mapping[str, str],
+        *,
+        keep: Callable[[dict[str, Any]], Kept],
+        limit: int,
+        token: str = "",
+    ) -> Page[Kept]:
+        """Some objects of a list, each of which `keep` gets before the next one is read; see `listing` for all of them.
 
-        `limit` 0: all at once. `query` has labelSelector and fieldSelector.
+        `limit` 0: all at once. `query` has labelSelector and fieldSelector. Raises AnswerTooLarge for a limit above 1.
         """
+        path = resource.path(namespace)
         asked = {**query, "limit": str(limit), "continue": token} if limit else query
-        found = await self._json("GET", resource.path(namespace), asked)
-        meta = found.get("metadata") or {}
-        return found.get("items") or [], str(meta.get("resourceVersion") or ""), str(meta.get("continue") or "")
+        found, size, reader = list[Kept](), 0, JsonList()
+        timeout = aiohttp.ClientTimeout(
+            total=_LIST_SECONDS, sock_connect=self._timeout_seconds, sock_read=self._timeout_seconds
+        )
+        try:
+            async with self._answer("GET", path, asked, timeout=timeout) as response:
+                with _Turn(self._large, f"GET {path}") as turn:
+                    async for chunk in response.content.iter_any():
+                        size += len(chunk)
+                        if limit > 1 and size > _LARGEST_PAGE_BYTES:
+                            raise AnswerTooLarge(f"GET {path}: {limit} objects have more than {size} bytes")
+                        found += map(keep, reader.feed(chunk))
+                        await turn.at(reader.size)
+                    found += map(keep, reader.end())
+        except _AnswerLate as error:
+            raise (AnswerTooLarge(str(error)) if limit > 1 else error) from error
+        meta = reader.rest.get("metadata") or {}
+        return Page(found, str(meta.get("resourceVersion") or ""), str(meta.get("continue") or ""), size)
 
     async def create(self, resource: Resource, manifest: Object, namespace: str = "") -> Object:
         """Create an object; Conflict when it exists already."""
@@ -118,14 +171,21 @@ class Api:
         }
         path = resource.path(namespace)
         timeout = aiohttp.ClientTimeout(sock_connect=self._timeout_seconds, sock_read=seconds + _WATCH_GRACE_SECONDS)
-        begun = b""
+        begun = bytearray()
         try:
             async with self._request("GET", path, asked, timeout=timeout, session=self._watching) as response:
                 await _check(response, f"watch {path}")
-                async for chunk in response.content.iter_any():
-                    *lines, begun = (begun + chunk).split(b"\n")
-                    for line in lines:
-                        yield _event(line, path)
+                with _Turn(self._large, f"watch {path}") as turn:
+                    async for chunk in response.content.iter_any():
+                        begun += chunk
+                        lines = list[bytearray]()
+                        if b"\n" in chunk:
+                            *lines, begun = begun.split(b"\n")
+                        for line in lines:
+                            event = _event(line, path)
+                            await turn.at(0)
+                            yield event
+                        await turn.at(len(begun))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _away(f"watch {path}", error) from error
 
@@ -138,10 +198,32 @@ class Api:
         body: Any = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
+        timeout, content = aiohttp.ClientTimeout(total=self._timeout_seconds), bytearray()
+        async with self._answer(method, path, query, body=body, content_type=content_type, timeout=timeout) as response:
+            with _Turn(self._large, f"{method} {path}") as turn:
+                async for chunk in response.content.iter_any():
+                    content += chunk
+                    await turn.at(len(content))
+                found = json.loads(content)
+        if not isinstance(found, dict):
+            raise ApiAway(f"{method} {path}: the answer is not an object")
+        return found
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        timeout: aiohttp.ClientTimeout,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A good answer, to be read in the block: ValueError there says that it can't be."""
         what = f"{method} {path}"
-        timeout = aiohttp.ClientTimeout(total=self._timeout_seconds)
-        for anew in (False, True):
-            try:
+        try:
+            for anew in (False, True):
                 async with self._request(
                     method,
                     path,
@@ -155,15 +237,12 @@ class Api:
                     if response.status == 401 and not anew:
                         continue  # the token may have been replaced since it was read
                     await _check(response, what)
-                    found = json.loads(await response.read())
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                raise _away(what, error) from error
-            except ValueError as error:
-                raise ApiAway(f"{what}: the answer is not JSON") from error
-            if not isinstance(found, dict):
-                raise ApiAway(f"{what}: the answer is not an object")
-            return found
-        raise AssertionError("the second time is the last")
+                    yield response
+                    return
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _away(what, error) from error
+        except (ValueError, RecursionError) as error:
+            raise ApiAway(f"{what}: the answer can't be read: {error}") from error
 
     def _request(
         self,
@@ -196,6 +275,40 @@ class Api:
         )
 
 
+class _AnswerLate(ApiAway):
+    """A connection, and no answer, or no more of it."""
+
+
+class _Turn:
+    """Of the answers with a large object, one is read at a time: a hundred of some MB take all memory together."""
+
+    def __init__(self, lock: asyncio.Lock, what: str) -> None:
+        self._lock, self._what, self._mine = lock, what, False
+
+    async def at(self, size: int) -> None:
+        """So many bytes of an object have been read, and not parsed yet. Raises ApiAway for too many."""
+        if size > LARGEST_OBJECT_BYTES:
+            raise ApiAway(f"{self._what}: an object has more than {LARGEST_OBJECT_BYTES} bytes")
+        if size > _LARGE_BYTES and not self._mine:
+            await self._lock.acquire()
+            self._mine = True
+        elif size <= _LARGE_BYTES:
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if self._mine:
+            self._lock.release()
+            self._mine = False
+
+
 async def _check(response: aiohttp.ClientResponse, what: str) -> None:
     status = response.status
     if status < 300:
@@ -209,11 +322,11 @@ async def _check(response: aiohttp.ClientResponse, what: str) -> None:
     raise ApiRefused(text, status)
 
 
-def _event(line: bytes, path: str) -> dict[str, Any]:
+def _event(line: bytearray, path: str) -> dict[str, Any]:
     try:
         event: dict[str, Any] = json.loads(line)
         kind, found = event["type"], event["object"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ApiAway(f"watch {path}: an event can't be read") from error
     if kind == "ERROR":
         status = int(found.get("code") or 500)
@@ -230,6 +343,8 @@ def _reason(content: bytes) -> str:
 
 
 def _away(what: str, error: Exception) -> ApiAway:
-    if isinstance(error, (asyncio.TimeoutError, aiohttp.ServerTimeoutError)):
-        return ApiAway(f"{what}: no answer in time")
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return ApiAway(f"{what}: no connection in time")
+    if isinstance(error, TimeoutError):
+        return _AnswerLate(f"{what}: no answer in time")
     return ApiAway(f"{what}: {error or type(error).__name__}")

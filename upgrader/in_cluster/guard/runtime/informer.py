@@ -12,15 +12,13 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, VersionG
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.backoff import Backoff
+from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
 __all__ = ["Change", "Informer", "Key", "version_of", "whole"]
 
 Key = tuple[str, str]
 """Namespace ("" where there is none) and name."""
-_PAGE = 500
-_IN_PAGES = 2
-"""So many times; then in one piece, which takes many times the memory: 20,000 pods are 100 MB of JSON."""
 _WATCH_SECONDS = 60
 """A connection that died unnoticed is noticed after that, as the server ends each watch by then."""
 _SILENT_SECONDS = 180.0
@@ -125,7 +123,8 @@ class Informer(Generic[Kept]):
 
     async def _list(self) -> None:
         begun = self._clock()
-        found, version = await self._everything()
+        items, version = await everything(self._api, self._resource, self._namespace, self._query, self._listed)
+        found = dict(items)
         self._heard(begun)
         gone = self._objects.keys() - found.keys()
         for key in gone:
@@ -136,24 +135,8 @@ class Informer(Generic[Kept]):
         self._version = version
         self.synced.set()
 
-    async def _everything(self) -> tuple[dict[Key, tuple[str, Kept]], str]:
-        for _ in range(_IN_PAGES):
-            try:
-                return await self._all(_PAGE)
-            except VersionGone:
-                # The pages are of one moment, which the server has forgotten meanwhile.
-                LOG.info("listing from the first page again", extra={"resource": self.name})
-        return await self._all(0)
-
-    async def _all(self, limit: int) -> tuple[dict[Key, tuple[str, Kept]], str]:
-        found, token = dict[Key, tuple[str, Kept]](), ""
-        while True:
-            items, version, token = await self._api.page(
-                self._resource, self._namespace, self._query, limit=limit, token=token
-            )
-            found |= {_key(item): (version_of(item), self._keep(item)) for item in items}
-            if not token:
-                return found, version
+    def _listed(self, item: dict[str, Any]) -> tuple[Key, tuple[str, Kept]]:
+        return _key(item), (version_of(item), self._keep(item))
 
     async def _watch(self) -> None:
         begun, before = self._clock(), self._version
