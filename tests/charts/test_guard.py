@@ -10,6 +10,13 @@ from tests.charts.conftest import Refused, Render, Rendered
 from upgrader.in_cluster.guard.commands.flags import Settings, parse
 from upgrader.in_cluster.guard.core.generator import FINALIZER
 from upgrader.in_cluster.guard.core.ingress import NODE_ANNOTATIONS
+from upgrader.in_cluster.guard.core.selectors import (
+    LONGEST_KEY,
+    LONGEST_VALUE,
+    MOST_EXPRESSIONS,
+    MOST_LABELS,
+    MOST_VALUES,
+)
 from upgrader.model.workload import selects
 
 DEPLOYMENT = ("Deployment", "guard")
@@ -490,6 +497,15 @@ def test_the_definition_stays_when_guard_is_uninstalled(render: Render) -> None:
     assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     columns = {each["name"]: each["jsonPath"] for each in found["spec"]["versions"][0]["additionalPrinterColumns"]}
     assert columns["Estimated"] == ".status.summary.estimatedAvailableReplicas"
+    spec = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    for each in ("selector", "aggregationSelector"):
+        labels, expressions = (spec[each]["properties"][kind] for kind in ("matchLabels", "matchExpressions"))
+        one = expressions["items"]["properties"]
+        limits = (labels["maxProperties"], expressions["maxItems"], one["values"]["maxItems"])
+        assert limits == (MOST_LABELS, MOST_EXPRESSIONS, MOST_VALUES), "as guard reads it"
+        texts = (one["key"], labels["additionalProperties"], one["values"]["items"])
+        assert [text["maxLength"] for text in texts] == [LONGEST_KEY, LONGEST_VALUE, LONGEST_VALUE]
+        assert labels["x-kubernetes-validations"][0]["rule"] == f"self.all(key, size(key) <= {LONGEST_KEY})"
     without = chart(render, protector={**PROTECTOR, "crd": False})
     assert "podprotectors.podseidon.kubewharf.io" not in without.names("CustomResourceDefinition")
 

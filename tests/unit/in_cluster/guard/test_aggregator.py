@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.protector_metrics import ProtectorMetrics
 
 KEY = ("shop", "web")
+LABELLED = {"matchLabels": {"app": "web"}}
 
 
 class World:
@@ -146,6 +148,40 @@ def test_a_look_walks_the_pods_of_one_protector(monkeypatch: pytest.MonkeyPatch)
         await world.see()
         await world.look()
         assert world.counts() == (200, 200)
+
+    run(test)
+
+
+@pytest.mark.parametrize("selector", [{"matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]}, LABELLED])
+@pytest.mark.parametrize(
+    "labels", [{f"label-{number}": "" for number in range(65)}, {"a/" + "x" * 9000: ""}], ids=["many", "long"]
+)
+def test_a_pod_of_too_many_labels_is_never_available(selector: dict[str, Any], labels: dict[str, str]) -> None:
+    """They aren't kept, so it isn't known what selects the pod, and no other pod may go because of it."""
+
+    async def test(world: World) -> None:
+        put(world.api, protector(selector=selector), pod("x"), pod("y", labels={"app": "web", **labels}))
+        await world.see()
+        await world.look()
+        cell = stored(world.api)["status"]["cells"][0]["aggregation"]
+        assert [cell[f"{kind}Replicas"] for kind in ("available", "ready", "scheduled", "running")] == [1, 1, 1, 1]
+        (kept,) = (each for each in world.pods.of("shop").values() if each.name == "y")
+        assert kept.labels == {} and not kept.finished
+
+    run(test)
+
+
+def test_of_a_large_pod_little_is_kept() -> None:
+    """Labels of 1 MB took 4 MiB for as long as the pod was there."""
+
+    async def test(world: World) -> None:
+        labels = {f"label-{number}": f"v-{number}" for number in range(5000)}
+        put(world.api, *(pod(f"x-{number}", labels=labels, annotations={"note": "x" * 10_000}) for number in range(10)))
+        tracemalloc.start()
+        await world.see()
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert kept / 10 < 16_384
 
     run(test)
 

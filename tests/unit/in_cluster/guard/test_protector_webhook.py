@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -281,6 +283,27 @@ def test_a_watch_that_has_been_silent_for_long_selects_nothing() -> None:
     run(test)
 
 
+def test_of_a_large_protector_little_is_kept() -> None:
+    """A tenant's PodProtectors may have labels and annotations of 1.5 MiB, which decide nothing."""
+
+    async def test(world: World) -> None:
+        for number in range(20):
+            selector = {"matchLabels": {"a": "b" * 10_000 if number % 2 else "b"}}
+            large = protector(3, f"p-{number}", selector=selector)
+            meta = {"annotations": {"note": "x" * 100_000}, "labels": {f"l-{each}": "y" for each in range(1000)}}
+            large["metadata"] |= {**meta, "finalizers": [f"example.com/{each}" for each in range(1000)]}
+            put(world.api, json.loads(json.dumps(large)))
+        tracemalloc.start()
+        await see(world.cache)
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(list(world.cache)) == 10 and kept / 20 < 4096
+        held = world.cache.get(("shop", "p-0"))
+        assert held is not None and held.protector.min_available == 3
+
+    run(test)
+
+
 def test_what_is_no_deletion_is_refused() -> None:
     """Before anything has to be known: `upgrader guard on` asks so."""
 
@@ -292,12 +315,32 @@ def test_what_is_no_deletion_is_refused() -> None:
     run(test)
 
 
-def test_a_protector_that_cannot_be_read_protects_nothing() -> None:
-    """Its definition refuses what can't be read; another's may have stored it."""
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"matchExpressions": [{"key": "a", "operator": "?"}]},
+        {"matchLabels": {f"label-{number}": "" for number in range(1000)}},
+    ],
+    ids=["another operator", "too large"],
+)
+def test_a_protector_that_cannot_be_read_protects_all_pods_of_its_namespace(selector: dict[str, Any]) -> None:
+    """Its definition refuses what can't be read, but another's may have stored it: it may select any of them. It is
+    named. Pods that aren't Ready go, as do those of other namespaces, and all once it is gone.
+    """
 
     async def test(world: World) -> None:
-        await world.begin(protector(3, selector={"matchExpressions": [{"key": "a", "operator": "?"}]}), pod("x"))
-        assert (await world.ask(deletion("x"))).allowed and "status" not in stored(world.api)
+        unready = pod("y", namespace="shop", ready=False)
+        await world.begin(protector(0, selector=selector), pod("x"), unready)
+        for request in (deletion("x"), eviction("x")):
+            refused = await world.ask(request)
+            assert (refused.allowed, refused.code) == (False, 400)
+            assert refused.message.startswith("PodProtector shop/web can't be read: ")
+        assert (await world.ask(deletion("y", oldObject=unready))).allowed
+        elsewhere = pod("z", namespace="lab")
+        assert (await world.ask(deletion("z", namespace="lab", oldObject=elsewhere))).allowed
+        del world.api.objects[POD_PROTECTORS.path("shop", "web")]
+        await see(world.cache)
+        assert (await world.ask(deletion("x"))).allowed
 
     run(test)
 

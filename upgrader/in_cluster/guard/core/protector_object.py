@@ -12,6 +12,9 @@ from upgrader.in_cluster.guard.core.selectors import Selector
 
 __all__ = ["read", "status"]
 
+_MOST_SINGLE, _LEAST_RATE = 200, 0.1
+"""What a PodProtector's own tuning reaches: deletions that are recorded one by one, some 800 bytes each; seconds."""
+
 
 def read(item: Mapping[str, Any], defaults: Tuning) -> Protector:
     """A protector from the API's object, whose CRD makes sure of its spec. Raises `InvalidSelector`."""
@@ -19,7 +22,7 @@ def read(item: Mapping[str, Any], defaults: Tuning) -> Protector:
     selector = Selector.of(spec.get("selector"))
     wider = spec.get("aggregationSelector")
     tuning = spec.get("admissionHistoryConfig") or {}
-    rate = tuning.get("aggregationRateMillis")
+    threshold, rate = tuning.get("compactThreshold"), tuning.get("aggregationRateMillis")
     return Protector(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
@@ -29,8 +32,8 @@ def read(item: Mapping[str, Any], defaults: Tuning) -> Protector:
         min_ready_seconds=spec.get("minReadySeconds", 0),
         tuning=Tuning(
             tuning.get("maxConcurrentLag", defaults.max_concurrent_lag),
-            tuning.get("compactThreshold", defaults.compact_threshold),
-            defaults.aggregation_rate if rate is None else rate / 1000,
+            defaults.compact_threshold if threshold is None else min(threshold, _MOST_SINGLE),
+            defaults.aggregation_rate if rate is None else max(rate / 1000, _LEAST_RATE),
         ),
         cells=tuple(_cell(c) for c in (item.get("status") or {}).get("cells") or ()),
     )

@@ -6,8 +6,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["InvalidSelector", "Selector"]
+__all__ = [
+    "LONGEST_KEY",
+    "LONGEST_VALUE",
+    "MOST_EXPRESSIONS",
+    "MOST_LABELS",
+    "MOST_VALUES",
+    "InvalidSelector",
+    "Selector",
+]
 
+MOST_LABELS, MOST_EXPRESSIONS, MOST_VALUES = 32, 16, 32
+"""In matchLabels, in matchExpressions, and in each expression. The PodProtectors' definition has the same limits."""
+LONGEST_KEY, LONGEST_VALUE = 317, 63
+"""Of a label, as Kubernetes allows them: the key may begin with a domain of 253 characters."""
 
 _KEY = r"(?:[A-Za-z0-9.-]+/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _VALUE = r"[A-Za-z0-9_.-]*"
@@ -36,7 +48,11 @@ class Selector:
         labels, expressions = {} if labels is None else labels, [] if expressions is None else expressions
         if not isinstance(labels, dict) or not isinstance(expressions, list):
             raise InvalidSelector("matchLabels isn't an object, or matchExpressions isn't a list")
-        found = [(str(key), "In", frozenset({str(value)})) for key, value in labels.items()]
+        if len(labels) > MOST_LABELS:
+            raise InvalidSelector(f"matchLabels has {len(labels)} labels, more than {MOST_LABELS}")
+        if len(expressions) > MOST_EXPRESSIONS:
+            raise InvalidSelector(f"matchExpressions has {len(expressions)} entries, more than {MOST_EXPRESSIONS}")
+        found = [_sized(str(key), "In", (str(value),)) for key, value in labels.items()]
         for each in expressions:
             key, operator = (each.get("key"), each.get("operator")) if isinstance(each, dict) else (None, None)
             values = (each.get("values") or []) if isinstance(each, dict) else []
@@ -44,7 +60,7 @@ class Selector:
                 raise InvalidSelector(f"an expression has no key, or the invalid operator {operator!r}")
             if not isinstance(values, list) or bool(values) is not operator.endswith("In"):
                 raise InvalidSelector(f"{operator} of {key} has {'no ' if not values else ''}values")
-            found.append((key, operator, frozenset(map(str, values))))
+            found.append(_sized(key, operator, tuple(map(str, values))))
         return cls(tuple(found))
 
     @classmethod
@@ -71,6 +87,17 @@ class Selector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels is selected."""
         return all(_holds(labels.get(key), operator, values) for key, operator, values in self.requirements)
+
+
+def _sized(key: str, operator: str, values: tuple[str, ...]) -> tuple[str, str, frozenset[str]]:
+    """A requirement; raises `InvalidSelector` if it is larger than any that can hold."""
+    if len(key) > LONGEST_KEY:
+        raise InvalidSelector(f"a key has {len(key)} characters, more than {LONGEST_KEY}")
+    if len(values) > MOST_VALUES:
+        raise InvalidSelector(f"{operator} of {key} has {len(values)} values, more than {MOST_VALUES}")
+    if (longest := max(map(len, values), default=0)) > LONGEST_VALUE:
+        raise InvalidSelector(f"a value of {key} has {longest} characters, more than {LONGEST_VALUE}")
+    return key, operator, frozenset(values)
 
 
 def _holds(value: str | None, operator: str, values: frozenset[str]) -> bool:

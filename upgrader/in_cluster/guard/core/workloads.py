@@ -10,9 +10,22 @@ from typing import Any
 
 from upgrader.contract.times import seconds_of
 
-__all__ = ["REVISION_LABEL", "Pod", "StatefulSet", "absent", "natural", "not_ready", "ordinal", "pod", "stateful_set"]
+__all__ = [
+    "FINISHED",
+    "REVISION_LABEL",
+    "Pod",
+    "StatefulSet",
+    "absent",
+    "natural",
+    "not_ready",
+    "ordinal",
+    "pod",
+    "stateful_set",
+]
 
 REVISION_LABEL = "controller-revision-hash"
+FINISHED = ("Succeeded", "Failed")
+"""The phases of a pod that has ended by itself."""
 _DIGITS = len(str(2**31))
 _NO_START = frozenset(
     {
@@ -69,7 +82,7 @@ class Pod:
     @property
     def finished(self) -> bool:
         """Whether it has ended by itself."""
-        return self.phase in ("Succeeded", "Failed")
+        return self.phase in FINISHED
 
     @property
     def ready(self) -> bool:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from upgrader.in_cluster.guard.core.workloads import Pod, pod
+from upgrader.in_cluster.guard.core.workloads import FINISHED, Pod, pod
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Informer
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
@@ -18,6 +18,8 @@ __all__ = ["PODS", "PodsOfCell", "counted_pod"]
 PODS = Resource("v1", "pods")
 _MOST_GONE = 20_000
 """The number of UIDs that are remembered; a forgotten one is read from the API."""
+_MOST_LABELS, _LONGEST_LABELS = 64, 8192
+"""Labels, and characters of all of them, that are kept of a pod."""
 _NONE: Mapping[str, Pod] = MappingProxyType({})
 
 
@@ -73,10 +75,18 @@ class PodsOfCell:
 
 
 def counted_pod(item: Object) -> Pod:
-    """What a protector counts by."""
+    """What a protector counts by.
+
+    A tenant's pod may have a million bytes of labels. Of one with more than any real pod it isn't kept what selects it:
+    so it has no labels, and nothing that would count it as available, ready, running or scheduled.
+    """
     meta, status = item["metadata"], item.get("status") or {}
     kept = {key: meta[key] for key in ("namespace", "name", "uid", "deletionTimestamp") if key in meta}
-    # Most pods have the same labels as others: each string is in memory once.
-    labels = {sys.intern(key): sys.intern(value) for key, value in (meta.get("labels") or {}).items()}
+    labels = meta.get("labels") or {}
     known = {key: status.get(key) for key in ("phase", "conditions")}
-    return pod({"metadata": {**kept, "labels": labels}, "status": known})
+    if len(labels) > _MOST_LABELS or sum(map(len, labels)) + sum(map(len, labels.values())) > _LONGEST_LABELS:
+        known = {"phase": known["phase"]} if known["phase"] in FINISHED else {}
+        return pod({"metadata": kept, "status": known})
+    # Most pods have the same labels as others: each string is in memory once.
+    shared = {sys.intern(key): sys.intern(value) for key, value in labels.items()}
+    return pod({"metadata": {**kept, "labels": shared}, "status": known})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,32 @@ __all__ = ["POD_PROTECTORS", "Held", "NewestProtectors", "ProtectorCache"]
 POD_PROTECTORS = Resource("podseidon.kubewharf.io/v1alpha1", "podprotectors")
 
 
+_META = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
+_SPEC = ("minAvailable", "minReadySeconds", "selector", "aggregationSelector", "admissionHistoryConfig")
+_OWN = ("podseidon.kubewharf.io/", "guard.upgrader.io/")
+_LONGEST_OWN, _LONGEST_REASON = 4096, 256
+
+
 @dataclass(frozen=True)
 class Held:
-    """A protector, and the API's object that it was parsed from."""
+    """A protector, and what is needed of the API's object that it was parsed from: to decide, and to write its status,
+    where the API server takes nothing else from what is written.
+    """
 
     item: Object
     protector: Protector
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    """A PodProtector that can't be read, and why: it isn't known which pods of its namespace it selects."""
+
+    namespace: str
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"PodProtector {self.namespace}/{self.name} can't be read: {self.why}; correct it, or delete it"
 
 
 class ProtectorCache:
@@ -43,8 +63,9 @@ class ProtectorCache:
         self._defaults = defaults
         self._listeners: list[Callable[[Key], None]] = []
         self._held: dict[str, dict[str, Held]] = {}
-        self.informers = tuple(
-            Informer(api, POD_PROTECTORS, each, keep=_kept, clock=clock) for each in namespaces or [""]
+        self._unreadable: dict[str, dict[str, _Unreadable]] = {}
+        self.informers: tuple[Informer[Any], ...] = tuple(
+            Informer(api, POD_PROTECTORS, each, keep=self._kept, clock=clock) for each in namespaces or [""]
         )
         for informer in self.informers:
             informer.tell(self._set)
@@ -62,6 +83,10 @@ class ProtectorCache:
         """The protectors of a namespace."""
         return (held.protector for held in self._held.get(namespace, {}).values())
 
+    def unreadable(self, namespace: str) -> str:
+        """Why it isn't known which pods of a namespace are protected: one that can't be read; "" if all can."""
+        return next(map(str, self._unreadable.get(namespace, {}).values()), "")
+
     def __iter__(self) -> Iterator[Held]:
         return (held for names in self._held.values() for held in names.values())
 
@@ -73,21 +98,31 @@ class ProtectorCache:
         """A protector from the API's object; raises InvalidSelector."""
         return read(item, self._defaults)
 
-    def _set(self, before: Object | None, after: Object | None) -> None:
-        found: Any = after or before
-        key = (found["metadata"].get("namespace", ""), found["metadata"]["name"])
-        names = self._held.setdefault(key[0], {})
-        names.pop(key[1], None)
-        if after is not None:
-            try:
-                names[key[1]] = Held(after, self.read(after))
-            except (InvalidSelector, KeyError, TypeError, ValueError) as error:
-                # The schema rejects what can't be parsed; the CustomResourceDefinition of others may not.
-                LOG.error("a PodProtector can't be read: it protects nothing", extra={"of": key, "reason": str(error)})
-        if not names:
-            del self._held[key[0]]
+    def _kept(self, item: dict[str, Any]) -> Held | _Unreadable:
+        try:
+            return Held(_needed(item), self.read(item))
+        except (InvalidSelector, KeyError, TypeError, ValueError) as error:
+            # The schema rejects what can't be parsed; the CustomResourceDefinition of others may not.
+            meta = item["metadata"]
+            return _Unreadable(meta.get("namespace", ""), meta["name"], str(error)[:_LONGEST_REASON])
+
+    def _set(self, before: Held | _Unreadable | None, after: Held | _Unreadable | None) -> None:
+        found = after or before
+        assert found is not None
+        of = found if isinstance(found, _Unreadable) else found.protector
+        for cached in (self._held, self._unreadable):
+            cached.get(of.namespace, {}).pop(of.name, None)
+        if isinstance(after, _Unreadable):
+            self._unreadable.setdefault(of.namespace, {})[of.name] = after
+            if before != after:
+                LOG.error("all pods of a namespace are protected", extra={"reason": str(after)})
+        elif after is not None:
+            self._held.setdefault(of.namespace, {})[of.name] = after
+        for each in (self._held, self._unreadable):
+            if not each.get(of.namespace, True):
+                del each[of.namespace]
         for changed in self._listeners:
-            changed(key)
+            changed((of.namespace, of.name))
 
 
 class NewestProtectors:
@@ -123,5 +158,13 @@ class NewestProtectors:
             del self._written[budget]
 
 
-def _kept(item: dict[str, Any]) -> Object:
-    return {**item, "metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}
+def _needed(item: Mapping[str, Any]) -> Object:
+    """What is needed of the API's object. Raises ValueError if guard's own labels and annotations are too large."""
+    meta, spec = item["metadata"], item["spec"]
+    kept = {key: meta[key] for key in _META if key in meta}
+    for kind in ("labels", "annotations"):
+        kept[kind] = own = {key: text for key, text in (meta.get(kind) or {}).items() if key.startswith(_OWN)}
+        if (size := sum(len(key) + len(text) for key, text in own.items())) > _LONGEST_OWN:
+            raise ValueError(f"its {kind} of guard have {size} characters, more than {_LONGEST_OWN}")
+    kept["finalizers"] = [each for each in meta.get("finalizers") or () if each.startswith(_OWN)][:1]
+    return {**item, "metadata": kept, "spec": {key: spec[key] for key in _SPEC if key in spec}}

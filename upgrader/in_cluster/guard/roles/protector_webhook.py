@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, NotAnAdmissionReview, allow
+from upgrader.in_cluster.guard.core.admission import (
+    BAD_REQUEST,
+    AdmissionRequest,
+    Answer,
+    NotAnAdmissionReview,
+    allow,
+    deny,
+)
 from upgrader.in_cluster.guard.core.ledger import Judgement, Request, refusal
 from upgrader.in_cluster.guard.core.protector import (
     Protector,
@@ -19,6 +26,7 @@ from upgrader.in_cluster.guard.core.protector import (
     request_for,
 )
 from upgrader.in_cluster.guard.core.protector_object import read, status
+from upgrader.in_cluster.guard.core.selectors import InvalidSelector
 from upgrader.in_cluster.guard.core.workloads import Pod, pod
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.in_cluster.guard.roles.ledger_writer import Judge, LedgerWriter, Memory, all_agree
@@ -46,7 +54,12 @@ class _Books:
         return POD_PROTECTORS
 
     def book_of(self, item: Object) -> Protector:
-        return read(item, self._defaults)
+        try:
+            return read(item, self._defaults)
+        except InvalidSelector as error:  # it was changed since the watch showed it
+            meta = item["metadata"]
+            what = f"PodProtector {meta['namespace']}/{meta['name']} can't be read: {error}"
+            raise ApiRefused(what, BAD_REQUEST) from error
 
     def status_of(self, item: Object, book: Protector) -> Mapping[str, Any]:
         return status(book, item.get("status"))
@@ -127,8 +140,9 @@ class CellWebhook:
         if told is not None:
             if judged := lost_already(told, eviction=False):
                 return judged
-            if not (selecting := self._selecting(told)):
-                return _UNMATCHED
+            selecting = self._selecting(told)
+            if judged := self._without_asking(told, selecting):
+                return judged
         # Any client that reaches the port can forge a request: nothing is written for a pod that the API doesn't have.
         found = await self._pod(request.namespace, told.name if told is not None else request.name)
         if found is None or (told is not None and found.uid != told.uid):
@@ -137,8 +151,8 @@ class CellWebhook:
             return judged
         if told is None or told.labels != found.labels:
             selecting = self._selecting(found)
-        if not selecting:
-            return _UNMATCHED
+        if judged := self._without_asking(found, selecting):
+            return judged
         asked = request_for(request, found, self._cell)
         budgets = [(p.namespace, p.name) for p in sorted(selecting, key=str)]
         judgements = await all_agree([(self._writer, each, asked) for each in budgets], until - self._clock())
@@ -153,6 +167,12 @@ class CellWebhook:
         if reason := self._protectors.why_not:
             raise ApiAway(reason)
         return [each for each in self._protectors.of(found.namespace) if each.selector.matches(found.labels)]
+
+    def _without_asking(self, found: Pod, selecting: Sequence[Protector]) -> Judgement | None:
+        """The answer where no protector is asked: one can't be read, or none selects the pod."""
+        if reason := self._protectors.unreadable(found.namespace):
+            return Judgement(deny(BAD_REQUEST, f"{reason}: it may select this pod"), "Rejected")
+        return None if selecting else _UNMATCHED
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         item = await self._worker.get(PODS, name, namespace)

@@ -32,6 +32,24 @@ def test_what_is_selected(content: dict[str, Any], labels: dict[str, str], selec
 
 
 @pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ({"matchLabels": {f"a-{number}": "1" for number in range(33)}}, "matchLabels has 33 labels, more than 32"),
+        ({"matchLabels": {"a" * 318: "1"}}, "a key has 318 characters, more than 317"),
+        ({"matchLabels": {"a": "1" * 64}}, "a value of a has 64 characters, more than 63"),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}] * 17}, "matchExpressions has 17 entries"),
+        ({"matchExpressions": [{"key": "a" * 318, "operator": "Exists"}]}, "a key has 318 characters"),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"] * 33}]}, "In of a has 33 values"),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1" * 64]}]}, "a value of a has 64"),
+    ],
+)
+def test_a_selector_has_a_size(content: dict[str, Any], why: str) -> None:
+    """It is kept for as long as its object is there, and a tenant may create many."""
+    with pytest.raises(InvalidSelector, match=why):
+        Selector.of(content)
+
+
+@pytest.mark.parametrize(
     "content",
     [
         None,
