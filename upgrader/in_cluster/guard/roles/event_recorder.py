@@ -18,6 +18,10 @@ __all__ = ["EventRecorder"]
 _EVENTS = Resource("v1", "events")
 _AGAIN_SECONDS = 600.0
 """The API server forgets Events after an hour."""
+_MOST = 25
+"""Of an object in that time, as in client-go: a tenant may change what they quote every second."""
+_LONGEST_MESSAGE = 1024
+"""As the API server allows."""
 
 
 class EventRecorder:
@@ -25,17 +29,18 @@ class EventRecorder:
 
     def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock
-        self._told: dict[tuple[str, str, str], float] = {}
+        self._told: dict[str, dict[tuple[str, str], float]] = {}
+        """UID of the object → reason and message → until when they aren't repeated."""
 
     async def record(self, event: Event) -> None:
-        """Write it, unless it was written lately."""
-        key, now = (event.about.uid, event.reason, event.message), self._clock()
-        if now < self._told.get(key, 0.0):
+        """Write it, unless it was written lately, or too many others of its object were."""
+        about, message, now = event.about, event.message[:_LONGEST_MESSAGE], self._clock()
+        self._told = {uid: lately for uid, its in self._told.items() if (lately := _still(its, now))}
+        lately = self._told.setdefault(about.uid, {})
+        if (event.reason, message) in lately or len(lately) >= _MOST:
             return
-        self._told = {each: until for each, until in self._told.items() if until > now}
-        self._told[key] = now + _AGAIN_SECONDS
-        about = event.about
-        LOG.info(event.message, extra={"event": event.reason, "object": f"{about.namespace}/{about.name}"})
+        lately[event.reason, message] = now + _AGAIN_SECONDS
+        LOG.info(message, extra={"event": event.reason, "object": f"{about.namespace}/{about.name}"})
         time_ = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         manifest = {
             "apiVersion": "v1",
@@ -50,7 +55,7 @@ class EventRecorder:
             },
             "type": event.type,
             "reason": event.reason,
-            "message": event.message[:1024],
+            "message": message,
             "source": {"component": "guard"},
             "firstTimestamp": time_,
             "lastTimestamp": time_,
@@ -60,3 +65,7 @@ class EventRecorder:
             await self._api.create(_EVENTS, manifest, about.namespace)
         except (ApiAway, ApiRefused) as error:
             LOG.warning("an Event can't be written", extra={"reason": str(error)})
+
+
+def _still(told: dict[tuple[str, str], float], now: float) -> dict[tuple[str, str], float]:
+    return {what: until for what, until in told.items() if until > now}

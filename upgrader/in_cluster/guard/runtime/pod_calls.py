@@ -27,7 +27,8 @@ class PodCalls:
     async def __aenter__(self) -> Self:
         # A pod that has been replaced has the same name and another IP: no connection is kept.
         connector = aiohttp.TCPConnector(force_close=True, limit=0)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
+        # What is compressed may be a thousand times as large.
+        self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout, auto_decompress=False)
         return self
 
     async def __aexit__(
