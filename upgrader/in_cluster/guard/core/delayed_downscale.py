@@ -15,10 +15,12 @@ from upgrader.contract.times import days_of
 from upgrader.in_cluster.guard.core.scaling import NotScaled
 from upgrader.in_cluster.guard.core.workloads import StatefulSet
 
-__all__ = ["Calls", "Delay", "Endpoint", "Reply", "calls", "delay_of", "endpoint", "reached"]
+__all__ = ["MOST_PODS", "Calls", "Delay", "Endpoint", "Reply", "calls", "delay_of", "endpoint", "reached"]
 
 DELAY = "grafana.com/rollout-delayed-downscale"
 URL = "grafana.com/rollout-prepare-delayed-downscale-url"
+MOST_PODS = 10_000
+"""Of a set, that are told at a time: API servers store any number of replicas up to two billion."""
 _MOST_SECONDS = 2.0**40
 
 
@@ -97,7 +99,12 @@ def endpoint(which: StatefulSet, ordinal: int, url: SplitResult, cluster_domain:
 
 
 def calls(which: StatefulSet, wanted: int, delay: Delay, cluster_domain: str) -> Calls:
-    """Whom to ask when the set should have `wanted` replicas; no more and no fewer: all are told that they stay."""
+    """Whom to ask when the set should have `wanted` replicas; no more and no fewer: all are told that they stay.
+
+    Raises `NotScaled` if the set has too many.
+    """
+    if which.replicas > MOST_PODS:
+        raise NotScaled(f"{which.name} has {which.replicas} replicas, more than the {MOST_PODS} whose pods guard asks")
     first, staying = which.first_ordinal, min(wanted, which.replicas)
     everyone = [endpoint(which, ordinal, delay.url, cluster_domain) for ordinal in range(first, first + which.replicas)]
     return Calls(post=tuple(everyone[staying:]), delete=tuple(everyone[:staying]))

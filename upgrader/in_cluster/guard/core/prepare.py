@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from upgrader.contract.times import timestamp
 from upgrader.in_cluster.guard.core.admission import FORBIDDEN, AdmissionRequest, Answer, allow, deny
-from upgrader.in_cluster.guard.core.delayed_downscale import Endpoint, endpoint
+from upgrader.in_cluster.guard.core.delayed_downscale import MOST_PODS, Endpoint, endpoint
 from upgrader.in_cluster.guard.core.downscale import Unreadable, both, moved, what
 from upgrader.in_cluster.guard.core.hold import refuse_downscale
 from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL, Hold, pods_by_owner
@@ -116,6 +116,8 @@ def endpoints(which: StatefulSet, before: int, after: int, cluster_domain: str) 
         return f"its annotation {PORT} is {port[:64]!r}, not a port"
     url = urlsplit(f"http://pod:{port}/{path.lstrip('/')}")
     numbers = range(which.first_ordinal + after, which.first_ordinal + before)
+    if (count := before - after) > MOST_PODS:
+        return f"it has {count} pods to tell, more than {MOST_PODS}"
     return tuple(endpoint(which, number, url, cluster_domain) for number in numbers)
 
 

@@ -24,7 +24,7 @@ from upgrader.in_cluster.guard.core.group_lease import (
 )
 from upgrader.in_cluster.guard.core.prepare import endpoints, is_prepared
 from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL
-from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, stateful_set
+from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, ordinal, stateful_set
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict, GroupLocked, NotFound
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.direct_read import pods_of, stateful_sets
@@ -131,7 +131,7 @@ class Downscales:
         if isinstance(going, str):
             LOG.warning("pods can't be told that they stay", extra={"set": which.name, "reason": going})
             numbers = range(which.first_ordinal + stay.after, which.first_ordinal + stay.before)
-            return {name: there[name] for n in numbers if (name := f"{which.name}-{n}") in there}
+            return {name: uid for name, uid in there.items() if ordinal(name) in numbers}
         replies = await tell(self._calls, "DELETE", going, addresses(which, pods), _STAY_SECONDS)
         failed = failures(replies)
         for pod, why in failed.items():

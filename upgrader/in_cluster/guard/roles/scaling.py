@@ -159,11 +159,10 @@ class Scaling:
         """Tell all its pods that they stay: fewer replicas may have been requested before, which isn't recorded."""
         try:
             delay = delay_of(which)
+            everyone = calls(which, which.replicas, delay, self._cluster_domain).delete if delay else ()
         except NotScaled:
             return  # its pods are told if fewer replicas are requested
-        if delay:
-            everyone = calls(which, which.replicas, delay, self._cluster_domain).delete
-            self._tell(which, everyone, addresses(which, pods))
+        self._tell(which, everyone, addresses(which, pods))
 
     def _tell(self, which: StatefulSet, staying: Sequence[Endpoint], ips: Mapping[str, str]) -> None:
         """In the background, and at intervals: the answers don't matter."""
