@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 
 __all__ = ["JsonFormatter", "to_stdout"]
 
+_LONGEST = 4096
+"""Of each value, in characters: many are what others have written, such as an annotation of 256 KiB."""
 _KNOWN = set(vars(logging.makeLogRecord({})))
 
 
@@ -22,12 +24,17 @@ class JsonFormatter(logging.Formatter):
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "message": record.getMessage(),
-            **{k: v for k, v in vars(record).items() if k not in _KNOWN and k != "message"},
+            "message": _cut(record.getMessage()),
+            **{k: _cut(v) for k, v in vars(record).items() if k not in _KNOWN and k != "message"},
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = self.formatException(record.exc_info)[-_LONGEST:]
         return json.dumps(line, default=str)
+
+
+def _cut(value: object) -> object:
+    text = value if isinstance(value, str) else str(value)
+    return value if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
 
 
 def to_stdout(log: logging.Logger, level: str) -> None:

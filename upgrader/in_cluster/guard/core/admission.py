@@ -41,6 +41,7 @@ _REASONS = {
 }
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _LONGEST_WARNING = 256  # the API server cuts what is longer
+_LONGEST_MESSAGE = 2048
 _MOST_UID = 128
 _LONGEST_NAME = 253
 _LONGEST_USER = 256
@@ -95,7 +96,9 @@ def allow(*warnings: str, audit: Mapping[str, str] | None = None) -> Answer:
 
 def deny(code: int, message: str, audit: Mapping[str, str] | None = None) -> Answer:
     """Refused with an HTTP status: 400, 403, 409, or 429, which `kubectl drain` tries again."""
-    return Answer(allowed=False, code=code, reason=_REASONS[code], message=message, audit=dict(audit or {}))
+    return Answer(
+        allowed=False, code=code, reason=_REASONS[code], message=message[:_LONGEST_MESSAGE], audit=dict(audit or {})
+    )
 
 
 def review(uid: str, answer: Answer) -> dict[str, Any]:

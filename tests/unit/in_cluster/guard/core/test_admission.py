@@ -137,6 +137,11 @@ def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
     assert "\n" not in str(refusal.value)
 
 
+def test_a_refusal_has_a_size() -> None:
+    """Many quote what a tenant has written; the API server hands them on to the client, and into its audit log."""
+    assert len(deny(403, "x" * 300_000).message) == 2048
+
+
 def test_a_users_name_is_one_line() -> None:
     """A name from a token can't begin a line of a log."""
     assert request_of(review_of(userInfo={"username": "eve\nalice"})).user == "eve alice"
