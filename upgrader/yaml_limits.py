@@ -47,7 +47,7 @@ def check_limits(text: str | bytes) -> None:
                     sizes[event.anchor] = size
             case yaml.CollectionStartEvent():
                 if (kind := str(event.tag).removeprefix(_TAG)) in _TYPES:
-                    _refuse(f"a collection is no {kind}", event)
+                    _refuse(f"a mapping or list has the tag !!{kind}", event)
                 around.append((event.anchor, total))
                 total += 1
                 if len(around) > _DEEPEST:
@@ -66,7 +66,7 @@ def _check_type(tag: str, scalar: yaml.ScalarEvent) -> None:
         try:
             yaml.SafeLoader("").construct_document(yaml.ScalarNode(tag, scalar.value))
         except (yaml.YAMLError, ValueError, LookupError, AttributeError, OverflowError):
-            _refuse(f"a value isn't of its type, {kind}", scalar)  # which may be a secret: it isn't repeated
+            _refuse(f"a value can't be read as its type, {kind}", scalar)  # which may be a secret: it isn't repeated
 
 
 def _refuse(why: str, event: Any) -> NoReturn:

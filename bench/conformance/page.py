@@ -17,8 +17,7 @@ WAYS = {
     "after": ("After the upgrade", "Conformance specs on the cluster that `upgrader run` has upgraded."),
     "during": (
         "During `upgrader run`",
-        "Conformance specs, while `upgrader run` and `upgrader rollback` alternate. *During*: specs that ran while one of "
-        "these commands was active.",
+        "Conformance specs, while `upgrader run` and `rollback` alternate. *During*: specs that overlapped with one.",
     ),
     "around": (
         "Set up before, verified after",

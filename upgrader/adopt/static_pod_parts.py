@@ -112,7 +112,7 @@ def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
     yield from _command(static.component, container)
     for entry in container.get("env") or ():
         if "valueFrom" in entry:
-            yield "env", f"the variable {entry['name']} with a value from another source"
+            yield "env", f"the environment variable {entry['name']} with `valueFrom`"
 
 
 def _unsafe(context: Mapping[str, Any]) -> Iterator[str]:

@@ -65,7 +65,7 @@ def records_key(kube: Kube, namespaces: Iterable[tuple[BoundRelease, str]]) -> b
                 parts.append([release.name, record["metadata"]["uid"], record.get("data")])
     if not parts:
         raise UsageError(
-            "a plan can't be saved: its key is derived from Helm's releases in Secrets, and there is none",
+            "a plan can't be saved: its key is derived from Helm's Secrets of releases, and this cluster has none",
             remedy="Adopt the cluster first (upgrader adopt); with another HELM_DRIVER, plans can't be saved.",
         )
     return hashlib.sha256(canonical(parts).encode()).digest()

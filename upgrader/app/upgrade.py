@@ -302,8 +302,8 @@ def _refuse_over_interrupted(session: Session, front_end: FrontEnd, *, anew: boo
     if run is None or anew or not any(step.to_undo and not step.prepares for step in run.state.steps):
         return
     raise Blocked(
-        f"run {name} was interrupted, and its changes are still in place: a new run would roll back only to them, not "
-        "to the cluster before; nothing was changed",
+        f"run {name} was interrupted, and its changes are still in place: the rollback of a new run would "
+        "keep these changes; nothing was changed",
         remedy="To continue it: upgrader run --resume\nTo undo it: upgrader rollback\nTo keep its changes, and start "
         "from there: upgrader run --new",
     )

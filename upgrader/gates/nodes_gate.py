@@ -50,7 +50,7 @@ class NodesGate:
         if len(problems) > allowed:
             return _said(pending, problems, f"{allowed} of {len(workers)} workers may be unhealthy" if allowed else "")
         total = controllers + len(workers)
-        without = f"; unhealthy ({allowed} workers may be): {', '.join(problems)}" if problems else ""
+        without = f"; unhealthy, of at most {allowed} allowed: {', '.join(problems)}" if problems else ""
         return holds(f"{total - len(problems)} of {total} nodes Ready{without}")
 
     def _workers(self) -> dict[str, str]:

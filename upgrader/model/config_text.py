@@ -21,7 +21,7 @@ def read_config(text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ValueError(f"it is not valid YAML: {' '.join(str(error).split())}") from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML: `!!bool x`, or month 13
-        raise ValueError("it is not valid YAML: a value isn't of its type") from error
+        raise ValueError("it is not valid YAML: a value can't be read as its type") from error
     if not isinstance(read, dict):
         raise ValueError("it is not a mapping")
     return read

@@ -1,4 +1,4 @@
-"""The operator's credentials may do all that a run may have to do, also what only a rollback needs."""
+"""The kubeconfig's user has all permissions that a run and its rollback may need."""
 
 from __future__ import annotations
 

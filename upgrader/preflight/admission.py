@@ -1,4 +1,4 @@
-"""The API would admit the planned releases' workloads, and their pods: each is tried in a server-side dry run."""
+"""The API server would admit the planned workloads and their pods: each is created in a server-side dry run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Service `kubernetes` keeps the addresses behind which kube-apiserver is reached."""
+"""The run doesn't change the addresses of Service `kubernetes`."""
 
 from __future__ import annotations
 

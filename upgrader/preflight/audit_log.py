@@ -1,4 +1,4 @@
-"""The clients in an audit log that `--audit-log` names use no API that the target removes.
+"""With `--audit-log`: the clients in the audit log use no API that the target removes.
 
 Kubernetes' own components are left out: each uses the APIs of its own version, and a run replaces them. Custom APIs
 aren't judged. A client that sent nothing while the log was written isn't in it, nor is what the audit policy leaves

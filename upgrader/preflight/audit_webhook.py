@@ -1,4 +1,4 @@
-"""The webhook for the planned kube-apiserver's audit events answers, on each controller."""
+"""The audit webhook of the planned kube-apiserver answers each controller."""
 
 from __future__ import annotations
 

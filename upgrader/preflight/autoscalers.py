@@ -1,4 +1,4 @@
-"""No release resets what an autoscaler sets."""
+"""No release resets a number of replicas that an autoscaler has set."""
 
 from __future__ import annotations
 

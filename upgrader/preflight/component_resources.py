@@ -1,4 +1,4 @@
-"""The planned control plane asks for the CPU and memory that it needs, and no limit takes them away."""
+"""The planned control plane requests CPU and memory, and no limit is too low."""
 
 from __future__ import annotations
 

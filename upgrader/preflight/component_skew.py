@@ -1,4 +1,4 @@
-"""The parts of the control plane that run now have versions that may work together."""
+"""The running components of the control plane have versions that Kubernetes supports together."""
 
 from __future__ import annotations
 

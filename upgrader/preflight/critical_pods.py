@@ -1,4 +1,4 @@
-"""etcd is healthy; other critical pods that aren't Ready are named, as the run won't ask for them."""
+"""etcd is healthy. Other critical pods that aren't Ready are listed: the run's gates ignore them."""
 
 from __future__ import annotations
 

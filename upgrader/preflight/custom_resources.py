@@ -1,4 +1,4 @@
-"""Custom resources can be read and written after kube-apiserver was replaced."""
+"""Custom resources can be read and written after kube-apiserver is replaced."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
             "warning",
             f"these CustomResourceDefinitions are stuck in deletion: {first_few(terminating)}",
             "Some of their objects have finalizers that are never removed. Objects can be read, but not created.",
-            "Find those objects, and fix the controller that removes their finalizers.",
+            "Find the objects with finalizers, and fix the controller that should remove these.",
         )
     if several:
         yield Finding(

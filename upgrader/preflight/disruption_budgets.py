@@ -1,4 +1,4 @@
-"""No PodDisruptionBudget refuses every eviction: a node could never be drained.
+"""No PodDisruptionBudget refuses every eviction, because such a budget makes a drain impossible.
 
 `upgrader` itself drains nothing; playbooks of a pipeline do, and so do those who upgrade kubelets after a run.
 """

@@ -1,4 +1,4 @@
-"""etcd's members can get the planned image: it is no older one, skips no minor, and each member can be done without."""
+"""etcd's members can change to the planned image: it isn't older, skips no minor, and etcd tolerates each restart."""
 
 from __future__ import annotations
 

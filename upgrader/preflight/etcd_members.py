@@ -1,4 +1,4 @@
-"""etcd's members are the controllers, of one version that the target supports, with room to grow.
+"""etcd runs on the controllers, all members have one version that the target supports, and their databases have room.
 
 Each controller queries its own member. If etcd runs on other machines, only kube-apiserver's view of it is known.
 """

@@ -1,4 +1,4 @@
-"""The components of the control plane know the feature gates that the run sets, and let them be set so."""
+"""The components of the control plane accept the feature gates that the run sets."""
 
 from __future__ import annotations
 

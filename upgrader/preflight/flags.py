@@ -1,4 +1,4 @@
-"""The components of the control plane know the flags that the run starts them with, and warn of none of them."""
+"""The components of the control plane know the flags that the run sets, and none of these is deprecated."""
 
 from __future__ import annotations
 

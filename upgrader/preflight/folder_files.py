@@ -1,4 +1,4 @@
-"""Offline: upgrader.yaml, the files that it names, and their content; each problem has its file and line."""
+"""Offline: upgrader.yaml and the files that it names are valid. Each problem is shown with its file and line."""
 
 from __future__ import annotations
 

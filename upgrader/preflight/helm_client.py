@@ -1,4 +1,4 @@
-"""The Helm client."""
+"""The Helm on this machine has a supported version."""
 
 from __future__ import annotations
 

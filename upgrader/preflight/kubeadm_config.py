@@ -1,4 +1,4 @@
-"""kubeadm's configuration of the cluster can be updated, and read by the kubeadm of the new version."""
+"""The run can update ConfigMap kubeadm-config, and kubeadm of the new version can read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nodes.leftAlone` selects existing nodes that no pool has, and all Windows nodes."""
+"""`nodes.leftAlone` selects only existing nodes that are in no pool, and includes all Windows nodes."""
 
 from __future__ import annotations
 

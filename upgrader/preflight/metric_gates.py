@@ -1,4 +1,4 @@
-"""Metric gates can be answered before anything changes: behind a change, one that can't would roll it back."""
+"""The queries of metric gates return values before anything changes: a gate without a value would roll back the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components see the files that are on their controllers, not those that were there when they started."""
+"""Components use the current files on their controllers, not the files from when their containers started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No namespace has been stuck in its deletion."""
+"""No namespace is stuck in its deletion."""
 
 from __future__ import annotations
 

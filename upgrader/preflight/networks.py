@@ -1,4 +1,4 @@
-"""The networks that Kubernetes itself allocates from don't overlap, and have room for another node and more Services.
+"""The ranges from which Kubernetes allocates addresses don't overlap, and have room for another node and more Services.
 
 A network plugin with its own pool of addresses is not checked: the API doesn't show how full that is, an unknown would
 block every run on such a cluster for something that no run needs, and a warning would never go away. That is why the

@@ -1,4 +1,4 @@
-"""The nodes of the plan can be upgraded: the inventory lists them, nothing blocks a drain."""
+"""The planned nodes can be upgraded: the inventory lists them, and nothing blocks their drains."""
 
 from __future__ import annotations
 

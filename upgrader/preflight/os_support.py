@@ -1,4 +1,4 @@
-"""The nodes' operating systems, kernels, container runtimes and cgroups are what their kubelets need after the run.
+"""The nodes' operating systems, kernels, container runtimes and cgroup versions suit their kubelets after the run.
 
 Node objects are read for all nodes; the cgroup version is read only on controllers.
 """

@@ -1,4 +1,4 @@
-"""No GitOps controller declares the workloads that the run changes: it would change them back."""
+"""No GitOps controller manages the workloads that the run changes, because it would revert the changes."""
 
 from __future__ import annotations
 

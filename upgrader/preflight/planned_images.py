@@ -1,4 +1,4 @@
-"""Every component of the control plane gets an image of the target: none is pinned to another version.
+"""Every component of the control plane gets an image of the target version: none is pinned to another version.
 
 Otherwise a run would succeed while the old program keeps running, and the next upgrade would be two minors.
 """

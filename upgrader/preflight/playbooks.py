@@ -1,4 +1,4 @@
-"""Ansible takes the playbooks of the pipeline, and those that undo them; and each is for a machine of the inventory."""
+"""Ansible can read the pipeline's playbooks and their `undo` playbooks, and each matches a host of the inventory."""
 
 from __future__ import annotations
 

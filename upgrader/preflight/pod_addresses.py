@@ -1,4 +1,4 @@
-"""Pods have addresses of their node's pod CIDR, if those of most other nodes do."""
+"""Pods have addresses in their node's pod CIDR, if pods of most other nodes do."""
 
 from __future__ import annotations
 

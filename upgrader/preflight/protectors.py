@@ -1,4 +1,4 @@
-"""Every PodProtector has as many pods as it wants, and they are counted: none is below its minimum before a run."""
+"""Every PodProtector counts its pods, and none is below its minimum before a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The target serves the APIs of what the run installs, and of what Helm has installed already.
+"""The target serves the APIs of all objects in the planned and the installed Helm releases.
 
 Read are the manifests of releases; their hooks aren't in them. The cluster's live objects can't be judged: the API
 converts them, and shows each in every version that it serves. Clients of an old version are found by the check `apis`.

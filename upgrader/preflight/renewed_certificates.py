@@ -1,4 +1,4 @@
-"""Components use the certificates that their kubeconfigs have now, not those of a year ago."""
+"""Components use the current certificates of their kubeconfigs, not those from before a renewal."""
 
 from __future__ import annotations
 

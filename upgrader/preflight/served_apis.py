@@ -1,4 +1,4 @@
-"""Compares the APIs that are served and used now with those that the target serves."""
+"""The target serves the APIs that clients use now, and aggregated APIs are available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every controller is reachable over SSH, which recovery needs, before anything is changed."""
+"""Before anything is changed, every controller is reachable over SSH, because recovery needs it."""
 
 from __future__ import annotations
 

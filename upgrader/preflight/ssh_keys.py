@@ -1,4 +1,4 @@
-"""The private keys of the inventory are such as OpenSSH takes: it ignores one that others than its owner may open."""
+"""Only the owner can read the private keys in the inventory, because OpenSSH ignores other keys."""
 
 from __future__ import annotations
 

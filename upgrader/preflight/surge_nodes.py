@@ -1,4 +1,4 @@
-"""Surge nodes that an earlier run has left, and nodes of the cluster that are labelled as if they were some."""
+"""No surge nodes of an earlier run are left, and the inventory lists no node that is labelled as a surge node."""
 
 from __future__ import annotations
 

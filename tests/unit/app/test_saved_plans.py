@@ -279,7 +279,7 @@ def test_input_that_changes_during_the_run_stops_it(place: Place) -> None:
 def test_cluster_without_helms_records(place: Place) -> None:
     """Nothing in it is secret to the readers of the file: there is no key, and nothing is saved."""
     place.world.kube.delete(SECRETS, "sh.helm.release.v1.a.v1", "kube-system")
-    with pytest.raises(UsageError, match="derived from Helm's releases in Secrets, and there is none"):
+    with pytest.raises(UsageError, match="derived from Helm's Secrets of releases, and this cluster has none"):
         save_plan(place.folder, TO, place.file)
     assert not place.file.exists()
 

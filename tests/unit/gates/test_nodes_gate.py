@@ -167,7 +167,7 @@ def test_few_workers_may_become_unhealthy(many: NodesGate, kube: FakeKube, clock
     later(many, clock)
     for name in WORKERS[:2]:
         add_node(kube, name, conditions={"Ready": "Unknown"})
-    assert later(many, clock) == "20 of 22 nodes Ready; unhealthy (2 workers may be): worker-1, worker-2"
+    assert later(many, clock) == "20 of 22 nodes Ready; unhealthy, of at most 2 allowed: worker-1, worker-2"
     add_node(kube, "worker-3", conditions={"Ready": "Unknown"})
     assert "(and 2 more, 2 of 20 workers may be unhealthy)" in later(many, clock)
 

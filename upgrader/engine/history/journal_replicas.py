@@ -106,5 +106,5 @@ def check_grown(before: bytes, content: bytes, place: str) -> None:
     if theirs >= ours:
         raise JournalError(
             f"{place} has a different journal of this run: another machine has resumed it",
-            remedy="Check what it did with `upgrader status` there. Only one machine may continue a run.",
+            remedy="Check what that machine did, with `upgrader status` there. Only one machine may continue a run.",
         )
