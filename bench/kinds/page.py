@@ -24,7 +24,7 @@ kubeadm can make clusters in many ways. Each row is a kind of cluster that was t
 |---|---|
 | adopt | `upgrader adopt`, while clients send requests to the API |
 | run | `upgrader run` to the next minor, while clients send requests |
-| bad flag | `upgrader run` with a flag that kube-apiserver can't parse: it is rolled back, while clients send requests |
+| bad flag | `upgrader run` with a flag that kube-apiserver can't parse, under load: it is rolled back |
 | power cut | a controller (or the only one) loses power, and boots: the control plane comes back by itself |
 | recover | `helm upgrade` with a bad flag, a power cut during it, then `upgrader recover` |
 
