@@ -185,6 +185,18 @@ def test_a_percentage_is_of_the_fewer_replicas_rounded_down(percent: int, spec: 
     assert allowed == most
 
 
+@pytest.mark.parametrize(("spec", "status"), [(3, 0), (0, 3)])
+def test_a_percentage_of_nothing_is_asked_again(spec: int, status: int) -> None:
+    """429: a set that was created again has no status yet, and one that is scaled to 0 has pods yet. `kubectl drain`
+    gives up on 403, which a budget of 0 says.
+    """
+    sets = (zone(A, spec, status_replicas=status), zone(B))
+    assert _code(_ask(f"{A}-0", WHOLE, _budget(maxUnavailablePercentage=50), sets=sets)) == (
+        429,
+        f"{A} has no replicas, by its spec or status, of which 50 % could be unavailable",
+    )
+
+
 def test_a_budget_of_0_forbids_evictions_but_not_rollouts() -> None:
     """403; a rollout has its set's own limit, or 1 by partition, and other zones still count."""
     assert _code(_ask(f"{A}-0", WHOLE, _budget(maxUnavailable=0))) == (
