@@ -178,8 +178,11 @@ class Kube(Protocol):
         """The same as a dry run, which is admitted or refused, and stores nothing."""
         ...
 
-    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
-        """Delete an object; one that isn't there is fine."""
+    def delete(self, kind: Kind, name: str, namespace: str = "", *, at_once: bool = False) -> None:
+        """Delete an object; one that isn't there is fine.
+
+        `at_once`: a pod is gone without its kubelet's word that its containers have ended: for one that is down.
+        """
         ...
 
     def evict(self, pod: str, namespace: str, *, uid: str) -> None:

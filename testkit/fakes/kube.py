@@ -192,7 +192,7 @@ class FakeKube:
             raise self.refuses_dry_patch[name]
         return _plain(_patched(old, changes))
 
-    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+    def delete(self, kind: Kind, name: str, namespace: str = "", *, at_once: bool = False) -> None:
         self._check(f"delete {kind.plural} {name}")
         key = self._key(kind, name, namespace)
         found = self._objects.pop(key, None)

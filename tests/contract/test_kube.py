@@ -216,6 +216,14 @@ def test_delete_is_idempotent(kube: Kube, name: str) -> None:
     assert kube.get(CONFIG_MAPS, name, NAMESPACE) is None
 
 
+def test_pod_that_no_kubelet_confirms_goes_at_once(kube: Kube, name: str) -> None:
+    """It is bound to a node that doesn't answer: without `at_once` it would stay listed as terminating."""
+    bound = pod(name)
+    kube.create(PODS, {**bound, "spec": {**bound["spec"], "nodeSelector": {}, "nodeName": "nowhere"}}, NAMESPACE)
+    kube.delete(PODS, name, NAMESPACE, at_once=True)
+    assert kube.get(PODS, name, NAMESPACE) is None
+
+
 @pytest.mark.parametrize("selector", ["label", "field"])
 def test_list_selects(kube: Kube, name: str, selector: str) -> None:
     """Selectors narrow a list, within a namespace and over all of them."""

@@ -155,9 +155,10 @@ class KubeAdapter:
         path = _path(kind, namespace, name)
         return self._json("PATCH", path, what, query, changes, content_type="application/merge-patch+json")
 
-    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+    def delete(self, kind: Kind, name: str, namespace: str = "", *, at_once: bool = False) -> None:
+        query = {"gracePeriodSeconds": "0"} if at_once else {}
         try:
-            self._json("DELETE", _path(kind, namespace, name), _what("delete", kind, namespace, name))
+            self._json("DELETE", _path(kind, namespace, name), _what("delete", kind, namespace, name), query)
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from upgrader.adopt.facts import COMPONENTS
 from upgrader.errors import Blocked
-from upgrader.model.cluster import Host
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.left_out import LEFT_OUT, LeftOut
 from upgrader.model.workload import Pod
 from upgrader.ports import Kind, Kube
 
-__all__ = ["CONTROL_PLANE", "admit", "check_chosen_by_label", "pods_on", "withdraw", "withdrawn"]
+__all__ = [
+    "CONTROL_PLANE",
+    "admit",
+    "check_chosen_by_label",
+    "left_out_of",
+    "mark_left_out",
+    "pods_on",
+    "withdraw",
+    "withdrawn",
+]
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 """The label by which kubeadm marks a controller, and the releases choose their nodes."""
@@ -68,6 +79,21 @@ def withdrawn(kube: Kube, hosts: Sequence[Host]) -> Iterator[None]:
     finally:
         for host in hosts:
             admit(kube, host.name)
+
+
+def left_out_of(kube: Kube, cluster: Cluster) -> dict[str, LeftOut]:
+    """The controllers of the inventory whose nodes are marked as left out, by name. Raises ApiError."""
+    nodes = {host.name: kube.get(_NODES, host.name) for host in cluster.controllers}
+    marks = {name: LeftOut.of(node) for name, node in nodes.items() if node is not None}
+    return {name: mark for name, mark in marks.items() if mark is not None}
+
+
+def mark_left_out(kube: Kube, node: str, mark: LeftOut | None, *, labelled: bool | None = None) -> None:
+    """Write a node's mark, or remove it, and in the same request its label, where `labelled` says whether it has it."""
+    meta: dict[str, Any] = {"annotations": {LEFT_OUT: mark.text() if mark else None}}
+    if labelled is not None:
+        meta["labels"] = {CONTROL_PLANE: "" if labelled else None}
+    kube.patch(_NODES, node, {"metadata": meta})
 
 
 def pods_on(kube: Kube, node: str) -> tuple[Pod, ...]:

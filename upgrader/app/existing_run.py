@@ -58,7 +58,8 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
                 home = bring_home(run, session.settings.folder / "runs")
                 since = found.runs[found.runs.index(run) + 1 :]
                 newest = not any(each.state.is_upgrade for each in since)
-                yield ExistingRun(session, front_end, held, run.state, home, bool(since), newest)
+                # As it began: neither leaving a controller out nor its return comes between a run and its end.
+                yield ExistingRun(session.as_marked(), front_end, held, run.state, home, bool(since), newest)
         except ApiUnavailable as error:
             raise ApiUnavailable(
                 error.message,

@@ -233,6 +233,8 @@ class PlannedUpgrade:
 
     @classmethod
     def of(cls, session: Session, bundle: Bundle | None, most: int | None = None) -> PlannedUpgrade:
+        if session.settings.degraded == "allow":
+            session = session.as_marked()  # without that, a check refuses what is left out
         observed, settings = session.observe(), session.settings
         path = upgrade_path(observed.server, settings.target, settings.through, most)
         ahead = settings.target.minors_after(observed.server) > 0
@@ -240,6 +242,13 @@ class PlannedUpgrade:
             # What isn't at the API server's minor yet would skip that one.
             path = (observed.server, *path)
         first, *later = path[:most]
+        if later and session.left_out:
+            raise Blocked(
+                f"{later[-1]} is several minor versions ahead, but {', '.join(session.left_out)} is left out: its "
+                "kube-apiserver may start beside the others at any moment, and these may be one minor apart at most; "
+                "nothing was changed",
+                remedy=f"Upgrade one minor for now: --to {first}. Before the next one, bring it back: upgrader resume.",
+            )
         there = session.at(first)
         try:
             plan = there.upgrade_plan(observed, later[0] if later else None, bundle)

@@ -1,8 +1,9 @@
-"""Changes in the values files of a cluster folder: what the operator wrote beside them stays."""
+"""Changes of the number of controllers in values, in a cluster folder's files or only for a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from upgrader.adopt.counted_values import counted
 from upgrader.config.yaml_editing import with_changes
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import UsageError
-from upgrader.model.settings import ReleaseSettings, Settings
+from upgrader.model.settings import ReleaseSettings, Settings, StepSettings
 
-__all__ = ["edited_counts", "write_edited"]
+__all__ = ["edited_counts", "with_counts", "write_edited"]
 
 
 def edited_counts(settings: Settings, addresses: tuple[str, ...]) -> dict[Path, str]:
@@ -20,8 +21,30 @@ def edited_counts(settings: Settings, addresses: tuple[str, ...]) -> dict[Path, 
 
     Raises UsageError for a pipeline without the built-in charts, ConfigError for a file that can't be edited.
     """
+    releases = _counting(settings)
+    changes = counted({name: item.values for name, item in releases.items()}, addresses)
+    files = {name: file for name in changes if (file := releases[name].values_file)}
+    return {file: with_changes(file, changes[name]) for name, file in files.items()}
+
+
+def with_counts(settings: Settings, addresses: tuple[str, ...]) -> Settings:
+    """The settings with the values for controllers with these addresses, whatever the files say.
+
+    Raises UsageError for a pipeline without the built-in charts.
+    """
+    changes = counted({name: item.values for name, item in _counting(settings).items()}, addresses)
+
+    def changed(item: StepSettings) -> StepSettings:
+        if not isinstance(item, ReleaseSettings) or item.name not in changes:
+            return item
+        return replace(item, values=_merged(item.values, changes[item.name]))
+
+    return replace(settings, pipeline=tuple(map(changed, settings.pipeline)))
+
+
+def _counting(settings: Settings) -> dict[str, ReleaseSettings]:
+    """The releases whose values have the number of controllers."""
     releases = {item.name: item for item in settings.pipeline if isinstance(item, ReleaseSettings)}
-    values: dict[str, Mapping[str, Any]] = {}
     for name in ("kube-apiserver", "kubernetes"):
         found = releases.get(name)
         if found is None or found.chart is not None or found.values_file is None:
@@ -29,10 +52,16 @@ def edited_counts(settings: Settings, addresses: tuple[str, ...]) -> dict[Path, 
                 f"{settings.folder / 'upgrader.yaml'} has no release {name} with the built-in chart and a values file",
                 remedy="Restore it in `pipeline`: its values have the number of controllers.",
             )
-        values[name] = found.values
-    changes = counted(values, addresses)
-    files = {name: file for name in changes if (file := releases[name].values_file)}
-    return {file: with_changes(file, changes[name]) for name, file in files.items()}
+    return {name: releases[name] for name in ("kube-apiserver", "kubernetes")}
+
+
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """With changes as Helm merges values."""
+    found = dict(values)
+    for key, value in changes.items():
+        old = found.get(key)
+        found[key] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return found
 
 
 def write_edited(file: Path, text: str) -> None:

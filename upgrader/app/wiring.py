@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,9 @@ from upgrader.adapters.own_machine import ThisMachine
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.adapters.prometheus import PrometheusApi
 from upgrader.adapters.skopeo import copy_image, push_archive
+from upgrader.adopt.withdrawal import left_out_of
 from upgrader.app.observe_cluster import observe
+from upgrader.app.values_edit import with_counts
 from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig_context import find_context
@@ -48,6 +50,7 @@ from upgrader.model.audit_log import AuditLog
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
+from upgrader.model.left_out import LeftOut
 from upgrader.model.observed import Observed
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, Settings
@@ -110,6 +113,8 @@ class Session:
     """As the front end's."""
     audit_log: AuditLog | None = None
     """What checks find clients in; None: they don't ask."""
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    """The controllers of the inventory that `cluster` and the values are without, as they are down."""
 
     @property
     def webhooks(self) -> UnreachableWebhooks:
@@ -145,6 +150,18 @@ class Session:
     def with_audit_log(self, log: AuditLog | None) -> Session:
         """The same, whose checks find clients in it."""
         return replace(self, audit_log=log)
+
+    def without(self, left_out: Mapping[str, LeftOut]) -> Session:
+        """The same as if these controllers didn't belong to the control plane. Raises UsageError."""
+        staying = tuple(host for host in self.cluster.controllers if host.name not in left_out)
+        if len(staying) == len(self.cluster.controllers):
+            return self
+        settings = with_counts(self.settings, tuple(host.address for host in staying))
+        return replace(self, settings=settings, cluster=replace(self.cluster, controllers=staying), left_out=left_out)
+
+    def as_marked(self) -> Session:
+        """The same without the controllers whose nodes are marked as left out. Raises ApiError or UsageError."""
+        return self.without(left_out_of(self.tools.kube, self.cluster))
 
     def without_probe(self) -> Session:
         """The same, without requests to the API that only measure it."""
@@ -233,6 +250,8 @@ class Session:
             metric_gates=self.settings.all_metric_gates,
             workload_gates=self.settings.workload_gates,
             audit_log=self.audit_log,
+            leaves_out=self.settings.degraded == "allow",
+            left_out=self.left_out,
             run_at_work=self._run_at_work,
         )
 

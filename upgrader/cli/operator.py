@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from upgrader.cli.command_line import START, conclude, confirm, mention_needless
 from upgrader.cli.notices import say
+from upgrader.model.check_ids import LEFT_OUT_ID
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:
     from upgrader.app.execution import FinishedRun
     from upgrader.app.upgrade import CheckedPlan
+    from upgrader.model.finding import Finding
 
 __all__ = ["Operator"]
 
@@ -27,6 +29,8 @@ class Operator:
     started: bool = False
     reached: KubernetesVersion | None = None
     """The target of the last hop that has succeeded."""
+    left_out: tuple[Finding, ...] = ()
+    """The findings on controllers that the last hop leaves out."""
 
     def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
         """Show the plan; ask before the first hop, and before one that differs from what was shown of it."""
@@ -34,6 +38,7 @@ class Operator:
         from upgrader.ui.findings import on_screen
         from upgrader.ui.plan import print_plan
 
+        self.left_out = tuple(finding for finding in checked.findings if finding.id == LEFT_OUT_ID)
         if not self.started:
             mention_needless(self.skips, checked.all_findings)
         document = checked.document

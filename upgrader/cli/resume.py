@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, NAMED, RUN, TAKE_OVER, YES, one_run
+from upgrader.cli.command_line import EVENTS, NAMED, RUN, TAKE_OVER, YES, front_end, one_run
+from upgrader.cli.leaving_out import take_back
 from upgrader.cli.resuming import resume_now
 
 __all__ = ["resume"]
@@ -41,7 +42,13 @@ def resume(
     gates, and the upgrade with the remaining minor versions. In a failed run, an incomplete rollback is retried; with
     `policy.onFailure: stop`, the failed step.
 
+    If the newest upgrade has ended, and it left out a controller that was down, this brings that controller to the
+    version of the others, once it is back.
+
     Exit codes: as for `upgrader run`; 2 also if there is nothing to resume or the run's inputs have changed, 5 also if
     something else changed the interrupted step's release.
     """
-    resume_now(folder, one_run(name, named), accept_changes=accept_changes, yes=yes, take_over=take_over, done=done)
+    run = one_run(name, named)
+    if run is None and not done and take_back(folder, front_end(), yes=yes, take_over=take_over):
+        return
+    resume_now(folder, run, accept_changes=accept_changes, yes=yes, take_over=take_over, done=done)

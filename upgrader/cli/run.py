@@ -22,6 +22,7 @@ from upgrader.cli.command_line import (
     front_end,
     wait_seconds,
 )
+from upgrader.cli.leaving_out import leave_out
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
 from upgrader.cli.resuming import resume_now
@@ -111,6 +112,8 @@ def run(
     --resume continues it as `upgrader resume` does, unless it failed: then a person must look first. --new starts a new
     run, whose rollback returns to what the interrupted one left.
 
+    If a controller is down, the run doesn't start; with `policy.degraded: allow`, it leaves one out of at least three.
+
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
@@ -137,6 +140,9 @@ def run(
         reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over)
         refuse_other_target(folder, reached, target, plan_file)
         return
+    # A saved plan is of the controllers that took part when it was made.
+    if plan_file is None and leave_out(folder, shown, yes=yes, take_over=take_over):
+        take_over = False
     operator = Operator(yes, skips, pause_between)
 
     def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
@@ -155,6 +161,8 @@ def run(
         )
 
     run_hops(propose, operator, max_hops)
+    for finding in operator.left_out:
+        say(f"The upgrade has left out a controller. {finding.remedy}")
     if left := left_behind(folder, operator.reached):
         say(left)
         if operator.reached is not None and not yes and agrees("Write that version to upgrader.yaml?"):

@@ -137,6 +137,7 @@ def read_folder(
         helm_timeout_seconds=file.helm.timeout,
         on_failure=file.policy.on_failure,
         emulation=file.policy.emulation,
+        degraded=file.policy.degraded,
         bake_seconds=file.policy.bake or 0.0,
         keep_runs=file.policy.keep_runs,
         through=tuple(file.through),

@@ -21,6 +21,7 @@ from upgrader.model.settings import (
     DEFAULT_UNHEALTHY_WORKERS,
     AvailabilitySettings,
     BackupSettings,
+    Degraded,
     GatePolicy,
     ImageSettings,
     OnFailure,
@@ -122,6 +123,12 @@ class PolicySection(_Model):
         default=Settings.emulation,
         description="Whether a run to the next minor can be undone later: the new kube-apiserver, "
         "kube-controller-manager and kube-scheduler emulate the old minor until `upgrader finalize`.",
+    )
+    degraded: Degraded = Field(
+        default=Settings.degraded,
+        description="What `upgrader run` does if one of at least three controllers is down. `refuse`: it doesn't "
+        "start. `allow`: it [leaves that controller out](../kubeadm.md#a-controller-that-is-down) and upgrades the "
+        "others, within one minor version; once the controller is back, `upgrader resume` brings it to their version.",
     )
     bake: Duration | None = Field(
         default=None,

@@ -86,9 +86,9 @@ class SharedReads:
     def dry_patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
         return self.kube.dry_patch(kind, name, changes, namespace)
 
-    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+    def delete(self, kind: Kind, name: str, namespace: str = "", *, at_once: bool = False) -> None:
         self._forget(kind)
-        self.kube.delete(kind, name, namespace)
+        self.kube.delete(kind, name, namespace, at_once=at_once)
 
     def evict(self, pod: str, namespace: str, *, uid: str) -> None:
         self._forget(PODS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from upgrader.model.finding import Severity
 
-__all__ = ["FOUND_BY_A_RUN", "READ_BY_CHECKS_ONLY", "SKIPPABLE", "WORST_SEVERITY", "may_be_overruled"]
+__all__ = ["FOUND_BY_A_RUN", "LEFT_OUT_ID", "READ_BY_CHECKS_ONLY", "SKIPPABLE", "WORST_SEVERITY", "may_be_overruled"]
 
 SKIPPABLE = frozenset(
     {
@@ -54,6 +54,9 @@ SKIPPABLE = frozenset(
 """The families (the part of an id before its dot) that may be skipped. If a check of another family fails, a run
 doesn't get far or has no rollback.
 """
+
+LEFT_OUT_ID = "nodes.left-out"
+"""The finding on a controller that a run leaves out."""
 
 FOUND_BY_A_RUN = frozenset({"trial"})
 """The families that a step of the run finds, because they need pods; no check before the run has them."""
@@ -220,6 +223,14 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "networks.service-room": "warning",
     "networks.service-room-unknown": "warning",
     "node-sources.unknown": "unknown",
+    "nodes.down": "error",
+    "nodes.half-left-out": "error",
+    "nodes.left-out": "warning",
+    "nodes.left-out-skew": "error",
+    "nodes.needs-all": "error",
+    "nodes.no-quorum": "error",
+    "nodes.returned": "error",
+    "nodes.still-left-out": "error",
     "nodes.bare-pods": "error",
     "nodes.cordoned": "error",
     "nodes.deleting": "error",

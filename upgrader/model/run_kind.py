@@ -19,6 +19,8 @@ class RunKind(StrEnum):
     ADOPT_UNDO = "adopt-undo"
     ADOPT_NEW = "adopt-new-controllers"
     REMOVE_CONTROLLER = "remove-controller"
+    LEAVE_OUT_CONTROLLER = "leave-out-controller"
+    RETURN_CONTROLLER = "return-controller"
     RECOVER = "recover"
     RESTORE = "restore"
     RENEW_CERTIFICATES = "renew-certificates"
@@ -38,6 +40,8 @@ class RunKind(StrEnum):
             RunKind.ADOPT_UNDO: "upgrader adopt --undo",
             RunKind.ADOPT_NEW: "upgrader adopt --new-controllers",
             RunKind.REMOVE_CONTROLLER: "upgrader controllers remove",
+            RunKind.LEAVE_OUT_CONTROLLER: "upgrader run",
+            RunKind.RETURN_CONTROLLER: "upgrader resume",
             RunKind.RECOVER: "upgrader recover",
             RunKind.RESTORE: "upgrader restore",
             RunKind.RENEW_CERTIFICATES: "upgrader certs renew",

@@ -27,6 +27,7 @@ __all__ = [
     "GatePolicy",
     "ImageSettings",
     "MetricGateSettings",
+    "Degraded",
     "OnFailure",
     "PlaybookSettings",
     "RecoverySettings",
@@ -56,6 +57,7 @@ _ROUNDS_OF_REST = 2.5
 """While one gate is waited for, those that pass are checked in every third round: half of a round is for the checks."""
 
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
+Degraded = Literal["refuse", "allow"]
 """What happens after a failed step: undo the whole run, undo that step only, or leave everything as it is."""
 
 
@@ -234,6 +236,8 @@ class Settings:
     on_failure: OnFailure = "rollback-run"
     emulation: bool = False
     """Whether a run to the next minor first has the new components emulate the old one."""
+    degraded: Degraded = "refuse"
+    """Whether a run may leave out a controller that is down."""
     bake_seconds: float = 0.0
     """How long all gates must pass at the end of a run that changed something; 0: not at all."""
     keep_runs: int = 20

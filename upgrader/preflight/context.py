@@ -11,6 +11,7 @@ from upgrader.model.audit_log import AuditLog
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Severity
+from upgrader.model.left_out import LeftOut
 from upgrader.model.node_settings import NodesSettings
 from upgrader.model.observed import Observed
 from upgrader.model.settings import MetricGateSettings, WorkloadGate
@@ -84,6 +85,10 @@ class PreflightContext:
     """The one that `check` was given; None: none."""
     run_at_work: Callable[[], str] = str
     """The run of upgrader that holds the cluster's lock, with its holder and activity; "": none is known."""
+    leaves_out: bool = False
+    """Whether upgrader.yaml allows a run to leave out a controller that is down."""
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    """The controllers of the inventory that the run leaves out, by name; `cluster` is without them."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property

@@ -45,7 +45,7 @@ def check_etcd_members(context: PreflightContext) -> Iterator[Finding]:
             servers[name] = server
             yield from _alarms(name, server)
             yield from _size(name, facts.etcd, server)
-    yield from _members(context.controllers, context.facts, servers)
+    yield from _members(context.controllers | context.left_out.keys(), context.facts, servers)
     yield from _versions(servers)
     yield from _behind(servers)
 

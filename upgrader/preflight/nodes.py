@@ -8,10 +8,12 @@ from upgrader.gates.manifest_workloads import daemon_sets_on
 from upgrader.gates.node_health import condition_problem, is_unreachable
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
+from upgrader.model.left_out import LeftOut
 from upgrader.model.manifest import objects_in
 from upgrader.model.node_mark import MARK, NodeMark
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.down_controllers import check_left_out, is_down, told_as_down
 from upgrader.preflight.left_alone import check_left_alone
 from upgrader.preflight.node_upgrades import check_node_upgrades
 from upgrader.preflight.surge_nodes import check_surge_nodes, surge_nodes
@@ -36,15 +38,18 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
                 "Use the node's name for each controller in the inventory, or check the kubeconfig.",
             )
     controllers, asked = context.controllers, context.controllers | _planned(context)
+    down = {host.name for host in context.cluster.controllers if is_down(context.hosts, host, nodes.get(host.name))}
+    yield from told_as_down(context, down)
     surging = {name for names in surge_nodes(context).values() for name in names}
     yield from _labels(context, controllers)
     for name, node in sorted(nodes.items()):
-        if name in asked:
+        if name in asked and name not in down:
             yield from _node(name, node, "nodes", controller=name in controllers)
         yield from _pressure(name, node, controller=name in controllers)
         # The cordon of a surge node's removal is told with the node itself.
         if node.get("spec", {}).get("unschedulable") and not (name in surging and NodeMark.of(node)):
             yield _cordoned(context, name, node, controller=name in controllers)
+    yield from check_left_out(context)
     yield from check_left_alone(context)
     yield from check_node_upgrades(context)
     yield from check_surge_nodes(context)
@@ -54,7 +59,7 @@ def check_workers(context: PreflightContext) -> Iterator[Finding]:
     """Every worker that the run doesn't upgrade is Ready, and not being deleted: a run completes without it, and may be
     started anyway. One that is down needs no skip: nothing of a run needs it.
     """
-    asked = context.controllers | _planned(context)
+    asked = context.controllers | context.left_out.keys() | _planned(context)
     workers = {name: node for name, node in sorted(context.nodes.items()) if name not in asked}
     down = {
         name: node
@@ -97,7 +102,7 @@ def _labels(context: PreflightContext, controllers: frozenset[str]) -> Iterator[
     wanted = _selector(context)
     chosen = {name for name, node in context.nodes.items() if wanted.items() <= _labels_of(node).items()}
     label = ",".join(f"{key}={value}" for key, value in wanted.items())
-    if unlisted := sorted(chosen - controllers):
+    if unlisted := sorted(chosen - controllers - context.left_out.keys()):
         yield Finding(
             "nodes.unlisted",
             "error",
@@ -106,7 +111,17 @@ def _labels(context: PreflightContext, controllers: frozenset[str]) -> Iterator[
             f"Add it to the group `controllers` of the inventory, or: kubectl label node {unlisted[0]} "
             f"{next(iter(wanted), '')}-",
         )
-    if unlabelled := sorted(controllers & context.nodes.keys() - chosen):
+    marked = {name for name in controllers & context.nodes.keys() if LeftOut.of(context.nodes[name])}
+    for name in sorted(marked):
+        yield Finding(
+            "nodes.still-left-out",
+            "error",
+            f"controller {name} was left out while it was down",
+            "The control plane was upgraded, or is to be upgraded, without it.",
+            f"When it is back: upgrader resume. If it is gone for good: upgrader controllers remove {name} --dead. To "
+            "run without it for now: `policy.degraded: allow`.",
+        )
+    if unlabelled := sorted(controllers & context.nodes.keys() - chosen - marked):
         yield Finding(
             "nodes.unlabelled",
             "error",

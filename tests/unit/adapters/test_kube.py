@@ -42,11 +42,15 @@ def test_paths_and_queries(kube: KubeAdapter, server: ScriptedServer) -> None:
     kube.get(PODS, "a", "ns")
     kube.list(PODS, labels="app=web,tier", fields="metadata.name=a")
     kube.get(NODES, "n1")
+    kube.delete(PODS, "a", "ns")
+    kube.delete(PODS, "a", "ns", at_once=True)
     kube.apply(DEPLOYMENTS, {"metadata": {"name": "web"}}, "ns")
     assert [f"{method} {path}" for method, path, _ in server.asked] == [
         "GET /api/v1/namespaces/ns/pods/a",
         "GET /api/v1/pods?labelSelector=app%3Dweb%2Ctier&fieldSelector=metadata.name%3Da&limit=500",
         "GET /api/v1/nodes/n1",
+        "DELETE /api/v1/namespaces/ns/pods/a",
+        "DELETE /api/v1/namespaces/ns/pods/a?gracePeriodSeconds=0",
         "PATCH /apis/apps/v1/namespaces/ns/deployments/web?fieldManager=upgrader&force=true",
     ]
     assert server.headers[-1]["Content-Type"] == "application/apply-patch+yaml"

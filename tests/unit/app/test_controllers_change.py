@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import RunStarted
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import BUILT_IN_CHARTS, AvailabilitySettings, ReleaseSettings, Settings
+from upgrader.model.settings import BUILT_IN_CHARTS, AvailabilitySettings, Degraded, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult, Tools
 
@@ -124,6 +125,13 @@ def rendered(spec: ReleaseSpec, **_how: object) -> str:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Everything healthy."""
+    return healthy_place(tmp_path, monkeypatch, controller_removal, new_controllers)
+
+
+def healthy_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *use_cases: ModuleType, degraded: Degraded = "refuse"
+) -> Place:
+    """The same, as these modules open it; their own checks find nothing."""
     world = World(tmp_path / "journal.jsonl")
     made = Place(world.kube, FakeHosts(), world, tmp_path)
     made.hosts.commands |= {"python3": made.examined, "true": CommandResult(0, "", ""), "sh": CommandResult(0, "", "")}
@@ -153,6 +161,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         tmp_path / "hosts.yml",
         tuple(releases),
         availability=AvailabilitySettings(0.0),
+        degraded=degraded,
     )
     controllers = tuple(Host(name, f"10.0.0.{number}") for number, name in enumerate(NAMES, 1))
     cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, controllers)
@@ -162,7 +171,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
         yield FakeSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
 
-    for module in (controller_removal, new_controllers):
+    for module in use_cases:
         monkeypatch.setattr(module, "open_session", opened)
         monkeypatch.setattr(module, "_CHECKS", ())
     return made

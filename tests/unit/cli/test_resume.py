@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.engine.killing import FROM, TO, World, manifest
-from upgrader.app import existing_run, interrupted_upgrade, resume, rollback
+from upgrader.app import existing_run, interrupted_upgrade, left_out, resume, rollback
 from upgrader.app.execution import FinishedRun
 from upgrader.app.existing_run import ExistingRun
 from upgrader.app.observe_cluster import observe
@@ -117,10 +117,14 @@ class Site:
 
         class FakeSession(SimpleNamespace):
             settings: Settings
+            cluster: Cluster
 
             def find_runs(self) -> DiscoveredRuns:
                 found = find_runs((LocalJournals(folder / "runs"),))
                 return replace(found, problems=(*found.problems, *unsearched), may_hide=(*found.may_hide, *unsearched))
+
+            def as_marked(self) -> Any:
+                return self
 
             def at(self, target: KubernetesVersion) -> Any:
                 self.settings = replace(self.settings, target=target)
@@ -137,13 +141,13 @@ class Site:
 
             @property
             def builder(self) -> PipelineBuilder:
-                cluster = Cluster(folder, folder / "kubeconfig", "demo", folder / "hosts.yml", (host,))
-                return PipelineBuilder(self.settings, cluster, tools)
+                return PipelineBuilder(self.settings, self.cluster, tools)
 
         return FakeSession(
             settings=Settings(
                 folder, FROM, folder / "kubeconfig", folder / "hosts.yml", steps, bake_seconds=self.bake_seconds
             ),
+            cluster=Cluster(folder, folder / "kubeconfig", "demo", folder / "hosts.yml", (host,)),
             tools=tools,
         )
 
@@ -168,7 +172,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         site.done.append((tuple(item.step.name for item in pipeline.steps), why))
         return FinishedRun(RunState(), run.folder)
 
-    for use_case in (existing_run, interrupted_upgrade):
+    for use_case in (existing_run, interrupted_upgrade, left_out):
         monkeypatch.setattr(use_case, "open_session", opened)
     monkeypatch.setattr(existing_run, "cluster_lock", locked)
     for use_case in (resume, rollback):

@@ -42,7 +42,9 @@ def test_saved_plan_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         yield
 
     monkeypatch.setattr("upgrader.app.upgrade.propose_upgrade", propose)
-    CliRunner().invoke(cli, ["run", "--to", str(TO), *(["--plan", str(file)] if with_plan else [])])
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    saved = ["--plan", str(file)] if with_plan else []
+    CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO), *saved])
     assert seen == [(TO, file if with_plan else None)]
 
 
@@ -51,9 +53,10 @@ def test_older_version_in_the_file_is_mentioned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, told: bool
 ) -> None:
     """Whoever ran with --to is told which line to change, before the next plan refuses it as a downgrade."""
-    (tmp_path / "upgrader.yaml").write_text(f"kubernetesVersion: {written}\n")
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
 
     def hops(_propose: object, operator: Operator, _most: object) -> None:
+        (tmp_path / "upgrader.yaml").write_text(f"kubernetesVersion: {written}\n")  # somebody edits it meanwhile
         operator.ended(FinishedRun(RunState(target=TO, outcome="succeeded"), tmp_path))
 
     monkeypatch.setattr("upgrader.app.hops.run_hops", hops)
@@ -131,6 +134,7 @@ def test_new_run_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield
 
     monkeypatch.setattr("upgrader.app.upgrade.propose_upgrade", propose)
-    CliRunner().invoke(cli, ["run", "--to", str(TO), "--new"])
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO), "--new"])
     assert seen == [True]
     assert "Leave one of them out" in CliRunner().invoke(cli, ["run", "--new", "--resume"]).exception.remedy  # type: ignore[union-attr]

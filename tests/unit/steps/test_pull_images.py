@@ -335,9 +335,9 @@ def test_pods_of_many_nodes_are_created_and_removed_together() -> None:
         together.wait()  # each waits for three others
         return real_create(kind, manifest, namespace, **options)
 
-    def delete(kind: Kind, name: str, namespace: str = "") -> None:
+    def delete(kind: Kind, name: str, namespace: str = "", **options: bool) -> None:
         together.wait()
-        real_delete(kind, name, namespace)
+        real_delete(kind, name, namespace, **options)
 
     kube.create, kube.delete = create, delete  # type: ignore[method-assign]
     assert f"r.io/kube-proxy:v2 is {DIGEST} (8 nodes)" in apply(kube)

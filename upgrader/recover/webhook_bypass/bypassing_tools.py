@@ -60,8 +60,8 @@ class BypassingKube:
     def dry_patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
         return self.kube.dry_patch(kind, name, changes, namespace)
 
-    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
-        self._needed(lambda: self.kube.delete(kind, name, namespace))
+    def delete(self, kind: Kind, name: str, namespace: str = "", *, at_once: bool = False) -> None:
+        self._needed(lambda: self.kube.delete(kind, name, namespace, at_once=at_once))
 
     def evict(self, pod: str, namespace: str, *, uid: str) -> None:
         self._needed(lambda: self.kube.evict(pod, namespace, uid=uid))

@@ -98,8 +98,8 @@ class LivingKube(FakeKube):
             self.endpoint(name, ready=True)
         return made
 
-    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
-        super().delete(kind, name, namespace)
+    def delete(self, kind: Kind, name: str, namespace: str = "", *, at_once: bool = False) -> None:
+        super().delete(kind, name, namespace, at_once=at_once)
         if kind == WORKLOADS["Deployment"] and name.startswith(_TEST):
             super().delete(PODS, f"{name}-1-controller-1", NAMESPACE)
             self.endpoint(name, ready=False)

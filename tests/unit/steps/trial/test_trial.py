@@ -246,10 +246,10 @@ def test_api_that_is_away_for_a_moment_has_nothing_left_behind(error: ApiError) 
     kube = Kubelets(lambda _: READ)
     deleted, moments = kube.delete, [error] * 3
 
-    def delete(kind: Kind, name: str, namespace: str = "") -> None:
+    def delete(kind: Kind, name: str, namespace: str = "", **options: bool) -> None:
         if moments:
             raise moments.pop()
-        deleted(kind, name, namespace)
+        deleted(kind, name, namespace, **options)
 
     kube.delete = delete  # type: ignore[method-assign]
     assert findings(kube) == ()

@@ -1,0 +1,108 @@
+"""A controller without power: a run is refused; with `policy.degraded: allow` it upgrades the others, and the third one
+follows when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from testkit.api_load import ApiLoad
+from testkit.command import Ended
+from testkit.controllers import CONTROLLERS, etcd_names, nodes_of
+from testkit.kills import kill_at
+from testkit.lab_cluster import OLD, TARGET, LabCluster, until
+from testkit.labs import lent_or_new
+from testkit.versions import COMPONENTS
+from upgrader.gates.node_health import is_unreachable
+from upgrader.model.left_out import LEFT_OUT
+from upgrader.ports import Kind
+
+DOWN, UP = CONTROLLERS[2], CONTROLLERS[:2]
+PLACED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_NODES, _PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """An adopted cluster of three controllers."""
+    with lent_or_new("e2e-degraded", tmp_path_factory.mktemp("lab"), "--controllers", "3") as cluster:
+        yield cluster
+
+
+def test_run_without_a_controller_and_its_return(cluster: LabCluster) -> None:
+    """By default the run is refused, with each way on. Allowed, it is killed on the way to two controllers, continued,
+    rolled back, and run again; the third one comes back with its old version, and `resume` brings it to the others'.
+    """
+    _take_down(cluster)
+    refused = cluster.run(TARGET)
+    assert refused.exit_code == 3, refused
+    _says(refused, f"controller {DOWN} is down", "policy.degraded: allow", f"controllers remove {DOWN} --dead")
+
+    cluster.change_settings({"policy": {"degraded": "allow"}})
+    kill_at(cluster, "leave-out: applied", "run", "--to", TARGET, "--yes")
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        ended = _ends(cluster.upgrader("run", "--to", TARGET, "--yes", timeout_seconds=1800))
+        _says(ended, f"Leave {DOWN} out", f"When {DOWN} is back: upgrader resume")
+        assert load.stop().failed == 0
+    assert _mark(cluster) and _placed(cluster) == dict.fromkeys(PLACED, sorted(UP))
+    assert cluster.versions() == dict.fromkeys(COMPONENTS, TARGET)
+    assert any(item["id"] == "nodes.left-out" and DOWN in item["found"] for item in cluster.report()["warnings"])
+    assert etcd_names(cluster, UP[0]) == sorted(CONTROLLERS), "its member stays"
+
+    early = cluster.upgrader("resume", "--yes")
+    assert early.exit_code == 3, early
+    _says(early, f"controller {DOWN} is left out, and not back yet")
+    _ends(cluster.upgrader("rollback", "--yes", timeout_seconds=1200))
+    assert cluster.versions() == dict.fromkeys(COMPONENTS, OLD)
+    _ends(cluster.run(TARGET))
+
+    cluster.lab("boot", DOWN)
+    until(f"{DOWN} to be Ready", lambda: not is_unreachable(_node(cluster)), timeout_seconds=300)
+    until("its member of etcd and SSH", lambda: _is_back(cluster), timeout_seconds=300)
+    blocked = cluster.run(TARGET)
+    assert blocked.exit_code == 3, blocked
+    _says(blocked, f"controller {DOWN} was left out, and is back")
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        _ends(cluster.upgrader("resume", "--yes", timeout_seconds=1200))
+        assert load.stop().failed == 0
+    assert not _mark(cluster) and _placed(cluster) == dict.fromkeys(PLACED, sorted(CONTROLLERS))
+    cluster.wait_healthy(TARGET)
+    assert cluster.upgrader("check").exit_code == 0
+
+
+def _take_down(cluster: LabCluster) -> None:
+    """Cut its power; returns once kube-controller-manager knows."""
+    cluster.lab("crash", DOWN)
+    until(f"{DOWN} to be unreachable", lambda: is_unreachable(_node(cluster)), timeout_seconds=180)
+
+
+def _node(cluster: LabCluster) -> Mapping[str, Any]:
+    return cluster.kube.get(_NODES, DOWN) or {}
+
+
+def _is_back(cluster: LabCluster) -> bool:
+    """Whether `resume` would find it back; asked without a lock, and answered without a change."""
+    return "not back yet" not in cluster.upgrader("resume", timeout_seconds=120).stderr
+
+
+def _mark(cluster: LabCluster) -> str:
+    return str((_node(cluster)["metadata"].get("annotations") or {}).get(LEFT_OUT, ""))
+
+
+def _placed(cluster: LabCluster) -> dict[str, list[str]]:
+    """Component → the nodes of its pods."""
+    return {component: nodes_of(cluster, component) for component in PLACED}
+
+
+def _ends(ended: Ended) -> Ended:
+    assert ended.exit_code == 0, ended
+    return ended
+
+
+def _says(ended: Ended, *words: str) -> None:
+    told = " ".join((ended.stdout + ended.stderr).split())
+    for each in words:
+        assert each in told, ended

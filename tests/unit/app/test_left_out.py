@@ -1,0 +1,274 @@
+"""A controller that is down is left out where upgrader.yaml allows it, and returns; what isn't known forbids both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.app.test_controllers_change import LAST, NAMES, Place, healthy_place
+from tests.unit.engine.killing import FROM, TO
+from upgrader.adopt.withdrawal import CONTROL_PLANE
+from upgrader.app import existing_run, left_out, upgrade
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.left_out import ProposedChange, propose_leaving_out, propose_return
+from upgrader.app.upgrade import check_upgrade
+from upgrader.errors import ApiUnavailable, Blocked, StepFailed
+from upgrader.gates.kubernetes_kinds import NODES, PODS
+from upgrader.model.left_out import LEFT_OUT, LeftOut
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import ReleaseSettings
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import KubeObject
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Three healthy controllers, of which a run may leave one out."""
+    (tmp_path / "upgrader.yaml").write_text(f"kubernetesVersion: {TO}\npolicy:\n  degraded: allow\n")
+    return healthy_place(tmp_path, monkeypatch, left_out, degraded="allow")
+
+
+def node(place: Place, name: str = LAST) -> KubeObject:
+    """A controller's node."""
+    found = place.kube.get(NODES, name)
+    assert found is not None
+    return found
+
+
+def die(place: Place, name: str = LAST) -> None:
+    """It loses its power, and kube-controller-manager knows."""
+    place.hosts.down.add(name)
+    silent(place, name)
+
+
+def silent(place: Place, name: str = LAST) -> None:
+    """Its kubelet has not been heard of for too long."""
+    taints = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
+    status = {**node(place, name)["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
+    place.kube.put(NODES, {**node(place, name), "spec": {"taints": taints}, "status": status})
+
+
+def come_back(place: Place, name: str = LAST) -> None:
+    """Its kubelet reports again."""
+    place.hosts.down.discard(name)
+    status = {**node(place, name)["status"], "conditions": [{"type": "Ready", "status": "True"}]}
+    place.kube.put(NODES, {**node(place, name), "spec": {}, "status": status})
+
+
+def mark(place: Place, phase: Any = "out", version: KubernetesVersion | None = FROM) -> None:
+    """It is marked as left out, with or without its label."""
+    labels = {CONTROL_PLANE: ""} if phase == "returning" else {}
+    meta = {**node(place)["metadata"], "labels": labels, "annotations": {LEFT_OUT: LeftOut(phase, version).text()}}
+    place.kube.put(NODES, {**node(place), "metadata": meta})
+
+
+def leaving(place: Place) -> ProposedChange | None:
+    """What `run` proposes before the upgrade."""
+    with propose_leaving_out(place.folder, FrontEnd(), take_over=False) as proposed:
+        return proposed
+
+
+def returning(place: Place) -> ProposedChange | None:
+    """What `resume` proposes."""
+    with propose_return(place.folder, FrontEnd(), take_over=False) as proposed:
+        return proposed
+
+
+def names(proposed: ProposedChange | None) -> list[str]:
+    """The steps, in their order."""
+    assert proposed is not None
+    return [item.step.name for item in proposed.pipeline.steps]
+
+
+def do(proposed: ProposedChange | None, step: str) -> None:
+    """Apply one of the steps."""
+    assert proposed is not None
+    next(item.step for item in proposed.pipeline.steps if item.step.name == step).apply(lambda _: None)
+
+
+def test_only_what_is_silent_in_both_ways_is_down(place: Place) -> None:
+    """A controller whose SSH fails, or whose kubelet alone is silent, lives for all that is known."""
+    assert leaving(place) is None
+    place.hosts.down.add(LAST)
+    assert leaving(place) is None
+    place.hosts.down.clear()
+    silent(place)
+    assert leaving(place) is None
+    place.hosts.down.add(LAST)
+    found = leaving(place)
+    assert found is not None and (found.host.name, found.kind) == (LAST, RunKind.LEAVE_OUT_CONTROLLER)
+
+
+def test_nothing_is_left_out_by_default(place: Place) -> None:
+    """Without `policy.degraded: allow`, nothing is even asked."""
+    (place.folder / "upgrader.yaml").write_text(f"kubernetesVersion: {TO}\n")
+    die(place)
+    assert leaving(place) is None
+
+
+def test_two_that_are_down_are_not_left_out(place: Place) -> None:
+    """Neither is a second one beside one that is left out already: etcd has no majority."""
+    die(place)
+    die(place, NAMES[1])
+    assert leaving(place) is None
+    come_back(place)
+    mark(place)
+    assert leaving(place) is None
+
+
+def test_etcd_without_a_majority_forbids_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every member that is left must answer and be healthy; one that isn't examined may not be."""
+    die(place)
+    place.members.append("id4")
+    with pytest.raises(Blocked, match=r"2 of 4 members are healthy, 3 are needed; nothing was changed"):
+        leaving(place)
+    place.members.pop()
+    place.hosts.down.add(NAMES[1])
+    with pytest.raises(Blocked, match=f"{NAMES[1]} could not be examined"):
+        leaving(place)
+
+
+def test_interrupted_upgrade_comes_first(place: Place) -> None:
+    """It began with all controllers: it ends with them, or is rolled back."""
+    die(place)
+    place.interrupt(RunKind.UPGRADE)
+    with pytest.raises(Blocked, match=r"upgrade .* is not complete"):
+        leaving(place)
+    mark(place)
+    assert returning(place) is None, "`resume` resumes the upgrade"
+
+
+def test_order_of_leaving_out(place: Place) -> None:
+    """Marked, and without its label, before the releases count one less; the gates come once its pods are gone."""
+    die(place)
+    found = leaving(place)
+    assert names(found) == ["healthy", "leave-out", "kube-apiserver", "kubernetes", "remove-pods", "mark"]
+    assert found is not None
+    gated = [item.step.name for item in found.pipeline.steps if item.gates]
+    assert gated == ["healthy", "remove-pods"]
+    assert [host.name for host in found.session.cluster.controllers] == list(NAMES[:2])
+
+
+def test_values_count_the_others_without_an_edit(place: Place) -> None:
+    """The files say how many there are when all are back: nothing has to be reverted in them."""
+    die(place)
+    found = leaving(place)
+    assert found is not None
+    values = {item.name: item.values for item in found.session.settings.pipeline if isinstance(item, ReleaseSettings)}
+    assert values["kube-apiserver"]["replicas"] == 2
+    assert values["kubernetes"] == {"controllerManager": {"replicas": 2}, "scheduler": {"replicas": 2}}
+    assert (place.folder / "kube-apiserver.yaml").read_text() == "clusterName: demo\n"
+
+
+def test_controller_is_marked_and_has_no_pods_any_more(place: Place) -> None:
+    """Its pods can't be confirmed to have ended; its static pods are its kubelet's, and stay."""
+    die(place)
+
+    def pod(name: str, labels: dict[str, str]) -> KubeObject:
+        meta = {"name": name, "namespace": "kube-system", "labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        return {"metadata": meta, "spec": {"nodeName": LAST, "containers": []}, "status": {}}
+
+    of_apiserver = {"app.kubernetes.io/name": "kube-apiserver"}
+    place.kube.put(PODS, pod("kube-apiserver-1", of_apiserver))
+    place.kube.put(PODS, pod("pod-checkpointer-1", {"app.kubernetes.io/name": "pod-checkpointer"}))
+    place.kube.put(PODS, pod("static-1", {"component": "etcd"}))
+    found = leaving(place)
+    do(found, "leave-out")
+    assert LeftOut.of(node(place)) == LeftOut("leaving", FROM)
+    assert CONTROL_PLANE not in node(place)["metadata"]["labels"]
+    do(found, "remove-pods")
+    assert [item["metadata"]["name"] for item in place.kube.list(PODS) if item["spec"].get("nodeName") == LAST] == [
+        "static-1"
+    ]
+    do(found, "mark")
+    assert LeftOut.of(node(place)) == LeftOut("out", FROM)
+    assert leaving(place) is None
+
+
+def test_controller_that_is_back_before_it_was_left_out(place: Place) -> None:
+    """Nothing is taken from a controller that lives."""
+    die(place)
+    found = leaving(place)
+    come_back(place)
+    with pytest.raises(StepFailed, match="no longer down; it was not left out"):
+        do(found, "leave-out")
+    assert LeftOut.of(node(place)) is None and CONTROL_PLANE in node(place)["metadata"]["labels"]
+
+
+def test_interrupted_leaving_out_is_continued(place: Place) -> None:
+    """Also where it went down again in its return: the version stays that of the first time."""
+    die(place)
+    older = KubernetesVersion(1, 35, 9)
+    for phase in ("leaving", "returning"):
+        mark(place, phase, older)
+        do(leaving(place), "leave-out")
+        assert LeftOut.of(node(place)) == LeftOut("leaving", older)
+        assert CONTROL_PLANE not in node(place)["metadata"]["labels"]
+
+
+def test_return_waits_for_the_controller(place: Place) -> None:
+    """Its node is Ready, it answers, and its member of etcd is healthy."""
+    assert returning(place) is None, "nothing is left out"
+    die(place)
+    mark(place)
+    with pytest.raises(Blocked, match=f"controller {LAST} is left out, and not back yet: its node is not Ready") as no:
+        returning(place)
+    assert f"controllers remove {LAST} --dead" in no.value.remedy
+    come_back(place)
+    place.hosts.down.add(LAST)
+    with pytest.raises(Blocked, match="not back yet"):
+        returning(place)
+    place.hosts.down.clear()
+    found = returning(place)
+    assert names(found) == ["healthy", "take-back", "kube-apiserver", "kubernetes", "returned", "mark"]
+    assert found is not None and len(found.session.cluster.controllers) == len(NAMES)
+
+
+def test_controller_that_returned(place: Place) -> None:
+    """It has its label before the releases count it, and no mark once all gates have passed."""
+    mark(place)
+    found = returning(place)
+    do(found, "take-back")
+    assert LeftOut.of(node(place)) == LeftOut("returning", FROM)
+    assert CONTROL_PLANE in node(place)["metadata"]["labels"]
+    assert returning(place) is not None, "an interrupted return is continued"
+    do(found, "mark")
+    assert LeftOut.of(node(place)) is None and returning(place) is None
+
+
+def test_upgrade_over_several_minors_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old kube-apiserver of the one that is left out may start at any moment."""
+    monkeypatch.setattr(upgrade, "open_session", left_out.open_session)
+    mark(place)
+    check_upgrade(place.folder, None)
+    monkeypatch.setattr(upgrade, "upgrade_path", lambda *_: (TO, KubernetesVersion(1, 38, 0)))
+    with pytest.raises(Blocked, match=r"v1\.38\.0 is several minor versions ahead, but controller-3 is left out"):
+        check_upgrade(place.folder, None)
+
+
+def test_interrupted_upgrade_goes_on_without_the_controller(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In either direction, and whatever upgrader.yaml says by now: the run began with two."""
+    monkeypatch.setattr(existing_run, "open_session", left_out.open_session)
+    place.interrupt(RunKind.UPGRADE)
+    mark(place)
+    with existing_run.existing_run(place.folder, None, FrontEnd(), take_over=False) as found:
+        assert [host.name for host in found.session.cluster.controllers] == list(NAMES[:2])
+        assert found.session.left_out == {LAST: LeftOut("out", FROM)}
+
+
+def test_api_that_is_away_returns_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`resume` goes on to say what restores it."""
+
+    def away(*_: object) -> None:
+        raise ApiUnavailable("refused")
+
+    monkeypatch.setattr(place.kube, "get", away)
+    assert returning(place) is None
+
+
+def test_mark_that_cannot_be_read(place: Place) -> None:
+    """It still says that leaving out has begun; nothing is known of the version."""
+    meta = {**node(place)["metadata"], "annotations": {LEFT_OUT: "[]"}}
+    assert LeftOut.of({**node(place), "metadata": meta}) == LeftOut("leaving", None)

@@ -1,0 +1,50 @@
+"""A controller that is down, at the command line: left out before an upgrade, and taken back by `upgrader resume`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from upgrader.cli.command_line import conclude, confirm
+from upgrader.cli.notices import say
+
+if TYPE_CHECKING:
+    from upgrader.app.front_end import FrontEnd
+    from upgrader.app.left_out import ProposedChange
+
+__all__ = ["leave_out", "take_back"]
+
+
+def leave_out(folder: Path, shown: FrontEnd, *, yes: bool, take_over: bool) -> bool:
+    """Leave out the controller that is down, where upgrader.yaml allows it; whether there was one."""
+    from upgrader.app.left_out import propose_leaving_out
+
+    with propose_leaving_out(folder, shown, take_over=take_over) as proposed:
+        if proposed is None:
+            return False
+        name = proposed.host.name
+        say(f"Controller {name} is down. It is left out first (policy.degraded: allow); the upgrade follows.")
+        _carry_out(proposed, f"Leave {name} out?", yes=yes)
+    return True
+
+
+def take_back(folder: Path, shown: FrontEnd, *, yes: bool, take_over: bool) -> bool:
+    """Give the controller that was left out its turn; whether there is one, and no interrupted upgrade before it."""
+    from upgrader.app.left_out import propose_return
+
+    with propose_return(folder, shown, take_over=take_over) as proposed:
+        if proposed is None:
+            return False
+        name = proposed.host.name
+        say(f"Controller {name} was left out, and is back.")
+        _carry_out(proposed, f"Bring {name} to the version of the others?", yes=yes)
+    return True
+
+
+def _carry_out(proposed: ProposedChange, question: str, *, yes: bool) -> None:
+    from upgrader.ui.proposed_steps import print_steps
+
+    print_steps(proposed.pipeline, proposed.findings)
+    proposed.check_allowed()
+    confirm(question, yes=yes)
+    conclude(proposed.execute())

@@ -1,0 +1,49 @@
+"""The mark of a controller that runs leave out while it is down: an annotation of its Node.
+
+The label of the control plane is removed in the request that writes the mark, and restored in the one that begins the
+return. So the Node itself shows every command how many controllers take part, and how far leaving out or returning got.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["LEFT_OUT", "LeftOut", "LeftOutPhase"]
+
+LEFT_OUT = "upgrader.io/left-out"
+"""The annotation."""
+
+LeftOutPhase = Literal["leaving", "out", "returning"]
+"""`leaving`: the releases may still count it. `out`: they don't. `returning`: they may count it again."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """That a controller is left out."""
+
+    phase: LeftOutPhase
+    version: KubernetesVersion | None
+    """The version that the control plane had then, which its checkpoints may start; None if the mark doesn't say."""
+
+    def text(self) -> str:
+        """As the annotation has it."""
+        return json.dumps({"phase": self.phase, "version": str(self.version or "")})
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> LeftOut | None:
+        """The mark of a node; None if it has none. One that can't be read says that leaving out has begun."""
+        text = (node["metadata"].get("annotations") or {}).get(LEFT_OUT)
+        if text is None:
+            return None
+        try:
+            found = json.loads(text)
+            if found["phase"] in get_args(LeftOutPhase):
+                return cls(found["phase"], KubernetesVersion.known(str(found["version"])))
+        except (ValueError, KeyError, TypeError, RecursionError):  # the node's own kubelet may write it
+            pass
+        return cls("leaving", None)

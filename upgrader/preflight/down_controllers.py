@@ -1,0 +1,162 @@
+"""Controllers that are down, and the one that runs leave out until it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from upgrader.errors import HostError, HostUnreachable
+from upgrader.gates.node_health import is_unreachable
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
+from upgrader.model.left_out import LeftOut
+from upgrader.onhost.sending.host_facts import EtcdServer, HostFacts, Unknown
+from upgrader.ports import Hosts, KubeObject
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["LEAST_CONTROLLERS", "check_left_out", "etcd_problem", "is_down", "may_be_left_out", "told_as_down"]
+
+LEAST_CONTROLLERS = 3
+"""Of two, the other one's etcd has no majority alone."""
+_SSH_SECONDS = 15.0
+_NEED_ALL = {
+    "etcd": "etcd's image changes on one member after the other, with all of them healthy",
+    "playbook": "what a playbook doesn't do on that controller now is never done there",
+    "nodes": "nodes are upgraded by playbooks, which need every controller",
+    "surge": "nodes are upgraded by playbooks, which need every controller",
+}
+"""What a run can't do without one of the controllers, by the kind of its step, and why."""
+
+
+def is_down(hosts: Hosts, host: Host, node: KubeObject | None) -> bool:
+    """Whether a controller is down, as two independent ways say: its kubelet has been silent for so long that
+    kube-controller-manager marked its node, and it doesn't answer over SSH. Unknown is not down.
+    """
+    if node is None or not is_unreachable(node):
+        return False
+    try:
+        hosts.run(host, ["true"], timeout_seconds=_SSH_SECONDS)
+    except HostUnreachable:
+        return True
+    except HostError:
+        return False  # something answers there
+    return False
+
+
+def may_be_left_out(cluster: Cluster, down: Collection[str]) -> bool:
+    """Whether a run could do without these controllers: it is one, and at least two remain."""
+    return len(down) == 1 and len(cluster.controllers) >= LEAST_CONTROLLERS
+
+
+def told_as_down(context: PreflightContext, down: Collection[str]) -> Iterator[Finding]:
+    """One finding for each of these controllers, with all ways on."""
+    names = [host.name for host in context.cluster.controllers]
+    for name in (each for each in names if each in down):
+        node = context.nodes[name]
+        ready = next(item for item in node["status"]["conditions"] if item["type"] == "Ready")
+        since = f" since {ready['lastTransitionTime']}" if "lastTransitionTime" in ready else ""
+        ways = [f"Repair it. Or remove it for good: upgrader controllers remove {name} --dead"]
+        if may_be_left_out(context.cluster, down):
+            others = first_few([each for each in names if each != name])
+            how = "`upgrader run` does that first" if context.leaves_out else "set `policy.degraded: allow`"
+            ways.append(f"Or upgrade only {others} for now, and leave it out until it is back: {how}.")
+        yield Finding(
+            "nodes.down",
+            "error",
+            f"controller {name} is down{since}",
+            "Its kubelet doesn't report, and it doesn't answer over SSH. It is unknown whether its machine is off or "
+            "only cut off; what kube-apiserver and its etcd member do there; and what is on its disk.",
+            "\n".join(ways),
+        )
+
+
+def check_left_out(context: PreflightContext) -> Iterator[Finding]:
+    """A run without a controller needs one that is still down, a majority of etcd, and no step that needs all."""
+    for name, mark in context.left_out.items():
+        node = context.nodes.get(name)
+        if node is None:
+            continue
+        yield from _marked(name, mark, node)
+        yield from _too_far(context, name, mark)
+        for step in context.plan.steps if context.plan else ():
+            if step.kind in _NEED_ALL and step.action != "unchanged":
+                yield Finding(
+                    "nodes.needs-all",
+                    "error",
+                    f"step {step.name} can't be done while controller {name} is left out",
+                    f"Reason: {_NEED_ALL[step.kind]}.",
+                    f"Bring {name} back, then: upgrader resume. Or leave that step out of upgrader.yaml until then.",
+                )
+    if context.left_out and (problem := etcd_problem(context.facts, context.cluster)):
+        yield Finding(
+            "nodes.no-quorum",
+            "error",
+            f"etcd can't be trusted with a run without {first_few(sorted(context.left_out))}: {problem}",
+            "Every member that is left must be healthy: with one less, etcd has no quorum, and there is no API.",
+            "Repair etcd on these controllers first.",
+        )
+
+
+def _marked(name: str, mark: LeftOut, node: KubeObject) -> Iterator[Finding]:
+    if mark.phase != "out":
+        how = {
+            "leaving": (
+                "leaving it out was interrupted",
+                "To complete it: upgrader run. If the controller is back: upgrader resume",
+            ),
+            "returning": ("its return was interrupted", "To complete it: upgrader resume"),
+        }[mark.phase]
+        yield Finding("nodes.half-left-out", "error", f"controller {name}: {how[0]}", "", how[1])
+    elif not is_unreachable(node):
+        yield Finding(
+            "nodes.returned",
+            "error",
+            f"controller {name} was left out, and is back",
+            "It may still serve the version that it had.",
+            "Bring it to the version of the others first: upgrader resume",
+        )
+    else:
+        yield Finding(
+            "nodes.left-out",
+            "warning",
+            f"controller {name} is down, and the run leaves it out",
+            f"It keeps {mark.version or 'its version'}, which its checkpoints may start when it comes back. etcd has "
+            "no spare member: if another controller goes down, so does the API.",
+            f"When {name} is back: upgrader resume. If it is gone for good: upgrader controllers remove {name} --dead",
+        )
+
+
+def _too_far(context: PreflightContext, name: str, mark: LeftOut) -> Iterator[Finding]:
+    """kube-apiservers may be one minor apart, and its own may start at any moment."""
+    apart = context.target.minors_after(mark.version) if mark.version else None
+    if apart not in (0, 1) and not (apart is None and context.target.minors_after(context.observed.server) == 0):
+        yield Finding(
+            "nodes.left-out-skew",
+            "error",
+            f"{context.target} is too far from controller {name}, which was left out at "
+            f"{mark.version or 'an unknown version'}",
+            "Its kube-apiserver may start beside the others at any moment, and these may be one minor apart at most.",
+            f"Bring {name} back, then: upgrader resume. If it is gone for good: upgrader controllers remove {name} "
+            "--dead",
+        )
+
+
+def etcd_problem(facts: Mapping[str, HostFacts], cluster: Cluster) -> str:
+    """What is wrong with etcd's members on these controllers; "" where each is healthy and they are a majority, or
+    where etcd runs elsewhere.
+    """
+    if unknown := [host.name for host in cluster.controllers if host.name not in facts]:
+        return f"{first_few(unknown)} could not be examined"
+    here = {name: item.etcd.server for name, item in facts.items() if item.has_etcd}
+    voters: set[str] = set()
+    for name, server in here.items():
+        if isinstance(server, Unknown):
+            return f"its member on {name} doesn't answer: {server.why}"
+        if not server.healthy:
+            return f"its member on {name} is not healthy: {server.said}"
+        if isinstance(server.members, Unknown):
+            return f"its member on {name} doesn't list the others: {server.members.why}"
+        voters |= {member.id for member in server.members if not member.learner}
+    healthy = {server.id for server in here.values() if isinstance(server, EtcdServer)} & voters
+    needed = len(voters) // 2 + 1 if here else 0
+    return f"{len(healthy)} of {len(voters)} members are healthy, {needed} are needed" if len(healthy) < needed else ""
