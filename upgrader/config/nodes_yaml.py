@@ -47,7 +47,7 @@ class DrainSection(Section):
         default=DrainPolicy.on_blocked,
         description="What happens when the drain takes longer, or when a pod has no controller that would recreate it. "
         "`fail`: the node is uncordoned, and counts as failed. `skip-node`: the node is uncordoned, and doesn't count "
-        "as failed. `force`: the node's pods are deleted in spite of PodDisruptionBudgets; the deadline starts again.",
+        "as failed. `force`: the node's pods are deleted despite PodDisruptionBudgets; the deadline starts again.",
     )
 
 

@@ -240,7 +240,7 @@ def test_controller_that_returned(place: Place) -> None:
 
 def test_upgrade_over_several_minors_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old kube-apiserver of the one that is left out may start at any moment."""
-    monkeypatch.setattr(upgrade, "open_session", left_out.open_session)
+    monkeypatch.setattr(upgrade, "open_session", vars(left_out)["open_session"])
     mark(place)
     check_upgrade(place.folder, None)
     monkeypatch.setattr(upgrade, "upgrade_path", lambda *_: (TO, KubernetesVersion(1, 38, 0)))
@@ -250,7 +250,7 @@ def test_upgrade_over_several_minors_is_refused(place: Place, monkeypatch: pytes
 
 def test_interrupted_upgrade_goes_on_without_the_controller(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """In either direction, and whatever upgrader.yaml says by now: the run began with two."""
-    monkeypatch.setattr(existing_run, "open_session", left_out.open_session)
+    monkeypatch.setattr(existing_run, "open_session", vars(left_out)["open_session"])
     place.interrupt(RunKind.UPGRADE)
     mark(place)
     with existing_run.existing_run(place.folder, None, FrontEnd(), take_over=False) as found:

@@ -313,7 +313,7 @@ def test_pod_that_cannot_be_deleted_is_noted() -> None:
     """The API is right again all the same: the gates that follow find what is left."""
     world = WrongWorld()
 
-    def refuse(kind: Kind, name: str, namespace: str = "") -> None:
+    def refuse(kind: Kind, name: str, namespace: str = "", *, at_once: bool = False) -> None:
         raise ApiError(f"delete {name}: HTTP 500")
 
     world.kube.delete = refuse  # type: ignore[method-assign]

@@ -605,7 +605,7 @@ def test_refusal_to_delete_is_told_once(cluster: Cluster) -> None:
     refused.status = 403
     delete = cluster.kube.delete
 
-    def refuse(kind: Any, name: str, namespace: str = "") -> None:
+    def refuse(kind: Any, name: str, namespace: str = "", *, at_once: bool = False) -> None:
         raise refused
 
     def sync() -> None:
@@ -625,7 +625,7 @@ def test_refusal_that_lasts_is_told_once(cluster: Cluster, status: int) -> None:
     cluster.change()
     delete = cluster.kube.delete
 
-    def refuse(kind: Any, name: str, namespace: str = "") -> None:
+    def refuse(kind: Any, name: str, namespace: str = "", *, at_once: bool = False) -> None:
         refused = ApiError(f"{name}: a webhook says no")
         refused.status = status
         raise refused

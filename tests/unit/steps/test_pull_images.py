@@ -480,7 +480,7 @@ def test_pods_that_can_not_be_removed_are_named() -> None:
     """The images are there: that is no reason to fail."""
     kube = Kubelets("n1")
 
-    def refuse(kind: Kind, name: str, namespace: str = "") -> None:
+    def refuse(kind: Kind, name: str, namespace: str = "", *, at_once: bool = False) -> None:
         raise ApiError("refused by a webhook")
 
     kube.delete = refuse  # type: ignore[method-assign]
