@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -227,6 +228,23 @@ def test_without_the_kind_there_are_no_budgets() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(whole())
+
+
+def test_of_a_large_budget_little_is_kept() -> None:
+    """A tenant's budgets may have labels, annotations and a selector of 1.5 MiB."""
+
+    async def test(world: World) -> None:
+        for number in range(4):
+            world.put_budget(f"p-{number}", selector={"matchLabels": {f"a-{each}": "b" * 100 for each in range(200)}})
+            found = world.api.objects[ZONE_BUDGETS.path("shop", f"p-{number}")]
+            found["metadata"] |= {"annotations": {"note": "x" * 100_000}, "labels": {f"l-{n}": "" for n in range(200)}}
+        tracemalloc.start()
+        await world.see()
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(world.budgets.cache.known()) == 5 and kept / 4 < 16_384
+
+    run(test)
 
 
 def test_reservations_are_freed_after_a_minute() -> None:

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from upgrader.in_cluster.guard.core.ledger import Ledger
 from upgrader.in_cluster.guard.core.zone_budget import InvalidBudget, ZoneBudget, read
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, NotFound
 from upgrader.in_cluster.guard.logs import LOG
-from upgrader.in_cluster.guard.roles.zone_budget_books import ZONE_BUDGETS
+from upgrader.in_cluster.guard.roles.zone_budget_books import ZONE_BUDGETS, ledger_of
 from upgrader.in_cluster.guard.runtime.api_client import Api
-from upgrader.in_cluster.guard.runtime.informer import Informer, Key, whole
+from upgrader.in_cluster.guard.runtime.informer import Informer, Key
 from upgrader.in_cluster.guard.runtime.listing import everything
 from upgrader.in_cluster.guard.runtime.metrics import Metrics
 from upgrader.in_cluster.guard.runtime.resource import Object, Resource
 
-__all__ = ["ZoneBudgetCache"]
+__all__ = ["CachedBudget", "ZoneBudgetCache"]
 
 _VERSION = Resource(ZONE_BUDGETS.api_version, "", namespaced=False)
 _LOOK_SECONDS = 10.0
+_LONGEST_REASON = 256
+
+
+@dataclass(frozen=True)
+class CachedBudget:
+    """What is kept of a budget: its reservations, and why it is invalid ("" if it isn't). The rest decides nothing, as
+    decisions read it from the API, and may be large.
+    """
+
+    namespace: str
+    name: str
+    ledger: Ledger
+    why: str
 
 
 class ZoneBudgetCache:
@@ -27,7 +42,7 @@ class ZoneBudgetCache:
     def __init__(self, api: Api, namespaces: Sequence[str], metrics: Metrics) -> None:
         self._api, self._metrics = api, metrics
         self._invalid: dict[Key, str] = {}
-        self.informers = {each: Informer(api, ZONE_BUDGETS, each, keep=whole) for each in namespaces}
+        self.informers = {each: Informer(api, ZONE_BUDGETS, each, keep=_kept) for each in namespaces}
         for informer in self.informers.values():
             informer.tell(self._changed)
         self._installed = asyncio.Event()
@@ -53,9 +68,9 @@ class ZoneBudgetCache:
             return ()
         return tuple(found)
 
-    def objects(self) -> list[Object]:
+    def known(self) -> list[CachedBudget]:
         """All known budgets."""
-        return [item for informer in self.informers.values() for item in informer.objects.values()]
+        return [each for informer in self.informers.values() for each in informer.objects.values()]
 
     async def run(self) -> None:
         """Follow them, once the kind exists, until cancelled."""
@@ -77,17 +92,18 @@ class ZoneBudgetCache:
             for informer in self.informers.values():
                 group.create_task(informer.run())
 
-    def _changed(self, before: Object | None, after: Object | None) -> None:
+    def _changed(self, before: CachedBudget | None, after: CachedBudget | None) -> None:
         """An invalid stored budget is logged when it is seen, not only when it denies an eviction."""
-        found = read(after or before or {})
+        found = after or before
+        assert found is not None
         key = found.namespace, found.name
-        if after is not None and isinstance(found, InvalidBudget):
-            if self._invalid.get(key) != found.why:
+        if after is not None and after.why:
+            if self._invalid.get(key) != after.why:
                 LOG.warning(
                     "a budget is invalid: evictions of its pods are refused",
-                    extra={"budget": str(found), "reason": found.why, "remedy": "correct its spec, or delete it"},
+                    extra={"budget": "/".join(key), "reason": after.why, "remedy": "correct its spec, or delete it"},
                 )
-            self._invalid[key] = found.why
+            self._invalid[key] = after.why
         else:
             self._invalid.pop(key, None)
         self._metrics.invalid_budgets.set(len(self._invalid))
@@ -100,3 +116,9 @@ class ZoneBudgetCache:
             self._installed.set()
         self._unknown = ""
         return self._installed.is_set()
+
+
+def _kept(item: Object) -> CachedBudget:
+    found = read(item)
+    why = found.why[:_LONGEST_REASON] if isinstance(found, InvalidBudget) else ""
+    return CachedBudget(found.namespace, found.name, ledger_of(item), why)

@@ -14,7 +14,7 @@ from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, GuardErr
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.ledger_writer import LedgerWriter
 from upgrader.in_cluster.guard.roles.workload_cache import PODS
-from upgrader.in_cluster.guard.roles.zone_budget_books import ZoneBudgetBooks, ledger_of
+from upgrader.in_cluster.guard.roles.zone_budget_books import ZoneBudgetBooks
 from upgrader.in_cluster.guard.roles.zone_budget_cache import ZoneBudgetCache
 from upgrader.in_cluster.guard.runtime.api_client import Api
 from upgrader.in_cluster.guard.runtime.informer import Key
@@ -60,7 +60,7 @@ class ZoneBudgets:
 
     def reserved_by_evictions(self, namespace: str) -> frozenset[str]:
         """UIDs of the pods with reservations of clients other than rollouts, or of unknown clients."""
-        ledgers = (ledger_of(item) for item in self.cache.objects() if item["metadata"].get("namespace") == namespace)
+        ledgers = (each.ledger for each in self.cache.known() if each.namespace == namespace)
         found = (each for ledger in ledgers for each in ledger.reservations.values())
         return frozenset(r.uid for r in found if not all(name.startswith(OF_ROLLOUTS) for name in r.requests))
 
@@ -75,9 +75,7 @@ class ZoneBudgets:
     async def settle(self) -> None:
         """Free the reservations that this process has known for long enough."""
         now = self._clock()
-        ledgers = {
-            (item["metadata"]["namespace"], item["metadata"]["name"]): ledger_of(item) for item in self.cache.objects()
-        }
+        ledgers = {(each.namespace, each.name): each.ledger for each in self.cache.known()}
         there = {each for ledger in ledgers.values() for each in ledger.reservations.values()}
         self._noticed = {each: self._noticed.get(each, now) for each in there}
         for budget, ledger in ledgers.items():
