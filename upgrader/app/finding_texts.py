@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["CheckTexts", "DescribedFinding", "check_texts", "recovery_texts"]
 
 _UPGRADER = Path(__file__).parents[1]
-_HEADINGS = {"findings": "Trial"}
+_HEADINGS = {"findings": "Trial", "differences": "Rehearsal"}
 _WORDS = {"apis": "APIs", "ssh": "SSH"}
 _SERVICES = ("containerd", "kubelet")
 """What `recover` examines as services of a controller: `….down` is an id of each."""
@@ -44,7 +44,9 @@ class CheckTexts:
 @cache
 def check_texts() -> tuple[CheckTexts, ...]:
     """Of every file with checks, by its name."""
-    paths = (*sorted((_UPGRADER / "preflight").glob("*.py")), _UPGRADER / "steps" / "trial" / "findings.py")
+    steps = _UPGRADER / "steps"
+    of_steps = (steps / "rehearsal" / "differences.py", steps / "trial" / "findings.py")
+    paths = (*sorted((_UPGRADER / "preflight").glob("*.py")), *of_steps)
     return tuple(texts for path in paths if (texts := _texts(path)).findings)
 
 

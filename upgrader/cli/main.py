@@ -41,6 +41,7 @@ _GROUPS = {
         "versions": "Show what the cluster can be upgraded to, and in how many runs.",
         "check": "Check everything that could stop an upgrade; changes nothing.",
         "plan": "Show what a run would change; changes nothing.",
+        "rehearse": "Try the target's kube-apiserver on a copy of the cluster's data.",
         "run": "Upgrade the cluster, step by step; rolls back if a step fails.",
         "approve": "Approve a step that a run waits for.",
         "status": "Show what the newest run is doing, or how it ended.",

@@ -36,6 +36,13 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "protectors.met",
         "protectors.not-counted",
     ),
+    "contract/test_rehearsal.py::test_a_rule_that_the_target_does_not_compile_is_named": ("rehearsal.create",),
+    "contract/test_rehearsal.py::test_a_target_that_does_not_start_is_a_finding": ("rehearsal.start",),
+    "contract/test_rehearsal.py::test_an_ordinary_cluster_has_one_warning": ("rehearsal.changed",),
+    "contract/test_rehearsal.py::test_keys_of_a_plugin_are_unknown": ("rehearsal.kms",),
+    "contract/test_rehearsal.py::test_objects_of_an_api_that_goes_are_named": ("rehearsal.gone",),
+    "contract/test_rehearsal.py::test_objects_that_no_key_decrypts_are_named": ("rehearsal.unreadable",),
+    "contract/test_rehearsal.py::test_what_a_webhook_converts_is_unknown": ("rehearsal.conversion",),
     "soak/test_checks_of_older_versions.py::test_api_without_service_cidrs": ("networks.service-room-unknown",),
     "soak/test_checks_of_older_versions.py::test_member_that_is_cut_off": ("etcd-members.behind",),
     "soak/test_checks_of_older_versions.py::test_members_of_an_older_etcd": (
@@ -282,6 +289,9 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         "It compares upgrader.yaml with the labels of nodes.",
     ),
     "nodes.drain-lifted": "It needs Longhorn or KubeVirt.",
+    "rehearsal.unfinished": "It needs more objects than can be compared in half an hour.",
+    "rehearsal.unlisted": "It needs an object that a running API server can't read.",
+    "rehearsal.update": "It needs a validation that has become stricter, and does not tolerate what is stored.",
     "releases.image-pinned": "It compares two manifests.",
     "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",
 }

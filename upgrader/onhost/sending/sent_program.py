@@ -38,6 +38,8 @@ class SentProgram:
     """The remedy if the program reports a failure, or answers in another form; or a function that finds it by the
     message.
     """
+    inside: tuple[str, ...] = ()
+    """The command that starts it on the host, such as `systemd-run …`; () for none."""
 
     def read(self, hosts: Hosts, host: Host, decode: Callable[[dict[str, Any]], T], *words: str, seconds: float) -> T:
         """Its answer, decoded. Raises as `answer` does, and HostError if `decode` raises an error for an answer of
@@ -55,7 +57,7 @@ class SentProgram:
         """Its output for these arguments and `secrets`, which don't appear in any process list. `quiet`: the answer is
         a secret, so errors don't repeat it. Raises HostUnreachable; HostError if the program failed, or didn't run.
         """
-        command, sent = [host.python, "-I", "-", *words], program(self.module, self.package, secrets)
+        command, sent = [*self.inside, host.python, "-I", "-", *words], program(self.module, self.package, secrets)
         done = hosts.run(host, command, stdin=sent, timeout_seconds=seconds, check=False)
         last = _last_line(done.stdout)  # a login shell may greet before it
         try:

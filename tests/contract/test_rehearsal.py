@@ -1,0 +1,299 @@
+"""The program of a rehearsal: real versions of kube-apiserver on copies of an etcd's data, without a network."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.lab_cluster import OLD, TARGET, until
+from testkit.rehearsed_data import RehearsedData, program_images, storing
+from testkit.waiting import stretched
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.errors import HostError
+from upgrader.onhost.sending.shipped_program import program
+from upgrader.ports import Kind
+from upgrader.steps.rehearsal.differences import Difference, findings_of
+from upgrader.steps.rehearsal.rehearsal import Result
+
+SECRET = "hunter2-is-not-for-others"
+BAD_ADDRESS = "010.20.30.40"
+STORED = "--feature-gates=StrictIPCIDRValidation=false,GenericWorkload=true"
+"""As in releases before it was on by default: a Service with such an address may be in any older cluster."""
+GONE = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
+CHANGED = ("rehearsal.changed", "statefulsets.apps")
+NEW_CEL = "--min-compatibility-version=1.37"
+SERVICES, CONFIG_MAPS, SECRETS = Kind("v1", "services"), Kind("v1", "configmaps"), Kind("v1", "secrets")
+CRDS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+
+
+def key(letter: str) -> str:
+    """An encryption provider."""
+    return f"{{aescbc: {{keys: [{{name: {letter}, secret: {base64.b64encode(letter.encode() * 32).decode()}}}]}}}}"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of both versions."""
+    return program_images(tmp_path_factory.mktemp("programs"), OLD, TARGET)
+
+
+def crd(plural: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A CustomResourceDefinition of the group example.com."""
+    version = {"name": "v1", "served": True, "storage": True}
+    version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": plural[:-1], "kind": plural[:-1].title()},
+            "versions": [version],
+            **more,
+        },
+    }
+
+
+def item(api_version: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
+    """An object."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **content}
+
+
+def usual_objects(kube: KubeAdapter) -> None:
+    """Of many kinds, as clusters have them."""
+    labels = {"app": "web"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "example.com/web:1"}]}}
+    of_pods = {"selector": {"matchLabels": labels}, "template": pod}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    metric = {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 9}},
+    }
+    job = {"spec": {"containers": pod["spec"]["containers"], "restartPolicy": "Never"}}  # type: ignore[index]
+    for kind, made in (
+        (Kind("v1", "pods"), item("v1", "Pod", "web", **pod | {"metadata": {"name": "web", "labels": labels}})),
+        (Kind("apps/v1", "deployments"), item("apps/v1", "Deployment", "web", spec=of_pods)),
+        (Kind("apps/v1", "daemonsets"), item("apps/v1", "DaemonSet", "web", spec=of_pods)),
+        (Kind("apps/v1", "statefulsets"), item("apps/v1", "StatefulSet", "web", spec={"serviceName": "web"} | of_pods)),
+        (Kind("batch/v1", "jobs"), item("batch/v1", "Job", "once", spec={"template": job})),
+        (
+            Kind("batch/v1", "cronjobs"),
+            item(
+                "batch/v1",
+                "CronJob",
+                "daily",
+                spec={"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": job}}},
+            ),
+        ),
+        (
+            SERVICES,
+            item("v1", "Service", "web", spec={"type": "NodePort", "selector": labels, "ports": [{"port": 80}]}),
+        ),
+        (SERVICES, item("v1", "Service", "none", spec={"clusterIP": "None", "selector": labels})),
+        (CONFIG_MAPS, item("v1", "ConfigMap", "web", data={"a": "b"})),
+        (SECRETS, item("v1", "Secret", "web", stringData={"password": SECRET})),
+        (Kind("v1", "persistentvolumeclaims"), item("v1", "PersistentVolumeClaim", "web", spec=claim)),
+        (Kind("v1", "serviceaccounts"), item("v1", "ServiceAccount", "web")),
+        (
+            Kind("rbac.authorization.k8s.io/v1", "roles"),
+            item("rbac.authorization.k8s.io/v1", "Role", "web", rules=[rule]),
+        ),
+        (
+            Kind("networking.k8s.io/v1", "ingresses"),
+            item("networking.k8s.io/v1", "Ingress", "web", spec={"rules": [{"http": {"paths": [path]}}]}),
+        ),
+        (
+            Kind("networking.k8s.io/v1", "networkpolicies"),
+            item("networking.k8s.io/v1", "NetworkPolicy", "web", spec={"podSelector": {}}),
+        ),
+        (
+            Kind("policy/v1", "poddisruptionbudgets"),
+            item(
+                "policy/v1", "PodDisruptionBudget", "web", spec={"minAvailable": 1, "selector": {"matchLabels": labels}}
+            ),
+        ),
+        (
+            Kind("autoscaling/v2", "horizontalpodautoscalers"),
+            item(
+                "autoscaling/v2",
+                "HorizontalPodAutoscaler",
+                "web",
+                spec={
+                    "maxReplicas": 3,
+                    "metrics": [metric],
+                    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                },
+            ),
+        ),
+    ):
+        kube.create(kind, made, "default")
+    kube.create(CRDS, crd("plains", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
+    create_when_served(kube, "plains", item("example.com/v1", "Plain", "one", spec={"token": SECRET}))
+
+
+def create_when_served(kube: KubeAdapter, plural: str, made: dict[str, Any]) -> None:
+    """Of a CustomResourceDefinition that was made just now."""
+    kind = Kind("example.com/v1", plural)
+    until(f"{plural} to be served", lambda: bool(kube.create(kind, made, "default")), timeout_seconds=30)
+
+
+Found = Mapping[tuple[str, str], Difference]
+"""By the finding's id, and the resource."""
+
+
+def found_in(result: Result) -> Found:
+    """All that was found."""
+    assert SECRET not in str(result) and BAD_ADDRESS not in str(result)
+    findings = findings_of(result.differences)
+    return {(finding.id, each.resource): each for finding, each in zip(findings, result.differences, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def ordinary(tmp_path_factory: pytest.TempPathFactory, images: Path) -> RehearsedData:
+    """Data without mistakes."""
+    with storing(tmp_path_factory.mktemp("ordinary"), images, OLD) as (site, kube):
+        usual_objects(kube)
+    return site
+
+
+def test_an_ordinary_cluster_has_one_warning(ordinary: RehearsedData) -> None:
+    """Objects of many kinds are read, updated and created as before, but for a default that the target adds."""
+    site = ordinary
+    result = site.rehearse(site.server(OLD), site.server(TARGET))
+    found = found_in(result)
+    assert found.keys() == {CHANGED}, result
+    assert found[CHANGED].reason == "spec.updateStrategy.rollingUpdate.maxUnavailable"
+    counts = result.counts
+    assert counts["created"] > 100 and counts["updated"] > 100 and counts["unproven"] < 10, result
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Found:
+    """What is found of data with mistakes."""
+    folder = tmp_path_factory.mktemp("seeded")
+    site = RehearsedData(folder)
+    with storing(folder, images, OLD, STORED, GONE) as (_, kube):
+        usual_objects(kube)
+        ports = {"ports": [{"port": 80}], "externalIPs": [BAD_ADDRESS]}
+        kube.create(SERVICES, item("v1", "Service", "old-address", spec=ports), "default")
+        workload = item("scheduling.k8s.io/v1alpha2", "PodGroup", "group", spec={"schedulingPolicy": {"basic": {}}})
+        kube.create(Kind("scheduling.k8s.io/v1alpha2", "podgroups"), workload, "default")
+        webhook = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": WEBHOOK}}
+        kube.create(CRDS, crd("converteds", {"type": "object"}, conversion=webhook))
+        service = {"service": {"name": "metrics", "namespace": "default"}, "insecureSkipTLSVerify": True}
+        remote = {"group": "metrics.k8s.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100}
+        made = item("apiregistration.k8s.io/v1", "APIService", "v1.metrics.k8s.io", spec=remote | service)
+        kube.create(Kind("apiregistration.k8s.io/v1", "apiservices", namespaced=False), made)
+        everything = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
+        hook = {"name": "all.example.com", "clientConfig": WEBHOOK, "rules": [everything], "sideEffects": "None"}
+        hook |= {"admissionReviewVersions": ["v1"]}
+        made = item("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "all", webhooks=[hook])
+        kube.create(Kind(made["apiVersion"], "validatingwebhookconfigurations", namespaced=False), made)
+    return found_in(site.rehearse(site.server(OLD, STORED, GONE), site.server(TARGET)))
+
+
+WEBHOOK = {"url": "https://192.0.2.9/"}
+
+
+def test_objects_of_an_api_that_goes_are_named(seeded: Found) -> None:
+    """The target doesn't serve their group any more."""
+    assert seeded["rehearsal.gone", "podgroups.scheduling.k8s.io"].names == ("default/group",)
+
+
+def test_objects_that_no_key_decrypts_are_named(tmp_path: Path, images: Path) -> None:
+    """The planned encryption configuration lacks the key that they are encrypted with, so that it never is ready."""
+    site = RehearsedData(tmp_path)
+    old_key, new_key = site.encryption("old", key("a")), site.encryption("new", key("b"))
+    with storing(tmp_path, images, OLD, f"--encryption-provider-config={old_key}") as (_, kube):
+        kube.create(SECRETS, item("v1", "Secret", "web", stringData={"password": SECRET}), "default")
+    result = site.rehearse(site.server(OLD, encryption=old_key), site.server(TARGET, encryption=new_key))
+    found = found_in(result)
+    assert found.keys() == {("rehearsal.start", ""), ("rehearsal.unreadable", "secrets")}, result
+    assert "informer-sync" in found["rehearsal.start", ""].reason
+    unreadable = found["rehearsal.unreadable", "secrets"]
+    assert unreadable.names == ("default/web",) and "no matching key" in unreadable.reason, unreadable
+
+
+def test_an_object_that_only_a_new_one_would_fail_for_is_named(seeded: Found) -> None:
+    """The target's validation is stricter. It tolerates what is stored, so an update without a change passes."""
+    found = seeded["rehearsal.create", "services"]
+    assert found.names == ("default/old-address",) and "spec.externalIPs[0]" in found.reason, found
+    assert ("rehearsal.update", "services") not in seeded
+
+
+def test_what_a_webhook_converts_is_unknown(seeded: Found) -> None:
+    """It can't be asked."""
+    assert seeded["rehearsal.conversion", "converteds.example.com"].names == ("converteds.example.com",)
+
+
+def test_nothing_else_is_found(seeded: Found) -> None:
+    """A webhook that refuses everything, and an API that another server serves, are not there."""
+    assert seeded.keys() == {
+        ("rehearsal.gone", "podgroups.scheduling.k8s.io"),
+        CHANGED,
+        ("rehearsal.create", "services"),
+        ("rehearsal.conversion", "converteds.example.com"),
+    }
+
+
+def test_a_rule_that_the_target_does_not_compile_is_named(tmp_path: Path, images: Path) -> None:
+    """A CustomResourceDefinition uses a function of CEL that the target doesn't have; here, it is the older version."""
+    schema = {
+        "type": "object",
+        "properties": {"names": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 20}}},
+    }
+    rule = {"rule": f"!has(self.names) || !self.names.includes('{SECRET}')"}
+    with storing(tmp_path, images, TARGET, NEW_CEL) as (site, kube):
+        kube.create(CRDS, crd("ruleds", schema | {"x-kubernetes-validations": [rule]}))
+        create_when_served(kube, "ruleds", item("example.com/v1", "Ruled", "one", spec={"names": ["x"]}))
+    found = found_in(site.rehearse(site.server(TARGET, NEW_CEL), site.server(OLD)))
+    assert (
+        "undeclared reference" in found["rehearsal.create", "customresourcedefinitions.apiextensions.k8s.io"].reason
+    ), found
+
+
+def test_a_target_that_does_not_start_is_a_finding(ordinary: RehearsedData) -> None:
+    """With its last words."""
+    site = ordinary
+    found = found_in(site.rehearse(site.server(OLD), site.server(TARGET, "--no-such-flag=1")))
+    assert found.keys() == {("rehearsal.start", "")} and "unknown flag" in found["rehearsal.start", ""].reason, found
+
+
+def test_keys_of_a_plugin_are_unknown(ordinary: RehearsedData) -> None:
+    """The plugin is in use by the running API server: it isn't asked, and nothing is started."""
+    site = ordinary
+    plugin = site.encryption("kms", "{kms: {apiVersion: v2, name: k, endpoint: 'unix:///run/kms.sock'}}")
+    found = found_in(site.rehearse(site.server(OLD, encryption=plugin), site.server(TARGET)))
+    assert found.keys() == {("rehearsal.kms", "current")}
+
+
+def test_nothing_is_started_where_anything_can_be_reached(ordinary: RehearsedData) -> None:
+    """It looks at the network that it has, whatever it was promised."""
+    site = ordinary
+    with pytest.raises(HostError, match="Nothing was started"):
+        site.rehearse(site.server(OLD), site.server(TARGET), "env")
+    link = "ip link add veth-a type veth peer veth-b && ip link set veth-a up && exec"
+    words = ("unshare", "--net", "sh", "-c", f'{link} "$@"', "sh")
+    with pytest.raises(HostError, match="could reach veth-a"):
+        site.rehearse(site.server(OLD), site.server(TARGET), *words)
+
+
+def test_nothing_is_reached_from_where_it_runs() -> None:
+    """A connection to any address but the loopback fails at once, as there is no route."""
+    script = "from upgrader.onhost.rehearsal.isolation import require_isolation\nrequire_isolation()\n"
+    script += "import socket; print(socket.socket().connect_ex(('192.0.2.1', 443)))"
+    sent = program("rehearse", "rehearsal").replace(b"main(*sys.argv[1:], *SECRETS)", b"").decode() + script
+    words = ["unshare", "--net", sys.executable, "-I", "-"]
+    done = subprocess.run(words, input=sent, capture_output=True, text=True, check=False, timeout=stretched(60))
+    assert done.stdout.strip() == str(errno.ENETUNREACH), done.stderr

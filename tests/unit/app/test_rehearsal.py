@@ -1,0 +1,67 @@
+"""A rehearsal of a plan's first hop, under the cluster's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from upgrader.app import rehearsal
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.rehearsal import Rehearsed, rehearse
+from upgrader.errors import Blocked
+from upgrader.model.version import KubernetesVersion
+from upgrader.steps.rehearsal.differences import Difference
+from upgrader.steps.rehearsal.rehearsal import Rehearsal, Result
+from upgrader.steps.rehearsal.servers import Server
+
+PLAN = SimpleNamespace(current=KubernetesVersion(1, 36, 3), target=KubernetesVersion(1, 37, 1))
+SERVERS = {"current": Server("a", (), (), ""), "target": Server("b", (), (), "")}
+
+
+def rehearsed(folder: Path, monkeypatch: pytest.MonkeyPatch, *differences: Difference) -> Rehearsed:
+    """Of a plan, with these differences."""
+    locked: list[bool] = []
+
+    @contextmanager
+    def lock(*_: object, **__: object) -> Iterator[None]:
+        locked.append(True)
+        yield
+        locked.clear()
+
+    def run(_: Rehearsal, servers: Mapping[str, Server], note: Callable[[str], None]) -> Result:
+        assert servers == SERVERS and locked
+        return Result("controller-1", differences, {}, 1.0, 1)
+
+    session: Any = SimpleNamespace(tools=SimpleNamespace(hosts=None), cluster=SimpleNamespace(controllers=()))
+    session.telling = lambda _: session
+    planned = SimpleNamespace(session=session, plan=PLAN)
+    monkeypatch.setattr(rehearsal, "open_session", lambda *_: nullcontext(session))
+    monkeypatch.setattr(rehearsal, "cluster_lock", lock)
+    monkeypatch.setattr(rehearsal, "PlannedUpgrade", SimpleNamespace(of=lambda *_: planned))
+    monkeypatch.setattr(rehearsal, "servers_of", lambda plan: SERVERS if plan is PLAN else None)
+    monkeypatch.setattr(Rehearsal, "run", run)
+    found = rehearse(folder, PLAN.target, FrontEnd())
+    assert not locked
+    return found
+
+
+def test_what_does_the_same_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field that is read differently is a warning."""
+    changed = Difference("changed", "webs", "spec.a", 1, ("default/one",))
+    for differences in ((), (changed,)):
+        found = rehearsed(tmp_path, monkeypatch, *differences)
+        assert not found.blocked
+        found.refuse_if_blocked()
+
+
+def test_what_the_target_refuses_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the versions, and what is refused."""
+    found = rehearsed(tmp_path, monkeypatch, Difference("gone", "webs", "", 1, ("default/one",)))
+    assert [each.id for each in found.findings] == ["rehearsal.gone"]
+    with pytest.raises(Blocked, match=r"v1\.37\.1 does not work with this cluster's data as v1\.36\.3 does"):
+        found.refuse_if_blocked()

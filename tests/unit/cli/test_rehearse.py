@@ -1,0 +1,49 @@
+"""`upgrader rehearse`: what the target did with a copy of the data, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from upgrader.app.rehearsal import Rehearsed
+from upgrader.cli.main import cli
+from upgrader.errors import Blocked
+from upgrader.model.finding import Finding
+from upgrader.model.version import KubernetesVersion
+from upgrader.steps.rehearsal.rehearsal import Result
+
+COUNTS = {"objects": 1200, "read": 1300, "updated": 1100, "created": 1000, "unproven": 4}
+GONE = Finding("rehearsal.gone", "error", "webs are stored", "2 of webs: a/b", "delete them")
+
+
+def invoke(monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], *more: str) -> tuple[str, bool]:
+    """What is on standard output, and whether the command fails."""
+    result = Result("controller-1", (), COUNTS, 41.4, 900 << 20)
+    rehearsed = Rehearsed(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), result, findings)
+    monkeypatch.setattr("upgrader.app.rehearsal.rehearse", lambda *_: rehearsed)
+    done = CliRunner().invoke(cli, ["rehearse", *more])
+    assert done.exception is None or isinstance(done.exception, Blocked), done
+    return done.stdout, done.exception is not None
+
+
+def test_a_target_that_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was compared is told, and what of it says nothing."""
+    shown, blocked = invoke(monkeypatch, ())
+    assert not blocked and "v1.36.3 → v1.37.1, on controller-1" in shown
+    assert "the target reads and writes every object as the running version does" in shown
+    assert "1,200 objects: 1,300 reads, 1,100 updates and 1,000 creations were compared in 41 s" in " ".join(
+        shown.split()
+    )
+    assert "4 of them say nothing" in shown
+
+
+def test_a_target_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its findings are as those of checks, and so is the exit code."""
+    shown, blocked = invoke(monkeypatch, (GONE,))
+    assert blocked and "webs are stored  rehearsal.gone" in shown and "1 error: not like today" in shown
+    shown, blocked = invoke(monkeypatch, (GONE,), "-o", "json")
+    found = json.loads(shown)
+    assert blocked and found["blocked"] is True and found["counts"] == COUNTS
+    assert found["findings"][0]["id"] == "rehearsal.gone" and found["controller"] == "controller-1"

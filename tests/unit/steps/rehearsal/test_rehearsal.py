@@ -1,0 +1,127 @@
+"""A rehearsal on a controller: a unit that can reach nothing and leaves nothing, and what its findings say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from testkit.fakes.hosts import FakeHosts
+from upgrader.errors import HostError
+from upgrader.model.cluster import Host
+from upgrader.ports import CommandResult
+from upgrader.steps.backup.etcd_member import EtcdMember
+from upgrader.steps.backup.etcd_tools import DataSummary, SnapshotStatus
+from upgrader.steps.rehearsal import rehearsal
+from upgrader.steps.rehearsal.differences import Difference, findings_of
+from upgrader.steps.rehearsal.rehearsal import Rehearsal
+from upgrader.steps.rehearsal.servers import Server
+
+HOST = Host("controller-1", "10.0.0.11")
+MEMBER = EtcdMember(HOST, "registry.k8s.io/etcd:3.6.8-0", "controller-1", "", "", "/var/lib/etcd", "")
+SERVER = Server("registry.k8s.io/kube-apiserver:v1.36.3", ("--allow-privileged=true",), (), "/registry")
+SERVERS = {"current": SERVER, "target": SERVER}
+FOUND = {"what": "gone", "resource": "webs.x.com", "reason": "", "count": 2, "names": ["default/one"]}
+
+
+class Machine(FakeHosts):
+    """A controller whose unit answers."""
+
+    def __init__(self, answer: dict[str, Any], code: int = 0) -> None:
+        super().__init__()
+        self.asked: dict[str, Any] = {}
+        self.unit: Sequence[str] = ()
+        self._answer, self._code = answer, code
+        self.commands["systemd-run"] = self._run
+        self.commands["systemctl"] = CommandResult(5, "", "Unit not loaded")
+
+    def _run(self, _: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        at = command.index("python3")
+        self.unit, self.asked = command[:at], json.loads(command[at + 3])
+        assert b"upgrader.onhost.rehearsal.rehearse" in stdin
+        return CommandResult(self._code, json.dumps(self._answer), "")
+
+
+@pytest.fixture(autouse=True)
+def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the backup's, whose tests are elsewhere."""
+
+    def prove(_tools: object, members: list[EtcdMember], _work: ExitStack, _note: object) -> object:
+        return members[0], SnapshotStatus(1, 2, 3, ""), DataSummary(1234, "", 7, "")
+
+    monkeypatch.setattr(rehearsal, "members_to_ask", lambda *_: [MEMBER])
+    monkeypatch.setattr(rehearsal, "prove_any", prove)
+
+
+def test_it_runs_in_a_unit_that_reaches_nothing_and_leaves_nothing() -> None:
+    """With limits; its folder is removed whenever the unit ends. What an interrupted one left is stopped first."""
+    counts = {"objects": 3, "read": 3, "updated": 3, "created": 3, "unproven": 0}
+    machine = Machine({"findings": [FOUND], "counts": counts, "seconds": 4.5, "peak": 1 << 20})
+    notes: list[str] = []
+    result = Rehearsal(machine, (HOST,)).run(SERVERS, notes.append)
+    assert result.differences == (Difference("gone", "webs.x.com", "", 2, ("default/one",)),)
+    assert (result.controller, result.counts, result.seconds) == ("controller-1", counts, 4.5)
+    assert notes == ["controller-1: comparing both versions on copies of 1,234 keys"]
+    assert machine.ran[0] == ("controller-1", ("systemctl", "stop", "upgrader-rehearsal.service"))
+    for name in (
+        "PrivateNetwork=yes",
+        "ProtectSystem=strict",
+        "ReadWritePaths=/var/lib/etcd/upgrader",
+        "MemoryMax=2147483648",
+        "CPUWeight=10",
+        "RuntimeMaxSec=2400",
+        "ExecStopPost=/usr/bin/find /var/lib/etcd/upgrader -mindepth 1 -delete",
+    ):
+        assert f"--property={name}" in machine.unit
+    assert machine.asked["work"] == "/var/lib/etcd/upgrader" and machine.asked["data"] == "scratch"
+    assert machine.asked["servers"]["target"]["flags"] == ["--allow-privileged=true"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "why"),
+    [
+        ({"failed": "1,000 MiB of memory are available, 2,304 MiB are needed"}, 0, "of memory are available"),
+        ({"findings": [{"what": "gone"}]}, 0, "can't be parsed"),
+    ],
+)
+def test_what_can_not_be_done_says_why(answer: dict[str, Any], code: int, why: str) -> None:
+    """And what to do."""
+    with pytest.raises(HostError, match=why) as caught:
+        Rehearsal(Machine(answer, code), (HOST,)).run(SERVERS, lambda _: None)
+    assert "upgrader check --trial" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("id_", "severity"),
+    [
+        ("rehearsal.start", "error"),
+        ("rehearsal.gone", "error"),
+        ("rehearsal.unreadable", "error"),
+        ("rehearsal.update", "error"),
+        ("rehearsal.create", "error"),
+        ("rehearsal.changed", "warning"),
+        ("rehearsal.conversion", "unknown"),
+        ("rehearsal.kms", "unknown"),
+        ("rehearsal.unlisted", "unknown"),
+        ("rehearsal.unfinished", "unknown"),
+    ],
+)
+def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
+    """What was not compared is unknown, and never fine. Each says what to do."""
+    what = id_.partition(".")[2]
+    (found,) = findings_of([Difference(what, "webs.x.com", "the reason", 2, ("default/one",))])
+    assert (found.id, found.severity) == (id_, severity)
+    assert found.remedy
+    if what in ("gone", "unreadable", "update", "create", "changed", "conversion"):
+        assert "2 of webs.x.com: default/one, …" in found.diagnosis
+    if what in ("start", "unreadable", "update", "create", "changed", "unlisted"):
+        assert "the reason" in found.diagnosis
+
+
+def test_a_difference_that_is_not_known_is_refused() -> None:
+    """An answer of another form is not a finding."""
+    with pytest.raises(KeyError):
+        list(findings_of([Difference("other", "webs", "", 1, ())]))

@@ -1,0 +1,89 @@
+"""Which flags, files and images a rehearsal starts both versions with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from upgrader.errors import UsageError
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.version import KubernetesVersion
+from upgrader.steps.plan import Plan
+from upgrader.steps.rehearsal.servers import CHANGED_FLAGS, servers_of
+from upgrader.steps.release.plan import PlannedRelease
+
+SERVER = """
+kind: Deployment
+metadata: {name: kube-apiserver}
+spec:
+  template:
+    spec:
+      containers:
+        - name: kube-apiserver
+          image: registry.k8s.io/kube-apiserver:v1.36.3
+          command: [/run/sh, -c, 'exec "$0" "$@"', kube-apiserver]
+          args:
+            - --etcd-servers=https://10.0.0.1:2379
+            - --audit-log-path=/var/log/audit.log
+            - --egress-selector-config-file=/etc/kubernetes/egress.yaml
+            - --authorization-mode=Node,RBAC
+            - --encryption-provider-config=/keys/encryption.yaml
+            - --service-cluster-ip-range=$(RANGE)
+            - --feature-gates
+            - A=true
+            - --allow-privileged
+            - --etcd-prefix=/other
+          env: [{name: RANGE, value: 10.96.0.0/16}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}]
+          volumeMounts: [{name: keys, mountPath: /keys}]
+      volumes: [{name: keys, hostPath: {path: /etc/kubernetes/keys}}]
+"""
+TARGET = SERVER.replace("v1.36.3", "v1.37.1").replace("A=true", "A=false")
+
+
+def plan(before: str = SERVER, after: str = TARGET, action: str = "upgrade") -> Plan:
+    """Of kube-apiserver's release."""
+    release = PlannedRelease(ReleaseSpec("kube-apiserver", "kube-system", Path("/c")), "upgrade", "", before, after, ())
+    versions = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+    return Plan(*versions, (replace(release, action=action),))  # type: ignore[arg-type]
+
+
+def test_both_versions_have_the_flags_that_decide_what_becomes_of_objects() -> None:
+    """Today's and the planned ones, with paths on the controller. Others are left out."""
+    servers = servers_of(plan())
+    current, target = servers["current"], servers["target"]
+    assert current.image == "registry.k8s.io/kube-apiserver:v1.36.3"
+    assert target.image == "registry.k8s.io/kube-apiserver:v1.37.1"
+    assert current.flags == (
+        "--encryption-provider-config=/etc/kubernetes/keys/encryption.yaml",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--feature-gates=A=true",
+        "--allow-privileged=true",
+        "--etcd-prefix=/other",
+        *CHANGED_FLAGS,
+        "--advertise-address=192.0.2.1",
+    )
+    assert "--feature-gates=A=false" in target.flags
+    assert target.encryption == ("/etc/kubernetes/keys/encryption.yaml",)
+    assert target.prefix == "/other"
+
+
+def test_an_address_of_the_services_family_is_advertised() -> None:
+    """kube-apiserver refuses another one."""
+    found = servers_of(plan(after=TARGET.replace("10.96.0.0/16", "fd00:96::/112,10.96.0.0/16")))
+    assert "--advertise-address=2001:db8::1" in found["target"].flags
+
+
+def test_a_file_that_is_not_on_the_disk_is_refused() -> None:
+    """A Secret's content, for example, is not there to be read."""
+    secret = TARGET.replace("hostPath: {path: /etc/kubernetes/keys}", "secret: {secretName: keys}")
+    with pytest.raises(UsageError, match=r"--encryption-provider-config=/keys/encryption\.yaml is in a volume"):
+        servers_of(plan(after=secret))
+
+
+@pytest.mark.parametrize("without", [plan(action="unchanged"), plan(before=""), plan(after="")])
+def test_a_plan_that_starts_no_other_server_is_refused(without: Plan) -> None:
+    """There would be nothing to compare."""
+    with pytest.raises(UsageError, match="nothing to rehearse"):
+        servers_of(without)

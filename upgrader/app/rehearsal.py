@@ -1,0 +1,60 @@
+"""`upgrader rehearse`: the target's kube-apiserver on a copy of this cluster's data, beside the version that runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import cluster_lock, locked_folder
+from upgrader.app.upgrade import PlannedUpgrade
+from upgrader.app.wiring import open_session
+from upgrader.model.finding import Finding
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.all_checks import blocking
+from upgrader.preflight.refusal import refusal
+from upgrader.steps.rehearsal.differences import findings_of
+from upgrader.steps.rehearsal.rehearsal import Rehearsal, Result
+from upgrader.steps.rehearsal.servers import servers_of
+
+__all__ = ["Rehearsed", "rehearse"]
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """A rehearsal of the first hop to a target."""
+
+    current: KubernetesVersion
+    target: KubernetesVersion
+    result: Result
+    findings: tuple[Finding, ...]
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the target is known to break something, or something could not be compared."""
+        return blocking(self.findings)
+
+    def refuse_if_blocked(self, *, seen: bool = False) -> None:
+        """Raise Blocked where it is. `seen`: the findings are still on the screen."""
+        if self.blocked:
+            what = f"{self.target} does not work with this cluster's data as {self.current} does; nothing was changed"
+            raise refusal(what, self.findings, seen=seen)
+
+
+def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd) -> Rehearsed:
+    """Rehearse it. Changes nothing in the cluster. `target` None: the file's.
+
+    Locks the cluster, as a backup and a rehearsal use the same folder on the controllers. Raises Locked, HostError, and
+    UsageError where there is nothing to rehearse.
+    """
+    with (
+        front_end.busy(),
+        open_session(folder, target) as opened,
+        locked_folder(folder),
+        cluster_lock(opened, front_end, take_over=False),
+    ):
+        planned = PlannedUpgrade.of(opened.telling(front_end.doing), None)
+        session, plan = planned.session, planned.plan
+        rehearsal = Rehearsal(session.tools.hosts, session.cluster.controllers)
+        result = rehearsal.run(servers_of(plan), front_end.notify)
+        return Rehearsed(plan.current, plan.target, result, tuple(findings_of(result.differences)))

@@ -1,0 +1,171 @@
+"""The programs of a rehearsal: taken from images, started in a private folder, and ended."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.words import stripped
+
+_FOLDERS = ("usr/local/bin", "usr/bin", "bin", "")
+_CTR_SECONDS = 120.0
+_POLL_SECONDS = 0.25
+_LOG_BYTES = 65536
+_FATAL = re.compile(r"^(?:Error:|F\d{4} |panic:|E\d{4} .*(?:command failed|err=))")
+_ASK_SECONDS = 10.0
+
+
+class Processes:
+    """All of them, in one folder; `end` ends them."""
+
+    def __init__(self, work: str) -> None:
+        self.work = work
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._mounted: list[str] = []
+
+    def program(self, name: str, image: str) -> str:
+        """The path of a program of an image that this host's containerd has. Raises Failed.
+
+        It is mounted in this process's own mount namespace, and so it is unmounted when this process ends.
+        """
+        place = os.path.join(self.work, "images", stripped_name(image))
+        if not os.path.isdir(place):
+            os.makedirs(place, mode=0o700)
+            self._mounted.append(place)
+            _ctr("unmount", "--rm", place)  # containerd may still know it from a rehearsal that was killed
+            done = _ctr("mount", image, place)
+            if done.returncode:
+                said = done.stderr.decode("utf-8", "replace").strip()
+                raise Failed(f"image {image} can't be mounted: {said}")
+        for folder in _FOLDERS:
+            path = os.path.join(place, folder, name)
+            if os.path.isfile(path):
+                return path
+        raise Failed(f"image {image} has no program {name}")
+
+    def start(self, name: str, command: list[str]) -> None:
+        """Start one. Raises Failed if it can't be."""
+        with open(self._log(name), "wb") as log:
+            try:
+                self._started[name] = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.work, env={"PATH": "/nowhere"}
+                )
+            except OSError as error:
+                raise Failed(f"{name} can't be started: {error.strerror}") from error
+
+    def wait(self, name: str, ready: Callable[[], str], seconds: float) -> str:
+        """ "" once it is ready; else why it isn't: its last words, or what it said when time was over."""
+        until = time.monotonic() + seconds
+        while True:
+            code = self._started[name].poll()
+            if code is not None:
+                return f"it ended with exit code {code}: {self._last_words(name)}"
+            missing = ready()
+            if not missing:
+                return ""
+            if time.monotonic() >= until:
+                return f"after {seconds:.0f} s, {missing}"
+            time.sleep(_POLL_SECONDS)
+
+    def peak_bytes(self) -> int:
+        """The sum of what each had in memory at most, so far."""
+        return sum(_peak(process.pid) for process in self._started.values()) + _peak(os.getpid())
+
+    def end(self) -> None:
+        """Kill all: their data is thrown away."""
+        for process in self._started.values():
+            process.kill()
+        for process in self._started.values():
+            process.wait()
+        for place in self._mounted:
+            _ctr("unmount", "--rm", place)
+
+    def _last_words(self, name: str) -> str:
+        with open(self._log(name), "rb") as file:
+            file.seek(max(0, os.path.getsize(file.name) - _LOG_BYTES))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+        fatal = next((line for line in reversed(lines) if _FATAL.match(line)), lines[-1] if lines else "no output")
+        return stripped(fatal)
+
+    def _log(self, name: str) -> str:
+        return os.path.join(self.work, f"{name}.log")
+
+
+class Etcd:
+    """A scratch etcd's JSON gateway."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def missing(self) -> str:
+        """Why it doesn't serve; "" where it does."""
+        try:
+            self._ask("/v3/kv/range", {"key": _text(b"/"), "limit": 1})
+        except Failed as error:
+            return str(error)
+        return ""
+
+    def delete_below(self, folder: str) -> int:
+        """Delete all keys that begin so; returns the revision afterwards. Raises Failed."""
+        first = folder.encode()
+        end = first[:-1] + bytes([first[-1] + 1])
+        answer = self._ask("/v3/kv/deleterange", {"key": _text(first), "range_end": _text(end)})
+        return int(answer["header"]["revision"])
+
+    def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_ASK_SECONDS)
+        with contextlib.closing(connection):
+            try:
+                connection.request("POST", path, body=json.dumps(body))
+                response = connection.getresponse()
+                said = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                raise Failed(f"the scratch etcd doesn't answer: {error}") from error
+        if response.status != 200:
+            raise Failed("the scratch etcd refuses {}: {}".format(path, said.decode("utf-8", "replace")))
+        answer: dict[str, Any] = json.loads(said)
+        return answer
+
+
+def _ctr(*words: str) -> subprocess.CompletedProcess[bytes]:
+    """Raises Failed if it can't be run, or doesn't end."""
+    command = ["ctr", "-n", "k8s.io", "images", *words]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=_CTR_SECONDS, check=False)
+    except FileNotFoundError:
+        raise Failed("ctr, containerd's program, was not found on this host") from None
+    except subprocess.TimeoutExpired:
+        raise Failed("{} did not end within {:.0f} s".format(" ".join(command), _CTR_SECONDS)) from None
+
+
+def copy_data(source: str, target: str) -> None:
+    """Copy an etcd's data that nothing writes."""
+    shutil.copytree(source, target)
+
+
+def stripped_name(image: str) -> str:
+    """An image's name as a folder's."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", image)
+
+
+def _text(key: bytes) -> str:
+    return base64.b64encode(key).decode()
+
+
+def _peak(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            found = re.search(r"VmHWM:\s+(\d+) kB", file.read())
+    except OSError:
+        return 0
+    return int(found.group(1)) * 1024 if found else 0

@@ -1,0 +1,211 @@
+"""Serves copies of a cluster's data with two versions of kube-apiserver on this host, and compares what they answer.
+
+It works only where nothing can be reached, and writes nothing outside of its folder. What it prints has names, and the
+servers' reasons without values.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import select
+import shutil
+import sys
+import threading
+import time
+from functools import partial
+from typing import Any
+
+from upgrader.onhost.common.private_folder import make_private
+from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.api import Api
+from upgrader.onhost.rehearsal.compare import Comparison
+from upgrader.onhost.rehearsal.isolation import require_isolation
+from upgrader.onhost.rehearsal.processes import Etcd, Processes, copy_data
+
+_MARGIN_BYTES = 256 << 20
+_START_SECONDS = 180.0
+_SYNC_SECONDS = 20.0
+"""For the rest, once a server lacks only its informers: those that meet an object that can't be read never have all."""
+_INFORMERS = "informer-sync"
+_KMS = re.compile(r"(?:^|[\s{,\"'-])kms[\"']?\s*:", re.MULTILINE)
+_BYPASSED = (
+    "/validatingwebhookconfigurations/",
+    "/mutatingwebhookconfigurations/",
+    "/apiregistration.k8s.io/apiservices/",
+)
+"""Removed from the copies: nothing of it could be reached. A server makes its own APIServices again."""
+_PORTS = {"current": (12379, 16443), "target": (22379, 26443)}
+"""Of the scratch etcd, and of the scratch kube-apiserver, in a network of their own."""
+
+
+def main(given: str) -> None:
+    """`given` is JSON: `work`, the private folder; `data`, the folder in it with etcd's data, which is used up; `etcd`,
+    its image; `servers`: `current` and `target`, each with its `image`, its `flags`, the paths of its `encryption`
+    configuration, and the `prefix` of its keys in etcd; `memory` (bytes) and `seconds` that all may take.
+
+    Prints `findings` and `counts`, or why it `failed`.
+    """
+    threading.Thread(target=_end_with_reader, daemon=True).start()
+    asked = json.loads(given)
+    try:
+        answer = _rehearse(asked)
+    except Failed as error:
+        answer = {"failed": str(error)}
+    except OSError as error:
+        answer = {"failed": f"{error.filename or 'a file'}: {error.strerror or error}"}
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _rehearse(asked: dict[str, Any]) -> dict[str, Any]:
+    begun, work = time.monotonic(), asked["work"]
+    require_isolation()
+    make_private(work)
+    for name, server in asked["servers"].items():
+        if any(_has_kms(path) for path in server["encryption"]):
+            return {"findings": [{"what": "kms", "resource": name, "reason": "", "count": 1, "names": []}]}
+    _check_room(asked)
+    processes = Processes(work)
+    try:
+        found = _served(asked, processes, begun + asked["seconds"])
+        return {**found, "peak": processes.peak_bytes(), "seconds": round(time.monotonic() - begun, 1)}
+    finally:
+        processes.end()
+
+
+def _served(asked: dict[str, Any], processes: Processes, until: float) -> dict[str, Any]:
+    data, token, apis = os.path.join(asked["work"], asked["data"]), secrets.token_hex(32), {}
+    etcd = processes.program("etcd", asked["etcd"])
+    programs = {name: processes.program("kube-apiserver", server["image"]) for name, server in asked["servers"].items()}
+    copy_data(data, _place(asked, "target"))
+    shutil.move(data, _place(asked, "current"))
+    tokens = os.path.join(asked["work"], "tokens.csv")
+    with open(os.open(tokens, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(f"{token},rehearsal,rehearsal,system:masters\n")
+    revision = 0
+    for name, (port, secure) in _PORTS.items():
+        revision = _start_etcd(asked, processes, name, etcd)
+        certificates = os.path.join(asked["work"], f"{name}.certificates")
+        processes.start(
+            name,
+            [
+                programs[name],
+                *asked["servers"][name]["flags"],
+                f"--etcd-servers=http://127.0.0.1:{port}",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={secure}",
+                f"--cert-dir={certificates}",
+                f"--token-auth-file={tokens}",
+            ],
+        )
+        starting = _Starting(name, secure, token, os.path.join(certificates, "apiserver.crt"))
+        missing = processes.wait(name, starting.lacks_more_than_informers, _START_SECONDS)
+        if missing:
+            return _not_started(name, missing)
+        apis[name] = starting.api()
+    comparison = Comparison(apis["current"], apis["target"], revision, until)
+    unsynced = [(name, processes.wait(name, partial(_lacking, api), _SYNC_SECONDS)) for name, api in apis.items()]
+    found = [_not_started(name, missing)["findings"][0] for name, missing in unsynced if missing]
+    # Admission refuses everything until it has its informers, so that only reading is of use.
+    comparison.run(write=not found)
+    return {"findings": [*found, *comparison.findings()], "counts": comparison.counts}
+
+
+def _not_started(name: str, missing: str) -> dict[str, Any]:
+    if name == "current":
+        raise Failed(f"the current kube-apiserver does not serve the copy: {missing}")
+    return {"findings": [{"what": "start", "resource": "", "reason": missing, "count": 1, "names": []}]}
+
+
+def _start_etcd(asked: dict[str, Any], processes: Processes, name: str, program: str) -> int:
+    """Start one; returns the revision of its data, without what could not be reached."""
+    port = _PORTS[name][0]
+    words = [
+        program,
+        f"--data-dir={_place(asked, name)}",
+        f"--listen-client-urls=http://127.0.0.1:{port}",
+        f"--advertise-client-urls=http://127.0.0.1:{port}",
+        f"--listen-peer-urls=http://127.0.0.1:{port + 1}",
+        "--force-new-cluster",
+        "--unsafe-no-fsync",
+        "--quota-backend-bytes=8589934592",
+        "--log-level=error",
+    ]
+    etcd = Etcd(port)
+    processes.start(f"etcd-{name}", words)
+    missing = processes.wait(f"etcd-{name}", etcd.missing, _START_SECONDS)
+    if missing:
+        raise Failed(f"the scratch etcd does not serve the copy: {missing}")
+    return max(etcd.delete_below(asked["servers"][name]["prefix"] + folder) for folder in _BYPASSED)
+
+
+class _Starting:
+    """A server that may not have its certificate yet."""
+
+    def __init__(self, name: str, port: int, token: str, certificate: str) -> None:
+        self._of = name, port, token, certificate
+
+    def api(self) -> Api:
+        return Api(*self._of)
+
+    def lacks_more_than_informers(self) -> str:
+        """What it isn't ready for, but for its informers; "" where that is nothing."""
+        if not os.path.exists(self._of[3]):
+            return "it has no certificate yet"
+        try:
+            lacking = _lacking(self.api())
+        except OSError as error:  # half of a certificate
+            return str(error)
+        return "" if lacking == _LACKS.format(_INFORMERS) else lacking
+
+
+_LACKS = "it is not ready: {}"
+
+
+def _lacking(api: Api) -> str:
+    """What a server isn't ready for; "" where it is ready."""
+    try:
+        status, answer = api.ask("GET", "/readyz?verbose")
+    except Failed as error:
+        return str(error)
+    lacking = re.findall(r"(?m)^\[-\](\S+)", str(answer.get("message")))
+    return "" if status == 200 else _LACKS.format(", ".join(lacking) or f"status {status}")
+
+
+def _place(asked: dict[str, Any], name: str) -> str:
+    return os.path.join(asked["work"], f"{name}.etcd")
+
+
+def _has_kms(path: str) -> bool:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return bool(_KMS.search(file.read()))
+
+
+def _check_room(asked: dict[str, Any]) -> None:
+    with open("/proc/meminfo", encoding="ascii") as file:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", file.read())
+    available = int(found.group(1)) * 1024 if found else 0
+    if available < asked["memory"] + _MARGIN_BYTES:
+        raise Failed(
+            f"{available >> 20:,} MiB of memory are available, {(asked['memory'] + _MARGIN_BYTES) >> 20:,} MiB are "
+            "needed. Nothing was started"
+        )
+    data = os.path.join(asked["work"], asked["data"])
+    size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(data) for name in names)
+    free = shutil.disk_usage(asked["work"]).free
+    if free < 2 * size + _MARGIN_BYTES:
+        raise Failed(
+            f"{asked['work']} has {free >> 20:,} MiB of free space, {(2 * size + _MARGIN_BYTES) >> 20:,} MiB are "
+            "needed. Nothing was started"
+        )
+
+
+def _end_with_reader() -> None:
+    """End this process, and with it its unit, once the answer has no reader any more."""
+    watched = select.poll()
+    watched.register(1, 0)
+    while not any(event & (select.POLLERR | select.POLLHUP) for _, event in watched.poll(1000)):
+        pass
+    os._exit(1)

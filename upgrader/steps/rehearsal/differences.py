@@ -1,0 +1,113 @@
+"""On a copy of the cluster's data, the target reads and writes every object as the running version does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from upgrader.model.finding import Finding
+
+__all__ = ["Difference", "findings_of"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a rehearsal found of one resource, for one reason."""
+
+    what: str
+    resource: str
+    reason: str
+    """In the server's words; "" where there are none."""
+    count: int
+    names: tuple[str, ...]
+    """Of some of the objects, with their namespaces."""
+
+    @property
+    def objects(self) -> str:
+        """How many, and the names of some."""
+        some = ", ".join(self.names)
+        return f"{self.count:,} of {self.resource}: {some}{', …' if self.count > len(self.names) else ''}"
+
+    @property
+    def said(self) -> str:
+        """They, and why."""
+        return f"{self.objects}. The target says: {self.reason}"
+
+
+def findings_of(differences: Iterable[Difference]) -> Iterator[Finding]:
+    """One for each. Raises KeyError for one of another kind."""
+    for each in differences:
+        yield _FINDINGS[each.what](each)
+
+
+def _start(found: Difference) -> Finding:
+    title = "the target's kube-apiserver does not become ready with this cluster's data"
+    remedy = "Fix what it says: a flag in the values of release kube-apiserver, a file, or an object."
+    return Finding("rehearsal.start", "error", title, found.reason, remedy)
+
+
+def _gone(found: Difference) -> Finding:
+    title = f"{found.resource} are stored, and the target does not serve them"
+    remedy = "Move what they do to the API that replaces them, and delete them; or enable the API (runtime-config)."
+    return Finding("rehearsal.gone", "error", title, found.objects, remedy)
+
+
+def _unreadable(found: Difference) -> Finding:
+    title = f"the target can't read {found.resource}, and the running version can"
+    remedy = "Check the target's encryption keys and feature gates; otherwise, rewrite or delete the objects."
+    return Finding("rehearsal.unreadable", "error", title, found.said, remedy)
+
+
+def _update(found: Difference) -> Finding:
+    title = f"the target refuses to update {found.resource}"
+    remedy = "Fix the objects before the upgrade: afterwards, no controller could update them, even unchanged."
+    return Finding("rehearsal.update", "error", title, found.said, remedy)
+
+
+def _create(found: Difference) -> Finding:
+    title = f"the target refuses to create {found.resource} like those that exist"
+    remedy = "Fix the manifests that they come from: existing objects stay, but could not be created again."
+    return Finding("rehearsal.create", "error", title, found.said, remedy)
+
+
+def _changed(found: Difference) -> Finding:
+    title = f"the target reads {found.resource} differently"
+    remedy = "Check that what uses these fields expects the target's defaults, or that a field is gone."
+    return Finding("rehearsal.changed", "warning", title, f"{found.objects}. Fields: {found.reason}", remedy)
+
+
+def _conversion(found: Difference) -> Finding:
+    title = f"{found.resource} are converted by a webhook, so they were not tried"
+    remedy = "Check with the webhook's vendor that it supports the target."
+    return Finding("rehearsal.conversion", "unknown", title, found.objects, remedy)
+
+
+def _kms(_: Difference) -> Finding:
+    title = "a KMS plugin encrypts this cluster's data, so nothing was tried"
+    remedy = "A rehearsal never asks the plugin for keys. Try the target on a test cluster with the same objects."
+    return Finding("rehearsal.kms", "unknown", title, "", remedy)
+
+
+def _unlisted(found: Difference) -> Finding:
+    title = f"the running version can't read {found.resource} either, so they were not compared"
+    return Finding("rehearsal.unlisted", "unknown", title, found.reason, "Fix what it says: it is wrong today.")
+
+
+def _unfinished(found: Difference) -> Finding:
+    title = f"not all {found.resource} were compared, as the time was over"
+    remedy = "Rehearse when the controller has more processor time."
+    return Finding("rehearsal.unfinished", "unknown", title, "", remedy)
+
+
+_FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
+    "start": _start,
+    "gone": _gone,
+    "unreadable": _unreadable,
+    "update": _update,
+    "create": _create,
+    "changed": _changed,
+    "conversion": _conversion,
+    "kms": _kms,
+    "unlisted": _unlisted,
+    "unfinished": _unfinished,
+}

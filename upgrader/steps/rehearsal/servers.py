@@ -1,0 +1,134 @@
+"""The running and the planned kube-apiserver of a plan, as a rehearsal starts them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from upgrader.errors import UsageError
+from upgrader.model.host_path import on_node
+from upgrader.model.image_name import full_name
+from upgrader.model.manifest import objects_in
+from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.release.plan import PlannedRelease
+from upgrader.steps.release.planned_commands import PlannedCommand, commands_of
+
+__all__ = ["CHANGED_FLAGS", "Server", "servers_of"]
+
+_API_SERVER = "kube-apiserver"
+_ENCRYPTION = "encryption-provider-config"
+_KEPT = frozenset(
+    {
+        "admission-control-config-file",
+        "allow-privileged",
+        "api-audiences",
+        "default-not-ready-toleration-seconds",
+        "default-unreachable-toleration-seconds",
+        "disable-admission-plugins",
+        "emulated-version",
+        "emulation-forward-compatible",
+        "enable-admission-plugins",
+        _ENCRYPTION,
+        "etcd-prefix",
+        "feature-gates",
+        "min-compatibility-version",
+        "runtime-config",
+        "runtime-config-emulation-forward-compatible",
+        "service-account-issuer",
+        "service-account-key-file",
+        "service-account-max-token-expiration",
+        "service-account-signing-key-file",
+        "service-cluster-ip-range",
+        "service-node-port-range",
+        "storage-media-type",
+    }
+)
+"""The flags that decide what becomes of objects. No other is passed: some name sockets, servers, or files to write."""
+CHANGED_FLAGS = (
+    "--authorization-mode=RBAC",
+    "--enable-priority-and-fairness=false",
+    "--endpoint-reconciler-type=none",
+    "--watch-cache=false",  # it would hold all objects in memory, once for each version
+)
+_NOWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
+"""Addresses for documentation: one must be advertised, of the Services' family."""
+_VARIABLE = re.compile(r"\$\((\w+)\)")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A kube-apiserver: its image, its flags with the controller's paths, and `encryption`, the paths of its keys."""
+
+    image: str
+    flags: tuple[str, ...]
+    encryption: tuple[str, ...]
+    prefix: str
+    """Of its keys in etcd."""
+
+
+def servers_of(plan: Plan) -> dict[str, Server]:
+    """`current` and `target`. Raises UsageError where the plan starts no other kube-apiserver, or one of which a file
+    is not on the controllers' disks.
+    """
+    for release in planned_of(plan, PlannedRelease):
+        if release.action != "unchanged":
+            before = _commands(release, release.before, plan)
+            after = _commands(release, release.after, plan)
+            for workload, target in after.items():
+                if workload in before:
+                    return {"current": _server(before[workload]), "target": _server(target)}
+    raise UsageError(
+        f"the plan for {plan.target} does not change a kube-apiserver that runs: there is nothing to rehearse",
+        remedy="Choose another version: --to",
+    )
+
+
+def _commands(release: PlannedRelease, rendered: str, plan: Plan) -> dict[str, PlannedCommand]:
+    return {
+        workload: command
+        for workload, item in objects_in(rendered).items()
+        for command in commands_of(release, workload, item, plan.target)
+        if command.component == _API_SERVER and command.arguments is not None
+    }
+
+
+def _server(command: PlannedCommand) -> Server:
+    kept = [(each.name, each.value) for each in command.flags or () if each.name in _KEPT and not each.letter]
+    given = [(name, "true" if value is None else _expanded(command, value)) for name, value in kept]
+    on_disk = [(name, _on_disk(command, name, value)) for name, value in given]
+    ranges = [value for name, value in given if name == "service-cluster-ip-range"]
+    family = ipaddress.ip_network(ranges[-1].partition(",")[0], strict=False).version if ranges else 4
+    return Server(
+        full_name(str(command.found.get("image"))),
+        (*(f"--{name}={value}" for name, value in on_disk), *CHANGED_FLAGS, f"--advertise-address={_NOWHERE[family]}"),
+        tuple(value for name, value in on_disk if name == _ENCRYPTION),
+        (command.value("etcd-prefix") or "/registry").rstrip("/"),
+    )
+
+
+def _on_disk(command: PlannedCommand, name: str, value: str) -> str:
+    if not value.startswith("/") or name == "etcd-prefix":
+        return value
+    try:
+        found = on_node(command.pod, command.found, value)
+    except KeyError as error:
+        raise UsageError(
+            f"{command}: --{name}={value} is in a volume that is not a folder of the controllers ({error.args[0]}), so "
+            "it can't be rehearsed",
+            remedy="Nothing was started. A rehearsal reads only files on the controllers' disks.",
+        ) from None
+    return found or value
+
+
+def _expanded(command: PlannedCommand, value: str) -> str:
+    """As the kubelet replaces `$(NAME)`."""
+    known = dict(_environment(command))
+    return _VARIABLE.sub(lambda found: known.get(found.group(1), found.group()), value)
+
+
+def _environment(command: PlannedCommand) -> Iterator[tuple[str, str]]:
+    for each in command.found.get("env") or ():
+        if "value" in each:
+            yield str(each["name"]), str(each["value"])

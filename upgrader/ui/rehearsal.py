@@ -1,0 +1,34 @@
+"""What a rehearsal did and found."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.text import Text
+
+from upgrader.app.rehearsal import Rehearsed
+from upgrader.ui.findings import draw_findings, draw_verdict
+from upgrader.ui.terminal import console, show
+
+__all__ = ["print_rehearsal"]
+
+
+def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
+    """Print it, with what was not shown by any request."""
+    out, result, counts = console(stream), rehearsed.result, rehearsed.result.counts
+    versions = f"{rehearsed.current} → {rehearsed.target}, on {result.controller}"
+    out.print("\n", Text.assemble((" Rehearsal ", "bold"), versions), "\n", sep="")
+    if rehearsed.findings:
+        show(out, draw_findings(rehearsed.findings))
+        out.print("\n", draw_verdict(rehearsed.findings, "not like today", "like today"), sep="")
+    elif counts:
+        out.print(Text(" ✔ the target reads and writes every object as the running version does", style="green"))
+    if counts:
+        out.print(
+            f" {counts['objects']:,} objects: {counts['read']:,} reads, {counts['updated']:,} updates and "
+            f"{counts['created']:,} creations were compared in {result.seconds:,.0f} s, with "
+            f"{result.peak_bytes >> 20:,} MiB of memory at most"
+        )
+        if counts["unproven"]:
+            out.print(f" {counts['unproven']:,} of them say nothing: the running version refuses them, too")
+    out.print()
