@@ -258,9 +258,8 @@ def test_a_rule_that_the_target_does_not_compile_is_named(tmp_path: Path, images
         kube.create(CRDS, crd("ruleds", schema | {"x-kubernetes-validations": [rule]}))
         create_when_served(kube, "ruleds", item("example.com/v1", "Ruled", "one", spec={"names": ["x"]}))
     found = found_in(site.rehearse(site.server(TARGET, NEW_CEL), site.server(OLD)))
-    assert (
-        "undeclared reference" in found["rehearsal.create", "customresourcedefinitions.apiextensions.k8s.io"].reason
-    ), found
+    assert ("rehearsal.create", "customresourcedefinitions.apiextensions.k8s.io") in found, found
+    assert "rule compile error" in found["rehearsal.create", "ruleds.example.com"].reason, found
 
 
 def test_a_target_that_does_not_start_is_a_finding(ordinary: RehearsedData) -> None:
