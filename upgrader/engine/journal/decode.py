@@ -25,11 +25,11 @@ class UnknownEvent:
     type: str
 
 
-def event_from(name: str, data: Any) -> Event | UnknownEvent:
-    """The event of that type with this data.
+def event_from(name: str, data: Any, events: Mapping[str, type[Any]] = EVENTS) -> Any | UnknownEvent:
+    """The event of that type with this data, one of `events`: a run's, unless the journal is of something else.
 
     Unknown fields are ignored: newer versions add some, always with a default for journals that don't have them.
     Raises ValueError that names the field, what it should be and what it is.
     """
-    kind = EVENTS.get(name)
+    kind = events.get(name)
     return UnknownEvent(name) if kind is None else from_json(kind, data, "data")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from upgrader.engine.journal.atomic import sync_folder
+from upgrader.engine.journal.decode import EVENTS
 from upgrader.engine.journal.record import Record, checked, encode
 from upgrader.errors import JournalError, UsageError
-from upgrader.model.event import Event, GateChecked, Note
+from upgrader.model.event import GateChecked, Note
 from upgrader.ports import Clock
 
 __all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "each_record", "parse_journal", "read_journal"]
@@ -43,13 +44,24 @@ class _End:
 class Journal:
     """A Reporter that writes events to `journal.jsonl` and returns only when they are on disk."""
 
-    def __init__(self, path: Path, clock: Clock, *, file: int | None = None, seq: int = 0, checksum: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        file: int | None = None,
+        seq: int = 0,
+        checksum: str = "",
+        goes_on: str = "upgrader resume",
+    ) -> None:
         """Start a new journal (mode 0600); raises FileExistsError where there is one already.
 
-        `reopen` continues one: an open `file` that ends with record `seq` - 1 and its checksum.
+        `reopen` continues one: an open `file` that ends with record `seq` - 1 and its checksum. `goes_on` is the
+        command that continues what the journal is of.
         """
         self._path = path
         self._clock = clock
+        self._goes_on = goes_on
         self._failure: JournalError | None = None
         self._seen: dict[tuple[str, str], tuple[str, str]] = {}
         self._file = _new(path) if file is None else file
@@ -57,23 +69,30 @@ class Journal:
         self._full = self._end.size >= DETAIL_BYTES
 
     @classmethod
-    def reopen(cls, path: Path, clock: Clock) -> Self:
-        """Continue a journal whose process has ended; a torn last line is removed first.
+    def reopen(
+        cls,
+        path: Path,
+        clock: Clock,
+        *,
+        events: Mapping[str, type[Any]] = EVENTS,
+        goes_on: str = "upgrader resume",
+    ) -> Self:
+        """Continue a journal of such events whose process has ended; a torn last line is removed first.
 
         The caller holds the run's locks. Raises UsageError where the journal is not valid, or can't be written.
         """
         content = _content(path)
-        records = parse_journal(content, str(path))
+        records = parse_journal(content, str(path), events)
         whole = content[: content.rfind(b"\n") + 1]
         try:
             file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             os.ftruncate(file, len(whole))
         except OSError as error:
             raise UsageError(f"the journal {path} can't be written: {error.strerror}") from error
-        return cls(path, clock, file=file, seq=len(records), checksum=_last_checksum(whole))
+        return cls(path, clock, file=file, seq=len(records), checksum=_last_checksum(whole), goes_on=goes_on)
 
-    def emit(self, event: Event) -> None:
-        """Write an event.
+    def emit(self, event: object) -> None:
+        """Write an event: a frozen dataclass.
 
         Raises JournalError when it can't be written, and from then on: a run without a journal must not continue.
         """
@@ -92,7 +111,7 @@ class Journal:
         """Close the file; nothing can be written after that."""
         os.close(self._file)
 
-    def _write(self, event: Event) -> None:
+    def _write(self, event: object) -> None:
         end = self._end
         line, checksum = encode(end.seq, self._clock.now(), event, end.checksum)
         try:
@@ -105,7 +124,7 @@ class Journal:
             self._truncate()
             self._failure = JournalError(
                 f"{self._path} can't be written: {error.strerror}; the run was stopped",
-                remedy="Free disk space or fix the disk, then run `upgrader resume`.",
+                remedy=f"Free disk space or fix the disk, then run `{self._goes_on}`.",
             )
             raise self._failure from error
         except BaseException:
@@ -127,9 +146,12 @@ class Journal:
         return True
 
 
-def read_journal(path: Path) -> tuple[Record, ...]:
-    """Every record of a journal. Raises UsageError that names the file, the damaged line and the damage."""
-    return parse_journal(_content(path), str(path))
+def read_journal(path: Path, events: Mapping[str, type[Any]] = EVENTS) -> tuple[Record, ...]:
+    """Every record of a journal of such events.
+
+    Raises UsageError that names the file, the damaged line and the damage.
+    """
+    return parse_journal(_content(path), str(path), events)
 
 
 def each_record(path: Path) -> Iterator[Record]:
@@ -158,16 +180,16 @@ def _last_checksum(whole: bytes) -> str:
     return str(json.loads(lines[-1])["checksum"]) if lines else ""
 
 
-def parse_journal(content: bytes, where: str) -> tuple[Record, ...]:
+def parse_journal(content: bytes, where: str, events: Mapping[str, type[Any]] = EVENTS) -> tuple[Record, ...]:
     """The same for a journal's bytes; `where` names them in errors."""
-    return tuple(_records(content, where))
+    return tuple(_records(content, where, events))
 
 
-def _records(content: bytes, where: str) -> Iterator[Record]:
+def _records(content: bytes, where: str, events: Mapping[str, type[Any]] = EVENTS) -> Iterator[Record]:
     checksum = ""
     for number, line in enumerate(content.split(b"\n")[:-1]):
         try:
-            record, checksum = checked(line, number, checksum)
+            record, checksum = checked(line, number, checksum, events)
         except ValueError as error:
             raise UsageError(
                 f"{where}:{number + 1}: this line of the journal is not valid: {error}",

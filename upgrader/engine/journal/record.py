@@ -14,12 +14,13 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from upgrader.engine.journal import read_schema_2
-from upgrader.engine.journal.decode import UnknownEvent, event_from
+from upgrader.engine.journal.decode import EVENTS, UnknownEvent, event_from
 from upgrader.model.event import Event
 from upgrader.model.own_steps import RENAMED
 from upgrader.model.redaction.printable import mask_secrets
@@ -51,9 +52,15 @@ _NAMES = frozenset(
         "playbook",
         "configuration",
         "webhook",
+        "campaign",
+        "cluster",
+        "stage",
+        "request",
+        "before",
+        "charts",
     ]
 )
-"""Fields that a resumed run acts by: they come from upgrader.yaml, and must stay as they are."""
+"""Fields that a resumed run, or a campaign, acts by: they come from its files, and must stay as they are."""
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
 """Of a machine without a clock of its own, and far from where a later moment, or another zone's, would have no date."""
@@ -74,8 +81,11 @@ class Record:
     event: Event | UnknownEvent
 
 
-def encode(seq: int, time: datetime, event: Event, previous: str) -> tuple[bytes, str]:
-    """The line of an event, with its end of line, and its checksum; `previous` is that of the line before, or ""."""
+def encode(seq: int, time: datetime, event: object, previous: str) -> tuple[bytes, str]:
+    """The line of an event, a dataclass, with its end of line, and its checksum.
+
+    `previous` is the checksum of the line before, or "".
+    """
     fields = {
         "schema": SCHEMA,
         "seq": seq,
@@ -92,8 +102,8 @@ def encode(seq: int, time: datetime, event: Event, previous: str) -> tuple[bytes
     return body[:-1] + f',"checksum":"{checksum}"}}\n'.encode(), checksum
 
 
-def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
-    """The record of a line without its end, and its checksum.
+def checked(line: bytes, seq: int, previous: str, events: Mapping[str, type[Any]] = EVENTS) -> tuple[Record, str]:
+    """The record of a line without its end, and its checksum; `events` are the types of events that it may have.
 
     Raises ValueError with what is wrong: not JSON, another schema, not the expected record, changed.
     """
@@ -117,7 +127,7 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     data = fields.get("data")
     if schema == read_schema_2.SCHEMA:
         name, data = read_schema_2.upgraded(name, data)
-    return Record(seq, time_of(time), event_from(name, _with_new_names(data))), checksum
+    return Record(seq, time_of(time), event_from(name, _with_new_names(data), events)), checksum
 
 
 def _with_new_names(data: Any) -> Any:

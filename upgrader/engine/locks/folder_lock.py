@@ -30,8 +30,9 @@ class FolderHolder:
 
 
 @contextmanager
-def folder_lock(folder: Path, holder: str, clock: Clock) -> Iterator[None]:
-    """Hold `runs/.lock` of a cluster folder. The kernel frees it on any exit.
+def folder_lock(folder: Path, holder: str, clock: Clock, *, status: str = "upgrader status") -> Iterator[None]:
+    """Hold `runs/.lock` of a cluster folder, or of a fleet's; `status` is the command that shows what its holder does.
+    The kernel frees it on any exit.
 
     Raises Locked, naming who holds it, and UsageError where the folder can't be written.
     """
@@ -44,7 +45,7 @@ def folder_lock(folder: Path, holder: str, clock: Clock) -> Iterator[None]:
             other = _holder(file)
             raise Locked(
                 f"{folder} is locked by {other.holder} since {other.since:%Y-%m-%d %H:%M:%SZ}",
-                remedy="Wait for it to end, or stop it first; `upgrader status` shows what it is doing.",
+                remedy=f"Wait for it to end, or stop it first; `{status}` shows what it is doing.",
             ) from None
         os.ftruncate(file, 0)
         os.pwrite(file, holder.encode()[:_NAME_BYTES], 0)
