@@ -151,6 +151,8 @@ site: venv ## Make the documentation as a site with search, in build/site.
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference_page > docs/reference/upgrader-yaml.md
 	$(BIN)/python -m upgrader.config.yaml_schema > docs/reference/upgrader-yaml.schema.json
+	$(BIN)/python -m upgrader.config.yaml_schema fleet.yaml > docs/reference/fleet-yaml.schema.json
+	$(BIN)/python -m upgrader.config.yaml_schema fleet-inventory.yaml > docs/reference/fleet-inventory-yaml.schema.json
 	$(BIN)/python -m upgrader.engine.journal.json_schema > docs/reference/journal.schema.json
 	$(BIN)/python -m upgrader.engine.state.report > docs/reference/report.schema.json
 	$(BIN)/python -m upgrader.ui.plan_json > docs/reference/plan.schema.json

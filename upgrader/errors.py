@@ -23,6 +23,7 @@
     ├── ServiceError              5  a service beside the cluster (Pushgateway, …) did not answer; never ends a run
     ├── PlaybookError             5  a playbook failed, on these hosts and tasks
     │   └── PlaybookRefused       5  Ansible refuses to read it; nothing of it was run
+    ├── CampaignStopped           5  a campaign can't go on without a person (3 or 4, if no cluster is worse off)
     ├── JournalError              5  the run's journal can't be written
     ├── Locked                    6  another run is upgrading this cluster
     └── Interrupted             130  stopped by the operator; resumable
@@ -41,6 +42,7 @@ __all__ = [
     "ApiLost",
     "ApiUnavailable",
     "BackupRefused",
+    "CampaignStopped",
     "ChangedMeanwhile",
     "ChartRefused",
     "ConfigError",
@@ -213,6 +215,19 @@ class PlaybookError(UpgraderError):
 
 class PlaybookRefused(PlaybookError):
     """Ansible refuses to read a playbook, or what that includes; nothing of it was run."""
+
+
+class CampaignStopped(UpgraderError):
+    """A campaign over many clusters can't go on without a person; its worst cluster decides the exit code.
+
+    5: a cluster requires manual action; 4: clusters were rolled back; 3: no cluster was changed by a failure.
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, *, remedy: str, exit_code: int) -> None:
+        super().__init__(message, remedy=remedy)
+        self.exit_code = exit_code
 
 
 class JournalError(UpgraderError):

@@ -64,6 +64,9 @@ _GROUPS = {
     "Workload protection": {
         "guard": "Switch off the webhooks of guard, which protects workloads, or on again.",
     },
+    "Many clusters": {
+        "fleet": "Upgrade many clusters in stages, in one campaign.",
+    },
     "Tools": {
         "history": "List the runs of this cluster.",
         "report": "Recreate the report of a run, or compare two runs.",

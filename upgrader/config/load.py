@@ -21,7 +21,7 @@ from upgrader.config.surge_playbooks import surge_problems
 from upgrader.config.untrusted_folder import NotOpened, UntrustedFolder
 from upgrader.config.upgrader_yaml import PlaybookSection, ReleaseSection
 from upgrader.config.values_file import load_values
-from upgrader.config.yaml_document import Document, KeyPath, read_mapping, shown
+from upgrader.config.yaml_document import Document, KeyPath, all_in_one, read_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.model.availability import Limits
 from upgrader.model.etcd_settings import EtcdSettings
@@ -92,9 +92,7 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
     """
     reading = read_folder(folder, environ, overrides)
     if reading.settings is None or reading.problems:
-        problems = reading.problems
-        remedies = dict.fromkeys(problem.remedy for problem in problems if problem.remedy)
-        raise ConfigError("\n".join(problem.message for problem in problems), remedy="\n".join(remedies))
+        raise all_in_one(reading.problems)
     return reading.settings
 
 

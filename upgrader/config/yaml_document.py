@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,17 @@ from upgrader.errors import ConfigError
 from upgrader.model.go_yaml import GoLoader
 from upgrader.yaml_limits import LOADER, check_limits
 
-__all__ = ["Document", "KeyPath", "check_syntax", "read_any", "read_mapping", "read_values", "root_keys", "shown"]
+__all__ = [
+    "Document",
+    "KeyPath",
+    "all_in_one",
+    "check_syntax",
+    "read_any",
+    "read_mapping",
+    "read_values",
+    "root_keys",
+    "shown",
+]
 
 KeyPath = tuple[str | int, ...]
 """Where a value sits in a document: keys of mappings and indexes of lists, from the top."""
@@ -56,6 +66,12 @@ class Document:
     def error(self, where: KeyPath, message: str, *, remedy: str = "") -> ConfigError:
         """A ConfigError that starts with `FILE:LINE:`."""
         return ConfigError(f"{shown(self.path)}:{self.line(where)}: {message}", remedy=remedy)
+
+
+def all_in_one(problems: Sequence[ConfigError]) -> ConfigError:
+    """One error for all problems, with each remedy once."""
+    remedies = dict.fromkeys(problem.remedy for problem in problems if problem.remedy)
+    return ConfigError("\n".join(problem.message for problem in problems), remedy="\n".join(remedies))
 
 
 def shown(path: Path) -> str:

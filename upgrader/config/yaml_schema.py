@@ -1,19 +1,32 @@
-"""The JSON Schema of `upgrader.yaml`, by which editors complete and check it."""
+"""The JSON Schemas of `upgrader.yaml` and of a fleet's files, by which editors complete and check them."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
+from upgrader.config.fleet_yaml import FleetInventoryYaml, FleetYaml
 from upgrader.config.upgrader_yaml import UpgraderYaml
 
-__all__ = ["schema_text"]
+__all__ = ["FILES", "schema_text"]
+
+FILES: Mapping[str, type[BaseModel]] = {
+    "upgrader.yaml": UpgraderYaml,
+    "fleet.yaml": FleetYaml,
+    "fleet-inventory.yaml": FleetInventoryYaml,
+}
+"""What each file holds."""
 
 
-def schema_text() -> str:
-    """As JSON. It knows keys and types; what fits together, `upgrader check --offline` knows."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **UpgraderYaml.model_json_schema()}
+def schema_text(file: str = "upgrader.yaml") -> str:
+    """The schema of one of FILES, as JSON. It knows keys and types; what fits together, `upgrader check --offline` and
+    `upgrader fleet status` know.
+    """
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **FILES[file].model_json_schema()}
     return json.dumps(_without_noise(schema), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -28,4 +41,4 @@ def _without_noise(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(schema_text())
+    sys.stdout.write(schema_text(*sys.argv[1:]))

@@ -48,7 +48,11 @@ class IntOrPercent:
 
     def at_once(self, total: int) -> int:
         """How many of `total` may be changed at once: rounded down, as Kubernetes does, but at least one."""
-        return max(1, min(total * self.percent // 100 if self.percent else self.count, total))
+        return max(1, min(self.down(total), total))
+
+    def down(self, total: int) -> int:
+        """How many of `total` that is, rounded down."""
+        return total * self.percent // 100 if self.percent else self.count
 
     def __str__(self) -> str:
         return f"{self.percent}%" if self.percent else str(self.count)

@@ -1,0 +1,433 @@
+"""Random campaigns, and an oracle that knows the rules in another way than `upgrader/fleet/decide.py` does.
+
+A history plays a campaign: runs end in every way, APIs don't answer, people pause, approve, retry and skip. The oracle
+keeps its own books. It reads windows off the wall clock, a quarter of an hour at a time, where the product computes
+with calendars.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from upgrader.fleet.cron import Cron
+from upgrader.fleet.decide import Decision, decide
+from upgrader.fleet.events import (
+    CampaignEvent,
+    CampaignStarted,
+    ClusterChecked,
+    ClusterEnded,
+    ClusterInputs,
+    ClusterSkipped,
+    ClusterStarting,
+    Paused,
+    Pins,
+    RetryRequested,
+    SoakChecked,
+    StageApproved,
+    Unpaused,
+)
+from upgrader.fleet.model import Domains, Fleet, FleetCluster, MaxFailures, OnUnreachable, Stage
+from upgrader.fleet.selectors import Requirement, Selector
+from upgrader.fleet.state import CampaignState, fold
+from upgrader.fleet.windows import Exclusion, Window
+from upgrader.model.health_before import IntOrPercent
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["Broken", "play"]
+
+_ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC")
+_FIRST = datetime(2027, 3, 5, tzinfo=UTC)
+"""Within the weeks that follow, clocks go forward in New York and Berlin, and back by half an hour in Lord Howe."""
+_DAYS = 120
+_QUARTER = timedelta(minutes=15)
+"""Schedules of these histories begin at its multiples, and so do changes of the clocks."""
+
+
+class Broken(AssertionError):
+    """A rule was broken, by which action, at what time."""
+
+
+@dataclass
+class _Book:
+    """What the oracle knows of a cluster."""
+
+    stage: int
+    domain: str
+    status: str = "new"
+    """new, running, stuck (in the middle of a run), ok, skipped, blocked, rolled-back, broken, given-up."""
+    ended: datetime | None = None
+    soaked: datetime | None = None
+    interruptions: int = 0
+    cause: str = ""
+    problem: str = ""
+    problem_since: datetime | None = None
+
+
+@dataclass
+class _Oracle:
+    fleet: Fleet
+    books: dict[str, _Book]
+    limits: list[dict[str, int]]
+    """Of each stage: how many of its clusters may be in a status, and run at once."""
+    paused: bool = False
+    approved: set[str] = field(default_factory=set)
+    seconds: list[float] = field(default_factory=list)
+
+    def begins(self, name: str, now: datetime, *, resume: bool) -> None:
+        """Raise Broken where this cluster must not begin now."""
+        book = self.books[name]
+        if resume:
+            if book.status != "stuck":
+                raise Broken(f"{name} is {book.status}, and was resumed")
+            book.status = "running"
+            return
+        if book.status not in ("new", "to-repeat"):
+            raise Broken(f"{name} is {book.status}, and was begun")
+        if book.problem:
+            raise Broken(f"{name} was begun although it is {book.problem}")
+        if self.paused:
+            raise Broken(f"{name} was begun during a pause")
+        for number in range(book.stage):
+            self._passed(number, now)
+        if self.fleet.stages[book.stage].approval and self.fleet.stages[book.stage].name not in self.approved:
+            raise Broken(f"{name} was begun without an approval")
+        self._budgets(name, book)
+        self._times(name, now)
+        book.status = "running"
+
+    def left_out(self, name: str, now: datetime) -> None:
+        """Raise Broken where no one asked for that, and its API may still answer in time."""
+        book, rule = self.books[name], self.fleet.stages[self.books[name].stage].on_unreachable
+        since = book.problem_since
+        if book.problem != "unreachable" or rule.then != "skip" or since is None:
+            raise Broken(f"{name} was skipped, and isn't unreachable")
+        if now < since + timedelta(seconds=rule.wait_seconds):
+            raise Broken(f"{name} was skipped too early")
+
+    def _passed(self, number: int, now: datetime) -> None:
+        stage, mine = self.fleet.stages[number], [each for each in self.books.values() if each.stage == number]
+        if any(each.status in ("new", "running", "stuck", "to-repeat") for each in mine):
+            raise Broken(f"stage {stage.name} wasn't complete")
+        if all(each.status != "ok" for each in mine):
+            raise Broken(f"stage {stage.name} has no success")
+        if not stage.soak_seconds:
+            return
+        over = max(each.ended for each in mine if each.ended and each.status != "skipped")
+        over += timedelta(seconds=stage.soak_seconds)
+        if now < over or any(each.status == "ok" and (not each.soaked or each.soaked < over) for each in mine):
+            raise Broken(f"stage {stage.name} had not soaked")
+
+    def _budgets(self, name: str, book: _Book) -> None:
+        busy = [each for each in self.books.values() if each.status in ("running", "stuck", "given-up")]
+        if sum(each.stage == book.stage for each in busy) + 1 > self.limits[book.stage]["at once"]:
+            raise Broken(f"{name} is one too many at once")
+        if any(each.domain != book.domain for each in busy):
+            raise Broken(f"{name} was begun while another domain was")
+        causes = [each.cause for each in self.books.values() if each.cause]
+        for number, limits in enumerate(self.limits):
+            mine = [each for each in self.books.values() if each.stage == number]
+            for status in ("blocked", "rolled-back", "broken"):
+                if sum(each.status == status for each in mine) > limits[status]:
+                    raise Broken(f"{name} was begun after too many were {status}")
+            if sum(each.status in ("given-up", "given-up-before") for each in mine) > limits["interrupted"]:
+                raise Broken(f"{name} was begun after too many were interrupted")
+            if any(each.cause and causes.count(each.cause) > limits["same cause"] for each in mine):
+                raise Broken(f"{name} was begun after a second failure of one cause")
+
+    def _times(self, name: str, now: datetime) -> None:
+        labels = self.fleet.by_name[name].labels
+        needed = timedelta(seconds=2 * self._p95())
+        for each in self.fleet.exclusions:
+            if each.selector.selects(labels) and _touches(each, now, now + needed):
+                raise Broken(f"{name} was begun in, or too close to, an exclusion")
+        mine = [each for each in self.fleet.windows if each.selector.selects(labels)]
+        if mine and not any(
+            start <= now and now + needed <= start + timedelta(seconds=each.seconds)
+            for each in mine
+            for start in _starts(each.cron.text, str(each.zone))
+        ):
+            raise Broken(f"{name} was begun outside of its windows")
+
+    def _p95(self) -> float:
+        values = self.seconds
+        if not values:
+            return self.fleet.expected_seconds
+        return min(each for each in values if sum(other <= each for other in values) >= 0.95 * len(values))
+
+
+@cache
+def _wall(zone: str) -> list[tuple[datetime, datetime]]:
+    """Each quarter of an hour in UTC, and what a clock on the wall shows then."""
+    there = ZoneInfo(zone)
+    first = _FIRST - timedelta(days=3)
+    quarters = (first + number * _QUARTER for number in range((_DAYS + 6) * 96))
+    return [(each, each.astimezone(there).replace(tzinfo=None)) for each in quarters]
+
+
+@cache
+def _starts(cron: str, zone: str) -> tuple[datetime, ...]:
+    """When a schedule `M H * * DAYS` begins: as someone would who looks at a clock all the time."""
+    minute, hour, _, _, days = cron.split()
+    weekdays = set(range(7)) if days == "*" else {int(each) % 7 for each in days.split(",")}
+    found, seen = [], set[datetime]()
+    last: datetime | None = None
+    for instant, shown in _wall(zone):
+        passed = [shown]
+        if last is not None and shown - last > _QUARTER:  # the clock was put forward over these
+            passed += [last + number * _QUARTER for number in range(1, round((shown - last) / _QUARTER))]
+        for each in passed:
+            due = (each.hour, each.minute) == (int(hour), int(minute)) and each.isoweekday() % 7 in weekdays
+            if due and each not in seen:
+                seen.add(each)
+                found.append(instant)
+        last = shown
+    return tuple(found)
+
+
+def _touches(exclusion: Exclusion, begin: datetime, end: datetime) -> bool:
+    there, instant = exclusion.zone, begin
+    while instant < end:
+        if exclusion.first <= instant.astimezone(there).date() <= exclusion.last:
+            return True
+        instant += timedelta(minutes=10)
+    return exclusion.first <= (end - timedelta(seconds=1)).astimezone(there).date() <= exclusion.last
+
+
+def play(seed: int) -> int:
+    """Play one history; how many runs were begun in it. Raises Broken where a rule was broken."""
+    return _Play(random.Random(seed)).play()
+
+
+class _Play:
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.fleet = _fleet(dice)
+        limits = []
+        for stage in self.fleet.stages:
+            total = len(self.fleet.members[stage.name])
+            rules = stage.max_failures
+            limits.append(
+                {
+                    "at once": max(1, _share(stage.max_concurrency, total)),
+                    "blocked": _share(rules.blocked, total),
+                    "rolled-back": _share(rules.rolled_back, total),
+                    "broken": _share(rules.broken, total),
+                    "interrupted": _share(rules.interrupted, total),
+                    "same cause": rules.same_cause,
+                }
+            )
+        stages = [stage.name for stage in self.fleet.stages]
+        domains = self.fleet.domains
+        books = {
+            each.name: _Book(stages.index(each.labels["ring"]), each.labels["region"] if domains else "")
+            for each in self.fleet.clusters
+        }
+        self.oracle = _Oracle(self.fleet, books, limits)
+        self.now = _FIRST + timedelta(minutes=dice.randrange(20 * 1440))
+        inputs = tuple(ClusterInputs(each.name, "d") for each in self.fleet.clusters)
+        self.state = CampaignState()
+        self.tell(CampaignStarted("c", self.fleet.target, Pins("1", "c"), inputs, "me"))
+        self.begun = 0
+
+    def tell(self, event: CampaignEvent) -> None:
+        self.state = fold([(self.now, event)], self.state)
+
+    def play(self) -> int:
+        """Trouble first; then everything succeeds and a person helps, so that the campaign has to end."""
+        for _ in range(self.dice.randrange(5, 40)):
+            self._look()
+            self._trouble()
+            self._time_passes()
+        for _ in range(400):
+            decision = self._look()
+            if decision.done:
+                return self.begun
+            self._help()
+            self._time_passes(decision)
+        raise Broken(f"the campaign never ended: {self._decide().stages} {self._decide().waits}")
+
+    def _decide(self) -> Decision:
+        return decide(self.fleet, self.state, self.now)
+
+    def _look(self) -> Decision:
+        decision = self._decide()
+        for skip in decision.skips:
+            self.oracle.left_out(skip.cluster, self.now)
+            self._skip(skip.cluster)
+        for start in decision.starts:
+            self.oracle.begins(start.cluster, self.now, resume=start.resume)
+            attempt = self.state.clusters[start.cluster].attempt + 1
+            self.tell(ClusterStarting(start.cluster, attempt, start.resume))
+            self.begun += 1
+        for name in decision.soaks:
+            if self.dice.random() < 0.8:
+                self.tell(SoakChecked(name, passed=True))
+                self.oracle.books[name].soaked = self.now
+        self._nobody_is_forgotten(decision)
+        return decision
+
+    def _nobody_is_forgotten(self, decision: Decision) -> None:
+        """A cluster that isn't begun waits for something, or its stage does; a wait with a time is for the future."""
+        started = {each.cluster for each in decision.starts} | {each.cluster for each in decision.skips}
+        for name, book in self.oracle.books.items():
+            waits = name in decision.waits or self.fleet.stage_of[name].name in decision.stages
+            if book.status in ("new", "stuck", "to-repeat") and name not in started and not waits:
+                raise Broken(f"{name} was forgotten")
+        for name, wait in decision.waits.items():
+            if wait.until is not None and wait.until <= self.now:
+                raise Broken(f"{name} waits until a time that has passed")
+
+    def _end(self, name: str, outcome: str) -> None:
+        book = self.oracle.books[name]
+        seconds = float(self.dice.randrange(300, 1500))
+        run = "" if outcome == "interrupted-before" else "r"
+        told = "interrupted" if outcome.startswith("interrupted") else outcome
+        failed = told in ("blocked", "rolled-back", "broken")
+        cause = self.dice.choice(["one", "two", "three"]) if failed or told == "interrupted" else ""
+        attempt = self.state.clusters[name].attempt
+        self.tell(ClusterEnded(name, attempt, told, seconds, run, cause, cause))  # type: ignore[arg-type]
+        book.ended, book.cause = self.now, cause if failed else ""
+        if told in ("succeeded", "rolled-back"):
+            self.oracle.seconds.append(seconds)
+        if told == "interrupted":
+            book.interruptions += 1
+            over = book.interruptions > 3
+            book.status = ("given-up" if run else "given-up-before") if over else ("stuck" if run else "to-repeat")
+            book.cause = cause if over else ""
+        else:
+            book.interruptions = 0
+            book.status = "ok" if told == "succeeded" else told
+
+    def _skip(self, name: str, by: str = "") -> None:
+        book = self.oracle.books[name]
+        self.tell(ClusterSkipped(name, by, "because"))
+        if book.status not in ("running", "ok", "skipped"):
+            book.status, book.cause = "skipped", ""
+
+    def _retry(self, name: str) -> None:
+        book = self.oracle.books[name]
+        self.tell(RetryRequested(name, "me"))
+        if book.status in ("given-up", "stuck"):
+            book.status, book.interruptions, book.ended, book.cause = "stuck", 0, self.now, ""
+        elif book.status not in ("new", "running", "ok"):
+            book.status, book.interruptions, book.problem, book.cause = "new", 0, "", ""
+            book.ended = self.now
+
+    def _trouble(self) -> None:
+        dice, books = self.dice, self.oracle.books
+        for name, book in books.items():
+            if book.status == "running" and dice.random() < 0.6:
+                outcomes = ["succeeded"] * 6 + ["blocked", "rolled-back", "broken", "interrupted", "interrupted-before"]
+                self._end(name, dice.choice(outcomes))
+            elif dice.random() < 0.05:
+                problem = dice.choice(["", "unreachable", "identity", "changed"])
+                self.tell(ClusterChecked(name, problem, "so"))  # type: ignore[arg-type]
+                if problem != book.problem:
+                    book.problem, book.problem_since = problem, self.now
+            elif dice.random() < 0.05:
+                self._retry(name)
+            elif dice.random() < 0.03:
+                self._skip(name, "me")
+        if dice.random() < 0.1:
+            self.tell(Paused("me", ""))
+            self.oracle.paused = True
+        elif dice.random() < 0.3:
+            self.tell(Unpaused("me"))
+            self.oracle.paused = False
+        if dice.random() < 0.2:
+            self._approve(dice.choice(self.fleet.stages).name)
+
+    def _approve(self, stage: str) -> None:
+        self.tell(StageApproved(stage, "me", "fine"))
+        self.oracle.approved.add(stage)
+
+    def _help(self) -> None:
+        self.tell(Unpaused("me"))
+        self.oracle.paused = False
+        for stage in self.fleet.stages:
+            self._approve(stage.name)
+        for name, book in self.oracle.books.items():
+            if book.status == "running":
+                self._end(name, "succeeded")
+            elif book.problem:
+                self.tell(ClusterChecked(name, ""))
+                book.problem = ""
+            elif book.status in ("blocked", "rolled-back", "broken", "given-up", "given-up-before", "skipped"):
+                self._retry(name)
+
+    def _time_passes(self, decision: Decision | None = None) -> None:
+        times = [each.until for each in decision.waits.values() if each.until] if decision else []
+        times += [each.until for each in decision.stages.values() if each.until] if decision else []
+        later = [each for each in times if each > self.now]
+        if later and self.dice.random() < 0.7:
+            self.now = min(later)
+        else:
+            self.now += timedelta(seconds=self.dice.choice([1, 30, 90, 600, 3600, 4 * 3600]))
+
+
+def _share(value: IntOrPercent, total: int) -> int:
+    text = str(value)
+    return int(total * int(text[:-1]) / 100 + 1e-9) if text.endswith("%") else int(text)
+
+
+def _fleet(dice: random.Random) -> Fleet:
+    rings = ("canary", "early", "late")[: dice.randrange(1, 4)]
+    regions = ("east", "west")
+    names = [f"{ring}-{number}" for ring in rings for number in range(dice.randrange(1, 5))]
+    clusters = tuple(
+        FleetCluster(name, Path("/none"), name, {"ring": name.rpartition("-")[0], "region": dice.choice(regions)})
+        for name in names
+    )
+    stages = tuple(
+        Stage(
+            ring,
+            _label("ring", ring),
+            dice.choice([IntOrPercent(1), IntOrPercent(2), IntOrPercent(percent=50), IntOrPercent(percent=5)]),
+            _max_failures(dice),
+            OnUnreachable(dice.choice([600.0, 48 * 3600.0]), dice.choice(["skip", "stop"])),
+            approval=dice.random() < 0.3,
+            soak_seconds=dice.choice([0.0, 600.0, 24 * 3600.0]),
+        )
+        for ring in rings
+    )
+    return Fleet(
+        KubernetesVersion.release("v1.37.1"),
+        stages,
+        clusters,
+        domains=Domains("region") if dice.random() < 0.5 else None,
+        windows=tuple(_windows(dice)),
+        exclusions=tuple(_exclusions(dice)),
+        expected_seconds=900.0,
+    )
+
+
+def _max_failures(dice: random.Random) -> MaxFailures:
+    choices = [IntOrPercent(), IntOrPercent(1), IntOrPercent(percent=40), IntOrPercent(percent=100)]
+    blocked, rolled_back, broken, interrupted = (dice.choice(choices) for _ in range(4))
+    return MaxFailures(blocked, rolled_back, broken, interrupted, same_cause=dice.choice([1, 2]))
+
+
+def _label(key: str, value: str) -> Selector:
+    return Selector((Requirement(key, "In", (value,)),))
+
+
+def _windows(dice: random.Random) -> Iterator[Window]:
+    for _ in range(dice.randrange(3)):
+        selector = dice.choice([Selector(), _label("region", "east"), _label("ring", "canary")])
+        days = dice.choice(["*", "1,2,3,4", "0,6", "0"])
+        cron = f"{dice.choice([0, 15, 30])} {dice.choice([0, 1, 2, 3, 22])} * * {days}"
+        zone = dice.choice(_ZONES)
+        yield Window(selector, Cron.parse(cron), dice.choice([3600.0, 4 * 3600.0]), ZoneInfo(zone))
+
+
+def _exclusions(dice: random.Random) -> Iterator[Exclusion]:
+    for _ in range(dice.randrange(3)):
+        first = date(2027, 3, 5) + timedelta(days=dice.randrange(30))
+        selector = dice.choice([Selector(), _label("region", "west")])
+        yield Exclusion(selector, first, first + timedelta(days=dice.randrange(4)), ZoneInfo(dice.choice(_ZONES)))

@@ -1,0 +1,259 @@
+"""The decision's words and limits: what is waited for, until when, and what a person has to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from upgrader.fleet.decide import ANSWER_SECONDS, Decision, Skip, Start, Wait, decide, needed_seconds
+from upgrader.fleet.events import (
+    CampaignContinued,
+    CampaignEvent,
+    CampaignStarted,
+    ClusterChecked,
+    ClusterEnded,
+    ClusterInputs,
+    ClusterSkipped,
+    ClusterStarting,
+    InputsApproved,
+    Outcome,
+    Paused,
+    Pins,
+    Problem,
+    RetryRequested,
+    SoakChecked,
+    StageApproved,
+    Unpaused,
+)
+from upgrader.fleet.model import Domains, Fleet, FleetCluster, MaxFailures, OnUnreachable, Stage
+from upgrader.fleet.selectors import Requirement, Selector
+from upgrader.fleet.state import CampaignState, fold
+from upgrader.model.health_before import IntOrPercent
+from upgrader.model.version import KubernetesVersion
+
+BEGIN = datetime(2026, 12, 1, tzinfo=UTC)
+TARGET = KubernetesVersion.release("v1.37.1")
+
+
+def stage(name: str, **more: object) -> Stage:
+    whole: dict[str, object] = {"max_concurrency": IntOrPercent(2), **more}
+    return Stage(name, Selector((Requirement("ring", "In", (name,)),)), **whole)  # type: ignore[arg-type]
+
+
+def fleet(*stages: Stage, clusters: str = "a1 a2 a3 b1 b2", **more: object) -> Fleet:
+    members = tuple(
+        FleetCluster(name, Path("/none"), name, {"ring": name[0], "region": name[1]}) for name in clusters.split()
+    )
+    return Fleet(TARGET, stages, members, **more)  # type: ignore[arg-type]
+
+
+class Campaign:
+    """A campaign that a test plays; minutes pass between its events."""
+
+    def __init__(self, of: Fleet) -> None:
+        self.fleet, self.now = of, BEGIN
+        self.state = CampaignState()
+        self.tell(CampaignStarted("c", TARGET, Pins("1", "c"), tuple(ClusterInputs(n, "d") for n in of.by_name), "me"))
+
+    def tell(self, *events: CampaignEvent, minutes: float = 0) -> Campaign:
+        self.now += timedelta(minutes=minutes)
+        self.state = fold([(self.now, each) for each in events], self.state)
+        return self
+
+    def ran(self, name: str, outcome: Outcome = "succeeded", cause: str = "", run: str = "r") -> Campaign:
+        attempt = self.state.clusters[name].attempt + 1
+        self.tell(ClusterStarting(name, attempt, resume=self.state.clusters[name].active))
+        return self.tell(ClusterEnded(name, attempt, outcome, 600.0, run, cause, cause), minutes=10)
+
+    def decide(self, held: str = "") -> Decision:
+        return decide(self.fleet, self.state, self.now, held)
+
+    @property
+    def starts(self) -> list[str]:
+        return [each.cluster for each in self.decide().starts]
+
+
+def test_stages_and_concurrency() -> None:
+    """A stage begins as many clusters as it may; the next one waits for it; at the end the campaign is done."""
+    played = Campaign(fleet(stage("a"), stage("b")))
+    decision = played.decide()
+    assert [each.cluster for each in decision.starts] == ["a1", "a2"]
+    assert decision.waits == {"a3": Wait("its turn: 2 at once (maxConcurrency 2)")}
+    assert decision.stages == {"a": Wait("its clusters: a1, a2, a3"), "b": Wait("the stages before it come first")}
+    played.ran("a1").ran("a2").ran("a3")
+    assert played.starts == ["b1", "b2"] and not played.decide().done
+    assert played.ran("b1").ran("b2").decide() == Decision(done=True)
+
+
+def test_an_old_success_completes_nothing() -> None:
+    """Only runs of this campaign count, and a stage whose clusters were all skipped proves nothing."""
+    played = Campaign(fleet(stage("a"), stage("b"), clusters="a1 b1"))
+    played.tell(ClusterSkipped("a1", "me", "old"))
+    assert played.decide().stages["a"] == Wait(
+        "none of its clusters has succeeded: upgrader fleet retry CLUSTER", person=True
+    )
+    assert played.tell(RetryRequested("a1", "me")).starts == ["a1"]
+
+
+def test_soak_ends_by_time_and_an_answer() -> None:
+    """After its time, each cluster must answer at the target; an answer from before counts for nothing."""
+    played = Campaign(fleet(stage("a", soak_seconds=3600.0), stage("b"), clusters="a1 a2 b1"))
+    played.ran("a1").ran("a2")
+    over = played.now + timedelta(hours=1)
+    assert played.decide().stages["a"] == Wait("soak", over)
+    played.tell(SoakChecked("a1", passed=True), minutes=60)
+    decision = played.decide()
+    assert decision.soaks == ("a2",) and decision.starts == ()
+    played.tell(SoakChecked("a2", passed=False, reason="no answer"), minutes=1)
+    blind = Wait(
+        "the end of its soak: 1 of its clusters must answer at the target: a2: no answer", over + timedelta(hours=1)
+    )
+    assert played.decide().stages["a"] == blind
+    played.tell(minutes=ANSWER_SECONDS / 60)
+    assert played.decide().stages["a"] == replace(blind, until=None, person=True)
+    assert played.tell(SoakChecked("a2", passed=True)).starts == ["b1"]
+
+
+def test_approval() -> None:
+    """A stage that needs an approval says how to give it, and waits for a person."""
+    played = Campaign(fleet(stage("a", approval=True), clusters="a1"))
+    wait = Wait("an approval: upgrader fleet approve a", person=True)
+    assert played.decide().waits == {"a1": wait} and played.decide().stages == {"a": wait}
+    assert played.tell(StageApproved("a", "me", "fine")).starts == ["a1"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "limits", "said"),
+    [
+        ("blocked", MaxFailures(), "stage a: blocked: a1; maxFailures.blocked is 0"),
+        ("rolled-back", MaxFailures(), "stage a: rolled-back: a1; maxFailures.rolledBack is 0"),
+        ("broken", MaxFailures(), "stage a: broken: a1; maxFailures.broken is 0"),
+        ("broken", MaxFailures(broken=IntOrPercent(percent=10)), "maxFailures.broken is 10%, which is 0"),
+    ],
+)
+def test_failures_are_counted_by_outcome(outcome: Outcome, limits: MaxFailures, said: str) -> None:
+    """Each outcome has its own limit; percentages round down; a person retries or skips."""
+    played = Campaign(fleet(stage("a", max_failures=limits), clusters="a1 a2"))
+    played.ran("a1", outcome, "cause")
+    decision = played.decide()
+    assert said in decision.stop and decision.starts == () and decision.waits["a2"] == Wait(decision.stop, person=True)
+    assert decision.stages["a"] == Wait("a person: a2", person=True)
+    assert played.tell(RetryRequested("a1", "me")).starts == ["a1", "a2"]
+
+
+def test_a_failure_within_its_limit_does_not_hold_the_stage() -> None:
+    """What is tolerated is left behind; the stage is complete without it."""
+    played = Campaign(fleet(stage("a", max_failures=MaxFailures(rolled_back=IntOrPercent(1))), stage("b")))
+    played.ran("a1").ran("a2", "rolled-back", "x").ran("a3")
+    assert played.starts == ["b1", "b2"]
+
+
+def test_second_failure_of_one_cause_stops_all_starts() -> None:
+    """Two different causes are tolerated where the second identical one isn't."""
+    limits = MaxFailures(blocked=IntOrPercent(5), rolled_back=IntOrPercent(5))
+    played = Campaign(fleet(stage("a", max_failures=limits), clusters="a1 a2 a3 a4"))
+    played.ran("a1", "blocked", "flag").ran("a2", "rolled-back", "disk")
+    assert played.decide().stop == ""
+    played.ran("a3", "rolled-back", "flag")
+    assert played.decide().stop == "a1, a3 failed for the same cause: flag; maxFailures.sameCause is 1"
+    assert played.starts == []
+    assert played.tell(ClusterSkipped("a3", "me", "later")).starts == ["a4"]
+
+
+def test_domains_take_turns() -> None:
+    """Clusters of two domains are never upgraded at once; an interrupted run holds its domain."""
+    played = Campaign(fleet(stage("a"), clusters="a1 a2", domains=Domains("region")))
+    assert played.starts == ["a1"] and played.decide().waits == {"a2": Wait("domain 1: a1 is being upgraded")}
+    played.ran("a1", "interrupted", "away")
+    assert "a2" in played.decide().waits and played.starts == []
+    apart = Campaign(fleet(stage("a"), clusters="a1 a2", domains=Domains("region", one_at_a_time=False)))
+    assert apart.starts == ["a1", "a2"]
+
+
+def test_interrupted_runs_go_on_three_times() -> None:
+    """Each retry waits longer; a pause keeps none back; after three, a person is needed, and the cluster counts."""
+    played = Campaign(fleet(stage("a"), clusters="a1 a2"))
+    for number in range(3):
+        played.ran("a1", "interrupted", "away").tell(Paused("me", "lunch"))
+        due = played.now + timedelta(minutes=2**number)
+        assert played.decide().waits["a1"] == Wait("retried after an interruption: away", due)
+        assert played.tell(minutes=2**number).decide().starts == (Start("a1", resume=True),)
+    played.ran("a1", "interrupted", "away")
+    assert played.decide().stop == "paused by me: lunch"
+    assert played.tell(Unpaused("me")).decide().stop == "stage a: interrupted: a1; maxFailures.interrupted is 0"
+    played.tell(RetryRequested("a1", "me")).tell(minutes=1)
+    assert played.decide().starts[0] == Start("a1", resume=True)
+
+
+def test_interrupted_before_its_run_had_begun() -> None:
+    """Nothing was changed: it begins again as any other cluster does."""
+    played = Campaign(fleet(stage("a"), clusters="a1")).ran("a1", "interrupted", "locked", run="")
+    assert played.starts == []
+    assert played.tell(minutes=1).decide().starts == (Start("a1"),)
+    assert played.tell(Paused("me", "")).decide().waits == {"a1": Wait("paused by me", person=True)}
+
+
+@pytest.mark.parametrize("then", ["skip", "stop"])
+def test_unreachable_is_neither_failed_nor_done(then: str) -> None:
+    """It is asked again until its time is over; then it is skipped, or a person is needed."""
+    rule = OnUnreachable(3600.0, then)  # type: ignore[arg-type]
+    played = Campaign(fleet(stage("a", on_unreachable=rule), clusters="a1"))
+    played.tell(ClusterChecked("a1", "unreachable", "refused"))
+    over = played.now + timedelta(hours=1)
+    decision = played.decide()
+    assert decision.waits == {"a1": Wait("its API to answer: refused", over)} and decision.checks == ("a1",)
+    assert decision.stages == {"a": Wait("its clusters: a1", over)}
+    played.tell(ClusterChecked("a1", "unreachable", "timed out"), minutes=60)
+    decision = played.decide()
+    if then == "skip":
+        assert decision.skips == (Skip("a1", "unreachable since 2026-12-01 00:00Z"),)
+    else:
+        assert decision.waits["a1"].person and "upgrader fleet retry|skip a1" in decision.waits["a1"].reason
+    assert played.tell(ClusterChecked("a1", "")).starts == ["a1"]
+
+
+@pytest.mark.parametrize("problem", ["identity", "changed"])
+def test_another_cluster_or_other_values_are_never_begun(problem: Problem) -> None:
+    """It waits for a person, and is begun once it is as it was approved."""
+    played = Campaign(fleet(stage("a"), clusters="a1")).tell(ClusterChecked("a1", problem, "so"))
+    decision = played.decide()
+    assert decision.waits == {"a1": Wait("so", person=True)} and decision.checks == ("a1",) and not decision.starts
+    played.tell(InputsApproved("a1", "e", "me", "seen"))
+    assert played.starts == (["a1"] if problem == "changed" else [])
+    assert played.state.clusters["a1"].digest == "e"
+
+
+def test_interrupted_run_of_another_cluster_does_not_go_on() -> None:
+    """A kubeconfig that was swapped meanwhile leads to no other cluster."""
+    played = Campaign(fleet(stage("a"), clusters="a1")).ran("a1", "interrupted", "away")
+    played.tell(ClusterChecked("a1", "identity", "other"), minutes=5)
+    decision = played.decide()
+    assert decision.starts == () and decision.checks == ("a1",) and decision.waits == {"a1": Wait("other", person=True)}
+
+
+def test_pause_and_held_stop_starts() -> None:
+    """A pause names who and why; so does what the coordinator holds them for."""
+    played = Campaign(fleet(stage("a"), clusters="a1"))
+    assert played.decide(held="fleet.yaml:3: has changed").stop == "fleet.yaml:3: has changed"
+    assert played.tell(Paused("me", "audit")).decide().waits == {"a1": Wait("paused by me: audit", person=True)}
+    done = Campaign(fleet(stage("a"), clusters="a1")).ran("a1").tell(Paused("me", "audit"))
+    assert done.decide().stages == {"a": Wait("paused by me: audit", person=True)}
+
+
+def test_needed_time_is_measured() -> None:
+    """Twice the 95th percentile of the campaign's runs, or what the file expects before there are any."""
+    of = fleet(stage("a"))
+    assert needed_seconds(of, CampaignState()) == 3600.0
+    assert needed_seconds(of, CampaignState(seconds=tuple(float(each) for each in range(1, 21)))) == 38.0
+
+
+def test_requests_that_come_too_late_change_nothing() -> None:
+    """A skip of a run in progress, a retry of a success, and an event of a cluster that isn't known."""
+    played = Campaign(fleet(stage("a"), clusters="a1"))
+    played.tell(CampaignContinued("you"), ClusterStarting("a1", 1), ClusterSkipped("a1", "me", "no"))
+    assert played.state.clusters["a1"].phase == "running"
+    before = played.ran("a1").state
+    assert played.tell(RetryRequested("a1", "me"), RetryRequested("z", "me")).state == before

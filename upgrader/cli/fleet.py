@@ -1,0 +1,172 @@
+"""`upgrader fleet`: many clusters in one campaign."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from upgrader.cli.command_line import YES, confirm, front_end
+from upgrader.cli.notices import say
+from upgrader.cli.output import TEXT_OR_JSON
+from upgrader.cli.whole_lines import GroupOfWholeLines
+from upgrader.errors import Blocked
+
+if TYPE_CHECKING:
+    from upgrader.fleet.decide import Decision
+    from upgrader.fleet.model import Fleet
+    from upgrader.fleet.state import CampaignState
+
+__all__ = ["fleet"]
+
+_CLUSTER = click.argument("cluster")
+_REASON = click.option("--reason", metavar="TEXT", required=True, help="Reason, for the campaign's journal.")
+
+
+@click.group(cls=GroupOfWholeLines)
+def fleet() -> None:
+    """Upgrade many clusters in stages. Here, `-C DIR` is the folder of fleet.yaml and fleet-inventory.yaml."""
+
+
+@fleet.command()
+@click.pass_obj
+def plan(folder: Path) -> None:
+    """Plan every cluster, and show the classes of equal plans. Changes nothing.
+
+    Exit codes: 0 every cluster can be upgraded, 2 a file is wrong, 3 a check blocks a cluster, or it can't be planned.
+    """
+    shown = front_end(busy=True)
+
+    from upgrader.app.upgrade import plan_upgrade
+    from upgrader.fleet.plans import plan_classes
+    from upgrader.fleet.use_cases import proposed_fleet
+    from upgrader.ui.fleet import print_classes, print_fleet
+
+    proposed = proposed_fleet(folder)
+    classes = plan_classes(proposed, lambda each, target: plan_upgrade(each, target).document, shown.doing)
+    shown.doing("")
+    print_fleet(proposed, sys.stdout)
+    print_classes(classes, sys.stdout)
+    blocked = [name for each in classes if each.blocked for name in each.clusters]
+    if blocked:
+        from upgrader.model.first_few import first_few
+
+        raise Blocked(
+            f"{len(blocked)} of {len(proposed.clusters)} clusters can't be upgraded: {first_few(blocked)}",
+            remedy="Fix what is shown above, or name them in `exclude`.",
+        )
+
+
+@fleet.command()
+@click.option("--new", "anew", is_flag=True, help="Begin a new campaign, also if the newest one isn't done.")
+@YES
+@click.pass_obj
+def run(folder: Path, anew: bool, yes: bool) -> None:
+    """Begin a campaign, or go on with the newest one.
+
+    Each cluster's run is `upgrader run`, as a process of this machine (`--executor local` is the only way for now). It
+    outlives this command: interrupted with Ctrl-C or killed, run the same command again. Ends when all stages are done,
+    or when nothing can go on without a person.
+
+    Exit codes: 0 done, 2 wrong usage or files, 3 waits for a person, or clusters are blocked, 4 clusters were rolled
+    back, 5 a cluster requires manual action, 6 another coordinator runs, 130 interrupted.
+    """
+    from upgrader.fleet.use_cases import open_campaign, refuse_unfinished
+    from upgrader.ui.fleet import changed_lines, phase_lines, print_fleet
+
+    def ask(proposed: Fleet, another: bool) -> None:
+        print_fleet(proposed)
+        if another:
+            say("The newest campaign isn't done, and is left as it is.")
+        confirm("Start this campaign?", yes=yes)
+
+    seen: list[tuple[Decision, CampaignState]] = []
+
+    def show(decision: Decision, state: CampaignState) -> None:
+        before = seen.pop() if seen else (None, None)
+        seen.append((decision, state))
+        for line in (*phase_lines(state, before[1]), *changed_lines(decision, before[0])):
+            say(line)
+
+    with open_campaign(folder, ask, anew=anew) as coordinator:
+        if coordinator is None:
+            say("The newest campaign is done, and no file has changed since: nothing to do (--new begins another).")
+            return
+        decision, state = coordinator.run(show)
+    refuse_unfinished(decision, state)
+    say(f"Campaign {state.campaign} is done.")
+
+
+@fleet.command()
+@TEXT_OR_JSON
+@click.pass_obj
+def status(folder: Path, output: str) -> None:
+    """Show how far the campaign is, and what each cluster waits for, until when. Reads only the folder."""
+    from upgrader.fleet.use_cases import fleet_status
+    from upgrader.ui.fleet import print_fleet_status, status_json
+
+    found = fleet_status(folder)
+    if output == "json":
+        click.echo(json.dumps(status_json(found), indent=2))
+    else:
+        print_fleet_status(found, sys.stdout)
+
+
+@fleet.command()
+@click.argument("name", metavar="STAGE|CLUSTER")
+@click.option("--changes", is_flag=True, help="Approve what has changed in the folder of a cluster.")
+@_REASON
+@click.pass_obj
+def approve(folder: Path, name: str, changes: bool, reason: str) -> None:
+    """Approve a stage that waits for it, or, with --changes, a cluster folder that was edited during the campaign."""
+    from upgrader.fleet.use_cases import approve, approve_changes
+
+    (approve_changes if changes else approve)(folder, name, reason)
+    say(f"Approved: {name}")
+
+
+@fleet.command()
+@click.option("--reason", metavar="TEXT", default="", help="Reason, for the campaign's journal.")
+@click.pass_obj
+def pause(folder: Path, reason: str) -> None:
+    """Let no further cluster begin. Runs that have begun finish."""
+    from upgrader.fleet.use_cases import pause
+
+    pause(folder, reason)
+    say("Paused: no further cluster begins. `upgrader fleet resume` ends that.")
+
+
+@fleet.command()
+@click.pass_obj
+def resume(folder: Path) -> None:
+    """Let clusters begin again after a pause."""
+    from upgrader.fleet.use_cases import unpause
+
+    unpause(folder)
+    say("Resumed. If no coordinator runs: upgrader fleet run")
+
+
+@fleet.command()
+@_CLUSTER
+@click.pass_obj
+def retry(folder: Path, cluster: str) -> None:
+    """Run a CLUSTER again that failed, was skipped, or is unreachable, to the same version with the same charts."""
+    from upgrader.fleet.use_cases import retry
+
+    retry(folder, cluster)
+    say(f"{cluster} is retried. If no coordinator runs: upgrader fleet run")
+
+
+@fleet.command()
+@_CLUSTER
+@_REASON
+@click.pass_obj
+def skip(folder: Path, cluster: str, reason: str) -> None:
+    """Leave a CLUSTER out, which stays listed until it is retried."""
+    from upgrader.fleet.use_cases import skip
+
+    skip(folder, cluster, reason)
+    say(f"{cluster} is skipped. `upgrader fleet retry {cluster}` runs it later.")

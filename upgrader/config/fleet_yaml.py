@@ -1,0 +1,174 @@
+"""The schema of `fleet.yaml` and `fleet-inventory.yaml`. Its descriptions are those of the published JSON Schemas."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from upgrader.config.section import Duration, NodeShare, Section, Text, Version
+
+__all__ = ["ClusterEntry", "FleetInventoryYaml", "FleetYaml", "SelectorSection", "StageSection"]
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+
+
+def _name(text: object) -> str:
+    """It becomes the name of a folder and, on a management cluster, of a Job."""
+    if not isinstance(text, str) or not _NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is not a name: at most 63 lower-case letters, digits, '-' and '.'")
+    return text
+
+
+def _day(text: object) -> date:
+    try:
+        return date.fromisoformat(text if isinstance(text, str) else "")
+    except ValueError:
+        raise ValueError(f"{text!r} is not a day; write it like 2026-12-15") from None
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+Day = Annotated[Any, BeforeValidator(_day, json_schema_input_type=str)]
+
+
+class RequirementSection(Section):
+    """One condition on one label."""
+
+    key: Text = Field(description="The label.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="As in Kubernetes.")
+    values: list[str] = Field(default=[], description="For `In` and `NotIn`.")
+
+
+class SelectorSection(Section):
+    """A label selector, as in Kubernetes. Empty: every cluster."""
+
+    match_labels: dict[str, str] = Field(default={}, description="Labels and their values.")
+    match_expressions: list[RequirementSection] = Field(default=[], description="Further conditions.")
+
+
+class SoakSection(Section):
+    """What must be so before the next stage begins."""
+
+    duration: Duration = Field(
+        alias="for",
+        description="How long after the stage's last run. Then each upgraded cluster must answer, at the target.",
+        examples=["24h"],
+    )
+
+
+class ApprovalGateSection(Section):
+    """A person's approval: `upgrader fleet approve STAGE`."""
+
+    type: Literal["Approval"] = Field(description="Only `Approval` for now.")
+
+
+class MaxFailuresSection(Section):
+    """How many clusters of the stage may have failed while others still begin: numbers, or percentages of the stage's
+    clusters, which are rounded down.
+    """
+
+    blocked: NodeShare | None = Field(default=None, description="A check blocked the run; nothing was changed.")
+    rolled_back: NodeShare | None = Field(default=None, description="Rolled back, and healthy.")
+    broken: NodeShare | None = Field(default=None, description="Manual action is required.")
+    interrupted: NodeShare | None = Field(default=None, description="Interrupted, and not completed by three retries.")
+    same_cause: int = Field(
+        default=1,
+        ge=0,
+        description="How many clusters of the campaign may have failed for the same cause. One more stops all starts.",
+    )
+
+
+class OnUnreachableSection(Section):
+    """What becomes of a cluster whose API doesn't answer before its run."""
+
+    wait: Duration = Field(default=48 * 3600.0, description="How long it is asked again.", examples=["48h"])
+    then: Literal["skip", "stop"] = Field(default="stop", description="`stop` waits for a person, `skip` goes on.")
+
+
+class StageSection(Section):
+    """Clusters that are upgraded after those of the stages before."""
+
+    name: Name = Field(description="The stage's name.")
+    selector: SelectorSection = Field(description="Its clusters; none may be in two stages.")
+    before: list[ApprovalGateSection] = Field(default=[], description="What it waits for.")
+    max_concurrency: NodeShare = Field(
+        default=1,
+        validate_default=True,
+        description="How many clusters are upgraded at once: a number, or a percentage of the stage's clusters, which "
+        "is rounded down to at least 1.",
+    )
+    max_failures: MaxFailuresSection = MaxFailuresSection()
+    on_unreachable: OnUnreachableSection = OnUnreachableSection()
+    soak: SoakSection | None = Field(default=None, description="What must be so before the next stage begins.")
+
+
+class DomainsSection(Section):
+    """Failure domains."""
+
+    label: Text = Field(description="The label that names a cluster's domain; each cluster must have it.")
+    one_at_a_time: bool = Field(default=True, description="Whether clusters of two domains are never upgraded at once.")
+
+
+class WindowSection(Section):
+    """A maintenance window: runs begin only while it is open, and with enough time for a rollback; those that have
+    begun finish.
+    """
+
+    selector: SelectorSection = Field(description="Its clusters. A cluster without a window may begin at any time.")
+    cron: Text = Field(description="When it opens, in local time: minute, hour, day, month, day of the week.")
+    duration: Duration = Field(description="How long it is open, in elapsed time.", examples=["4h"])
+    time_zone: Text = Field(description="An IANA time zone, such as `Europe/Berlin`.")
+
+
+class ExclusionSection(Section):
+    """Days on which no run begins, whatever windows say."""
+
+    selector: SelectorSection = Field(default=SelectorSection(), description="Its clusters.")
+    first: Day = Field(alias="from", description="The first day.")
+    last: Day = Field(alias="to", description="The last day, which is excluded too.")
+    time_zone: Text = Field(description="An IANA time zone, such as `Europe/Berlin`.")
+
+
+class FleetSpec(Section):
+    """The campaign."""
+
+    target: Version = Field(description="The Kubernetes version that every cluster should run.", examples=["v1.37.1"])
+    stages: list[StageSection] = Field(min_length=1, description="In their order.")
+    exclude: list[Name] = Field(default=[], description="Clusters of the inventory that are in no stage.")
+    domains: DomainsSection | None = Field(default=None, description="Failure domains.")
+    windows: list[WindowSection] = Field(default=[], description="Maintenance windows.")
+    exclusions: list[ExclusionSection] = Field(default=[], description="Days on which no run begins.")
+    expected_run: Duration = Field(
+        default=1800.0,
+        description="How long a run is thought to take, before the campaign has measured one. A run begins only if "
+        "twice that time, for its rollback, is left of the window.",
+        examples=["30m"],
+    )
+
+
+class FleetYaml(Section):
+    """`fleet.yaml`: in which order, and when, the clusters of a fleet are upgraded."""
+
+    api_version: Literal["upgrader.io/v1alpha1"] = Field(description="The format.")
+    kind: Literal["FleetRun"] = Field(description="The kind.")
+    spec: FleetSpec
+
+
+class ClusterEntry(Section):
+    """A cluster."""
+
+    name: Name = Field(description="The cluster's name.")
+    folder: str = Field(default="", description="Its cluster folder, relative to this file. Empty: `clusters/NAME`.")
+    uid: Text = Field(
+        description="The UID of its namespace kube-system: `kubectl get namespace kube-system -o "
+        "jsonpath={.metadata.uid}`. A cluster with another one is never touched."
+    )
+    labels: dict[str, str] = Field(default={}, description="Labels for the selectors of fleet.yaml.")
+
+
+class FleetInventoryYaml(Section):
+    """`fleet-inventory.yaml`: the clusters of a fleet."""
+
+    clusters: list[ClusterEntry] = Field(min_length=1, description="The clusters.")

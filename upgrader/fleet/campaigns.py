@@ -1,0 +1,165 @@
+"""The campaigns of a fleet folder: `runs/CAMPAIGN/journal.jsonl`, and what persons have asked for meanwhile.
+
+Only a coordinator, which holds the folder's lock, writes the journal. A command such as `fleet pause` writes a file to
+`runs/CAMPAIGN/requests/`; the coordinator puts it into the journal, by its name only once, and removes the file.
+Readers count both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import takewhile
+from pathlib import Path
+from typing import cast
+
+from upgrader.config.fleet_files import FLEET, INVENTORY
+from upgrader.config.yaml_document import shown
+from upgrader.engine.journal.atomic import write_atomic
+from upgrader.engine.journal.decode import UnknownEvent
+from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
+from upgrader.engine.journal.record import plain, time_of
+from upgrader.errors import UsageError
+from upgrader.fleet.events import EVENTS, REQUESTS, CampaignEvent, CampaignStarted, Request
+from upgrader.fleet.state import CampaignState, fold
+from upgrader.model.json_values import from_json
+from upgrader.ports import Clock
+
+__all__ = ["Campaign", "begin", "newest_campaign"]
+
+_NAME = re.compile(r"\d{8}T\d{6}-fleet-.")
+_GOES_ON = "upgrader fleet run"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    path: Path
+    time: datetime
+    request: Request
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A campaign's folder."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    def attempt(self, cluster: str, number: int) -> Path:
+        """Where the output of one of a cluster's runs is."""
+        return self.folder / "clusters" / cluster / str(number)
+
+    def journaled(self) -> CampaignState:
+        """What the journal says. Raises UsageError for one that isn't valid, or is of a newer version."""
+        return fold(self._events())
+
+    def state(self) -> CampaignState:
+        """What the journal and the requests that aren't in it yet say.
+
+        Raises UsageError for a journal, or a request, that isn't valid, and for one of a newer version.
+        """
+        state = self.journaled()
+        return fold(
+            ((each.time, each.request) for each in self._asked() if each.path.stem not in state.requests), state
+        )
+
+    def _events(self) -> Iterator[tuple[datetime, CampaignEvent]]:
+        path = self.folder / JOURNAL
+        for record in read_journal(path, EVENTS):
+            if isinstance(record.event, UnknownEvent):
+                raise UsageError(
+                    f"{path}:{record.seq + 1}: an event of type {record.event.type}, which this version doesn't know",
+                    remedy="Use the version of upgrader that wrote it.",
+                )
+            yield record.time, cast(CampaignEvent, record.event)
+
+    def changed_files(self, folder: Path) -> str:
+        """`FILE:LINE:`, and that it differs from what the campaign was begun with; "" where nothing does."""
+        for name in (FLEET, INVENTORY):
+            try:
+                before, now = ((each / name).read_bytes().splitlines() for each in (self.folder, folder))
+            except OSError as error:
+                return f"{error.filename}: can't be read: {error.strerror}"
+            if before != now:
+                same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False)))
+                return f"{shown(folder / name)}:{same + 1}: has changed since the campaign began"
+        return ""
+
+    def ask(self, request: Request, clock: Clock) -> None:
+        """Have the coordinator that runs, or the next one, do this. Raises UsageError if it can't be written."""
+        now = clock.now()
+        name = f"{now:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
+        folder = self.folder / "requests"
+        content = {
+            "time": now.isoformat(),
+            "type": type(request).__name__,
+            "data": plain(replace(request, request=name)),
+        }
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            write_atomic(folder / f"{name}.json", json.dumps(content).encode())
+        except OSError as error:
+            raise UsageError(
+                f"{folder} can't be written: {error.strerror}",
+                remedy="Run it as the user who runs `upgrader fleet run`.",
+            ) from error
+
+    def take_requests(self, journal: Journal, state: CampaignState) -> bool:
+        """Put what was asked for into the journal, which says `state`, each once; whether there was anything."""
+        asked = self._asked()
+        for each in asked:
+            if each.path.stem not in state.requests:
+                journal.emit(each.request)
+            each.path.unlink(missing_ok=True)
+        return bool(asked)
+
+    def _asked(self) -> list[_Asked]:
+        """Oldest first."""
+        found = []
+        for path in sorted((self.folder / "requests").glob("[!.]*.json")):
+            try:
+                content = json.loads(path.read_bytes())
+                request: Request = from_json(REQUESTS[content["type"]], content["data"], "data")
+                found.append(_Asked(path, time_of(content["time"]), request))
+            except FileNotFoundError:  # the coordinator has just taken it
+                continue
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise UsageError(f"{path} is not a valid request: {error}", remedy="Remove it.") from error
+        return found
+
+    def reopen(self, clock: Clock) -> Journal:
+        """Continue its journal; the caller holds the folder's lock. Raises UsageError."""
+        return Journal.reopen(self.folder / JOURNAL, clock, events=EVENTS, goes_on=_GOES_ON)
+
+
+def begin(folder: Path, started: CampaignStarted, clock: Clock) -> tuple[Campaign, Journal]:
+    """A new campaign of a fleet folder, with its first event and with copies of the folder's files; the caller holds
+    the folder's lock. Raises UsageError.
+    """
+    campaign = Campaign(folder / "runs" / started.campaign)
+    try:
+        campaign.folder.mkdir(mode=0o700)
+        for name in (FLEET, INVENTORY):
+            write_atomic(campaign.folder / name, (folder / name).read_bytes())
+        journal = Journal(campaign.folder / JOURNAL, clock, goes_on=_GOES_ON)
+    except OSError as error:
+        raise UsageError(f"{campaign.folder} can't be written: {error.strerror}") from error
+    journal.emit(started)
+    return campaign, journal
+
+
+def newest_campaign(folder: Path) -> Campaign | None:
+    """The newest campaign of a fleet folder; None where there is none. One that has no event yet was never begun."""
+    found = (path for path in (folder / "runs").glob("*/") if _NAME.match(path.name) and not path.is_symlink())
+    for path in sorted(found, reverse=True):
+        journal = path / JOURNAL
+        if journal.is_file() and b"\n" in journal.read_bytes():
+            return Campaign(path)
+    return None

@@ -1,0 +1,312 @@
+"""What a campaign does next: `decide(fleet, state, now)` is pure, and everything else carries it out.
+
+- A stage begins when every stage before it is complete, has soaked, and what it waits for is approved. A stage is
+  complete when each of its clusters has succeeded, was skipped, or has failed within the stage's limits, and at least
+  one has succeeded by a run of this campaign.
+- Failures are counted by outcome. One more than a limit allows, of one cause or of one outcome, stops all starts.
+- A run that was interrupted goes on without a window, a pause or a limit: the cluster is neither at the old version nor
+  at the new one, and keeps its place among those that may run at once.
+- What isn't known counts as not passed: an API that doesn't answer neither begins a run nor ends a soak.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import ceil
+
+from upgrader.fleet.model import Fleet, FleetCluster, Stage
+from upgrader.fleet.state import CampaignState, ClusterState
+from upgrader.fleet.windows import next_opening
+from upgrader.model.first_few import first_few
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "RETRY_SECONDS",
+    "Decision",
+    "Skip",
+    "Start",
+    "Wait",
+    "decide",
+    "needed_seconds",
+    "overdrawn",
+]
+
+RETRY_SECONDS = 60.0
+"""Before the first retry of an interrupted run; twice as long before each further one."""
+ANSWER_SECONDS = 3600.0
+"""How long clusters are asked again at the end of a soak, before a person has to look."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A cluster whose run begins, or is resumed."""
+
+    cluster: str
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A cluster that is left out from now on."""
+
+    cluster: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a cluster or a stage waits for."""
+
+    reason: str
+    until: datetime | None = None
+    """None: until a run ends that is in progress, or, with `person`, until a person has acted."""
+    person: bool = False
+    """Whether it waits for a person: without one, nothing changes."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be done now, and what everything else waits for."""
+
+    starts: tuple[Start, ...] = ()
+    checks: tuple[str, ...] = ()
+    """Clusters to ask again: their API didn't answer, or they aren't as they should be."""
+    soaks: tuple[str, ...] = ()
+    """Clusters to ask whether they are as a soak should leave them."""
+    skips: tuple[Skip, ...] = ()
+    waits: dict[str, Wait] = field(default_factory=dict)
+    """By the cluster's name."""
+    stages: dict[str, Wait] = field(default_factory=dict)
+    """By the stage's name, for stages that aren't done."""
+    stop: str = ""
+    """Why no cluster may begin at all; "": nothing forbids it."""
+    done: bool = False
+    """Whether every stage is complete and has soaked."""
+
+
+def decide(fleet: Fleet, state: CampaignState, now: datetime, held: str = "") -> Decision:
+    """The next actions of a campaign whose journal says `state`, at `now` (UTC).
+
+    `held` is why its coordinator lets no cluster begin, such as a changed file; "": it lets them.
+    """
+    return _Deciding(fleet, state, now, held).decide()
+
+
+def needed_seconds(fleet: Fleet, state: CampaignState) -> float:
+    """How long a run may take that is rolled back at its end: twice the 95th percentile of the campaign's runs."""
+    seconds = sorted(state.seconds)
+    return 2 * (seconds[ceil(0.95 * len(seconds)) - 1] if seconds else fleet.expected_seconds)
+
+
+def overdrawn(fleet: Fleet, state: CampaignState) -> str:
+    """Which limit of failures is exceeded, and by which clusters; "" where none is."""
+    for stage in fleet.stages:
+        limits, members = stage.max_failures, fleet.members[stage.name]
+        for key, phase, limit in (
+            ("blocked", "blocked", limits.blocked),
+            ("rolledBack", "rolled-back", limits.rolled_back),
+            ("broken", "broken", limits.broken),
+            ("interrupted", "interrupted", limits.interrupted),
+        ):
+            failed = [each.name for each in members if _failed(state, each) and _of(state, each).phase == phase]
+            most = limit.down(len(members))
+            if len(failed) > most:
+                return f"stage {stage.name}: {phase}: {first_few(failed)}; maxFailures.{key} is {limit}" + (
+                    f", which is {most}" if limit.percent else ""
+                )
+        causes = Counter(each.cause for each in state.clusters.values() if each.failed and each.cause)
+        hit = {_of(state, each).cause for each in members if _failed(state, each)}
+        for cause, count in causes.most_common():
+            if count > limits.same_cause and cause in hit:
+                same = [each.name for each in state.clusters.values() if each.failed and each.cause == cause]
+                return f"{first_few(same)} failed for the same cause: {cause}; maxFailures.sameCause is " + str(
+                    limits.same_cause
+                )
+    return ""
+
+
+def _of(state: CampaignState, cluster: FleetCluster) -> ClusterState:
+    return state.clusters.get(cluster.name) or ClusterState(cluster.name)
+
+
+def _failed(state: CampaignState, cluster: FleetCluster) -> bool:
+    return _of(state, cluster).failed
+
+
+class _Deciding:
+    """One decision, as it is made."""
+
+    def __init__(self, fleet: Fleet, state: CampaignState, now: datetime, held: str) -> None:
+        self.fleet, self.state, self.now = fleet, state, now
+        self.needed = needed_seconds(fleet, state)
+        self.starts: list[Start] = []
+        self.checks: list[str] = []
+        self.soaks: list[str] = []
+        self.skips: list[Skip] = []
+        self.waits: dict[str, Wait] = {}
+        self.stages: dict[str, Wait] = {}
+        self.stop = held or self._stop()
+        active = [each for each in fleet.clusters if self._of(each).active]
+        self.domains = {fleet.domain_of(each.name): each.name for each in active}
+        self.running = Counter(fleet.stage_of[each.name].name for each in active)
+
+    def decide(self) -> Decision:
+        """All of it."""
+        self._resume()
+        done = True
+        for stage in self.fleet.stages:
+            if not done:
+                self.stages[stage.name] = Wait("the stages before it come first")
+                continue
+            wait = self._incomplete(stage) or self._soaking(stage)
+            if wait is not None:
+                self.stages[stage.name] = wait
+                done = False
+        return Decision(
+            tuple(self.starts),
+            tuple(self.checks),
+            tuple(self.soaks),
+            tuple(self.skips),
+            self.waits,
+            self.stages,
+            self.stop,
+            done,
+        )
+
+    def _of(self, cluster: FleetCluster) -> ClusterState:
+        return _of(self.state, cluster)
+
+    def _stop(self) -> str:
+        if paused := self.state.paused:
+            return f"paused by {paused.by}: {paused.reason}" if paused.reason else f"paused by {paused.by}"
+        return overdrawn(self.fleet, self.state)
+
+    def _resume(self) -> None:
+        """Runs that were interrupted go on, in whatever stage they are."""
+        for cluster in self.fleet.clusters:
+            each = self._of(cluster)
+            if each.active and each.retried and self._is_itself(each):
+                self._retry(each, resume=True)
+
+    def _is_itself(self, each: ClusterState) -> bool:
+        """An API that doesn't answer keeps no run from going on, as that may restore it; another cluster's does."""
+        if each.problem != "identity":
+            return True
+        self.checks.append(each.name)
+        self.waits[each.name] = Wait(each.problem_reason, person=True)
+        return False
+
+    def _retry(self, cluster: ClusterState, *, resume: bool) -> bool:
+        """Whether it may begin again now; otherwise it waits."""
+        assert cluster.since is not None, "it was begun"
+        due = cluster.since + timedelta(seconds=RETRY_SECONDS * 2 ** max(0, cluster.interruptions - 1))
+        if self.now < due:
+            self.waits[cluster.name] = Wait(f"retried after an interruption: {cluster.reason}", due)
+            return False
+        if resume:
+            self.starts.append(Start(cluster.name, resume=True))
+        return True
+
+    def _incomplete(self, stage: Stage) -> Wait | None:
+        """Begin what may begin; what the stage waits for, None where it is complete."""
+        members = self.fleet.members[stage.name]
+        left = [each for each in members if self._unfinished(self._of(each))]
+        if stage.approval and stage.name not in self.state.approved:
+            wait = Wait(f"an approval: upgrader fleet approve {stage.name}", person=True)
+            self.waits |= {each.name: wait for each in left if each.name not in self.waits}
+            return wait
+        for cluster in left:
+            each = self._of(cluster)
+            if each.phase == "waiting" or (each.retried and not each.active):
+                self._consider(stage, cluster, each)
+        if left:
+            return self._for_the_rest(left)
+        if self.stop:
+            return Wait(self.stop, person=True)
+        if not any(self._of(each).phase == "succeeded" for each in members):
+            return Wait("none of its clusters has succeeded: upgrader fleet retry CLUSTER", person=True)
+        return None
+
+    def _unfinished(self, cluster: ClusterState) -> bool:
+        return cluster.phase in ("waiting", "running") or cluster.retried
+
+    def _for_the_rest(self, left: Sequence[FleetCluster]) -> Wait:
+        """The wait of a stage with clusters that aren't done: for a person only if each of them waits for one."""
+        waits = [self.waits.get(each.name) for each in left]
+        names = first_few([each.name for each in left])
+        if waits and all(wait is not None and wait.person for wait in waits):
+            return Wait(f"a person: {names}", person=True)
+        times = [wait.until for wait in waits if wait is not None and wait.until is not None]
+        going = any(wait is None or (wait.until is None and not wait.person) for wait in waits)
+        return Wait(f"its clusters: {names}", None if going else min(times, default=None))
+
+    def _consider(self, stage: Stage, cluster: FleetCluster, each: ClusterState) -> None:
+        if each.problem and not self._checked_again(stage, each):
+            return
+        if each.phase == "interrupted" and not self._retry(each, resume=False):
+            return
+        wait = self._hindrance(stage, cluster)
+        if wait is not None:
+            self.waits[each.name] = wait
+            return
+        self.starts.append(Start(each.name))
+        self.running[stage.name] += 1
+        self.domains[self.fleet.domain_of(each.name)] = each.name
+
+    def _checked_again(self, stage: Stage, each: ClusterState) -> bool:
+        """Never begin a cluster with a problem: ask it again, and wait or skip it. Returns False."""
+        self.checks.append(each.name)
+        if each.problem != "unreachable":
+            self.waits[each.name] = Wait(each.problem_reason, person=True)
+            return False
+        assert each.problem_since is not None, "it has a problem"
+        rule = stage.on_unreachable
+        until = each.problem_since + timedelta(seconds=rule.wait_seconds)
+        if self.now < until:
+            self.waits[each.name] = Wait(f"its API to answer: {each.problem_reason}", until)
+        elif rule.then == "skip":
+            self.skips.append(Skip(each.name, f"unreachable since {each.problem_since:%Y-%m-%d %H:%M}Z"))
+        else:
+            reason = f"unreachable since {each.problem_since:%Y-%m-%d %H:%M}Z: upgrader fleet retry|skip {each.name}"
+            self.waits[each.name] = Wait(reason, person=True)
+        return False
+
+    def _hindrance(self, stage: Stage, cluster: FleetCluster) -> Wait | None:
+        """What keeps a cluster from beginning now."""
+        if self.stop:
+            return Wait(self.stop, person=True)
+        opening = next_opening(cluster.labels, self.fleet.windows, self.fleet.exclusions, self.now, self.needed)
+        if opening is None:
+            minutes = self.needed / 60
+            return Wait(f"no window is as long as a run and its rollback, {minutes:.0f} minutes", person=True)
+        if opening.begins > self.now:
+            return Wait("its window", opening.begins)
+        domain = self.fleet.domain_of(cluster.name)
+        for other, name in self.domains.items():
+            if other != domain:
+                return Wait(f"domain {other}: {name} is being upgraded")
+        most = stage.max_concurrency.at_once(len(self.fleet.members[stage.name]))
+        if self.running[stage.name] >= most:
+            return Wait(f"its turn: {most} at once (maxConcurrency {stage.max_concurrency})")
+        return None
+
+    def _soaking(self, stage: Stage) -> Wait | None:
+        """What a complete stage still waits for before the next one begins."""
+        if not stage.soak_seconds:
+            return None
+        members = [self._of(each) for each in self.fleet.members[stage.name]]
+        ended = [each.since for each in members if each.phase != "skipped" and each.since is not None]
+        until = max(ended) + timedelta(seconds=stage.soak_seconds)
+        if self.now < until:
+            return Wait("soak", until)
+        asked = [each for each in members if each.phase == "succeeded" and not (each.soaked and each.soaked >= until)]
+        if not asked:
+            return None
+        self.soaks += [each.name for each in asked]
+        said = next((f": {each.name}: {each.soak_reason}" for each in asked if each.soak_reason), "")
+        reason = f"the end of its soak: {len(asked)} of its clusters must answer at the target{said}"
+        limit = until + timedelta(seconds=ANSWER_SECONDS)
+        return Wait(reason, limit) if self.now < limit else Wait(reason, person=True)

@@ -1,0 +1,199 @@
+"""The events of a campaign: the lines of its journal, whose format is that of a run's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from upgrader.model.version import KubernetesVersion
+
+__all__ = [
+    "EVENTS",
+    "REQUESTS",
+    "CampaignContinued",
+    "CampaignEnded",
+    "CampaignEvent",
+    "CampaignStarted",
+    "ClusterChecked",
+    "ClusterEnded",
+    "ClusterInputs",
+    "ClusterSkipped",
+    "ClusterStarting",
+    "InputsApproved",
+    "Outcome",
+    "Paused",
+    "Pins",
+    "Problem",
+    "Request",
+    "RetryRequested",
+    "SoakChecked",
+    "StageApproved",
+    "Unpaused",
+]
+
+Outcome = Literal["succeeded", "blocked", "rolled-back", "broken", "interrupted"]
+"""How a cluster's run ended. `blocked`: nothing was changed; `broken`: manual action is required."""
+
+Problem = Literal["", "unreachable", "identity", "changed"]
+"""Why a cluster isn't begun: its API doesn't answer, is another cluster's, or its folder isn't as it was approved."""
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What a campaign was begun with; a coordinator with anything else starts nothing."""
+
+    upgrader: str
+    """Its version."""
+    charts: str
+    """The digest of the built-in charts, which name their images."""
+
+
+@dataclass(frozen=True)
+class ClusterInputs:
+    """The digest of a cluster folder's inputs."""
+
+    cluster: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class CampaignStarted:
+    """A campaign begins; `by` is the user and the machine."""
+
+    campaign: str
+    target: KubernetesVersion
+    pins: Pins
+    clusters: tuple[ClusterInputs, ...]
+    by: str
+
+
+@dataclass(frozen=True)
+class CampaignContinued:
+    """Another coordinator goes on with it."""
+
+    by: str
+
+
+@dataclass(frozen=True)
+class ClusterChecked:
+    """What was found before a cluster's run; written when that changes."""
+
+    cluster: str
+    problem: Problem
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterStarting:
+    """A cluster's run is about to begin, or to be resumed; `before` is the newest run that its folder has by then."""
+
+    cluster: str
+    attempt: int
+    resume: bool = False
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterEnded:
+    """A cluster's run ended."""
+
+    cluster: str
+    attempt: int
+    outcome: Outcome
+    seconds: float
+    run: str = ""
+    """The run's name; "" if none was begun."""
+    cause: str = ""
+    """Equal for clusters that failed in the same way; "" for a success."""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SoakChecked:
+    """What a cluster answered at the end of its stage's soak; a failure is written when it changes."""
+
+    cluster: str
+    passed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StageApproved:
+    """A person approved a stage."""
+
+    stage: str
+    by: str
+    reason: str
+    request: str = ""
+
+
+@dataclass(frozen=True)
+class InputsApproved:
+    """A person approved the changes of a cluster's folder."""
+
+    cluster: str
+    digest: str
+    by: str
+    reason: str
+    request: str = ""
+
+
+@dataclass(frozen=True)
+class Paused:
+    """A person stopped all starts."""
+
+    by: str
+    reason: str
+    request: str = ""
+
+
+@dataclass(frozen=True)
+class Unpaused:
+    """A person allowed starts again."""
+
+    by: str
+    request: str = ""
+
+
+@dataclass(frozen=True)
+class RetryRequested:
+    """A person wants a cluster's run again."""
+
+    cluster: str
+    by: str
+    request: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterSkipped:
+    """A cluster is left out until it is retried; `by` is "" where `onUnreachable` says so."""
+
+    cluster: str
+    by: str
+    reason: str
+    request: str = ""
+
+
+@dataclass(frozen=True)
+class CampaignEnded:
+    """Every cluster is done, and so is the last soak."""
+
+    campaign: str
+
+
+Request = StageApproved | InputsApproved | Paused | Unpaused | RetryRequested | ClusterSkipped
+CampaignEvent = (
+    CampaignStarted
+    | CampaignContinued
+    | ClusterChecked
+    | ClusterStarting
+    | ClusterEnded
+    | SoakChecked
+    | Request
+    | CampaignEnded
+)
+EVENTS: Mapping[str, type[CampaignEvent]] = {kind.__name__: kind for kind in get_args(CampaignEvent)}
+"""Every type of event, by its name in the journal."""
+REQUESTS: Mapping[str, type[Request]] = {kind.__name__: kind for kind in get_args(Request)}
+"""Those that a person's command asks for."""

@@ -1,0 +1,107 @@
+"""Runs of clusters as processes of this machine: `upgrader -C CLUSTER run`, which outlive their coordinator.
+
+Each attempt has a folder: `events.jsonl` is what the command says, `log` what it tells people, `lock` is held by the
+process for as long as it lives, whichever coordinator began it. So a coordinator that takes over sees whether it runs;
+and by its last line, how it ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from upgrader.app.event_lines import OUTCOME
+from upgrader.engine.journal.record import time_of
+from upgrader.errors import UsageError
+from upgrader.fleet.outcomes import CommandEnd
+
+__all__ = ["LocalExecutor"]
+
+_EVENTS, _LOCK, _LOG = "events.jsonl", "lock", "log"
+_LAST_BYTES = 1 << 20
+"""More than the last line of any command has."""
+
+
+class LocalExecutor:
+    """Begins runs, and says how far they are."""
+
+    def __init__(
+        self, program: Sequence[str] = (sys.executable, "-m", "upgrader"), *, environ: Mapping[str, str]
+    ) -> None:
+        self._program = tuple(program)
+        self._environ = environ
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, attempt: Path, arguments: Sequence[str]) -> None:
+        """Begin a run whose output goes to this folder, unless that attempt is running. Raises UsageError."""
+        try:
+            attempt.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(attempt / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UsageError(f"{attempt} can't be written: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return
+        try:
+            with (attempt / _EVENTS).open("ab") as events, (attempt / _LOG).open("ab") as log:
+                # A session of its own: Ctrl-C ends the coordinator, and no run.
+                process = subprocess.Popen(
+                    [*self._program, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=events,
+                    stderr=log,
+                    env=dict(self._environ),
+                    pass_fds=(lock,),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise UsageError(f"{self._program[0]} can't be started: {error.strerror}") from error
+        finally:
+            os.close(lock)
+        self._processes.append(process)
+
+    def running(self, attempt: Path) -> bool:
+        """Whether a process of this attempt lives."""
+        self._processes = [each for each in self._processes if each.poll() is None]
+        try:
+            lock = os.open(attempt / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def end(self, attempt: Path) -> CommandEnd | None:
+        """How an attempt ended that isn't running; None if its process couldn't say."""
+        try:
+            with (attempt / _EVENTS).open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
+                line = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+            fields = json.loads(line)
+            if fields["type"] != OUTCOME:
+                return None
+            data = fields["data"]
+            error = data.get("error") or {}
+            return CommandEnd(
+                int(data["exit_code"]),
+                str(data.get("run", "")),
+                code=str(error.get("code", "")),
+                what=str(error.get("what", "")),
+                why=str(error.get("why", "")),
+                time=time_of(str(fields["time"])),
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, RecursionError):  # cut off in the middle of a line
+            return None

@@ -1,0 +1,115 @@
+"""A fleet: its clusters, and the campaign that upgrades them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from upgrader.fleet.selectors import Selector
+from upgrader.fleet.windows import Exclusion, Window
+from upgrader.model.health_before import NONE, IntOrPercent
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["AfterUnreachable", "Domains", "Fleet", "FleetCluster", "MaxFailures", "OnUnreachable", "Stage"]
+
+AfterUnreachable = Literal["skip", "stop"]
+
+
+@dataclass(frozen=True)
+class MaxFailures:
+    """How many clusters of a stage may have failed in each way while others still begin."""
+
+    blocked: IntOrPercent = NONE
+    rolled_back: IntOrPercent = NONE
+    broken: IntOrPercent = NONE
+    interrupted: IntOrPercent = NONE
+    same_cause: int = 1
+    """Of the whole campaign: how many clusters may have failed for one and the same cause."""
+
+
+@dataclass(frozen=True)
+class OnUnreachable:
+    """What becomes of a cluster whose API doesn't answer before its run."""
+
+    wait_seconds: float = 48 * 3600.0
+    then: AfterUnreachable = "stop"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Clusters that are upgraded after those of the stages before."""
+
+    name: str
+    selector: Selector
+    max_concurrency: IntOrPercent
+    max_failures: MaxFailures = MaxFailures()
+    on_unreachable: OnUnreachable = OnUnreachable()
+    approval: bool = False
+    """Whether a person has to approve it before its first cluster begins."""
+    soak_seconds: float = 0.0
+    """How long its clusters must have run at the target before the next stage; 0: it isn't waited for."""
+
+
+@dataclass(frozen=True)
+class Domains:
+    """The label that names a cluster's failure domain; clusters of two domains are never upgraded at once."""
+
+    label: str
+    one_at_a_time: bool = True
+
+
+@dataclass(frozen=True)
+class FleetCluster:
+    """A cluster of the inventory."""
+
+    name: str
+    folder: Path
+    uid: str
+    """Of the namespace kube-system."""
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What `fleet.yaml` and `fleet-inventory.yaml` say; every cluster of it is in exactly one stage."""
+
+    target: KubernetesVersion
+    stages: tuple[Stage, ...]
+    clusters: tuple[FleetCluster, ...]
+    """Without those that are excluded, in the order of the inventory."""
+    excluded: tuple[str, ...] = ()
+    domains: Domains | None = None
+    windows: tuple[Window, ...] = ()
+    exclusions: tuple[Exclusion, ...] = ()
+    expected_seconds: float = 1800.0
+    """How long a run is thought to take before the campaign has measured one."""
+
+    @cached_property
+    def stage_of(self) -> Mapping[str, Stage]:
+        """By the cluster's name."""
+        return {
+            cluster.name: next(stage for stage in self.stages if stage.selector.selects(cluster.labels))
+            for cluster in self.clusters
+        }
+
+    @cached_property
+    def members(self) -> Mapping[str, tuple[FleetCluster, ...]]:
+        """By the stage's name."""
+        return {
+            stage.name: tuple(each for each in self.clusters if self.stage_of[each.name] is stage)
+            for stage in self.stages
+        }
+
+    @cached_property
+    def by_name(self) -> Mapping[str, FleetCluster]:
+        """Its clusters."""
+        return {cluster.name: cluster for cluster in self.clusters}
+
+    def domain_of(self, name: str) -> str:
+        """The failure domain of a cluster; "" where domains may be upgraded at once."""
+        if self.domains is None or not self.domains.one_at_a_time:
+            return ""
+        return self.by_name[name].labels[self.domains.label]

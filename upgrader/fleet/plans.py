@@ -1,0 +1,99 @@
+"""`upgrader fleet plan`: the plan of every cluster, and which of them are equal."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from upgrader.errors import UpgraderError
+from upgrader.fleet.model import Fleet, FleetCluster
+from upgrader.fleet.outcomes import cause_of
+from upgrader.model.json_values import to_json
+from upgrader.model.version import KubernetesVersion
+from upgrader.steps.plan_document import PlanDocument
+
+__all__ = ["PlanClass", "plan_classes"]
+
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+"""What tells two clusters apart, and no change of one: addresses and UIDs."""
+
+Planner = Callable[[Path, KubernetesVersion], PlanDocument]
+"""Plans the upgrade of a cluster folder's cluster; raises UpgraderError."""
+
+
+@dataclass(frozen=True)
+class PlanClass:
+    """Clusters whose plans are equal, or that can't be planned for the same reason."""
+
+    clusters: tuple[str, ...]
+    stages: tuple[str, ...]
+    """Those that they are in."""
+    plan: PlanDocument | None
+    """The first one's."""
+    problem: str = ""
+    """Why there is no plan."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a run would be blocked, or isn't known."""
+        return self.plan is None or self.plan.blocked
+
+
+def plan_classes(fleet: Fleet, plan: Planner, doing: Callable[[str], None]) -> tuple[PlanClass, ...]:
+    """Plan every cluster, one after the other, and change nothing; the largest class comes first.
+
+    `doing` is told which cluster is being planned.
+    """
+    found: dict[str, list[tuple[FleetCluster, PlanDocument | None, str]]] = {}
+    for number, cluster in enumerate(fleet.clusters, 1):
+        doing(f"planning {cluster.name} ({number} of {len(fleet.clusters)})…")
+        document, problem = None, ""
+        try:
+            document = plan(cluster.folder, fleet.target)
+            key = json.dumps(_shape(document), sort_keys=True)
+        except UpgraderError as error:
+            problem = error.message
+            key = cause_of("", problem, cluster.name)
+        found.setdefault(_ADDRESS.sub("ADDRESS", key.replace(cluster.name, "NAME")), []).append(
+            (cluster, document, problem)
+        )
+    return tuple(sorted(_classes(fleet, found), key=lambda each: -len(each.clusters)))
+
+
+def _classes(
+    fleet: Fleet, found: Mapping[str, list[tuple[FleetCluster, PlanDocument | None, str]]]
+) -> Iterator[PlanClass]:
+    for members in found.values():
+        names = tuple(cluster.name for cluster, _, _ in members)
+        stages = dict.fromkeys(fleet.stage_of[name].name for name in names)
+        _, document, problem = members[0]
+        yield PlanClass(names, tuple(stages), document, problem)
+
+
+def _shape(document: PlanDocument) -> list[Any]:
+    """What a plan changes, without what only this cluster has: digests, durations, the names of nodes."""
+    return [
+        [
+            str(hop.current),
+            str(hop.target),
+            [sorted({finding.id for finding in hop.findings if finding.blocking})],
+            [
+                [
+                    step.name,
+                    step.kind,
+                    step.action,
+                    step.undo.how,
+                    to_json(step.images),
+                    to_json(step.changes),
+                    sorted({f"{node.before} {node.after}" for node in step.nodes or ()}),
+                    sorted({task for host in (step.hosts.hosts if step.hosts else ()) for task in host.tasks}),
+                ]
+                for step in hop.steps
+            ],
+        ]
+        for hop in document.hops
+    ]

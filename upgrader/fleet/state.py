@@ -1,0 +1,186 @@
+"""The state of a campaign, as far as its journal goes: folded from events, as a run's is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+
+from upgrader.fleet.events import (
+    CampaignContinued,
+    CampaignEnded,
+    CampaignEvent,
+    CampaignStarted,
+    ClusterChecked,
+    ClusterEnded,
+    ClusterSkipped,
+    ClusterStarting,
+    InputsApproved,
+    Outcome,
+    Paused,
+    Pins,
+    Problem,
+    RetryRequested,
+    SoakChecked,
+    StageApproved,
+    Unpaused,
+)
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["RETRIES", "CampaignState", "ClusterState", "Phase", "fold"]
+
+RETRIES = 3
+"""How often an interrupted run is begun again by itself."""
+
+Phase = Literal["waiting", "running", "skipped"] | Outcome
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """What the campaign knows of a cluster. Times are UTC."""
+
+    name: str
+    phase: Phase = "waiting"
+    since: datetime | None = None
+    """When this phase began; None: with the campaign."""
+    attempt: int = 0
+    """How many runs the campaign has begun or resumed."""
+    interruptions: int = 0
+    """How many attempts in succession were interrupted."""
+    before: str = ""
+    """The newest run of the cluster's folder before the last attempt."""
+    run: str = ""
+    """The last attempt's run; "" if it began none."""
+    cause: str = ""
+    reason: str = ""
+    problem: Problem = ""
+    problem_reason: str = ""
+    problem_since: datetime | None = None
+    digest: str = ""
+    """Of the approved inputs."""
+    soaked: datetime | None = None
+    """When it last passed the check at the end of a soak."""
+    soak_reason: str = ""
+    """Why it didn't pass."""
+
+    @property
+    def active(self) -> bool:
+        """Whether a run is in progress, be it that its process was interrupted: neither the old version nor the new."""
+        return self.phase == "running" or (self.phase == "interrupted" and bool(self.run))
+
+    @property
+    def retried(self) -> bool:
+        """Whether it was interrupted, and is begun again without a person."""
+        return self.phase == "interrupted" and self.interruptions <= RETRIES
+
+    @property
+    def failed(self) -> bool:
+        """Whether it needs a person."""
+        return self.phase in ("blocked", "rolled-back", "broken") or (self.phase == "interrupted" and not self.retried)
+
+
+@dataclass(frozen=True)
+class CampaignState:
+    """A campaign."""
+
+    campaign: str = ""
+    target: KubernetesVersion | None = None
+    pins: Pins | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    paused: Paused | None = None
+    approved: Mapping[str, StageApproved] = field(default_factory=dict)
+    """By the stage's name."""
+    clusters: Mapping[str, ClusterState] = field(default_factory=dict)
+    """By the cluster's name."""
+    seconds: tuple[float, ...] = ()
+    """How long runs took that succeeded or were rolled back, oldest first."""
+    requests: frozenset[str] = frozenset()
+    """Those that were taken from their files."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it was begun and has no end."""
+        return self.started is not None and self.ended is None
+
+
+def fold(events: Iterable[tuple[datetime, CampaignEvent]], state: CampaignState = CampaignState()) -> CampaignState:
+    """The state after these events, each with its time."""
+    for time, event in events:
+        state = _after(state, time, event)
+    return state
+
+
+def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> CampaignState:
+    request = getattr(event, "request", "")
+    if request:
+        state = replace(state, requests=state.requests | {request})
+    match event:
+        case CampaignStarted():
+            clusters = {each.cluster: ClusterState(each.cluster, digest=each.digest) for each in event.clusters}
+            return CampaignState(event.campaign, event.target, event.pins, time, clusters=clusters)
+        case CampaignContinued():
+            return state
+        case CampaignEnded():
+            return replace(state, ended=time)
+        case Paused():
+            return replace(state, paused=event)
+        case Unpaused():
+            return replace(state, paused=None)
+        case StageApproved():
+            return replace(state, approved={**state.approved, event.stage: event})
+        case ClusterEnded() if event.outcome in ("succeeded", "rolled-back"):
+            state = replace(state, seconds=(*state.seconds, event.seconds))
+    known = state.clusters.get(event.cluster)
+    if known is None:
+        return state
+    return replace(state, clusters={**state.clusters, event.cluster: _cluster_after(known, time, event)})
+
+
+def _cluster_after(
+    cluster: ClusterState,
+    time: datetime,
+    event: ClusterChecked
+    | ClusterStarting
+    | ClusterEnded
+    | SoakChecked
+    | InputsApproved
+    | RetryRequested
+    | ClusterSkipped,
+) -> ClusterState:
+    match event:
+        case ClusterChecked():
+            began = cluster.problem_since if event.problem == cluster.problem else time
+            since = began if event.problem else None
+            return replace(cluster, problem=event.problem, problem_reason=event.reason, problem_since=since)
+        case ClusterStarting():
+            run = cluster.run if event.resume else ""
+            begun = replace(cluster, phase="running", since=time, attempt=event.attempt, before=event.before, run=run)
+            return replace(begun, soaked=None, soak_reason="")
+        case ClusterEnded():
+            interruptions = cluster.interruptions + 1 if event.outcome == "interrupted" else 0
+            return replace(
+                cluster,
+                phase=event.outcome,
+                since=time,
+                interruptions=interruptions,
+                run=event.run,
+                cause=event.cause,
+                reason=event.reason,
+            )
+        case SoakChecked():
+            return replace(cluster, soaked=time if event.passed else cluster.soaked, soak_reason=event.reason)
+        case InputsApproved():
+            changed = cluster.problem == "changed"
+            cleared = replace(cluster, problem="", problem_reason="", problem_since=None) if changed else cluster
+            return replace(cleared, digest=event.digest)
+        case RetryRequested() if cluster.phase == "interrupted" and cluster.run:
+            return replace(cluster, interruptions=0, since=time)
+        case RetryRequested() if cluster.failed or cluster.retried or cluster.phase == "skipped":
+            again = replace(cluster, phase="waiting", since=time, interruptions=0, cause="", reason="")
+            return replace(again, problem="", problem_reason="", problem_since=None)
+        case ClusterSkipped() if cluster.phase not in ("running", "succeeded", "skipped"):
+            return replace(cluster, phase="skipped", since=time, reason=event.reason)
+        case _:  # a request that came too late: the run it is about has begun, or has succeeded
+            return cluster

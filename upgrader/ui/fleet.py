@@ -1,0 +1,189 @@
+"""A fleet on the terminal: its plans, and its campaign, which fits 80 columns with 5 clusters and with 500."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, TextIO
+
+from rich.text import Text
+
+from upgrader.fleet.decide import Decision, Wait
+from upgrader.fleet.model import Fleet, Stage
+from upgrader.fleet.plans import PlanClass
+from upgrader.fleet.state import CampaignState, ClusterState
+from upgrader.fleet.use_cases import FleetStatus
+from upgrader.model.first_few import first_few
+from upgrader.ui.terminal import console, print_line
+
+__all__ = ["changed_lines", "phase_lines", "print_classes", "print_fleet", "print_fleet_status", "status_json"]
+
+_MARKS = {
+    "waiting": ("·", "dim"),
+    "running": ("▸", "cyan"),
+    "succeeded": ("✓", "green"),
+    "skipped": ("-", "yellow"),
+    "blocked": ("✗", "red"),
+    "rolled-back": ("↺", "red"),
+    "broken": ("✗", "bold red"),
+    "interrupted": ("!", "yellow"),
+}
+
+
+def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
+    """Print what a campaign would do: its stages with their clusters."""
+    out = console(stream)
+    out.print(f"to {fleet.target}: {len(fleet.clusters)} clusters in {len(fleet.stages)} stages")
+    for stage in fleet.stages:
+        names = [each.name for each in fleet.members[stage.name]]
+        rules = [f"{stage.max_concurrency.at_once(len(names))} at once"]
+        rules += ["after an approval"] if stage.approval else []
+        rules += [f"then soaks for {_length(stage.soak_seconds)}"] if stage.soak_seconds else []
+        print_line(out, Text.assemble("  ", (stage.name, "bold"), f"  {', '.join(rules)}: {first_few(names)}"), 4)
+    if fleet.excluded:
+        print_line(out, Text(f"  excluded: {first_few(fleet.excluded)}"), 4)
+
+
+def print_fleet_status(status: FleetStatus, stream: TextIO | None = None) -> None:
+    """Print how far the campaign is, stage by stage; clusters that wait for the same thing have one line."""
+    out = console(stream)
+    state = status.state
+    if status.campaign is None:
+        out.print("no campaign yet: upgrader fleet plan, then upgrader fleet run")
+        print_fleet(status.fleet, stream)
+        return
+    out.print(Text.assemble((state.campaign, "bold")), soft_wrap=True)
+    if state.ended is not None:
+        out.print(f"ended {_time(state.ended)}")
+    elif status.coordinator is None:
+        print_line(out, Text("no coordinator: nothing begins until `upgrader fleet run` goes on", style="yellow"))
+    else:
+        print_line(out, Text(f"run by {status.coordinator.holder} since {_time(status.coordinator.since)}"))
+    if status.decision.stop and state.ended is None:
+        print_line(out, Text(f"no cluster begins: {status.decision.stop}", style="red"))
+    for stage in status.fleet.stages:
+        out.print()
+        print_line(out, _stage_line(stage, status), 2)
+        for names, each, wait in _groups(stage, status):
+            mark, style = _MARKS[each.phase]
+            count = f"{len(names)}  " if len(names) > 1 else ""
+            print_line(out, Text.assemble("  ", (f"{mark} {each.phase}", style), f"  {count}{first_few(names)}"), 6)
+            if detail := _detail(each, wait):
+                print_line(out, Text(f"      {detail}", style="dim"), 6)
+
+
+def _stage_line(stage: Stage, status: FleetStatus) -> Text:
+    members = [status.state.clusters[each.name] for each in status.fleet.members[stage.name]]
+    done = sum(each.phase in ("succeeded", "skipped") or each.failed for each in members)
+    line = Text.assemble((stage.name, "bold"), f"  {done} of {len(members)} done")
+    wait = status.decision.stages.get(stage.name)
+    if status.state.ended is None and wait is not None and (done == len(members) or wait.person):
+        line.append(f", waits for {wait.reason}{_until(wait)}")
+    return line
+
+
+def _groups(stage: Stage, status: FleetStatus) -> Iterator[tuple[list[str], ClusterState, Wait | None]]:
+    """Clusters of a stage in the same state that wait for the same thing: the first one's state, and the wait."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for cluster in status.fleet.members[stage.name]:
+        each, wait = status.state.clusters[cluster.name], status.decision.waits.get(cluster.name)
+        key = (each.phase, each.cause or each.reason, wait.reason if wait else "", wait.until if wait else None)
+        groups.setdefault(key, []).append(cluster.name)
+    for names in groups.values():
+        yield names, status.state.clusters[names[0]], status.decision.waits.get(names[0])
+
+
+def _detail(each: ClusterState, wait: Wait | None) -> str:
+    if wait is not None:
+        return f"waits for {wait.reason}{_until(wait)}"
+    if each.phase == "running" and each.since is not None:
+        return f"since {_time(each.since)}"
+    return "" if each.phase in ("waiting", "succeeded") else each.reason.partition("\n")[0]
+
+
+def _until(wait: Wait) -> str:
+    return f", until {_time(wait.until)}" if wait.until else ""
+
+
+def changed_lines(decision: Decision, before: Decision | None) -> Iterator[str]:
+    """What is new since the last look: a line for each cluster or stage that waits for something else."""
+    for name, wait in (*decision.waits.items(), *decision.stages.items()):
+        known = {**before.waits, **before.stages}.get(name) if before else None
+        if known is None or known.reason != wait.reason:
+            yield f"{name}: waits for {wait.reason}{_until(wait)}"
+
+
+def phase_lines(state: CampaignState, before: CampaignState | None) -> Iterator[str]:
+    """A line for each cluster whose phase has changed since the last look."""
+    for name, each in state.clusters.items():
+        known = before.clusters[name].phase if before else "waiting"
+        if each.phase != known:
+            why = each.reason.partition("\n")[0]
+            yield f"{name}: {each.phase}" + (f": {why}" if why else f", run {each.run}" if each.run else "")
+
+
+def print_classes(classes: Sequence[PlanClass], stream: TextIO | None = None) -> None:
+    """Print each class of equal plans: its clusters, and what its plan would change."""
+    out = console(stream)
+    for number, each in enumerate(classes, 1):
+        count = f"{len(each.clusters)} clusters" if len(each.clusters) > 1 else "1 cluster"
+        title = f"class {number}: {count} of {', '.join(each.stages)}: {first_few(each.clusters)}"
+        print_line(out, Text(title, style="bold"))
+        if each.plan is None:
+            print_line(out, Text(f"  can't be planned: {each.problem}", style="red"), 4)
+            continue
+        for hop in each.plan.hops:
+            print_line(out, Text(f"  {hop.start} → {hop.target}"), 4)
+            for step in hop.steps:
+                print_line(out, Text(f"    {step.name}  {step.action}  {step.summary}"), 6)
+            for finding in hop.findings:
+                if finding.blocking:
+                    print_line(out, Text(f"    ✗ {finding.id}: {finding.title}", style="red"), 6)
+
+
+def status_json(status: FleetStatus) -> dict[str, Any]:
+    """For programs; times are ISO 8601 in UTC."""
+    state, decision = status.state, status.decision
+    return {
+        "campaign": state.campaign,
+        "target": str(status.fleet.target),
+        "started": _iso(state.started),
+        "ended": _iso(state.ended),
+        "coordinator": status.coordinator.holder if status.coordinator else "",
+        "stop": decision.stop if state.ended is None else "",
+        "stages": [
+            {"stage": stage.name, "waits": _wait_json(decision.stages.get(stage.name))} for stage in status.fleet.stages
+        ],
+        "clusters": [
+            {
+                "cluster": cluster.name,
+                "stage": status.fleet.stage_of[cluster.name].name,
+                "phase": each.phase,
+                "since": _iso(each.since),
+                "attempt": each.attempt,
+                "run": each.run,
+                "reason": each.reason,
+                "cause": each.cause,
+                "waits": _wait_json(decision.waits.get(cluster.name)),
+            }
+            for cluster in status.fleet.clusters
+            for each in [state.clusters[cluster.name]]
+        ],
+    }
+
+
+def _wait_json(wait: Wait | None) -> dict[str, Any] | None:
+    return {"for": wait.reason, "until": _iso(wait.until), "person": wait.person} if wait else None
+
+
+def _iso(time: datetime | None) -> str:
+    return time.isoformat().replace("+00:00", "Z") if time else ""
+
+
+def _time(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M}Z"
+
+
+def _length(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:g} h" if hours >= 1 else f"{seconds / 60:g} min"
