@@ -28,7 +28,7 @@ class Answer:
 def ask_cluster(folder: Path) -> Answer:
     """Ask the cluster that a cluster folder's kubeconfig leads to.
 
-    Raises ApiError where it doesn't answer, or refuses, and UsageError for a folder or a kubeconfig that is wrong.
+    Raises ApiError if it doesn't answer, or refuses, and UsageError for a folder or a kubeconfig that is wrong.
     """
     with open_kube(folder, _SECONDS) as kube:
         version = server_version(kube).binary
