@@ -104,8 +104,16 @@ PARTS: Mapping[str, Part] = {
         ("pytest -m soak tests/e2e/test_certs.py",),
     ),
     "controllers": Part(
-        "Another etcd; three controllers: labs, etcd, backups, controllers that leave and join, a virtual IP",
-        ("backup_of_three", "controllers_change", "etcd_of_three", "etcd_patch", "lab_of_three", "virtual_ip"),
+        "Another etcd; three controllers: labs, etcd, backups, controllers that leave, join or are down, a virtual IP",
+        (
+            "backup_of_three",
+            "controller_that_is_down",
+            "controllers_change",
+            "etcd_of_three",
+            "etcd_patch",
+            "lab_of_three",
+            "virtual_ip",
+        ),
     ),
     "nodes": Part(
         "Upgrades of nodes, and what goes wrong in them",
