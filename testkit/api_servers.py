@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -112,7 +113,8 @@ def _ready(kube: KubeAdapter, server: subprocess.Popen[bytes], log: Path) -> boo
 
 @contextmanager
 def _process(command: list[str], log: int) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stdout=log, stderr=log)
+    # A fifth of what a kube-apiserver's start costs is garbage collection, at Go's default of 100.
+    process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "GOGC": "400"})
     try:
         yield process
     finally:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -331,15 +332,21 @@ def _running(pod: Mapping[str, Any]) -> set[str]:
 
 
 def make_cluster(
-    name: str, home: Path, *switches: str, clock_skew_seconds: float = 0.0, version: str = OLD
+    name: str,
+    home: Path,
+    *switches: str,
+    clock_skew_seconds: float = 0.0,
+    version: str = OLD,
+    checkpointer: Mapping[str, Any] = MappingProxyType({}),
 ) -> LabCluster:
     """Bring a one-controller lab up at a version, and adopt it; on any failure, remove it.
 
-    `switches` are further options of `lab up`, such as `--registry`.
+    `switches` are further options of `lab up`, such as `--registry`; `checkpointer` are values of the pod-checkpointer.
     """
     cluster = LabCluster(name, home, home / "kept", clock_skew_seconds, version)
     try:
         cluster.lab("up", "--kubernetes", version, *switches)
+        cluster.change_values("pod-checkpointer", checkpointer)
         _must(cluster.upgrader("adopt", "--yes"))
         assert set(cluster.versions()) == set(COMPONENTS)
         cluster.wait_healthy(version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +25,11 @@ from upgrader.lab.registry import labs
 
 _seconds = pytest.StashKey[dict[str, float]]()
 
+_QUICK = {"readyFor": 5, "releaseAfter": 10}
+"""The pod-checkpointer's values in `make test`: each change of kube-apiserver waits for its checkpoint, and each boot
+for the end of its standby pods. `make soak` and `make demo` have its own: 20 and 30 s.
+"""
+
 
 class _Clusters:
     """The shared cluster, made when a test first asks for it, and restored when a test left it in another state.
@@ -35,8 +40,9 @@ class _Clusters:
     removed. Save it first (`upgrader lab save adopted`), so that it can be restored.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, checkpointer: Mapping[str, int]) -> None:
         self._home = home
+        self._checkpointer = checkpointer
         self._lent = bool(os.environ.get("UPGRADER_LAB"))
         self._made: LabCluster | None = None
 
@@ -45,7 +51,7 @@ class _Clusters:
         with waiting("a cluster"):
             if self._made is None:
                 name = f"e2e-{os.getpid()}"
-                self._made = _lent_cluster(self._home) if self._lent else make_cluster(name, self._home / name)
+                self._made = _lent_cluster(self._home) if self._lent else self._new(name)
             cluster = self._made
             cluster.restore_files()
             if _usable(cluster, version):
@@ -57,6 +63,9 @@ class _Clusters:
                 ended = cluster.run(version)
                 assert ended.exit_code == 0, ended
             return cluster
+
+    def _new(self, name: str) -> LabCluster:
+        return make_cluster(name, self._home / name, checkpointer=self._checkpointer)
 
     def close(self, *, keep: bool) -> None:
         """Remove the cluster, unless it is kept or was lent."""
@@ -87,7 +96,8 @@ def _usable(cluster: LabCluster, version: str) -> bool:
 
 @pytest.fixture(scope="session")
 def _clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Clusters]:
-    clusters = _Clusters(tmp_path_factory.mktemp("labs"))
+    soak = any(item.get_closest_marker("soak") for item in request.session.items)
+    clusters = _Clusters(tmp_path_factory.mktemp("labs"), {} if soak else _QUICK)
     try:
         yield clusters
     finally:
