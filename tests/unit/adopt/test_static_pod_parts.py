@@ -44,7 +44,10 @@ def test_a_pod_with_more_than_the_charts_have(spec: dict[str, Any], words: str) 
     [
         ({"envFrom": [{"secretRef": {"name": "x"}}]}, "`envFrom`"),
         ({"lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}}}, "`lifecycle`"),
-        ({"env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}, "the variable NODE"),
+        (
+            {"env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+            "the environment variable NODE",
+        ),
         ({"securityContext": {"privileged": True}}, r"`securityContext\.privileged`"),
         ({"securityContext": {"capabilities": {"add": ["NET_BIND_SERVICE"]}}}, r"`securityContext\.capabilities`"),
         ({"command": ["/bin/sh", "-c", "exec kube-apiserver --v=2"]}, "the command `/bin/sh` instead"),

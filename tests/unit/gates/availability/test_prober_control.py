@@ -126,8 +126,9 @@ def test_a_prober_that_dies_is_not_a_good_record(api: ApiServer) -> None:
 
 def test_it_ends_with_its_parent(api: ApiServer) -> None:
     """When the parent is gone, both pipes closed, the prober ends and takes its object out of the cluster."""
+    options = {"kubeconfig": str(api.kubeconfig), "context": "", "requests_per_second": 10}
     process = subprocess.Popen(
-        [sys.executable, "-m", "upgrader.gates.availability.prober", json.dumps({"kubeconfig": str(api.kubeconfig)})],
+        [sys.executable, "-m", "upgrader.gates.availability.prober", json.dumps(options)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
