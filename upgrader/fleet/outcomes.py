@@ -11,7 +11,7 @@ from upgrader.engine.history.past_runs import PastRun, newest_run, run_named
 from upgrader.fleet.events import Outcome
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["CommandEnd", "Result", "cause_of", "result_of"]
+__all__ = ["CommandEnd", "Result", "cause_of", "result_of", "without_name"]
 
 _CAUSE_CHARACTERS = 300
 _VARYING = (
@@ -114,8 +114,12 @@ def _reached(run: PastRun, target: KubernetesVersion) -> bool:
 
 def cause_of(code: str, text: str, name: str) -> str:
     """A text that is equal for two clusters that fail in the same way; `name` is what only one of them has in it."""
-    if name:
-        text = text.replace(name, "NAME")
+    text = without_name(text, name)
     for pattern, instead in _VARYING:
         text = pattern.sub(instead, text)
     return f"{code}: {text}".removeprefix(": ").strip()[:_CAUSE_CHARACTERS]
+
+
+def without_name(text: str, name: str) -> str:
+    """NAME for a name, but not within another word: `eu-1` is no part of `eu-10`."""
+    return re.sub(rf"(?<![0-9A-Za-z]){re.escape(name)}(?![0-9A-Za-z])", "NAME", text) if name else text

@@ -11,7 +11,7 @@ from typing import Any
 
 from upgrader.errors import UpgraderError
 from upgrader.fleet.model import Fleet, FleetCluster
-from upgrader.fleet.outcomes import cause_of
+from upgrader.fleet.outcomes import cause_of, without_name
 from upgrader.model.json_values import to_json
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
@@ -58,9 +58,8 @@ def plan_classes(fleet: Fleet, plan: Planner, doing: Callable[[str], None]) -> t
         except UpgraderError as error:
             problem = error.message
             key = cause_of("", problem, cluster.name)
-        found.setdefault(_ADDRESS.sub("ADDRESS", key.replace(cluster.name, "NAME")), []).append(
-            (cluster, document, problem)
-        )
+        key = _ADDRESS.sub("ADDRESS", without_name(key, cluster.name))
+        found.setdefault(key, []).append((cluster, document, problem))
     return tuple(sorted(_classes(fleet, found), key=lambda each: -len(each.clusters)))
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from testkit.fakes.clock import FakeClock
-from testkit.fleet_folder import write_fleet
+from testkit.fleet_folder import FLEET, write_fleet
+from tests.unit.ui.test_plan_markdown import document
+from upgrader.app import upgrade
 from upgrader.cli.main import cli
-from upgrader.errors import CampaignStopped, UsageError
+from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UsageError
 from upgrader.fleet import use_cases
 from upgrader.fleet.clusters import Answer
+from upgrader.fleet.coordinator import Coordinator
+from upgrader.fleet.inputs import own_pins
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.outcomes import CommandEnd
 from upgrader.model.version import KubernetesVersion
@@ -84,3 +90,57 @@ def test_one_kubeconfig_for_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("UPGRADER_KUBECONFIG", "x")
     with pytest.raises(UsageError, match="every cluster of the fleet would be that one"):
         fleet(folder, "status")
+
+
+def test_plan_shows_classes_and_names_what_is_blocked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that can't be planned ends the command with the code of a check, after all were planned."""
+
+    def plan(cluster: Path, target: KubernetesVersion) -> SimpleNamespace:
+        if cluster.name == "c":
+            raise ApiUnavailable("cannot connect to 10.0.0.3")
+        return SimpleNamespace(document=document())
+
+    monkeypatch.setattr(upgrade, "plan_upgrade", plan)
+    with pytest.raises(Blocked, match=r"1 of 3 clusters can't be upgraded: c"):
+        fleet(folder, "plan")
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_: SimpleNamespace(document=document()))
+    shown = fleet(folder, "plan")
+    assert shown.exit_code == 0 and "to v1.37.1: 3 clusters in 2 stages" in shown.stdout
+
+
+def test_campaign_goes_on_only_with_what_it_was_begun_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changed fleet files and another upgrader are named; a new campaign may begin with them."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    pins = own_pins()
+    monkeypatch.setattr(use_cases, "own_pins", lambda: replace(pins, upgrader="9.9.9"))
+    with pytest.raises(Blocked, match=r"was begun with upgrader .*; this is upgrader 9\.9\.9"):
+        fleet(folder, "run", "--yes")
+    inventory = folder / "fleet-inventory.yaml"
+    inventory.write_text(inventory.read_text().replace("u4", "u5"))
+    with pytest.raises(Blocked, match=r"fleet-inventory\.yaml:5: has changed since the campaign began"):
+        fleet(folder, "run", "--yes")
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--new", "--yes")
+    assert len(list((folder / "runs").glob("*-fleet-*"))) == 2
+
+
+class Cut(BaseException):
+    """The coordinator's power is cut."""
+
+
+def test_new_campaign_waits_for_the_runs_of_the_one_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster isn't upgraded by two campaigns at a time."""
+
+    def look_and_die(coordinator: Coordinator, _: object) -> None:
+        coordinator.look()
+        coordinator.look()
+        raise Cut
+
+    write_fleet(folder, FLEET.partition("  windows:")[0])
+    monkeypatch.setattr(LocalExecutor, "running", lambda *_: True)
+    monkeypatch.setattr(Coordinator, "run", look_and_die)
+    with pytest.raises(Cut):
+        fleet(folder, "run", "--yes")
+    with pytest.raises(Locked, match="cluster a is being upgraded by campaign"):
+        fleet(folder, "run", "--new", "--yes")
