@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,8 @@ class Kubelet:
 
     etcd: Etcd
     name: str
+    programs: Mapping[str, Path]
+    """By the image that has them."""
     image_now: str = OLD
     started: int = 0
 
@@ -52,8 +54,7 @@ class Kubelet:
             self.etcd.members[self.name].terminate()
             self.etcd.members[self.name].wait()
             if wanted != BAD:
-                version = "v" + wanted.rpartition(":")[2].partition("-")[0]
-                self.etcd.launch(self.name, Binaries(Silent()).etcd(version))
+                self.etcd.launch(self.name, self.programs[wanted])
         container = Container(self.image_now, "s", "etcd", self._state, self.started)
         pod = f"etcd-{self.name}"
         return [Sandbox("s", "kube-system", pod, ready=True, from_file=True, labels={}, containers=(container,))]
@@ -97,9 +98,10 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
-    """Of the version that labs run."""
-    etcd, hosts = new_members(tmp_path, Binaries(Silent()).etcd()), FakeHosts()
-    kubelets = {name: Kubelet(etcd, name) for name in NAMES}
+    """Of the version that labs run. Both versions are there before a step waits: they may have to be built first."""
+    programs = {OLD: Binaries(Silent()).etcd(), NEW: Binaries(Silent()).etcd(OTHER_ETCD)}
+    etcd, hosts = new_members(tmp_path, programs[OLD]), FakeHosts()
+    kubelets = {name: Kubelet(etcd, name, programs) for name in NAMES}
 
     def run(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         verb, *words = command[3:]
