@@ -99,6 +99,7 @@ def _unit(member: EtcdMember) -> tuple[str, ...]:
         "IOWeight": "10",
         "Nice": "19",
         "RuntimeMaxSec": str(_UNIT_SECONDS),
+        "KillSignal": "SIGKILL",  # a kube-apiserver without its etcd doesn't end by SIGTERM; its data is thrown away
         "ExecStopPost": f"/usr/bin/find {member.work} -mindepth 1 -delete",
     }
     words = ("systemd-run", "--quiet", "--collect", "--pipe", "--wait", f"--unit={_UNIT}", "--service-type=exec")

@@ -49,6 +49,7 @@ _KEPT = frozenset(
 CHANGED_FLAGS = (
     "--authorization-mode=RBAC",
     "--enable-priority-and-fairness=false",
+    "--etcd-compaction-interval=0",  # by default, a list that takes over five minutes can't be continued
     "--endpoint-reconciler-type=none",
     "--watch-cache=false",  # it would hold all objects in memory, once for each version
 )
