@@ -13,7 +13,7 @@ from pathlib import Path
 
 from testkit.waiting import stretched, waiting
 
-__all__ = ["Ended", "must", "running", "skewed_clock", "start", "upgrader"]
+__all__ = ["Ended", "must", "passed", "running", "says", "skewed_clock", "start", "upgrader"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _SKEWED = Path(__file__).resolve().parent / "skewed_clock"
@@ -99,6 +99,19 @@ def must(ended: Ended, expected: int = 0) -> Ended:
         print(ended, file=sys.stderr)
         sys.exit(ended.exit_code or 1)
     return ended
+
+
+def passed(ended: Ended) -> Ended:
+    """Return the command if its exit code is 0. Raises AssertionError with its output."""
+    assert ended.exit_code == 0, ended
+    return ended
+
+
+def says(ended: Ended, *words: str) -> None:
+    """Raises AssertionError with the command's output, unless all of these are in it, however its lines are broken."""
+    told = " ".join((ended.stdout + ended.stderr).split())
+    for each in words:
+        assert each in told, ended
 
 
 def start(*arguments: str | Path, folder: Path = REPOSITORY) -> subprocess.Popen[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from testkit.api_load import ApiLoad
-from testkit.command import Ended
+from testkit.command import passed, says
 from testkit.controllers import CONTROLLERS, etcd_names, nodes_of
 from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, TARGET, LabCluster, until
@@ -39,13 +39,13 @@ def test_run_without_a_controller_and_its_return(cluster: LabCluster) -> None:
     _take_down(cluster)
     refused = cluster.run(TARGET)
     assert refused.exit_code == 3, refused
-    _says(refused, f"controller {DOWN} is down", "policy.degraded: allow", f"controllers remove {DOWN} --dead")
+    says(refused, f"controller {DOWN} is down", "policy.degraded: allow", f"controllers remove {DOWN} --dead")
 
     cluster.change_settings({"policy": {"degraded": "allow"}})
     kill_at(cluster, "leave-out: applied", "run", "--to", TARGET, "--yes")
     with ApiLoad(cluster.folder / "kubeconfig") as load:
-        ended = _ends(cluster.upgrader("run", "--to", TARGET, "--yes", timeout_seconds=1800))
-        _says(ended, f"Leave {DOWN} out", f"When {DOWN} is back: upgrader resume")
+        ended = passed(cluster.upgrader("run", "--to", TARGET, "--yes", timeout_seconds=1800))
+        says(ended, f"Leave {DOWN} out", f"When {DOWN} is back: upgrader resume")
         assert load.stop().failed == 0
     assert _mark(cluster) and _placed(cluster) == dict.fromkeys(PLACED, sorted(UP))
     assert cluster.versions() == dict.fromkeys(COMPONENTS, TARGET)
@@ -54,19 +54,19 @@ def test_run_without_a_controller_and_its_return(cluster: LabCluster) -> None:
 
     early = cluster.upgrader("resume", "--yes")
     assert early.exit_code == 3, early
-    _says(early, f"controller {DOWN} is left out, and not back yet")
-    _ends(cluster.upgrader("rollback", "--yes", timeout_seconds=1200))
+    says(early, f"controller {DOWN} is left out, and not back yet")
+    passed(cluster.upgrader("rollback", "--yes", timeout_seconds=1200))
     assert cluster.versions() == dict.fromkeys(COMPONENTS, OLD)
-    _ends(cluster.run(TARGET))
+    passed(cluster.run(TARGET))
 
     cluster.lab("boot", DOWN)
     until(f"{DOWN} to be Ready", lambda: not is_unreachable(_node(cluster)), timeout_seconds=300)
     until("its member of etcd and SSH", lambda: _is_back(cluster), timeout_seconds=300)
     blocked = cluster.run(TARGET)
     assert blocked.exit_code == 3, blocked
-    _says(blocked, f"controller {DOWN} was left out, and is back")
+    says(blocked, f"controller {DOWN} was left out, and is back")
     with ApiLoad(cluster.folder / "kubeconfig") as load:
-        _ends(cluster.upgrader("resume", "--yes", timeout_seconds=1200))
+        passed(cluster.upgrader("resume", "--yes", timeout_seconds=1200))
         assert load.stop().failed == 0
     assert not _mark(cluster) and _placed(cluster) == dict.fromkeys(PLACED, sorted(CONTROLLERS))
     cluster.wait_healthy(TARGET)
@@ -95,14 +95,3 @@ def _mark(cluster: LabCluster) -> str:
 def _placed(cluster: LabCluster) -> dict[str, list[str]]:
     """Component → the nodes of its pods."""
     return {component: nodes_of(cluster, component) for component in PLACED}
-
-
-def _ends(ended: Ended) -> Ended:
-    assert ended.exit_code == 0, ended
-    return ended
-
-
-def _says(ended: Ended, *words: str) -> None:
-    told = " ".join((ended.stdout + ended.stderr).split())
-    for each in words:
-        assert each in told, ended

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testkit.command import Ended, running
+from testkit.command import passed, running, says
 from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster, until
 from testkit.versions import COMPONENTS
 from upgrader.gates.node_health import is_unreachable
@@ -42,17 +42,17 @@ def test_worker_that_is_down_before_blocks_nothing(cluster: LabCluster) -> None:
     nothing of it. Once it is back, it has the pods that all others have.
     """
     _take_down(cluster)
-    planned = _ends(cluster.upgrader("plan", "--to", TARGET))
-    _says(planned, f"worker {DOWN} is down", "the run leaves it out", "DaemonSet kube-system/kube-proxy")
-    ended = _ends(cluster.run())
-    _says(ended, f"{DOWN} is down: waited for without, and not by Helm")
+    planned = passed(cluster.upgrader("plan", "--to", TARGET))
+    says(planned, f"worker {DOWN} is down", "the run leaves it out", "DaemonSet kube-system/kube-proxy")
+    ended = passed(cluster.run())
+    says(ended, f"{DOWN} is down: waited for without, and not by Helm")
     (warned,) = [item for item in cluster.report()["warnings"] if item["id"] == "workers.down"]
     assert DOWN in warned["found"]
     assert cluster.versions() == dict.fromkeys(COMPONENTS, TARGET)
     assert _proxies(cluster) == dict.fromkeys(UP, TARGET)
-    _ends(cluster.upgrader("certs", "show"))
-    _ends(cluster.upgrader("certs", "renew", "--within", "1s", "--yes"))
-    _says(_ends(cluster.upgrader("rollback", "--yes")), f"{DOWN} is down: Helm doesn't wait for kubernetes")
+    passed(cluster.upgrader("certs", "show"))
+    passed(cluster.upgrader("certs", "renew", "--within", "1s", "--yes"))
+    says(passed(cluster.upgrader("rollback", "--yes")), f"{DOWN} is down: Helm doesn't wait for kubernetes")
     assert _proxies(cluster) == dict.fromkeys(UP, OLD)
     _bring_back(cluster)
 
@@ -104,14 +104,3 @@ def _proxies(cluster: LabCluster) -> dict[str, str]:
 
 def _pending(cluster: LabCluster) -> bool:
     return cluster.releases()["kubernetes"]["status"].startswith("pending")
-
-
-def _ends(ended: Ended) -> Ended:
-    assert ended.exit_code == 0, ended
-    return ended
-
-
-def _says(ended: Ended, *words: str) -> None:
-    told = " ".join((ended.stdout + ended.stderr).split())
-    for each in words:
-        assert each in told, ended
