@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,12 +12,16 @@ from upgrader.engine.history.past_runs import PastRun, newest_run, run_named
 from upgrader.fleet.events import Outcome
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["CommandEnd", "Result", "cause_of", "result_of", "without_name"]
+__all__ = ["CommandEnd", "Result", "cause_of", "result_of", "without_identity"]
 
 _CAUSE_CHARACTERS = 300
-_VARYING = (
-    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"), "ADDRESS"),
+_IDENTITY = (
+    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"), "ADDRESS"),
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
+)
+"""What tells two clusters apart, besides their names."""
+_VARYING = (
+    (re.compile(r"ADDRESS:\d+\b"), "ADDRESS"),
     (re.compile(r"-[0-9a-z]{8,10}-[0-9a-z]{5}\b"), "-POD"),
     (re.compile(r"\b[0-9a-f]{12,}\b"), "DIGEST"),
     (re.compile(r"\d+"), "N"),
@@ -114,12 +119,18 @@ def _reached(run: PastRun, target: KubernetesVersion) -> bool:
 
 def cause_of(code: str, text: str, name: str) -> str:
     """A text that is equal for two clusters that fail in the same way; `name` is what only one of them has in it."""
-    text = without_name(text, name)
-    for pattern, instead in _VARYING:
-        text = pattern.sub(instead, text)
+    text = _with(_VARYING, without_identity(text, name))
     return f"{code}: {text}".removeprefix(": ").strip()[:_CAUSE_CHARACTERS]
 
 
-def without_name(text: str, name: str) -> str:
-    """NAME for a name, but not within another word: `eu-1` is no part of `eu-10`."""
-    return re.sub(rf"(?<![0-9A-Za-z]){re.escape(name)}(?![0-9A-Za-z])", "NAME", text) if name else text
+def without_identity(text: str, name: str) -> str:
+    """NAME for a name, but not within another word: `eu-1` is no part of `eu-10`. ADDRESS and UID for all others."""
+    if name:
+        text = re.sub(rf"(?<![0-9A-Za-z]){re.escape(name)}(?![0-9A-Za-z])", "NAME", text)
+    return _with(_IDENTITY, text)
+
+
+def _with(replacements: Iterable[tuple[re.Pattern[str], str]], text: str) -> str:
+    for pattern, instead in replacements:
+        text = pattern.sub(instead, text)
+    return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,12 @@ from typing import Any
 
 from upgrader.errors import UpgraderError
 from upgrader.fleet.model import Fleet, FleetCluster
-from upgrader.fleet.outcomes import cause_of, without_name
+from upgrader.fleet.outcomes import cause_of, without_identity
 from upgrader.model.json_values import to_json
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
 
 __all__ = ["PlanClass", "plan_classes"]
-
-_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
-"""What tells two clusters apart, and no change of one: addresses and UIDs."""
 
 Planner = Callable[[Path, KubernetesVersion], PlanDocument]
 """Plans the upgrade of a cluster folder's cluster; raises UpgraderError."""
@@ -58,8 +54,7 @@ def plan_classes(fleet: Fleet, plan: Planner, doing: Callable[[str], None]) -> t
         except UpgraderError as error:
             problem = error.message
             key = cause_of("", problem, cluster.name)
-        key = _ADDRESS.sub("ADDRESS", without_name(key, cluster.name))
-        found.setdefault(key, []).append((cluster, document, problem))
+        found.setdefault(without_identity(key, cluster.name), []).append((cluster, document, problem))
     return tuple(sorted(_classes(fleet, found), key=lambda each: -len(each.clusters)))
 
 
