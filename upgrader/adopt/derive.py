@@ -13,11 +13,11 @@ from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_volum
 from upgrader.adopt.pod_metadata import extra_metadata, rendered_metadata
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
-from upgrader.adopt.values import base_values, extra_args, merged, missing_flags, rendered_flags
+from upgrader.adopt.values import base_values, extra_args, missing_flags, rendered_flags
 from upgrader.adopt.volumes import extra_volumes, with_files
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
-from upgrader.model.release import ReleaseSpec
+from upgrader.model.release import ReleaseSpec, merged
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from upgrader.adopt.one_by_one import InTurnStep
-from upgrader.adopt.values import merged
 from upgrader.adopt.withdrawal import withdrawn
 from upgrader.errors import StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.manifest import objects_in
-from upgrader.model.release import RestorePoint
+from upgrader.model.release import RestorePoint, merged
 from upgrader.ports import Clock, Kind, Kube
 from upgrader.steps.release.helm_release import ChartStep
 from upgrader.wait_and_retry import wait_until

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from upgrader.adopt.endpoints import count_endpoints, wait_for_endpoints
-from upgrader.adopt.values import merged
 from upgrader.errors import StepFailed
-from upgrader.model.release import RestorePoint
+from upgrader.model.release import RestorePoint, merged
 from upgrader.model.workload import Workload
 from upgrader.ports import Clock, Kind, Kube
 from upgrader.steps.release.helm_release import ChartStep

@@ -22,7 +22,6 @@ __all__ = [
     "container_image",
     "extra_args",
     "image_values",
-    "merged",
     "missing_flags",
     "rendered_flags",
 ]
@@ -196,15 +195,3 @@ def missing_flags(pod: StaticPod, rendered: Mapping[str, tuple[str, ...]]) -> Ma
 def extra_args(flags: Mapping[str, tuple[str, ...]]) -> dict[str, str | list[str]]:
     """Flags in the form of the charts' `extraArgs`."""
     return {name: values[0] if len(values) == 1 else list(values) for name, values in flags.items()}
-
-
-def merged(derived: Mapping[str, Any], own: Mapping[str, Any]) -> Values:
-    """The operator's own values over the derived ones; maps are merged, everything else is replaced."""
-    result = dict(derived)
-    for key, value in own.items():
-        before = result.get(key)
-        if isinstance(before, Mapping) and isinstance(value, Mapping):
-            result[key] = merged(before, value)
-        else:
-            result[key] = value
-    return result

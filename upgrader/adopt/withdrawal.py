@@ -11,7 +11,7 @@ from typing import Any
 
 from upgrader.adopt.facts import COMPONENTS
 from upgrader.errors import Blocked
-from upgrader.model.cluster import Cluster, Host
+from upgrader.model.cluster import Host
 from upgrader.model.left_out import LEFT_OUT, LeftOut
 from upgrader.model.workload import Pod
 from upgrader.ports import Kind, Kube
@@ -20,7 +20,6 @@ __all__ = [
     "CONTROL_PLANE",
     "admit",
     "check_chosen_by_label",
-    "left_out_of",
     "mark_left_out",
     "pods_on",
     "withdraw",
@@ -79,13 +78,6 @@ def withdrawn(kube: Kube, hosts: Sequence[Host]) -> Iterator[None]:
     finally:
         for host in hosts:
             admit(kube, host.name)
-
-
-def left_out_of(kube: Kube, cluster: Cluster) -> dict[str, LeftOut]:
-    """The controllers of the inventory whose nodes are marked as left out, by name. Raises ApiError."""
-    nodes = {host.name: kube.get(_NODES, host.name) for host in cluster.controllers}
-    marks = {name: LeftOut.of(node) for name, node in nodes.items() if node is not None}
-    return {name: mark for name, mark in marks.items() if mark is not None}
 
 
 def mark_left_out(kube: Kube, node: str, mark: LeftOut | None, *, labelled: bool | None = None) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from upgrader.adopt.joined import running_version
 from upgrader.adopt.left_out_pipeline import LeavingOut, Return
-from upgrader.adopt.withdrawal import check_chosen_by_label, left_out_of
+from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
@@ -33,7 +33,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.onhost.sending.collect import examine_all
 from upgrader.pipeline import Pipeline
 from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
-from upgrader.preflight.down_controllers import etcd_problem, is_down, may_be_left_out
+from upgrader.preflight.down_controllers import etcd_problem, is_down, left_out_of, may_be_left_out
 from upgrader.preflight.refusal import refusal
 
 __all__ = ["ProposedChange", "propose_leaving_out", "propose_return"]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from upgrader.adopt.counted_values import counted
 from upgrader.config.yaml_editing import with_changes
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import UsageError
+from upgrader.model.release import merged
 from upgrader.model.settings import ReleaseSettings, Settings, StepSettings
 
 __all__ = ["edited_counts", "with_counts", "write_edited"]
@@ -37,7 +36,7 @@ def with_counts(settings: Settings, addresses: tuple[str, ...]) -> Settings:
     def changed(item: StepSettings) -> StepSettings:
         if not isinstance(item, ReleaseSettings) or item.name not in changes:
             return item
-        return replace(item, values=_merged(item.values, changes[item.name]))
+        return replace(item, values=merged(item.values, changes[item.name]))
 
     return replace(settings, pipeline=tuple(map(changed, settings.pipeline)))
 
@@ -53,15 +52,6 @@ def _counting(settings: Settings) -> dict[str, ReleaseSettings]:
                 remedy="Restore it in `pipeline`: its values have the number of controllers.",
             )
     return {name: releases[name] for name in ("kube-apiserver", "kubernetes")}
-
-
-def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """With changes as Helm merges values."""
-    found = dict(values)
-    for key, value in changes.items():
-        old = found.get(key)
-        found[key] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return found
 
 
 def write_edited(file: Path, text: str) -> None:

@@ -23,7 +23,6 @@ from upgrader.adapters.own_machine import ThisMachine
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.adapters.prometheus import PrometheusApi
 from upgrader.adapters.skopeo import copy_image, push_archive
-from upgrader.adopt.withdrawal import left_out_of
 from upgrader.app.observe_cluster import observe
 from upgrader.app.values_edit import with_counts
 from upgrader.config.charts import charts_folder
@@ -59,6 +58,7 @@ from upgrader.onhost.sending.collect import examine_all
 from upgrader.onhost.sending.etcd_answers import ask_etcd
 from upgrader.ports import Age, Clock, Helm, HostKeys, HttpService, Kube, OwnMachine, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
+from upgrader.preflight.down_controllers import left_out_of
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upgrader.cli.command_line import conclude, confirm
+from upgrader.cli.command_line import start
 from upgrader.cli.notices import say
 
 if TYPE_CHECKING:
@@ -46,5 +46,4 @@ def _carry_out(proposed: ProposedChange, question: str, *, yes: bool) -> None:
 
     print_steps(proposed.pipeline, proposed.findings)
     proposed.check_allowed()
-    confirm(question, yes=yes)
-    conclude(proposed.execute())
+    start(proposed, question=question, yes=yes)

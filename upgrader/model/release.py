@@ -23,6 +23,7 @@ __all__ = [
     "RevisionStatus",
     "abandoned_after",
     "last_good",
+    "merged",
     "without_revision",
 ]
 
@@ -56,6 +57,18 @@ class ReleaseSpec:
     namespace: str
     chart: Path
     values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with changes, as Helm merges them: maps are merged, everything else is replaced."""
+    result = dict(values)
+    for key, value in changes.items():
+        before = result.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            result[key] = merged(before, value)
+        else:
+            result[key] = value
+    return result
 
 
 @dataclass(frozen=True)

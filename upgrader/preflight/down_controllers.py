@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from upgrader.errors import HostError, HostUnreachable
+from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.node_health import is_unreachable
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.left_out import LeftOut
 from upgrader.onhost.sending.host_facts import EtcdServer, HostFacts, Unknown
-from upgrader.ports import Hosts, KubeObject
+from upgrader.ports import Hosts, Kube, KubeObject
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["LEAST_CONTROLLERS", "check_left_out", "etcd_problem", "is_down", "may_be_left_out", "told_as_down"]
+__all__ = [
+    "LEAST_CONTROLLERS",
+    "check_left_out",
+    "etcd_problem",
+    "is_down",
+    "left_out_of",
+    "may_be_left_out",
+    "told_as_down",
+]
 
 LEAST_CONTROLLERS = 3
 """Of two, the other one's etcd has no majority alone."""
@@ -41,6 +50,13 @@ def is_down(hosts: Hosts, host: Host, node: KubeObject | None) -> bool:
     except HostError:
         return False  # something answers there
     return False
+
+
+def left_out_of(kube: Kube, cluster: Cluster) -> dict[str, LeftOut]:
+    """The controllers of the inventory whose nodes are marked as left out, by name. Raises ApiError."""
+    nodes = {host.name: kube.get(NODES, host.name) for host in cluster.controllers}
+    marks = {name: LeftOut.of(node) for name, node in nodes.items() if node is not None}
+    return {name: mark for name, mark in marks.items() if mark is not None}
 
 
 def may_be_left_out(cluster: Cluster, down: Collection[str]) -> bool:
