@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from upgrader.model.redaction.patterns import is_secret_name, mask_patterns
+from upgrader.model.redaction.patterns import _PATTERNS, is_secret_name, mask_patterns
 
 # Put together here, so that no scanner takes this file for a leak.
 JWT = f"eyJhbGciOiJSUzI1NiJ9.{'eyJzdWIiOiJhZG1pbiJ9'}.c2lnbmF0dXJl"
 KEY = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEow\n-----END RSA " + "PRIVATE KEY-----"
+
+_WORDS = (
+    *("password", "passwd", "passphrase", "sshpass", "become_pass", "sudo-pass", "_pass", "pass"),
+    *("secret", "token", "api_key", "accesskey", "secret-key", "key", "private_key", "encryption-key"),
+    *("client-key-data", "bearer", "basic", "auth", "curl", "discord.com/api/webhooks/"),
+    *("hooks.slack.com/services/", "eyJ", "eyJhbGciOiJSUzI1NiJ9.", "AGE-SECRET-KEY-1", "ghp_", "glpat-"),
+    *("AKIA", "://", "@", "=", ":", "-", "--", ".", "/", "--user", "-u"),
+)
+_PIECES = [
+    *_WORDS,
+    *(word.upper() for word in _WORDS),
+    *(word.replace("k", "\N{KELVIN SIGN}").replace("s", "\N{LATIN SMALL LETTER LONG S}") for word in _WORDS),
+    *(" ", '"', "'", "\\", "\n", "Hunter22x", "0123456789abcdef", "dXNlcjpwYXNz", "abcdef", "S3cret9S3cret9S3cret9"),
+    "-----BEGIN EC " + "PRIVATE KEY-----",
+    "-----END EC " + "PRIVATE KEY-----",
+]
 
 
 @pytest.mark.parametrize(
@@ -88,6 +106,16 @@ def test_secrets_are_masked(text: str, masked: str) -> None:
 def test_causes_are_left_in(text: str) -> None:
     """What merely speaks of secrets, or looks technical, stays readable."""
     assert mask_patterns(text) == text
+
+
+@given(text=st.lists(st.sampled_from(_PIECES), max_size=8).map("".join))
+def test_the_words_that_save_a_search_hide_nothing(text: str) -> None:
+    """Whatever the case of its letters, also of those that Unicode takes for `k` and `s`, each pattern finds in a text
+    what it would find if it were always searched for."""
+    masked = text
+    for _, pattern, replacement in _PATTERNS:
+        masked = pattern.sub(replacement, masked)
+    assert mask_patterns(text) == masked
 
 
 @pytest.mark.parametrize("start", ["://a:", "-eyJaaaaa"])
