@@ -75,12 +75,15 @@ class FakeKube:
     def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
         self._check(f"list {kind.plural}")
         self._renew(kind)
+        of_kind = [
+            (key, item)
+            for key, item in self._objects.items()
+            if key[:2] == (kind.api_version, kind.plural) and (not namespace or key[2] == namespace)
+        ]
         return tuple(
             _copied(item)
-            for key, item in sorted(self._objects.items())
-            if key[:2] == (kind.api_version, kind.plural)
-            and (not namespace or key[2] == namespace)
-            and _matches(item["metadata"].get("labels") or {}, labels)
+            for _, item in sorted(of_kind)
+            if _matches(item["metadata"].get("labels") or {}, labels)
             and all(_field(item, *term.split("=")) for term in fields.split(",") if term)
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,3 +78,13 @@ def _secrets_of_other_tests() -> Iterator[None]:
     forms, pattern = set(KNOWN._forms), KNOWN._pattern
     yield
     KNOWN._forms, KNOWN._pattern = forms, pattern
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_fsync() -> Iterator[None]:
+    """No test loses its power, and a disk takes milliseconds for each of ten thousand calls: tests of what is durable
+    have an `os.fsync` of their own.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        yield

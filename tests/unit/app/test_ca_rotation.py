@@ -6,7 +6,6 @@ import ast
 import base64
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -559,9 +558,8 @@ _MOMENTS = range(0, 60, STRIDE)
 
 @pytest.mark.every_moment
 @pytest.mark.parametrize("phase", [Phase.TRUST, Phase.CANCEL])
-def test_killed_at_every_moment_and_run_again(place: Place, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_every_moment_and_run_again(place: Place, phase: Phase) -> None:
     """The next one ends as the first would have: what it finds in files and objects says what is left to do."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # dozens of runs, and none loses its power
     cancel = phase is Phase.CANCEL
     for at in _MOMENTS:
         place.forget_runs()
@@ -687,11 +685,8 @@ def test_old_clients_that_are_still_accepted(place: Place) -> None:
 
 @pytest.mark.every_moment
 @pytest.mark.parametrize("phase", [Phase.SIGN, Phase.FINISH])
-def test_later_phase_killed_at_every_moment_and_run_again(
-    place: Place, phase: Phase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_phase_killed_at_every_moment_and_run_again(place: Place, phase: Phase) -> None:
     """The next one ends as the first would have, and never is a certificate in use that its acceptor doesn't trust."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # dozens of runs, and none loses its power
     for at in _MOMENTS:
         place.forget_runs()
         new = place.signed() if phase is Phase.FINISH else place.trusted()

@@ -18,13 +18,7 @@ from upgrader.model.event import StepEnded, StepStarted, UndoEnded
 
 Act = Callable[[Process], RunResult]
 
-pytestmark = [pytest.mark.usefixtures("_no_fsync"), pytest.mark.every_moment]
-
-
-@pytest.fixture
-def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill is not a power cut: what was written stays."""
-    monkeypatch.setattr("upgrader.engine.journal.journal_file.os.fsync", lambda file: None)
+pytestmark = pytest.mark.every_moment
 
 
 def worlds(tmp_path: Path, **properties: Any) -> Iterator[World]:
