@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 import yaml
 
-__all__ = ["LOADER", "check_limits"]
+__all__ = ["DUMPER", "LOADER", "check_limits"]
 
 LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's where PyYAML was built with it: ten times as fast, and without a limit of its own."""
+DUMPER: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 _DEEPEST = 100
 _MOST = 500_000

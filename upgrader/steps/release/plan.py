@@ -19,6 +19,7 @@ from upgrader.model.redaction.patterns import mask_patterns
 from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.steps.planned import PlannedStep
 from upgrader.steps.step_document import NOTHING_TO_UNDO, ObjectChange, Undo
+from upgrader.yaml_limits import DUMPER
 
 __all__ = ["VERSIONED_RELEASES", "Action", "IntendedRelease", "PlannedRelease", "object_changes", "short_images"]
 
@@ -149,7 +150,7 @@ def _change(key: str, change: Literal["added", "changed", "removed"], old: Manif
 def _lines(manifest: Manifest, other: Manifest) -> list[str]:
     if not manifest:
         return []
-    return yaml.safe_dump(masked(manifest, other), sort_keys=False, width=1000).splitlines()
+    return yaml.dump(masked(manifest, other), Dumper=DUMPER, sort_keys=False, width=1000).splitlines()
 
 
 def _summary(action: Action, before: str, after: str, changes: tuple[ObjectChange, ...]) -> str:
