@@ -20,7 +20,7 @@ from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharin
 from upgrader.adopt.referred_files import referred_files
 from upgrader.adopt.undo_differences import check_undo, images_to_restore, released_in
 from upgrader.adopt.values_files import changed_values, missing_gitignore
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
@@ -98,12 +98,14 @@ class ProposedAdoption:
         return execute_run(
             self.session,
             self.front_end,
-            self.pipeline,
-            kind=self.kind,
-            on_failure=on_failure,
-            health_before=self.health_before,
-            findings=self.findings,
-            compare=undo,
+            NewRun(
+                self.kind,
+                self.pipeline,
+                on_failure=on_failure,
+                health_before=self.health_before,
+                findings=self.findings,
+                compare=undo,
+            ),
             held=self.held,
         )
 

@@ -20,7 +20,7 @@ from upgrader.app.ca_rotation_refusals import (
     refuse_trust,
 )
 from upgrader.app.certificate_renewal import mend_controllers, served_files
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
@@ -170,12 +170,14 @@ class ProposedPhase:
         return execute_run(
             self.session,
             self.front_end,
-            self.pipeline,
-            kind=_KINDS[self.phase],
-            on_failure="rollback-run" if self.undone else "stop",
-            health_before=self.health_before,
-            findings=self.findings,
-            compare=True,
+            NewRun(
+                _KINDS[self.phase],
+                self.pipeline,
+                on_failure="rollback-run" if self.undone else "stop",
+                health_before=self.health_before,
+                findings=self.findings,
+                compare=True,
+            ),
             held=self.held,
         )
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from upgrader.app.certificates import read_all
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
@@ -78,12 +78,14 @@ class ProposedRenewal:
         return execute_run(
             self.session,
             self.front_end,
-            self.pipeline,
-            kind=RunKind.RENEW_CERTIFICATES,
-            on_failure="rollback-run",
-            health_before=self.health_before,
-            findings=self.findings,
-            compare=True,
+            NewRun(
+                RunKind.RENEW_CERTIFICATES,
+                self.pipeline,
+                on_failure="rollback-run",
+                health_before=self.health_before,
+                findings=self.findings,
+                compare=True,
+            ),
             held=self.held,
         )
 

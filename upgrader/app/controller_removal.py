@@ -24,7 +24,7 @@ from upgrader.adopt.leaving import (
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.removal_pipeline import Removal
 from upgrader.adopt.withdrawal import check_chosen_by_label
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
@@ -127,10 +127,7 @@ class ProposedRemoval:
         return execute_run(
             self.session,
             self.front_end,
-            self.pipeline,
-            kind=RunKind.REMOVE_CONTROLLER,
-            on_failure="stop",
-            findings=self.findings,
+            NewRun(RunKind.REMOVE_CONTROLLER, self.pipeline, on_failure="stop", findings=self.findings),
             held=self.held,
         )
 

@@ -6,10 +6,9 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 from upgrader.app.existing_run import ExistingRun
 from upgrader.app.front_end import FrontEnd
@@ -60,7 +59,7 @@ from upgrader.reporting.report.formats import write_reports
 from upgrader.reporting.report.plan_diffs import DIFFS, keep_diffs
 from upgrader.steps.plan import Plan, step_inputs
 
-__all__ = ["FinishedRun", "continue_run", "execute_run"]
+__all__ = ["FinishedRun", "NewRun", "continue_run", "execute_run"]
 
 _WARNINGS = 40
 """How many warnings of checks a journal has at most."""
@@ -76,35 +75,37 @@ class FinishedRun:
     """StepFailed, RollbackFailed or Interrupted; None for a success and for a requested rollback."""
 
 
-def execute_run(
-    session: Session,
-    front_end: FrontEnd,
-    pipeline: Pipeline,
-    *,
-    kind: RunKind,
-    on_failure: OnFailure | None = None,
-    plan: Plan | None = None,
-    health_before: HealthBefore | None = None,
-    findings: Sequence[Finding] = (),
-    skips: Skips = NO_SKIPS,
-    goal: KubernetesVersion | None = None,
-    compare: bool = False,
-    usual_seconds: Mapping[str, float] = MappingProxyType({}),
-    held: HeldLock | None,
-) -> FinishedRun:
-    """Run a pipeline to its end. `on_failure` None means policy's.
+@dataclass(frozen=True)
+class NewRun:
+    """What a run is to do, and what its journal records of it."""
 
-    `plan` is an upgrade's: it is recorded, so that the run can be resumed, and a step that disturbs the API's clients
-    more than the settings allow, or after which something works worse than before, fails. So does a step in a run
-    without a plan that is to `compare`. `health_before` is recorded for a later `resume`, and of the `findings` those
-    that the operator overruled, to document why the run was started; and of the `skips` those that only a step of the
-    run could find, for a later `resume`. `goal` is the final version of an upgrade over several minors. `usual_seconds`
-    is how long steps took in earlier runs, by their names. `held` is the cluster's lock; None only for what must work
-    without the API.
+    kind: RunKind
+    pipeline: Pipeline
+    on_failure: OnFailure | None = None
+    """None: policy's."""
+    plan: Plan | None = None
+    """An upgrade's: it is recorded, so that the run can be resumed, and the run compares."""
+    health_before: HealthBefore | None = None
+    """Recorded for a later `resume`."""
+    findings: Sequence[Finding] = ()
+    """Those that the operator overruled are recorded: why the run was started."""
+    skips: Skips = NO_SKIPS
+    """Recorded for a later `resume`: those that only a step of the run could find."""
+    goal: KubernetesVersion | None = None
+    """The final version of an upgrade over several minors."""
+    compare: bool = False
+    """Whether a step fails that disturbs the API's clients more than the settings allow, or after which something works
+    worse than before.
     """
-    settings, clock = session.settings, session.tools.clock
+    usual_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Step → how long it took in earlier runs."""
+
+
+def execute_run(session: Session, front_end: FrontEnd, new: NewRun, *, held: HeldLock | None) -> FinishedRun:
+    """Execute a run to its end. `held` is the cluster's lock; None only for what must work without the API."""
+    settings, clock, plan = session.settings, session.tools.clock, new.plan
     target = plan.target if plan else None
-    name = f"{clock.now():%Y%m%dT%H%M%S}-{target if kind is RunKind.UPGRADE else kind}"
+    name = f"{clock.now():%Y%m%dT%H%M%S}-{target if new.kind is RunKind.UPGRADE else new.kind}"
     runs = settings.folder / "runs"
     before = newest_run(runs)
     # One that was killed, and isn't resumed: what it switched off is switched on at the end of this one.
@@ -114,36 +115,36 @@ def execute_run(
     _make(folder)
     began = RunStarted(
         name,
-        kind,
-        tuple(item.step.name for item in pipeline.steps),
+        new.kind,
+        tuple(item.step.name for item in new.pipeline.steps),
         f"runs/{name}",
         target=target,
         current=plan.current if plan else None,
         mixed=plan.mixed if plan else (),
-        goal=goal,
+        goal=new.goal,
         emulated=minor_text(plan.emulated) if plan and plan.emulated else "",
-        on_failure=on_failure or settings.on_failure,
+        on_failure=new.on_failure or settings.on_failure,
         inputs=step_inputs(plan) if plan else (),
         sequence=held.lock.sequence if held else 0,
-        health_before=health_before,
+        health_before=new.health_before,
         skipped=(
-            *(SkippedCheck(item.id, item.title, item.skipped) for item in findings if item.skipped),
-            *(SkippedCheck(each, "if a step of the run finds it", skips.reason) for each in skips.of_a_run),
+            *(SkippedCheck(item.id, item.title, item.skipped) for item in new.findings if item.skipped),
+            *(SkippedCheck(each, "if a step of the run finds it", new.skips.reason) for each in new.skips.of_a_run),
         ),
         severities=tuple(
             ChangedSeverity(item.id, item.title, item.changed_from, item.severity)
-            for item in findings
+            for item in new.findings
             if item.changed_from
         ),
-        warnings=_warnings(findings),
+        warnings=_warnings(new.findings),
     )
-    watched = compare or plan is not None
-    compares = _continuity(session, removed_by_plan(plan) if plan else (), health_before) if watched else None
-    expected = _expected_seconds(pipeline, usual_seconds) if plan else None
+    watched = new.compare or plan is not None
+    compares = _continuity(session, removed_by_plan(plan) if plan else (), new.health_before) if watched else None
+    expected = _expected_seconds(new.pipeline, new.usual_seconds) if plan else None
     # kubeadm's static pods end kept connections as they do: an undo that stopped for that would end nowhere better.
-    enforced = watched and kind is not RunKind.ADOPT_UNDO
+    enforced = watched and new.kind is not RunKind.ADOPT_UNDO
     job = _Job(
-        folder, pipeline, enforced, None, lambda runner, steps: runner.run(steps, began), compares, left, expected
+        folder, new.pipeline, enforced, None, lambda runner, steps: runner.run(steps, began), compares, left, expected
     )
     journal = Journal(folder / JOURNAL, clock)
     if plan:

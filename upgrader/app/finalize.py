@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.upgrade import CheckedPlan
@@ -44,11 +44,13 @@ class ProposedFinalize:
         return execute_run(
             session,
             self.front_end,
-            builder.with_bake(builder.forward(plan)),
-            kind=RunKind.FINALIZE,
-            plan=plan,
-            health_before=health_before,
-            findings=self.checked.findings,
+            NewRun(
+                RunKind.FINALIZE,
+                builder.with_bake(builder.forward(plan)),
+                plan=plan,
+                health_before=health_before,
+                findings=self.checked.findings,
+            ),
             held=self.held,
         )
 

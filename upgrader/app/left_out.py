@@ -15,7 +15,7 @@ from pathlib import Path
 from upgrader.adopt.joined import running_version
 from upgrader.adopt.left_out_pipeline import LeavingOut, Return
 from upgrader.adopt.withdrawal import check_chosen_by_label
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.interrupted_upgrade import newest_without_end
@@ -66,11 +66,9 @@ class ProposedChange:
         return execute_run(
             self.session,
             self.front_end,
-            self.pipeline,
-            kind=self.kind,
-            on_failure="stop",
-            health_before=self.health_before,
-            findings=self.findings,
+            NewRun(
+                self.kind, self.pipeline, on_failure="stop", health_before=self.health_before, findings=self.findings
+            ),
             held=self.held,
         )
 

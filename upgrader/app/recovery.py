@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
@@ -86,7 +86,7 @@ class ProposedRecovery:
         lock = cluster_lock(session, self.front_end, take_over=False) if locks else nullcontext(None)
         with lock as held:
             return execute_run(
-                session, self.front_end, self.pipeline, kind=RunKind.RECOVER, on_failure="stop", held=held
+                session, self.front_end, NewRun(RunKind.RECOVER, self.pipeline, on_failure="stop"), held=held
             )
 
 

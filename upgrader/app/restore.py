@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.app.backup import open_backup, unless_locked
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import locked_folder
 from upgrader.app.wiring import Session, open_session
@@ -44,7 +44,7 @@ class ProposedRestore:
         with unless_locked(session, self.front_end):
             # The restored lock is another one, and losing that must not stop the run in its middle.
             return execute_run(
-                session, self.front_end, self.pipeline, kind=RunKind.RESTORE, on_failure="stop", held=None
+                session, self.front_end, NewRun(RunKind.RESTORE, self.pipeline, on_failure="stop"), held=None
             )
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.finalize import built_in, refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
@@ -43,11 +43,13 @@ class ProposedMigration:
         return execute_run(
             session,
             self.front_end,
-            Pipeline((*verified.steps, migration)),
-            kind=RunKind.MIGRATE_STORAGE,
-            on_failure="stop",
-            plan=self.plan,
-            health_before=health_before,
+            NewRun(
+                RunKind.MIGRATE_STORAGE,
+                Pipeline((*verified.steps, migration)),
+                on_failure="stop",
+                plan=self.plan,
+                health_before=health_before,
+            ),
             held=self.held,
         )
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.forecast import Forecast, forecast
 from upgrader.app.front_end import SILENT, FrontEnd
 from upgrader.app.host_changes import host_changes
@@ -119,14 +119,16 @@ class ProposedUpgrade:
         return execute_run(
             session,
             self.front_end,
-            pipeline,
-            kind=RunKind.UPGRADE,
-            plan=plan,
-            health_before=health_before,
-            findings=self.checked.all_findings,
-            skips=self.skips,
-            goal=self.checked.goal,
-            usual_seconds=self.checked.usual_seconds,
+            NewRun(
+                RunKind.UPGRADE,
+                pipeline,
+                plan=plan,
+                health_before=health_before,
+                findings=self.checked.all_findings,
+                skips=self.skips,
+                goal=self.checked.goal,
+                usual_seconds=self.checked.usual_seconds,
+            ),
             held=self.held,
         )
 

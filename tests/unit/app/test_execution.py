@@ -19,7 +19,7 @@ from testkit.fakes.playbooks import FakePlaybooks
 from tests.unit.gates.availability.server import ApiServer
 from upgrader.adapters.clock import SystemClock
 from upgrader.app import execution
-from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
 from upgrader.app.wiring import Session
@@ -72,7 +72,7 @@ def test_what_ended_the_run_is_what_is_said(tmp_path: Path, monkeypatch: pytest.
     if full:
         monkeypatch.setattr(formats, "write_atomic", no_room)
     with pytest.raises(JournalError, match="the journal can't be written") as caught:
-        execute_run(session(tmp_path), FrontEnd(), Pipeline(()), kind=RunKind.UPGRADE, held=None)
+        execute_run(session(tmp_path), FrontEnd(), NewRun(RunKind.UPGRADE, Pipeline(())), held=None)
     assert "upgrader resume" in caught.value.remedy
     reports = [json.loads(path.read_text())["outcome"] for path in tmp_path.glob("runs/*/report.json")]
     assert reports == ([] if full else ["interrupted"])
@@ -86,7 +86,7 @@ def test_run_whose_folder_can_not_be_made(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Path, "mkdir", no_room)
     with pytest.raises(UsageError, match="can't be created: No space left on device; nothing was changed") as caught:
-        execute_run(session(tmp_path), FrontEnd(), Pipeline(()), kind=RunKind.UPGRADE, held=None)
+        execute_run(session(tmp_path), FrontEnd(), NewRun(RunKind.UPGRADE, Pipeline(())), held=None)
     assert f"df {tmp_path / 'runs'}" in caught.value.remedy
 
 
@@ -193,7 +193,7 @@ def finished_run(
     opened = Session(settings, cluster, tools, kube, Fence(tools.hosts, (), clock))
     web = RolloutGate(kube, WorkloadRef("Deployment", "apps", "web"))
     step = PipelineStep(WebStep(), (), (GateRun(web, GatePolicy()),))
-    return execute_run(opened, FrontEnd(), Pipeline((step,)), kind=RunKind.ADOPT, held=held)
+    return execute_run(opened, FrontEnd(), NewRun(RunKind.ADOPT, Pipeline((step,))), held=held)
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["room", "disk full"])

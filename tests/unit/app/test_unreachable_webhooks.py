@@ -11,7 +11,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.playbooks import FakePlaybooks
 from tests.unit.recover.webhook_bypass.test_switch import SELECTOR, VALIDATING, Cluster
-from upgrader.app.execution import FinishedRun, continue_run, execute_run
+from upgrader.app.execution import FinishedRun, NewRun, continue_run, execute_run
 from upgrader.app.existing_run import ExistingRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
@@ -59,7 +59,7 @@ class Site:
 
     def run(self, kind: RunKind = RunKind.RECOVER) -> FinishedRun:
         """A run of one step."""
-        return execute_run(self._session(), FrontEnd(), self._pipeline(), kind=kind, held=None)
+        return execute_run(self._session(), FrontEnd(), NewRun(kind, self._pipeline()), held=None)
 
     def go_on(self, why: type[RunResumed | RollbackRequested]) -> FinishedRun:
         """The only run, by another process."""
@@ -212,7 +212,7 @@ def test_a_run_that_is_interrupted_leaves_it_to_who_resumes_it(site: Site) -> No
     lock = acquire(session.tools.kube, session.tools.clock, Holder("anna"), take_over=True, note=lambda _: None)
     site.then = lambda: stop.forbid("another process has the lock")
     held = HeldLock(lock, stop)
-    finished = execute_run(session, FrontEnd(), Pipeline(steps), kind=RunKind.ADOPT, held=held)
+    finished = execute_run(session, FrontEnd(), NewRun(RunKind.ADOPT, Pipeline(steps)), held=held)
     state = fold(read_journal(finished.folder / JOURNAL))
     assert (state.outcome, len(state.webhooks_off), site.is_on()) == ("interrupted", 1, False)
     assert "stays off until the run is resumed" in state.notes[-1].text
