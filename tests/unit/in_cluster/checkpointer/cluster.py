@@ -27,7 +27,7 @@ class Cluster:
 
     `unreadable`: names of what may not be read or written; `images_unknown`: the runtime doesn't answer for images.
     `locked`: image → why no static pod can use it; `manifests`: static pods of others on the node; `others_serve`:
-    whether another API server answers.
+    whether another API server answers; `here`: whether the kubelet's own address for the API leads to this node.
     """
 
     found: list[Json] = field(default_factory=list)
@@ -47,6 +47,7 @@ class Cluster:
     locked: dict[str, str] = field(default_factory=dict)
     manifests: set[Workload] = field(default_factory=set)
     others_serve: bool = False
+    here: bool = False
 
     def pods(self) -> list[Pod]:
         """Pods of the node."""
@@ -64,6 +65,10 @@ class Cluster:
         if name not in self.owners:
             raise ApiUnknown("403")
         return self.owners[name]
+
+    def is_here(self) -> bool:
+        """Where the kubelet finds the API."""
+        return self.here
 
     def serves_elsewhere(self) -> bool:
         """Another API server."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import socket
 
+import pytest
+
 from tests.unit.in_cluster.checkpointer.api_server import Answer, Node, Server
-from upgrader.in_cluster.checkpointer.observation.api_client import Api
+from upgrader.in_cluster.checkpointer.observation.api_client import Api, on_this_machine
 
 
 def test_a_condition_is_patched_into_the_pod_s_status(node: Node) -> None:
@@ -90,3 +92,29 @@ def test_another_instance_is_asked_at_its_own_address(node: Node) -> None:
     for body in (slice_of("127.0.0.1", port=server.port), b"{}"):
         assert not serves_elsewhere(node, server, (200, body), "127.0.0.1")
     assert not serves_elsewhere(node, server, (200, slice_of("127.0.0.1", port=nobody)), "10.0.0.9")
+
+
+def test_where_the_kubelets_api_is(node: Node) -> None:
+    """Asked of the connection, as an address in kubelet.conf may be a name, or a virtual IP that moves."""
+    server = node.serve()
+    api = node.api(server)
+    assert not api.is_here(), "nothing has answered yet"
+    api.pods()
+    api.close()
+    assert api.is_here()
+
+
+@pytest.mark.parametrize(
+    ("own", "peer", "here"),
+    [
+        ("10.0.0.3", "10.0.0.3", True),
+        ("127.0.0.1", "127.4.5.6", True),
+        ("::1", "::1", True),
+        ("fe80::1%eth0", "fe80::1%eth0", True),
+        ("10.0.0.3", "10.0.0.9", False),
+        ("fd00::3", "fd00::9", False),
+    ],
+)
+def test_both_ends_of_a_connection(own: str, peer: str, here: bool) -> None:
+    """A load balancer elsewhere is another machine, whatever it leads to."""
+    assert on_this_machine(own, peer) is here

@@ -134,6 +134,34 @@ def test_a_node_that_is_no_longer_meant_to_have_one(
     assert list(loop.store.read()) == ([] if others else [API])
 
 
+def test_the_only_api_that_a_kubelet_knows_stays(tmp_path: Path, cluster: Cluster) -> None:
+    """A controller that was left out is back: its kubelet finds the API at its own address, where only the standby pod
+    serves. That stays, whoever serves elsewhere, until the kubelet has another address; one in reserve needn't.
+    """
+    loop = instance(tmp_path, cluster)
+    cluster.owners = {"kube-apiserver": SETTLED}
+    passes(loop, cluster, 14)
+    loop.store.activate(API, 1)
+    cluster.found, cluster.sandboxes = [], [standby_of(1)]
+    cluster.others_serve, cluster.here = True, True
+    passes(loop, cluster, 16 + EXPIRED)
+    assert loop.store.manifest_path(API).exists() and list(loop.store.read()) == [API]
+    cluster.here = False
+    passes(loop, cluster, EXPIRED)
+    assert list(loop.store.read()) == []
+
+
+def test_a_reserve_is_nobody_s_api(tmp_path: Path, cluster: Cluster) -> None:
+    """A demoted controller's load balancer of its own leads to others: the checkpoint that doesn't run goes."""
+    loop = instance(tmp_path, cluster)
+    cluster.owners = {"kube-apiserver": SETTLED}
+    passes(loop, cluster, 14)
+    cluster.found, cluster.sandboxes = [], []
+    cluster.others_serve, cluster.here = True, True
+    passes(loop, cluster, 16 + EXPIRED)
+    assert list(loop.store.read()) == []
+
+
 def test_a_pod_that_is_being_replaced_keeps_its_checkpoint(tmp_path: Path, cluster: Cluster) -> None:
     """While the owner's rollout isn't complete, a node without a pod waits for one."""
     loop = instance(tmp_path, cluster)

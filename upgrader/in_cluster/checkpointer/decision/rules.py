@@ -54,7 +54,9 @@ deactivated for this reason alone.
 Neither of them runs where another static pod of the node has the workload's name, such as kubeadm's, or where the
 workload is outside of what may have a checkpoint: it doesn't start, and ends once the API has answered for
 `release_after`. And a checkpoint expires: what has no pod here, while its owner is gone or has all its pods elsewhere,
-is removed after `expire_after`, kube-apiserver only while another instance was seen to serve all that time.
+is removed after `expire_after`, kube-apiserver only while another instance was seen to serve all that time. Where the
+kubelet's own address for the API leads to this node, a standby pod of kube-apiserver that runs here stays: others can't
+take its place for this node. That lasts until the controller has its own pod again, or its kubelet another address.
 
 A standby pod has failed when it was needed and nothing else could be the reason: for `crash_grace` the kubelet has had
 a sandbox for it and it didn't stay up, while what it depends on (etcd) answered. Then the next older intact generation

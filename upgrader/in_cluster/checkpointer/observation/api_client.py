@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import ipaddress
 import json
 import ssl
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ class Api:
         self._endpoint: Endpoint | None = None
         self._stamp: tuple[tuple[int, int], ...] = ()
         self._connection: http.client.HTTPSConnection | None = None
+        self._here = False
 
     def pods(self) -> list[Pod]:
         """All pods bound to this node."""
@@ -67,6 +69,10 @@ class Api:
             return _owner(kind, self._object("GET", path))
         except _NotFound:
             return None
+
+    def is_here(self) -> bool:
+        """Whether the API server that answered last was reached on this very node, as its kubelet reaches it."""
+        return self._here
 
     def serves_elsewhere(self) -> bool:
         """Whether an API server that isn't this node's answers, asked at its own address."""
@@ -160,6 +166,7 @@ class Api:
             if body is not None:
                 headers["Content-Type"] = _STRATEGIC
             connection.request(method, path, body, headers)
+            self._here = on_this_machine(connection.sock.getsockname()[0], connection.sock.getpeername()[0])
             response = connection.getresponse()
             content = response.read()
             if response.will_close:
@@ -183,6 +190,13 @@ class Api:
                 at.host, at.port, timeout=self._timeout_seconds, context=at.context
             )
         return self._connection
+
+
+def on_this_machine(own: str, peer: str) -> bool:
+    """Whether both ends of a connection, by their IP addresses, are one machine: what connects to an address of its own
+    connects from that address, and nobody else answers at a loopback address.
+    """
+    return own == peer or ipaddress.ip_address(peer.partition("%")[0]).is_loopback
 
 
 def _owner(kind: str, found: Mapping[str, Any]) -> Owner:

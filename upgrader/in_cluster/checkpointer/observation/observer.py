@@ -35,6 +35,7 @@ from upgrader.in_cluster.checkpointer.static_pods.pods import (
 from upgrader.in_cluster.checkpointer.static_pods.sanitise import Candidate, candidate
 from upgrader.onhost.node.cri import Sandbox
 from upgrader.onhost.node.disk_inventory import StoredWorkload
+from upgrader.onhost.node.disk_layout import KUBE_APISERVER
 from upgrader.onhost.node.workload_policy import Policy, Workload
 
 _REFRESH_SECONDS = 30.0
@@ -59,6 +60,9 @@ class ApiReader(Protocol):
 
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """(time of the last renewal, holder)."""
+
+    def is_here(self) -> bool:
+        """Whether the API server that answered last was reached on this very node, as its kubelet reaches it."""
 
     def serves_elsewhere(self) -> bool:
         """Whether an API server that isn't this node's answers."""
@@ -261,9 +265,16 @@ class Observer:
         return owner is None or (owner.settled and not stored.newest.lease)
 
     def _replaced(self, workload: Workload, stored: StoredWorkload, barred: Mapping[Workload, str]) -> bool:
-        """Whether others do its work. What answers may be its own standby pod, which nothing else would replace."""
-        needs_proof = stored.inventory({}).policy is Policy.API_AWAY
-        return not needs_proof or workload in barred or self.api.serves_elsewhere()
+        """Whether others do its work. What answers may be its own standby pod, which nothing else would replace.
+
+        The kubelet has one address for the API. Where that leads to this node, only what runs here does its work,
+        whoever else serves: without it, the node would be lost to the cluster.
+        """
+        if stored.inventory({}).policy is not Policy.API_AWAY or workload in barred:
+            return True
+        if workload == KUBE_APISERVER and stored.active and self.api.is_here():
+            return False
+        return self.api.serves_elsewhere()
 
     def _refuse_locked(self, made: Candidate) -> None:
         """Raises Refused when the kubelet wouldn't let a static pod use an image."""
