@@ -12,7 +12,7 @@ from typing import Any
 from upgrader.adopt.facts import COMPONENTS
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
-from upgrader.model.left_out import LEFT_OUT, LeftOut
+from upgrader.model.left_out import CONTROL_PLANE, LEFT_OUT, LeftOut
 from upgrader.model.workload import Pod
 from upgrader.ports import Kind, Kube
 
@@ -25,9 +25,6 @@ __all__ = [
     "withdraw",
     "withdrawn",
 ]
-
-CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-"""The label by which kubeadm marks a controller, and the releases choose their nodes."""
 
 _NODES, _PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
 _DEPLOYMENTS = Kind("apps/v1", "deployments")

@@ -14,6 +14,7 @@ from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns,
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.model.run_kind import RunKind
+from upgrader.preflight.down_controllers import refuse_relabelled
 
 __all__ = ["ExistingRun", "existing_run"]
 
@@ -59,7 +60,9 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
                 since = found.runs[found.runs.index(run) + 1 :]
                 newest = not any(each.state.is_upgrade for each in since)
                 # As it began: neither leaving a controller out nor its return comes between a run and its end.
-                yield ExistingRun(session.as_marked(), front_end, held, run.state, home, bool(since), newest)
+                marked = session.as_marked()
+                refuse_relabelled(session.tools.kube, marked.left_out)
+                yield ExistingRun(marked, front_end, held, run.state, home, bool(since), newest)
         except ApiUnavailable as error:
             raise ApiUnavailable(
                 error.message,

@@ -229,6 +229,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "nodes.left-out-skew": "error",
     "nodes.needs-all": "error",
     "nodes.no-quorum": "error",
+    "nodes.relabelled": "error",
     "nodes.returned": "error",
     "nodes.still-left-out": "error",
     "nodes.bare-pods": "error",

@@ -13,7 +13,10 @@ from typing import Any, Literal, get_args
 
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["LEFT_OUT", "LeftOut", "LeftOutPhase"]
+__all__ = ["CONTROL_PLANE", "LEFT_OUT", "LeftOut", "LeftOutPhase"]
+
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+"""The label by which kubeadm marks a controller, and the releases choose their nodes."""
 
 LEFT_OUT = "upgrader.io/left-out"
 """The annotation."""

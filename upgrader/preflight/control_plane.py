@@ -7,6 +7,7 @@ from datetime import datetime
 
 from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
+from upgrader.model.left_out import CONTROL_PLANE
 from upgrader.model.manifest import objects_in
 from upgrader.model.workload import Pod, Workload
 from upgrader.ports import KubeObject
@@ -15,7 +16,6 @@ from upgrader.preflight.context import DEPLOYMENTS, MIRROR, PODS, SYSTEM, Prefli
 __all__ = ["check_control_plane"]
 
 _API_SERVER = "kube-apiserver"
-_CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _UNREGISTERED = "--endpoint-reconciler-type=none"
 """The flag with which an instance doesn't register itself behind Service `kubernetes`."""
 _STOPPED = (0, 143, 255)
@@ -57,9 +57,7 @@ def _static_components(context: PreflightContext) -> Mapping[str, Sequence[str]]
     """Component → the nodes where a static pod runs it that is no checkpoint: of the inventory's controllers, and of
     nodes that kubeadm has made controllers meanwhile.
     """
-    labelled = {
-        name for name, node in context.nodes.items() if _CONTROL_PLANE in (node["metadata"].get("labels") or {})
-    }
+    labelled = {name for name, node in context.nodes.items() if CONTROL_PLANE in (node["metadata"].get("labels") or {})}
     found: dict[str, list[str]] = {}
     for node in sorted(labelled | context.controllers):
         pods = (pod for pod in context.pods_on(node) if pod["metadata"].get("namespace") == SYSTEM and _is_static(pod))
@@ -136,6 +134,10 @@ def _is_static(pod: KubeObject) -> bool:
 def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding]:
     pods = [Pod.parse(pod) for pod in context.kube.list(PODS, SYSTEM, labels=workload.selector)]
     pods = [pod for pod in pods if not (pod.is_checkpoint or pod.finished or pod.deleting)]
+    # Those of a controller that the run leaves out go with it: until it is left out, the Deployment still counts them.
+    gone = [pod for pod in pods if pod.node in context.left_out and not pod.ready]
+    pods = [pod for pod in pods if pod not in gone]
+    desired = workload.desired - len(gone)
     ready = [pod for pod in pods if pod.ready]
     controllers = context.controllers
     see = f"kubectl -n {SYSTEM} describe pods -l {workload.selector}"
@@ -149,7 +151,7 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
             "These nodes aren't in the group `controllers` of the inventory.",
             "Add these nodes to the group.",
         )
-    if len(ready) >= max(1, workload.desired):
+    if len(ready) >= max(1, desired):
         if unready := [pod for pod in pods if not pod.ready]:
             yield Finding(
                 "control-plane.leftover",
@@ -168,7 +170,7 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
     yield Finding(
         "control-plane.not-ready",
         "error" if not ready or name == "kube-apiserver" else "warning",
-        f"{name}: {len(ready)} of {workload.desired} pods Ready",
+        f"{name}: {len(ready)} of {desired} pods Ready",
         _described(pods) or workload.trouble or "It has no pods.",
         see,
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from upgrader.errors import HostError, HostUnreachable
+from upgrader.errors import Blocked, HostError, HostUnreachable
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.node_health import is_unreachable
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.left_out import LeftOut
+from upgrader.model.left_out import CONTROL_PLANE, LeftOut
 from upgrader.onhost.sending.host_facts import EtcdServer, HostFacts, Unknown
 from upgrader.ports import Hosts, Kube, KubeObject
 from upgrader.preflight.context import PreflightContext
@@ -22,6 +22,7 @@ __all__ = [
     "is_down",
     "left_out_of",
     "may_be_left_out",
+    "refuse_relabelled",
     "told_as_down",
 ]
 
@@ -75,7 +76,12 @@ def told_as_down(context: PreflightContext, down: Collection[str]) -> Iterator[F
         if may_be_left_out(context.cluster, down):
             others = first_few([each for each in names if each != name])
             how = "`upgrader run` does that first" if context.leaves_out else "set `policy.degraded: allow`"
-            ways.append(f"Or upgrade only {others} for now, and leave it out until it is back: {how}.")
+            idle = context.plan is not None and all(step.action == "unchanged" for step in context.plan.steps)
+            ways.append(
+                "Nothing would be upgraded, so the run doesn't leave it out."
+                if context.leaves_out and idle
+                else f"Or upgrade only {others} for now, and leave it out until it is back: {how}."
+            )
         yield Finding(
             "nodes.down",
             "error",
@@ -113,7 +119,41 @@ def check_left_out(context: PreflightContext) -> Iterator[Finding]:
         )
 
 
+def relabelled(mark: LeftOut, node: KubeObject) -> bool:
+    """Whether pods of the control plane may be placed on a controller that is left out, as its node has its label
+    again: kubeadm, a GitOps tool or a person gave it back.
+    """
+    return mark.phase != "returning" and CONTROL_PLANE in (node["metadata"].get("labels") or {})
+
+
+def refuse_relabelled(kube: Kube, left_out: Mapping[str, LeftOut]) -> None:
+    """Raises Blocked for a controller that is left out, and whose node has its label again."""
+    for name, mark in left_out.items():
+        node = kube.get(NODES, name)
+        if node is not None and relabelled(mark, node):
+            raise Blocked(
+                f"controller {name} is left out, but its node has the label {CONTROL_PLANE} again: pods of the control "
+                "plane may be placed there, where no gate checks them; nothing was changed",
+                remedy=_unlabel(name),
+            )
+
+
+def _unlabel(name: str) -> str:
+    return (
+        f"kubectl label node {name} {CONTROL_PLANE}-, and find out what set it. `upgrader resume` restores it when the "
+        "controller is back."
+    )
+
+
 def _marked(name: str, mark: LeftOut, node: KubeObject) -> Iterator[Finding]:
+    if relabelled(mark, node):
+        yield Finding(
+            "nodes.relabelled",
+            "error",
+            f"controller {name} is left out, but its node has the label {CONTROL_PLANE} again",
+            "Pods of the control plane may be placed there, where no gate checks them.",
+            _unlabel(name),
+        )
     if mark.phase != "out":
         how = {
             "leaving": (

@@ -8,7 +8,7 @@ from upgrader.gates.manifest_workloads import daemon_sets_on
 from upgrader.gates.node_health import condition_problem, is_unreachable
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.left_out import LeftOut
+from upgrader.model.left_out import CONTROL_PLANE, LeftOut
 from upgrader.model.manifest import objects_in
 from upgrader.model.node_mark import MARK, NodeMark
 from upgrader.ports import KubeObject
@@ -21,8 +21,6 @@ from upgrader.steps.nodes.plan import PlannedNodes
 from upgrader.steps.plan import planned_of
 
 __all__ = ["check_nodes", "check_workers"]
-
-_CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 
 
 def check_nodes(context: PreflightContext) -> Iterator[Finding]:
@@ -136,7 +134,7 @@ def _selector(context: PreflightContext) -> Mapping[str, str]:
     for item in objects_in(context.planned("kube-apiserver")).values():
         if item["metadata"]["name"] == "kube-apiserver" and item["kind"] in ("Deployment", "DaemonSet"):
             return item["spec"]["template"]["spec"].get("nodeSelector") or {}
-    return _CONTROL_PLANE
+    return {CONTROL_PLANE: ""}
 
 
 def _labels_of(node: KubeObject) -> Mapping[str, str]:

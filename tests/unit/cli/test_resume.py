@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,6 +39,7 @@ from upgrader.model.event import (
     UndoEnded,
     UndoStarted,
 )
+from upgrader.model.left_out import LeftOut
 from upgrader.model.observed import Observed
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import ReleaseSpec, RestorePoint, Revision
@@ -118,6 +119,7 @@ class Site:
         class FakeSession(SimpleNamespace):
             settings: Settings
             cluster: Cluster
+            left_out: Mapping[str, LeftOut] = MappingProxyType({})
 
             def find_runs(self) -> DiscoveredRuns:
                 found = find_runs((LocalJournals(folder / "runs"),))

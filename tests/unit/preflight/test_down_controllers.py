@@ -10,12 +10,15 @@ import pytest
 
 from tests.unit.preflight.conftest import CONTROL_PLANE, V, World
 from tests.unit.recover.host_facts_json import host_facts
+from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
+from upgrader.model.components import COMPONENTS
 from upgrader.model.finding import Finding
 from upgrader.model.left_out import LEFT_OUT, LeftOut, LeftOutPhase
 from upgrader.onhost.sending.host_facts import EtcdServer, HostFacts, Member, Unknown
-from upgrader.preflight.context import NODES, PreflightContext
-from upgrader.preflight.down_controllers import etcd_problem
+from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS, PreflightContext
+from upgrader.preflight.control_plane import check_control_plane
+from upgrader.preflight.down_controllers import etcd_problem, refuse_relabelled
 from upgrader.preflight.etcd_members import check_etcd_members
 from upgrader.preflight.nodes import check_nodes, check_workers
 from upgrader.steps.playbook.plan import PlannedPlaybook
@@ -80,6 +83,7 @@ def test_refusal_names_the_controller_what_is_unknown_and_every_way_on(three: Wo
     assert LAST in told_of.title and "It is unknown whether its machine is off" in told_of.diagnosis
     for way in ("Repair it", f"controllers remove {LAST} --dead", "`policy.degraded: allow`"):
         assert way in told_of.remedy
+    three.manifests["kube-apiserver"] = ""
     allowed = found(replace(three.context(), leaves_out=True))["nodes.down"]
     assert "`upgrader run` does that first" in allowed.remedy
 
@@ -114,6 +118,51 @@ def test_controller_that_is_back_gets_its_turn_first(three: World) -> None:
     """Another run would leave it further behind."""
     told = found(marked(three))["nodes.returned"]
     assert told.blocking and "upgrader resume" in told.remedy
+
+
+def test_label_that_somebody_gave_back(three: World) -> None:
+    """Pods of the control plane would be placed there, and no gate would ask them. A return gives it back itself."""
+    down(three, LAST)
+    for phase, refused in (("out", True), ("returning", False)):
+        mark = LeftOut(phase, OUT.version)  # type: ignore[arg-type]
+        context = marked(three, mark)
+        node = dict(three.kube.get(NODES, LAST) or {})
+        three.kube.put(NODES, {**node, "metadata": {**node["metadata"], "labels": CONTROL_PLANE}})
+        told = found(context)
+        assert ("nodes.relabelled" in told) is refused
+        if refused:
+            assert told["nodes.relabelled"].blocking and f"kubectl label node {LAST}" in told["nodes.relabelled"].remedy
+            with pytest.raises(Blocked, match=f"controller {LAST} is left out, but its node has the label"):
+                refuse_relabelled(three.kube, {LAST: mark})
+        else:
+            refuse_relabelled(three.kube, {LAST: mark})
+
+
+def test_nothing_to_upgrade_leaves_nobody_out(three: World) -> None:
+    """The remedy is no command that refuses again."""
+    down(three, LAST)
+    context = replace(three.context(), leaves_out=True)
+    assert context.plan is not None
+    idle = replace(context, plan=replace(context.plan, steps=()))
+    assert "Nothing would be upgraded, so the run doesn't leave it out" in found(idle)["nodes.down"].remedy
+
+
+def test_pods_of_the_controller_are_not_asked_for(three: World) -> None:
+    """They are listed until it is left out, and the Deployment counts them: two of two are Ready, not two of three."""
+    down(three, LAST)
+    for component in COMPONENTS:
+        found = dict(three.kube.get(DEPLOYMENTS, component, "kube-system") or {})
+        three.kube.put(DEPLOYMENTS, {**found, "spec": {**found["spec"], "replicas": len(NAMES)}})
+        three.kube.delete(PODS, f"{component}-abc", "kube-system")
+        for name in NAMES:
+            pod = three.pod(f"{component}-{name}", {"app": component}, ready=name != LAST)
+            three.kube.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": name}})
+    assert {item.id for item in check_control_plane(three.context())} == {"control-plane.not-ready"}
+    assert list(check_control_plane(marked(three))) == []
+    pod = three.pod(f"{COMPONENTS[0]}-{NAMES[1]}", {"app": COMPONENTS[0]}, ready=False)
+    three.kube.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": NAMES[1]}})
+    (told,) = check_control_plane(marked(three))
+    assert told.title == f"{COMPONENTS[0]}: 1 of 2 pods Ready"
 
 
 @pytest.mark.parametrize(("phase", "way"), [("leaving", "upgrader run"), ("returning", "upgrader resume")])
