@@ -38,8 +38,14 @@ def make_key(folder: Path, path: Path) -> str:
 
 
 def take_backup(folder: Path, front_end: FrontEnd) -> TakenBackup:
-    """Take a backup now. Changes nothing in the cluster; works without an API, too."""
+    """Take a backup now. Changes nothing in the cluster; works without an API, too.
+
+    The files of a controller that is left out aren't in it. Its etcd member has nothing that the others lack.
+    """
     with open_session(folder) as session, locked_folder(folder), unless_locked(session, front_end):
+        session = session.without_left_out(
+            front_end.notify, "`upgrader backup` again, for the files of that controller"
+        )
         return session.backup_taker.take(front_end.notify)
 
 

@@ -96,10 +96,12 @@ def propose_renewal(
 ) -> Iterator[ProposedRenewal]:
     """Look what ends `within` that time (None: everything), and lock the cluster, unless it is a `dry_run`.
 
-    Changes nothing, but for what an interrupted renewal had left unusable. Raises Blocked where kubeadm can't renew
-    what is wanted, and ApiError where no API answers, with what to do about certificates that have expired.
+    Changes nothing, but for what an interrupted renewal had left unusable. A controller that is left out keeps its
+    certificates until it is back. Raises Blocked where kubeadm can't renew what is wanted, and ApiError where no API
+    answers, with what to do about certificates that have expired.
     """
-    with open_session(folder) as session, nullcontext() if dry_run else locked_folder(folder):
+    with open_session(folder) as opened, nullcontext() if dry_run else locked_folder(folder):
+        session = opened.without_left_out(front_end.notify, "`upgrader certs renew` again, for its certificates")
         kubeadm = _kubeadm(session, front_end, mend=not dry_run)
         lock = nullcontext(None) if dry_run else cluster_lock(session, front_end, take_over=take_over)
         with lock as held:
@@ -111,7 +113,8 @@ def propose_renewal(
             wanted = {item.host: tuple(item.ending(now, within)) for item in found}
             _refuse_external(found, wanted)
             _refuse_unknown(wanted)
-            findings = run_checks(session.preflight_context(session.observe()), _CHECKS)
+            observed = session.observe()
+            findings = run_checks(session.at(observed.server).preflight_context(observed), _CHECKS)
             health_before = session.read_health_before()
             pipeline = _pipeline(session, kubeadm, wanted, served, health_before)
             yield ProposedRenewal(now, wanted, pipeline, findings, session, front_end, health_before, held)

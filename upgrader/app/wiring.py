@@ -163,6 +163,18 @@ class Session:
         """The same without the controllers whose nodes are marked as left out. Raises ApiError or UsageError."""
         return self.without(left_out_of(self.tools.kube, self.cluster))
 
+    def without_left_out(self, tell: Callable[[str], None], what: str) -> Session:
+        """The same as `as_marked`, for a command that does nothing on a controller that is left out: `tell` is told of
+        each, and `what` is done there when it is back. Where no mark can be read, all controllers are meant.
+        """
+        try:
+            session = self.as_marked()
+        except ApiError:
+            return self
+        for name in session.left_out:
+            tell(f"Controller {name} is left out. When it is back: upgrader resume, then {what}")
+        return session
+
     def without_probe(self) -> Session:
         """The same, without requests to the API that only measure it."""
         return replace(self, settings=replace(self.settings, availability=AvailabilitySettings(0.0)))

@@ -26,16 +26,18 @@ from upgrader.certificates.steps import RESTARTED_AT
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import ApiError, ApiUnavailable, Blocked, HostError, StepFailed
-from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NODES, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NODES, PODS, WORKLOADS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
+from upgrader.model.left_out import LEFT_OUT, LeftOut
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import AvailabilitySettings, Settings
+from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult, KubeObject, Tools
 from upgrader.preflight.context import DEPLOYMENTS
 
 NODES_ = ("controller-1", "controller-2")
+COUNTED = ("kube-apiserver", "kubernetes")
 SOON, LATE = timedelta(days=20), timedelta(days=300)
 
 
@@ -102,7 +104,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
             "super-admin.conf": Certificate(now, missing=name != NODES_[0]),
         }
     settings = Settings(
-        tmp_path, FROM, tmp_path / "kubeconfig", tmp_path / "hosts.yml", (), availability=AvailabilitySettings(0.0)
+        tmp_path,
+        FROM,
+        tmp_path / "kubeconfig",
+        tmp_path / "hosts.yml",
+        tuple(ReleaseSettings(name, "kube-system", values_file=tmp_path / f"{name}.yaml") for name in COUNTED),
+        availability=AvailabilitySettings(0.0),
     )
     controllers = tuple(Host(name, f"10.0.0.{number}") for number, name in enumerate(NODES_, 1))
     cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, controllers)
@@ -115,6 +122,24 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(certificate_renewal, "open_session", opened)
     monkeypatch.setattr(certificate_renewal, "_CHECKS", ())
     return Place(world, kube, hosts, tmp_path)
+
+
+def test_controller_that_is_left_out_keeps_its_certificates(place: Place) -> None:
+    """It is down: the others' end meanwhile, and are renewed. What is left to do there is said."""
+    node = dict(place.kube.get(NODES, NODES_[1]) or {})
+    marked = {**node["metadata"], "annotations": {LEFT_OUT: LeftOut("out", FROM).text()}}
+    place.kube.put(NODES, {**node, "metadata": marked})
+    place.kube.delete(PODS, "kube-apiserver-controller-2", "kube-system")
+    place.hosts.down.add(NODES_[1])
+    finished = place.renew()
+    assert finished is not None and finished.error is None
+    assert [step.name for step in finished.state.steps] == ["certificates controller-1", "restart"]
+    assert set(place.serials().values()) == {1} and set(place.serials(NODES_[1]).values()) == {0}
+    (said,) = (each for each in place.said if "left out" in each)
+    assert said == (
+        "Controller controller-2 is left out. When it is back: upgrader resume, then `upgrader certs renew` again, for "
+        "its certificates"
+    )
 
 
 def test_all_of_each_controller_in_turn(place: Place) -> None:
