@@ -15,7 +15,7 @@ from upgrader.model.manifest import objects_in
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
-__all__ = ["check_listed", "check_node_files", "check_version", "joined", "running_version"]
+__all__ = ["check_listed", "check_node_files", "check_version", "deployed_version", "joined", "running_version"]
 
 _NODES = Kind("v1", "nodes", namespaced=False)
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
@@ -27,18 +27,20 @@ def running_version(kube: Kube) -> KubernetesVersion:
     """That of the release, whatever a new controller's own kube-apiserver answers. Raises Blocked where there is
     none: the cluster was not adopted.
     """
-    found = kube.get(_DEPLOYMENTS, "kube-apiserver", _SYSTEM)
-    try:
-        return KubernetesVersion.parse(found["metadata"]["labels"]["app.kubernetes.io/version"]) if found else _none()
-    except (KeyError, UsageError):
-        return _none()
+    version = deployed_version(kube, "kube-apiserver")
+    if version is None:
+        raise Blocked(
+            "Deployment kube-system/kube-apiserver of a release does not exist: this cluster was not adopted yet",
+            remedy="Adopt all its controllers at once: upgrader adopt",
+        )
+    return version
 
 
-def _none() -> KubernetesVersion:
-    raise Blocked(
-        "Deployment kube-system/kube-apiserver of a release does not exist: this cluster was not adopted yet",
-        remedy="Adopt all its controllers at once: upgrader adopt",
-    )
+def deployed_version(kube: Kube, deployment: str) -> KubernetesVersion | None:
+    """The version of Kubernetes that a Deployment of a release has; None where there is no such Deployment."""
+    found = kube.get(_DEPLOYMENTS, deployment, _SYSTEM)
+    labels = (found["metadata"].get("labels") or {}) if found else {}
+    return KubernetesVersion.known(str(labels.get("app.kubernetes.io/version", "")))
 
 
 def check_listed(kube: Kube, cluster: Cluster) -> None:

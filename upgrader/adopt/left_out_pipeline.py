@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from upgrader.adopt.left_out_steps import LeaveOutStep, MarkStep, RemovePodsStep
@@ -10,7 +11,7 @@ from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
 from upgrader.steps.context import StepContext
-from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.plan import Plan, own_steps
 from upgrader.steps.release.kind import ReleaseKind
 from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.verify import VerifyStep
@@ -18,6 +19,7 @@ from upgrader.steps.verify import VerifyStep
 __all__ = ["LeavingOut", "Return"]
 
 _CHECKPOINTER, *_COUNTED = BUILT_IN_CHARTS
+_API_SERVER = "kube-apiserver"
 
 
 @dataclass(frozen=True)
@@ -27,22 +29,22 @@ class LeavingOut:
     host: Host
     tools: Tools
 
-    def pipeline(self, plan: Plan, build: StepContext) -> Pipeline:
-        """`plan` and `build` are of the cluster without the controller, as are all gates.
+    def pipeline(self, plans: Mapping[str, Plan], build: StepContext) -> Pipeline:
+        """`plans`, one for each release, and `build` are of the cluster without the controller, as are all gates.
 
         The releases' gates come once the API no longer lists pods on that controller: these can't end, and would count
         as pods that are still terminating.
         """
-        planned = {step.name: step for step in planned_of(plan, PlannedRelease)}
+        planned, version = own_steps(plans, PlannedRelease), plans[_API_SERVER].target
         kind = ReleaseKind(build)
         steps = [PipelineStep(VerifyStep("healthy"), build.gates.of_controllers(), (), changes=False)]
-        steps += [kind.free(planned[name], plan) for name in _COUNTED if planned[name].pending]
-        steps.append(_step(LeaveOutStep(self.tools.kube, self.host, plan.target)))
-        steps += [replace(kind.step(planned[name], plan), gates=(), undo_gates=()) for name in _COUNTED]
-        gates = [gate for name in BUILT_IN_CHARTS for gate in _own_gates(planned[name], plan, build)]
+        steps += [kind.free(planned[name], plans[name]) for name in _COUNTED if planned[name].pending]
+        steps.append(_step(LeaveOutStep(self.tools.kube, self.host, version)))
+        steps += [replace(kind.step(planned[name], plans[name]), gates=(), undo_gates=()) for name in _COUNTED]
+        gates = [gate for name in BUILT_IN_CHARTS for gate in _own_gates(planned[name], plans[name], build)]
         removal = RemovePodsStep(self.tools.kube, self.tools.clock, self.host)
         steps.append(_step(removal, *gates, *build.gates.of_cluster()))
-        steps.append(_step(MarkStep(self.tools.kube, self.host, plan.target, "out")))
+        steps.append(_step(MarkStep(self.tools.kube, self.host, version, "out")))
         return Pipeline(tuple(steps))
 
 
@@ -55,24 +57,30 @@ class Return:
     before: StepContext
     """Of the cluster without it, which has to be healthy first."""
 
-    def pipeline(self, plan: Plan, build: StepContext) -> Pipeline:
-        """`plan` and `build` are of the cluster with the controller.
+    def pipeline(self, plans: Mapping[str, Plan], build: StepContext) -> Pipeline:
+        """`plans`, one for each release, and `build` are of the cluster with the controller.
 
         kube-apiserver comes first: the kubelet may use its own controller's, and the others' clients need it there. The
         pod-checkpointer's DaemonSet needs only the label.
         """
-        planned = {step.name: step for step in planned_of(plan, PlannedRelease)}
-        kind, kube = ReleaseKind(build), self.tools.kube
+        planned, kind = own_steps(plans, PlannedRelease), ReleaseKind(build)
         steps = [PipelineStep(VerifyStep("healthy"), self.before.gates.of_controllers(), (), changes=False)]
-        steps += [kind.free(planned[name], plan) for name in _COUNTED if planned[name].pending]
-        back = MarkStep(kube, self.host, plan.target, "returning", labelled=True, name="take-back")
-        steps.append(_step(back))
-        steps += [kind.step(planned[name], plan) for name in _COUNTED]
-        gates = _own_gates(planned[_CHECKPOINTER], plan, build)
+        steps += [kind.free(planned[name], plans[name]) for name in _COUNTED if planned[name].pending]
+        releases = (kind.step(planned[name], plans[name]) for name in _COUNTED)
+        return Pipeline((*steps, self.begin(plans), *releases, *self.end(plans, build)))
+
+    def begin(self, plans: Mapping[str, Plan]) -> PipelineStep:
+        """From here on, pods of the releases may be placed on it."""
+        version = plans[_API_SERVER].target
+        return _step(MarkStep(self.tools.kube, self.host, version, "returning", labelled=True, name="take-back"))
+
+    def end(self, plans: Mapping[str, Plan], build: StepContext) -> tuple[PipelineStep, ...]:
+        """Behind the releases: all of them are healthy with it, and it takes part again."""
+        planned, version = own_steps(plans, PlannedRelease), plans[_API_SERVER].target
+        gates = _own_gates(planned[_CHECKPOINTER], plans[_CHECKPOINTER], build)
         verified = (*gates, *build.gates.of_cluster())
-        steps.append(PipelineStep(VerifyStep("returned"), verified, (), changes=False))
-        steps.append(_step(MarkStep(kube, self.host, plan.target, None)))
-        return Pipeline(tuple(steps))
+        returned = PipelineStep(VerifyStep("returned"), verified, (), changes=False)
+        return returned, _step(MarkStep(self.tools.kube, self.host, version, None))
 
 
 def _own_gates(planned: PlannedRelease, plan: Plan, build: StepContext) -> tuple[GateRun, ...]:

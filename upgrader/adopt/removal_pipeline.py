@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from upgrader.adopt.endpoints import PublishEndpointStep
 from upgrader.adopt.etcd_membership import MemberToRemove
+from upgrader.adopt.left_out_pipeline import Return
 from upgrader.adopt.manifest_step import StaticPods
 from upgrader.adopt.removal_steps import (
     DeleteNodeStep,
@@ -21,7 +22,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
 from upgrader.steps.context import StepContext
-from upgrader.steps.plan import Plan, planned_of
+from upgrader.steps.plan import Plan, own_steps
 from upgrader.steps.release.kind import ReleaseKind
 from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.verify import VerifyStep
@@ -45,17 +46,24 @@ class Removal:
     """The controller's addresses."""
     server: str
     """The URL of the API that its kubelet is to use, once its own controller has none."""
+    back: Return | None = None
+    """How another one, which was left out and is back, takes its part in the place of one that is dead."""
 
-    def pipeline(self, plan: Plan, build: StepContext) -> Pipeline:
-        """`build` is of the cluster without the controller, as are all gates: that one isn't asked any more."""
-        always = build.gates.of_controllers()
+    def pipeline(self, plans: Mapping[str, Plan], build: StepContext) -> Pipeline:
+        """`plans`, one for each release, and `build` are of the cluster without the controller, as are all gates: that
+        one isn't asked any more.
+        """
+        plan = plans["kube-apiserver"]
+        always = (self.back.before if self.back else build).gates.of_controllers()
         steps = [PipelineStep(VerifyStep("healthy"), always, (), changes=False)]
-        planned = {step.name: step for step in planned_of(plan, PlannedRelease)}
+        planned = own_steps(plans, PlannedRelease)
         kind = ReleaseKind(build)
-        steps += [kind.free(planned[name], plan) for name in _RELEASES if planned[name].pending]
-        releases = [kind.step(planned[name], plan) for name in _RELEASES]
+        steps += [kind.free(planned[name], plans[name]) for name in _RELEASES if planned[name].pending]
+        releases = [kind.step(planned[name], plans[name]) for name in _RELEASES]
         if self.dead:
             steps += [_gated(step, ()) for step in self._gone(plan)]
+            if self.back:  # kube-apiserver comes first, as in any return
+                return Pipeline((*steps, self.back.begin(plans), *releases[::-1], *self.back.end(plans, build)))
             return Pipeline((*steps, *releases, *(_gated(step, always) for step in self._alone())))
         steps += [_gated(step, always) for step in self._before()]
         steps += releases

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from upgrader.adopt.etcd_membership import MemberToRemove, etcd_servers, member_to_remove
-from upgrader.adopt.joined import running_version
 from upgrader.adopt.leading_to import check_endpoints, host_of
 from upgrader.adopt.leaving import (
     check_etcd_servers,
@@ -21,21 +20,27 @@ from upgrader.adopt.leaving import (
     why_dead,
     why_unreachable,
 )
+from upgrader.adopt.left_out_pipeline import Return
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.removal_pipeline import Removal
 from upgrader.adopt.withdrawal import check_chosen_by_label
+from upgrader.app.as_installed import observe_installed
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
+from upgrader.app.left_out import refuse_not_back
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.unchanged import AGAIN, check_unchanged
 from upgrader.app.values_edit import edited_counts
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.kubeconfig_context import server_addresses
 from upgrader.errors import Blocked
+from upgrader.gates.node_health import is_unreachable
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP
+from upgrader.model.left_out import LeftOut
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import ReleaseSettings
 from upgrader.model.version import KubernetesVersion
@@ -43,6 +48,7 @@ from upgrader.onhost.sending.collect import examine_all
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
+from upgrader.preflight.down_controllers import left_out_of
 from upgrader.preflight.refusal import refusal
 
 __all__ = ["LeavingController", "ProposedRemoval", "leaving_controller"]
@@ -50,6 +56,8 @@ __all__ = ["LeavingController", "ProposedRemoval", "leaving_controller"]
 _CHECKS = tuple((name, check) for name, check in CHECKS if name in ("access", "hosts", "helm", "webhooks"))
 _NODES, _CONFIG_MAPS = Kind("v1", "nodes", namespaced=False), Kind("v1", "configmaps")
 _PORT = 6443
+_LEAST = 2
+"""Controllers that the releases may count while others are left out: one alone is another kind of cluster."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,10 @@ class LeavingController:
     files: Mapping[Path, str]
     findings: tuple[Finding, ...]
     """Of the controllers that stay."""
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    """Those of them that are left out, and stay so."""
+    returning: Host | None = None
+    """One of them that was left out, and takes part again instead of the dead one."""
 
     def check_allowed(self) -> None:
         """Raises Blocked where a check forbids it."""
@@ -81,16 +93,22 @@ class LeavingController:
     def propose(self, *, take_over: bool) -> Iterator[ProposedRemoval]:
         """Lock the cluster, and build the steps from the values files as they are."""
         with open_session(self.folder, self.version) as opened:
-            session = replace(opened, cluster=self.staying)  # as it was decided on, whatever the inventory says by now
+            # As it was decided on, whatever the inventory says by now.
+            session = replace(opened, cluster=self.staying).without(self.left_out)
             with cluster_lock(session, self.front_end, take_over=take_over) as held:
-                check_unchanged(session, self.version)
+                check_unchanged(session, self.version, without=self.host.name if self.dead else "")
                 member = self._member_now(session)
-                observed = replace(session.observe(), server=self.version)
-                build = session.builder.since(session.read_health_before()).context
+                health = session.read_health_before()
+                build = session.builder.since(health).context
+                back = None
+                if self.returning is not None:
+                    refuse_not_back(session, self.returning)
+                    before = session.without({self.returning.name: LeftOut("out", None)}).builder.since(health).context
+                    back = Return(self.returning, session.tools, before)
                 removal = Removal(
-                    self.host, bool(self.dead), self.staying, session.tools, member, self.own, self.server
+                    self.host, bool(self.dead), self.staying, session.tools, member, self.own, self.server, back
                 )
-                pipeline = removal.pipeline(session.plan(observed), build)
+                pipeline = removal.pipeline(observe_installed(session).plans(session), build)
                 yield ProposedRemoval(pipeline, self.findings, session, self.front_end, held)
 
     def _member_now(self, session: Session) -> MemberToRemove:
@@ -171,8 +189,23 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     host = controller_to_remove(cluster, name)
     staying = replace(cluster, controllers=tuple(each for each in cluster.controllers if each.name != name))
     check_chosen_by_label(tools.kube)
-    refuse_unended(replace(session, cluster=staying))
-    version = running_version(tools.kube)
+    refuse_unended(replace(session, cluster=staying), without=name if dead else "")
+    marks = left_out_of(tools.kube, staying)
+    if marks and not dead:
+        raise Blocked(
+            f"controller {first_few(sorted(marks))} is left out; nothing was changed",
+            remedy=f"First bring it back (upgrader resume), or remove it. Or if {name} is dead: --dead",
+        )
+    installed = observe_installed(session)
+    version = installed.version
+    returning = _returning(replace(session, cluster=staying), marks)
+    left_out = {} if returning else marks
+    if left_out and len(staying.controllers) - len(left_out) < _LEAST:
+        raise Blocked(
+            f"without {name}, and without {first_few(sorted(left_out))}, which is left out, too few controllers "
+            "remain; nothing was changed",
+            remedy=f"First bring {first_few(sorted(left_out))} back: without it, etcd has no majority.",
+        )
     state = _State.of(session, host, said=dead)
     addresses = node_addresses(tools.kube, staying)
     api = _api_values(session)
@@ -183,8 +216,8 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     check_endpoints(tools.hosts, staying.controllers[0], name, state.own, names)
     server = f"https://{endpoint}" if endpoint else server_at(addresses[0], port)
     files = edited_counts(session.settings, addresses)
-    context = replace(session.at(version), cluster=staying).preflight_context(session.observe())
-    findings = run_checks(context, _CHECKS)
+    checked = replace(session.at(version), cluster=staying).without(left_out)
+    findings = run_checks(checked.preflight_context(installed.observed), _CHECKS)
     return LeavingController(
         session.settings.folder,
         front_end,
@@ -197,7 +230,16 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
         version,
         files,
         findings,
+        left_out,
+        returning,
     )
+
+
+def _returning(session: Session, marks: Mapping[str, LeftOut]) -> Host | None:
+    """The controller that was left out, where it is back: by now, too few would be left without it."""
+    host = next((each for each in session.cluster.controllers if each.name in marks), None)
+    node = session.tools.kube.get(_NODES, host.name) if host else None
+    return host if node is not None and not is_unreachable(node) else None
 
 
 def _api_values(session: Session) -> Mapping[str, Any]:

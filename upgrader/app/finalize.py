@@ -99,14 +99,20 @@ def _emulated(session: Session, observed: Observed) -> Minor | None:
     return min((minor for minor in (observed.emulated, *found) if minor is not None), default=None)
 
 
-def refuse_unended(session: Session) -> None:
-    """Raise Blocked where the newest upgrade has not reached its end."""
+def refuse_unended(session: Session, *, without: str = "") -> None:
+    """Raise Blocked where the newest upgrade has not reached its end.
+
+    `without`: a controller that is dead. One that has failed is at its end then: without that controller, no gate of it
+    passes, neither forward nor back.
+    """
     upgrades = [run for run in session.find_runs().runs if run.state.is_upgrade]
-    if upgrades and not upgrades[-1].state.over:
+    if upgrades and not upgrades[-1].state.over and not (without and upgrades[-1].state.outcome == "failed"):
         name, outcome = upgrades[-1].name, upgrades[-1].state.result
+        failing = f" If that fails because {without} is dead, run this again: it goes on from what that has left."
         raise Blocked(
             f"upgrade {name} is not complete ({outcome}); nothing was changed",
-            remedy="Complete it with `upgrader resume`, or undo it with `upgrader rollback`.",
+            remedy="Complete it with `upgrader resume`, or undo it with `upgrader rollback`."
+            + (failing if without else ""),
         )
 
 

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.adopt.joined import running_version
 from upgrader.adopt.left_out_pipeline import LeavingOut, Return
 from upgrader.adopt.withdrawal import check_chosen_by_label
+from upgrader.app.as_installed import observe_installed
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
-from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.resume import left_to_resume
+from upgrader.app.upgrade import PlannedUpgrade, refuse_over_interrupted
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.load import load_settings
 from upgrader.errors import ApiUnavailable, Blocked
@@ -27,16 +27,21 @@ from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.node_health import condition_problem
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.left_out import LeftOut
 from upgrader.model.run_kind import RunKind
+from upgrader.model.skips import NO_SKIPS, Skips
+from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
+from upgrader.onhost.sending.host_facts import Examined
 from upgrader.pipeline import Pipeline
+from upgrader.ports import KubeObject
 from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
 from upgrader.preflight.down_controllers import etcd_problem, is_down, left_out_of, may_be_left_out
 from upgrader.preflight.refusal import refusal
 
-__all__ = ["ProposedChange", "propose_leaving_out", "propose_return"]
+__all__ = ["ProposedChange", "WantedUpgrade", "propose_leaving_out", "propose_return", "refuse_not_back"]
 
 _CHECKS = tuple((name, check) for name, check in CHECKS if name in ("access", "hosts", "helm", "webhooks"))
 
@@ -73,23 +78,47 @@ class ProposedChange:
         )
 
 
+@dataclass(frozen=True)
+class WantedUpgrade:
+    """The upgrade for which a controller is left out, as `propose_upgrade` has it."""
+
+    target: KubernetesVersion | None = None
+    skips: Skips = NO_SKIPS
+    most: int | None = None
+    bundled_in: Path | None = None
+    anew: bool = False
+
+    def check(self, session: Session, host: Host, version: KubernetesVersion) -> bool:
+        """Whether there is anything to upgrade. Raises Blocked where a check forbids it without that controller."""
+        with session.with_bundle(self.bundled_in).bundle() as bundle:
+            planned = PlannedUpgrade.of(session, bundle, self.most)
+            if not planned.checked(self.skips).document.to_do:
+                return False
+            without = session.without({host.name: LeftOut("out", version)})
+            PlannedUpgrade.of(without, bundle, self.most).checked(self.skips).refuse_if_blocked()
+        return True
+
+
 @contextmanager
-def propose_leaving_out(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedChange | None]:
+def propose_leaving_out(
+    folder: Path, wanted: WantedUpgrade, front_end: FrontEnd, *, take_over: bool
+) -> Iterator[ProposedChange | None]:
     """Lock the cluster, and plan how to leave out the controller that is down, or to complete that.
 
-    None if upgrader.yaml doesn't allow it, none is down, one is left out already, or too many are down: the checks
-    of the upgrade tell. Raises Blocked where etcd has no majority without it, or the newest upgrade has no end.
+    None if upgrader.yaml doesn't allow it, none is down, one is left out already, too many are down, or there is
+    nothing to upgrade: the checks of the upgrade tell. Raises Blocked where etcd has no majority without it, where a
+    check forbids the upgrade, or where an interrupted one has left changes.
     """
     if load_settings(folder, os.environ).degraded != "allow":
         yield None
         return
-    with open_session(folder) as session, locked_folder(folder):
+    with open_session(folder, wanted.target) as session, locked_folder(folder):
         if _to_leave_out(session) is None:
             yield None
             return
         with cluster_lock(session, front_end, take_over=take_over) as held:
             host = _to_leave_out(session)
-            yield _leaving_out(session, front_end, held, host) if host is not None else None
+            yield _leaving_out(session, front_end, held, host, wanted) if host is not None else None
 
 
 def _to_leave_out(session: Session) -> Host | None:
@@ -103,11 +132,14 @@ def _to_leave_out(session: Session) -> Host | None:
     return down[0] if down and may_be_left_out(cluster, names) else None
 
 
-def _leaving_out(session: Session, front_end: FrontEnd, held: HeldLock, host: Host) -> ProposedChange:
+def _leaving_out(
+    session: Session, front_end: FrontEnd, held: HeldLock, host: Host, wanted: WantedUpgrade
+) -> ProposedChange | None:
     tools = session.tools
     check_chosen_by_label(tools.kube)
-    refuse_unended(session)
-    version = running_version(tools.kube)
+    refuse_over_interrupted(session, front_end, anew=wanted.anew, down=host.name)
+    installed = observe_installed(session)
+    version = installed.version
     staying = session.at(version).without({host.name: LeftOut("leaving", version)})
     examined = examine_all(tools.hosts, staying.cluster)
     facts = {item.host.name: item.facts for item in examined if item.facts is not None}
@@ -116,11 +148,13 @@ def _leaving_out(session: Session, front_end: FrontEnd, held: HeldLock, host: Ho
             f"controller {host.name} is down, and etcd can't do without it: {problem}; nothing was changed",
             remedy="Every etcd member that is left must be healthy. Repair these, or bring that controller back.",
         )
-    observed = staying.observe()
-    findings = run_checks(staying.preflight_context(observed), _CHECKS)
+    # What was begun is completed, whatever is to follow: half left out is no state to stay in.
+    if not left_out_of(tools.kube, session.cluster) and not wanted.check(session, host, version):
+        return None
+    findings = run_checks(staying.preflight_context(installed.observed), _CHECKS)
     health = staying.read_health_before()
     build = staying.builder.since(health).context
-    pipeline = LeavingOut(host, tools).pipeline(staying.plan(observed), build)
+    pipeline = LeavingOut(host, tools).pipeline(installed.plans(staying), build)
     return ProposedChange(RunKind.LEAVE_OUT_CONTROLLER, host, pipeline, findings, staying, front_end, held, health)
 
 
@@ -128,10 +162,10 @@ def _leaving_out(session: Session, front_end: FrontEnd, held: HeldLock, host: Ho
 def propose_return(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedChange | None]:
     """Lock the cluster, and plan how the controller that was left out gets its turn, or how to complete that.
 
-    None where none is left out, or an interrupted upgrade is to be resumed first. Raises Blocked if it isn't back yet.
+    None where none is left out, or the newest upgrade is to be resumed first. Raises Blocked if it isn't back yet.
     """
     with open_session(folder) as session, locked_folder(folder):
-        if not _left_out(session) or newest_without_end(session.find_runs()):
+        if not _left_out(session) or _is_to_resume(session):
             yield None
             return
         with cluster_lock(session, front_end, take_over=take_over) as held:
@@ -146,39 +180,60 @@ def _left_out(session: Session) -> bool:
         return False
 
 
+def _is_to_resume(session: Session) -> bool:
+    """Whether anything is left to do of the newest upgrade: it began without the controller, and ends without it."""
+    upgrades = [run.state for run in session.find_runs().runs if run.state.is_upgrade]
+    return bool(upgrades) and left_to_resume(upgrades[-1], session.tools.clock.now())
+
+
 def _return(session: Session, front_end: FrontEnd, held: HeldLock) -> ProposedChange | None:
     tools = session.tools
     marks = left_out_of(tools.kube, session.cluster)
-    if not marks:
+    if not marks or _is_to_resume(session):
         return None
-    refuse_unended(session.without(marks))
     host = next(each for each in session.cluster.controllers if each.name in marks)
-    version = running_version(tools.kube)
-    whole = session.at(version)
-    if problem := _why_not_back(whole, host):
+    installed = observe_installed(session)
+    whole = session.at(installed.version)
+    refuse_not_back(whole, host)
+    findings = run_checks(whole.preflight_context(installed.observed), _CHECKS)
+    health = whole.read_health_before()
+    before = whole.without(marks).builder.since(health).context
+    build = whole.builder.since(health).context
+    pipeline = Return(host, tools, before).pipeline(installed.plans(whole), build)
+    return ProposedChange(RunKind.RETURN_CONTROLLER, host, pipeline, findings, whole, front_end, held, health)
+
+
+def refuse_not_back(session: Session, host: Host) -> None:
+    """Raise Blocked where a controller that was left out can't take part again, as it or another one isn't healthy.
+
+    The session is of all controllers that take part once it does.
+    """
+    examined = {item.host.name: item for item in examine_all(session.tools.hosts, session.cluster)}
+    if problem := _not_back(session.tools.kube.get(NODES, host.name), examined[host.name]):
         raise Blocked(
             f"controller {host.name} is left out, and not back yet: {problem}; nothing was changed",
             remedy=f"Repair it, then run this again. If it is gone for good: upgrader controllers remove {host.name} "
             "--dead",
         )
-    observed = whole.observe()
-    findings = run_checks(whole.preflight_context(observed), _CHECKS)
-    health = whole.read_health_before()
-    before = whole.without(marks).builder.since(health).context
-    build = whole.builder.since(health).context
-    pipeline = Return(host, tools, before).pipeline(whole.plan(observed), build)
-    return ProposedChange(RunKind.RETURN_CONTROLLER, host, pipeline, findings, whole, front_end, held, health)
+    if away := [name for name, item in examined.items() if item.facts is None]:
+        raise Blocked(
+            f"controller {host.name} was left out, and is back, but {first_few(away)} can't be examined: "
+            f"{examined[away[0]].error}; nothing was changed",
+            remedy=f"Repair {away[0]}, then run this again. If it is gone for good: upgrader controllers remove "
+            f"{away[0]} --dead, which also brings {host.name} back.",
+        )
+    facts = {name: item.facts for name, item in examined.items() if item.facts is not None}
+    if problem := etcd_problem(facts, session.cluster):
+        raise Blocked(
+            f"controller {host.name} was left out, and can't return yet: in etcd, {problem}; nothing was changed",
+            remedy="Repair etcd there, then run this again.",
+        )
 
 
-def _why_not_back(session: Session, host: Host) -> str:
-    """What a controller lacks to take part again; "" for nothing."""
-    node = session.tools.kube.get(NODES, host.name)
+def _not_back(node: KubeObject | None, examined: Examined) -> str:
+    """What its machine lacks; "" for nothing."""
     if node is None:
         return "it is not a node of the cluster"
     if problem := condition_problem(node):
         return f"its node {problem}"
-    examined = examine_all(session.tools.hosts, session.cluster)
-    if error := next((item.error for item in examined if item.host == host and item.facts is None), ""):
-        return error
-    facts = {item.host.name: item.facts for item in examined if item.facts is not None}
-    return etcd_problem(facts, session.cluster)
+    return examined.error if examined.facts is None else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.facts import ControllerFacts, read_controllers
-from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined, running_version
+from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined
 from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.node_addresses import node_address, node_addresses
 from upgrader.adopt.parts_that_go import parts_that_go
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.adoption import ProposedAdoption
+from upgrader.app.as_installed import observe_installed
 from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
@@ -85,7 +86,7 @@ class FoundControllers:
             cluster_lock(session, self.front_end, take_over=take_over) as held,
         ):
             check_unchanged(session, self.version)
-            observed = replace(session.observe(), server=self.version)
+            observed = observe_installed(session).observed
             health_before = session.read_health_before()
             made = JoinedControllers(
                 session.cluster,
@@ -124,8 +125,8 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     kube, hosts, cluster = session.tools.kube, session.tools.hosts, session.cluster
     check_chosen_by_label(kube)
     refuse_unended(session)
-    version = running_version(kube)
-    observed = replace(session.observe(), server=version)
+    installed = observe_installed(session)
+    version, observed = installed.version, installed.observed
     if observed.emulated is not None:
         raise Blocked(
             "the control plane emulates an older minor, but kubeadm's kube-apiserver does not; nothing was changed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, continue_run
@@ -28,7 +29,7 @@ from upgrader.steps.images.import_images import ImportImagesStep
 from upgrader.steps.plan import Plan, changed_inputs, step_inputs
 from upgrader.steps.playbook.undone_by_hand import undone_by_hand
 
-__all__ = ["ResumableRun", "ResumedRun", "resumable_run"]
+__all__ = ["ResumableRun", "ResumedRun", "left_to_resume", "resumable_run"]
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ def resumable_run(
     """
     with existing_run(folder, name, front_end, take_over=take_over) as run:
         why = RunResumed(run.state.run, lock_holder())
-        resumed = follow(run.state, why, run.session.tools.clock.now())
-        _refuse_over(run.state, resumed)
+        now = run.session.tools.clock.now()
+        resumed = follow(run.state, why, now)
+        _refuse_over(run.state, now)
         if done:
             _refuse_done(run.state, done)
         imports = resumed.step(ImportImagesStep.NAME)
@@ -101,9 +103,16 @@ def resumable_run(
             yield ResumableRun(run, why, resumed, done=done)
 
 
-def _refuse_over(state: RunState, resumed: RunState) -> None:
-    """An interrupted run is resumed even if only its end is missing; one that has ended must have work left."""
-    if not state.over and (state.outcome != "failed" or not isinstance(next_action(resumed), End)):
+def left_to_resume(state: RunState, now: datetime) -> bool:
+    """Whether `resume` would continue it. An interrupted run is resumed even if only its end is missing; one that has
+    ended must have work left.
+    """
+    resumed = follow(state, RunResumed(state.run, lock_holder()), now)
+    return not state.over and (state.outcome != "failed" or not isinstance(next_action(resumed), End))
+
+
+def _refuse_over(state: RunState, now: datetime) -> None:
+    if left_to_resume(state, now):
         return
     back = "`upgrader rollback` undoes it. " if state.outcome == "succeeded" else ""
     goal = hops_left(state)

@@ -13,12 +13,12 @@ __all__ = ["AGAIN", "check_unchanged"]
 AGAIN = "Run it again: it then starts from the current state."
 
 
-def check_unchanged(session: Session, version: KubernetesVersion) -> None:
+def check_unchanged(session: Session, version: KubernetesVersion, *, without: str = "") -> None:
     """To be called under the lock. Raises Blocked where another command has upgraded meanwhile, or is halfway there.
 
-    An interrupted run of the command itself is no reason: that one is to be continued.
+    An interrupted run of the command itself is no reason: that one is to be continued. `without`: as `refuse_unended`.
     """
-    refuse_unended(session)
+    refuse_unended(session, without=without)
     if (now := running_version(session.tools.kube)) != version:
         raise Blocked(
             f"the running version has changed meanwhile, from {version} to {now}; the cluster was not changed",

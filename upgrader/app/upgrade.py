@@ -40,6 +40,7 @@ __all__ = [
     "check_upgrade",
     "plan_upgrade",
     "propose_upgrade",
+    "refuse_over_interrupted",
     "save_plan",
 ]
 
@@ -214,7 +215,7 @@ def propose_upgrade(
         locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
-        _refuse_over_interrupted(session, front_end, anew=anew)
+        refuse_over_interrupted(session, front_end, anew=anew)
         planned = PlannedUpgrade.of(session, bundle, most)
         bound = saved.bind_again(planned.session, planned.observed, planned.plan, bundle) if saved is not None else None
         checked = planned.checked(skips)
@@ -300,10 +301,11 @@ def _asked(session: Session, checked: CheckedPlan) -> CheckedPlan:
     return replace(checked, host_changes=host_changes(session, checked.plan))
 
 
-def _refuse_over_interrupted(session: Session, front_end: FrontEnd, *, anew: bool) -> None:
-    """A resumed run and a new one roll back to different states: which of them is meant, only the operator knows.
+def refuse_over_interrupted(session: Session, front_end: FrontEnd, *, anew: bool, down: str = "") -> None:
+    """Raise Blocked where an interrupted upgrade has left changes, unless `anew`. `down`: a controller that is down.
 
-    The interrupted run may have been on another machine.
+    A resumed run and a new one roll back to different states: which of them is meant, only the operator knows. The
+    interrupted run may have been on another machine.
     """
     found = session.find_brief_runs()
     for problem in found.may_hide:
@@ -316,5 +318,10 @@ def _refuse_over_interrupted(session: Session, front_end: FrontEnd, *, anew: boo
         f"run {name} was interrupted, and its changes are still in place: the rollback of a new run would "
         "keep these changes; nothing was changed",
         remedy="To continue it: upgrader run --resume\nTo undo it: upgrader rollback\nTo keep its changes, and start "
-        "from there: upgrader run --new",
+        "from there: upgrader run --new"
+        + (
+            f", which first leaves out {down}. Without it, neither of the others is likely to pass its gates."
+            if down
+            else ""
+        ),
     )

@@ -10,16 +10,16 @@ from upgrader.cli.notices import say
 
 if TYPE_CHECKING:
     from upgrader.app.front_end import FrontEnd
-    from upgrader.app.left_out import ProposedChange
+    from upgrader.app.left_out import ProposedChange, WantedUpgrade
 
 __all__ = ["leave_out", "take_back"]
 
 
-def leave_out(folder: Path, shown: FrontEnd, *, yes: bool, take_over: bool) -> bool:
-    """Leave out the controller that is down, where upgrader.yaml allows it; whether there was one."""
+def leave_out(folder: Path, wanted: WantedUpgrade, shown: FrontEnd, *, yes: bool, take_over: bool) -> bool:
+    """Leave out the controller that is down, where upgrader.yaml allows it and the upgrade needs it; whether it did."""
     from upgrader.app.left_out import propose_leaving_out
 
-    with propose_leaving_out(folder, shown, take_over=take_over) as proposed:
+    with propose_leaving_out(folder, wanted, shown, take_over=take_over) as proposed:
         if proposed is None:
             return False
         name = proposed.host.name

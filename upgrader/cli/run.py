@@ -129,6 +129,7 @@ def run(
 
     from upgrader.app.hops import run_hops
     from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
+    from upgrader.app.left_out import WantedUpgrade
     from upgrader.app.startup import wait_for_start
     from upgrader.app.upgrade import propose_upgrade
     from upgrader.app.wanted_version import left_behind, write_wanted
@@ -141,7 +142,8 @@ def run(
         refuse_other_target(folder, reached, target, plan_file)
         return
     # A saved plan is of the controllers that took part when it was made.
-    if plan_file is None and leave_out(folder, shown, yes=yes, take_over=take_over):
+    wanted = WantedUpgrade(target, skips, max_hops, bundle_file, anew)
+    if plan_file is None and leave_out(folder, wanted, shown, yes=yes, take_over=take_over):
         take_over = False
     operator = Operator(yes, skips, pause_between)
 

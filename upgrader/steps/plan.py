@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Literal, TypeVar
@@ -86,6 +86,11 @@ class Plan:
 def planned_of(plan: Plan | None, planned: type[P]) -> tuple[P, ...]:
     """The steps of one kind, in the plan's order; () without a plan."""
     return tuple(step for step in (plan.steps if plan else ()) if isinstance(step, planned))
+
+
+def own_steps(plans: Mapping[str, Plan], planned: type[P]) -> dict[str, P]:
+    """The steps of one kind by name, each as the plan under its own name has it."""
+    return {name: step for name, plan in plans.items() for step in planned_of(plan, planned) if step.name == name}
 
 
 def observed_after(plan: Plan, before: Observed) -> Observed:

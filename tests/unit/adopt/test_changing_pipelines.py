@@ -130,7 +130,7 @@ def removal(*, dead: bool, member: MemberToRemove) -> Pipeline:
     """The way out of controller-3."""
     staying = cluster(*HOSTS[:2])
     made = Removal(HOSTS[2], dead, staying, TOOLS, member, frozenset({"10.0.0.3"}), "https://api:6443")
-    return made.pipeline(plan(), builder(staying))
+    return made.pipeline(dict.fromkeys(("kube-apiserver", "kubernetes"), plan()), builder(staying))
 
 
 def test_controller_leaves_in_an_order_in_which_the_next_part_is_served() -> None:

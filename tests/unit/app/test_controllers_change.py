@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,7 +32,8 @@ from upgrader.engine.locks.fence import Fence
 from upgrader.errors import Blocked
 from upgrader.gates.kubernetes_kinds import NODES, WORKLOADS
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.event import RunStarted
+from upgrader.model.event import Event, RunEnded, RunStarted
+from upgrader.model.left_out import LEFT_OUT, LeftOut
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, AvailabilitySettings, Degraded, ReleaseSettings, Settings
@@ -68,20 +69,23 @@ class Place:
         """That of controllers that joined, before the lock."""
         return found_controllers(self.folder, FrontEnd())
 
-    def run_version(self, version: KubernetesVersion) -> None:
-        """Have kube-apiserver's release be of that version."""
+    def run_version(self, version: KubernetesVersion, others: KubernetesVersion | None = None) -> None:
+        """Have the releases be of that version, or all but kube-apiserver's of another one."""
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+            version = version if name == "kube-apiserver" or others is None else others
             labels = {"app.kubernetes.io/version": str(version)}
             spec = {"template": {"spec": {"nodeSelector": {CONTROL_PLANE: ""}}}}
             found = {"metadata": {"name": name, "labels": labels}, "spec": spec}
             self.kube.put(WORKLOADS["Deployment"], found, "kube-system")
 
-    def interrupt(self, kind: RunKind) -> None:
-        """A run that was killed: its journal has no end."""
+    def interrupt(self, kind: RunKind, *more: Event) -> None:
+        """A run that was killed: its journal has no end, unless these records are one."""
         folder = self.folder / "runs" / f"20260101T000000-{kind}"
         folder.mkdir(parents=True)
         journal = Journal(folder / JOURNAL, self.world.clock)
         journal.emit(RunStarted(folder.name, kind, ("a",), f"runs/{folder.name}", target=TO, current=FROM))
+        for event in more:
+            journal.emit(event)
         journal.close()
 
     def die(self) -> None:
@@ -117,9 +121,8 @@ class Place:
 def rendered(spec: ReleaseSpec, **_how: object) -> str:
     """A release's Deployment."""
     template: dict[str, Any] = {"spec": {"containers": []}}
-    return json.dumps(
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": spec.name}, "spec": {"template": template}}
-    )
+    meta = {"name": spec.name, "labels": {"version": spec.values.get("kubernetesVersion", str(FROM))}}
+    return json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {"template": template}})
 
 
 @pytest.fixture
@@ -168,8 +171,10 @@ def healthy_place(
     tools = Tools(world.helm, world.kube, world.playbooks, world.clock, made.hosts)
 
     @contextmanager
-    def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
-        yield FakeSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
+    def opened(_folder: Path, target: KubernetesVersion | None = None) -> Iterator[Session]:
+        yield FakeSession(
+            replace(settings, target=target or FROM), cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock)
+        )
 
     for module in use_cases:
         monkeypatch.setattr(module, "open_session", opened)
@@ -214,6 +219,58 @@ def test_interrupted_command_is_continued(place: Place, command: Any, kind: RunK
     place.interrupt(kind)
     with command(place) as found, found.propose(take_over=False) as proposed:
         assert proposed
+
+
+def test_dead_controller_leaves_after_an_upgrade_that_failed_without_it(place: Place) -> None:
+    """It died during that upgrade: no gate of it passes again, neither forward nor back. One that was interrupted ends
+    first, and the message says how to go on where it fails.
+    """
+    place.die()
+    place.interrupt(RunKind.UPGRADE)
+    with pytest.raises(Blocked, match=r"upgrade .* is not complete \(interrupted\)") as caught:
+        place.removal(dead=True).__enter__()
+    assert "upgrader resume" in caught.value.remedy
+    assert f"If that fails because {LAST} is dead, run this again" in caught.value.remedy
+    folder = next((place.folder / "runs").iterdir())
+    journal = Journal.reopen(folder / JOURNAL, place.world.clock)
+    journal.emit(RunEnded(folder.name, "failed", 1.0, "kube-apiserver is not Ready"))
+    journal.close()
+    place.run_version(TO, others=FROM)
+    with place.removal(dead=True) as leaving, leaving.propose(take_over=False) as proposed:
+        targets = {item.step.name: getattr(item.step, "spec", None) for item in proposed.pipeline.steps}
+    spec = targets["kube-apiserver"]
+    assert spec is not None and spec.values["kubernetesVersion"] == str(TO), "as far as the upgrade has come"
+    assert targets["kubernetes"] is None, "the removal is no upgrade"
+
+
+def test_controller_that_was_left_out_returns_in_the_place_of_a_dead_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is back, another one died: with neither of them, one controller would be left. Of one that lives, nothing is
+    taken while another is left out; nor where both are away.
+    """
+    place = healthy_place(tmp_path, monkeypatch, controller_removal, new_controllers)
+    first = NAMES[0]
+    found = dict(place.kube.get(NODES, first) or {})
+    meta = {**found["metadata"], "labels": {}, "annotations": {LEFT_OUT: LeftOut("out", FROM).text()}}
+    place.kube.put(NODES, {**found, "metadata": meta})
+    with pytest.raises(Blocked, match=f"controller {first} is left out; nothing was changed") as caught:
+        place.removal().__enter__()
+    assert "upgrader resume" in caught.value.remedy
+    place.die()
+    with place.removal(dead=True) as leaving, leaving.propose(take_over=False) as proposed:
+        steps = [item.step.name for item in proposed.pipeline.steps]
+        asked = proposed.pipeline.steps[0].gates
+    assert steps == [
+        *("healthy", "withdraw", "etcd", "node", "take-back", "kube-apiserver", "kubernetes", "returned", "mark")
+    ]
+    asked_first = {host.name for gate in asked for host in gate.gate.cluster.controllers}  # type: ignore[attr-defined]
+    assert asked_first == {NAMES[1]}
+    taints = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
+    status = {**found["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
+    place.kube.put(NODES, {**found, "metadata": meta, "spec": {"taints": taints}, "status": status})
+    with pytest.raises(Blocked, match=f"without {LAST}, and without {first}, which is left out, too few"):
+        place.removal(dead=True).__enter__()
 
 
 def etcd_step(proposed: ProposedRemoval) -> LeaveEtcdStep:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.app.test_controllers_change import LAST, NAMES, Place, healthy_place
+from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO
 from upgrader.adopt.withdrawal import CONTROL_PLANE
 from upgrader.app import existing_run, left_out, upgrade
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.left_out import ProposedChange, propose_leaving_out, propose_return
+from upgrader.app.left_out import ProposedChange, WantedUpgrade, propose_leaving_out, propose_return
 from upgrader.app.upgrade import check_upgrade
 from upgrader.errors import ApiUnavailable, Blocked, StepFailed
 from upgrader.gates.kubernetes_kinds import NODES, PODS
+from upgrader.model.event import Event, RunEnded, StepEnded, StepStarted
+from upgrader.model.finding import Finding
 from upgrader.model.left_out import LEFT_OUT, LeftOut
+from upgrader.model.observed import Observed, ObservedRelease
+from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import ReleaseSettings
+from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
+from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import KubeObject
+from upgrader.steps.release.helm_release import ChartStep
 
 
 @pytest.fixture
@@ -64,9 +72,9 @@ def mark(place: Place, phase: Any = "out", version: KubernetesVersion | None = F
     place.kube.put(NODES, {**node(place), "metadata": meta})
 
 
-def leaving(place: Place) -> ProposedChange | None:
+def leaving(place: Place, **wanted: Any) -> ProposedChange | None:
     """What `run` proposes before the upgrade."""
-    with propose_leaving_out(place.folder, FrontEnd(), take_over=False) as proposed:
+    with propose_leaving_out(place.folder, WantedUpgrade(TO, **wanted), FrontEnd(), take_over=False) as proposed:
         return proposed
 
 
@@ -130,14 +138,99 @@ def test_etcd_without_a_majority_forbids_it(place: Place, monkeypatch: pytest.Mo
         leaving(place)
 
 
+BEGUN = StepStarted("kube-apiserver", "v1 → v2", RestorePoint("kube-apiserver", "kube-system", 1))
+
+
 def test_interrupted_upgrade_comes_first(place: Place) -> None:
-    """It began with all controllers: it ends with them, or is rolled back."""
+    """It began with all controllers. Where one has died since, neither of its ways passes a gate: the message names
+    --new, which keeps what it has changed.
+    """
     die(place)
-    place.interrupt(RunKind.UPGRADE)
-    with pytest.raises(Blocked, match=r"upgrade .* is not complete"):
+    place.interrupt(RunKind.UPGRADE, BEGUN)
+    with pytest.raises(Blocked, match=r"run .* was interrupted, and its changes are still in place") as caught:
         leaving(place)
+    assert f"upgrader run --new, which first leaves out {LAST}" in caught.value.remedy
+    assert leaving(place, anew=True) is not None
     mark(place)
     assert returning(place) is None, "`resume` resumes the upgrade"
+
+
+def test_controller_that_died_during_an_upgrade(place: Place) -> None:
+    """The upgrade has failed in its middle. Leaving the controller out keeps each release at the version that it has:
+    it is the run behind it that upgrades.
+    """
+    die(place)
+    place.interrupt(RunKind.UPGRADE, BEGUN, RunEnded("r", "failed", 1.0, "kube-apiserver is not Ready"))
+    place.run_version(TO, others=FROM)
+    found = leaving(place)
+    assert found is not None
+    specs = {item.step.name: item.step.spec for item in found.pipeline.steps if isinstance(item.step, ChartStep)}
+    assert {name: spec.values["kubernetesVersion"] for name, spec in specs.items()} == {"kube-apiserver": str(TO)}
+    assert "kubernetes" in names(found), "it is only verified"
+
+
+@pytest.mark.parametrize(
+    ("more", "first"),
+    [
+        ((BEGUN,), True),
+        ((BEGUN, StepEnded("kube-apiserver", "failed", 1.0, "no"), RunEnded("r", "failed", 1.0)), True),
+        ((RunEnded("r", "rolled-back", 1.0),), False),
+        ((RunEnded("r", "succeeded", 1.0),), False),
+    ],
+)
+def test_what_resume_does_first(place: Place, more: tuple[Event, ...], first: bool) -> None:
+    """What is left of an upgrade, also of one that has failed: `resume` never refuses with itself as the remedy."""
+    mark(place)
+    place.interrupt(RunKind.UPGRADE, *more)
+    assert (returning(place) is None) is first
+
+
+def test_nothing_to_upgrade_leaves_nobody_out(place: Place) -> None:
+    """The run is refused by its checks then, as by default."""
+    die(place)
+    place.run_version(FROM)
+    with propose_leaving_out(place.folder, WantedUpgrade(FROM), FrontEnd(), take_over=False) as proposed:
+        assert proposed is None
+    mark(place, "leaving")
+    with propose_leaving_out(place.folder, WantedUpgrade(FROM), FrontEnd(), take_over=False) as proposed:
+        assert proposed is not None, "half left out is completed all the same"
+
+
+def test_upgrade_that_a_check_forbids_leaves_nobody_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks are those of the cluster without the controller; what may be skipped, is."""
+    finding = Finding("removed-apis.used", "error", "an API is still used")
+    monkeypatch.setattr(FakeSession, "findings", (finding,))
+    die(place)
+    with pytest.raises(Blocked, match="a check blocks the run"):
+        leaving(place)
+    assert LeftOut.of(node(place)) is None
+    assert leaving(place, skips=Skips(("removed-apis.used",), "known")) is not None
+
+
+def test_old_api_server_behind_the_load_balancer_ends_no_emulation(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller is back with the version that it had, and answers: what the releases have counts, and not that."""
+    containers = [{"name": "kube-apiserver", "command": ["kube-apiserver", "--emulated-version=1.36"]}]
+    spec = {"template": {"spec": {"containers": containers}}}
+    text = json.dumps({"kind": "Deployment", "metadata": {"name": "kube-apiserver"}, "spec": spec})
+    seen = Observed(FROM, {}, {name: ObservedRelease((), text) for name in BUILT_IN_CHARTS})
+    monkeypatch.setattr(FakeSession, "observe", lambda _: seen)
+    mark(place)
+    place.run_version(TO)
+    found = returning(place)
+    assert found is not None
+    specs = [item.step.spec for item in found.pipeline.steps if isinstance(item.step, ChartStep)]
+    assert {(each.values["kubernetesVersion"], each.values["emulatedVersion"]) for each in specs} == {(str(TO), "1.36")}
+
+
+def test_another_one_is_down_when_it_is_back(place: Place) -> None:
+    """That one is named, with its own ways on: the one that is back lacks nothing."""
+    mark(place)
+    die(place, NAMES[1])
+    with pytest.raises(Blocked, match=f"{LAST} was left out, and is back, but {NAMES[1]} can't be examined") as caught:
+        returning(place)
+    assert f"upgrader controllers remove {NAMES[1]} --dead, which also brings {LAST} back" in caught.value.remedy
 
 
 def test_order_of_leaving_out(place: Place) -> None:

@@ -12,10 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from upgrader.app.execution import FinishedRun
+from upgrader.app.left_out import WantedUpgrade
 from upgrader.cli.main import cli
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Blocked, StepFailed
 from upgrader.model.finding import Finding
+from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 
@@ -30,6 +32,8 @@ class Commands:
         self.folder = folder
         self.found = True
         """Whether there is a controller to leave out, or to take back."""
+        self.wanted = WantedUpgrade()
+        """The upgrade for which one is left out."""
         self.findings: tuple[Finding, ...] = ()
         self.error: StepFailed | None = None
         self.done: list[str] = []
@@ -39,8 +43,15 @@ class Commands:
         return CliRunner().invoke(cli, ["-C", str(self.folder), *arguments], input=answer)
 
     @contextmanager
+    def leaving(self, folder: Path, wanted: WantedUpgrade, front_end: object, *, take_over: bool) -> Iterator[Any]:
+        """As `propose_leaving_out`."""
+        self.wanted = wanted
+        with self.propose(folder, front_end, take_over=take_over) as proposed:
+            yield proposed
+
+    @contextmanager
     def propose(self, _folder: Path, _front_end: object, *, take_over: bool) -> Iterator[Any]:
-        """As `propose_leaving_out` and `propose_return`."""
+        """As `propose_return`."""
 
         def execute() -> FinishedRun:
             self.done.append(f"changed, take over: {take_over}")
@@ -80,7 +91,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     """Both commands, with a controller that is down."""
     (tmp_path / "upgrader.yaml").write_text(f"kubernetesVersion: {TO}\n")
     made = Commands(tmp_path)
-    monkeypatch.setattr("upgrader.app.left_out.propose_leaving_out", made.propose)
+    monkeypatch.setattr("upgrader.app.left_out.propose_leaving_out", made.leaving)
     monkeypatch.setattr("upgrader.app.left_out.propose_return", made.propose)
     monkeypatch.setattr("upgrader.app.hops.run_hops", made.upgrade)
     monkeypatch.setattr("upgrader.app.upgrade.propose_upgrade", made.propose_upgrade)
@@ -94,6 +105,15 @@ def test_upgrade_follows_once_the_controller_is_left_out(commands: Commands) -> 
     assert f"Leave {DOWN} out?" in asked.output and commands.done == []
     assert commands.invoke("run", "--to", str(TO), "--take-over", "--yes").exit_code == 0
     assert commands.done == ["changed, take over: True", "upgrade, take over: False"]
+
+
+def test_controller_is_left_out_for_exactly_that_upgrade(commands: Commands) -> None:
+    """What it is to be checked for is all that the run was given."""
+    bundle = commands.folder / "bundle.tar"
+    bundle.touch()
+    given = ("--to", str(TO), "--max-hops", "2", "--bundle", str(bundle), "--skip", "memory", "--reason", "x", "--new")
+    commands.invoke("run", *given, "--yes")
+    assert commands.wanted == WantedUpgrade(TO, Skips(("memory",), "x"), 2, bundle, anew=True)
 
 
 def test_no_upgrade_behind_a_controller_that_was_not_left_out(commands: Commands) -> None:
