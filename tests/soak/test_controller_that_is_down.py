@@ -5,6 +5,7 @@ follows when it is back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from upgrader.ports import Kind
 
 DOWN, UP = CONTROLLERS[2], CONTROLLERS[:2]
 PLACED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_OUTLIVED = 360.0
+"""Seconds: a checkpoint that isn't needed is removed after five minutes in which the API answered."""
 _NODES, _PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
 
 
@@ -62,6 +65,12 @@ def test_run_without_a_controller_and_its_return(cluster: LabCluster) -> None:
     cluster.lab("boot", DOWN)
     until(f"{DOWN} to be Ready", lambda: not is_unreachable(_node(cluster)), timeout_seconds=300)
     until("its member of etcd and SSH", lambda: _is_back(cluster), timeout_seconds=300)
+    until(
+        "its kube-apiserver to outlive what a checkpoint without a pod lasts for",
+        lambda: _serves_alone_for(cluster) > _OUTLIVED,
+        timeout_seconds=_OUTLIVED + 300,
+    )
+    assert not is_unreachable(_node(cluster)), "its kubelet has no other API"
     blocked = cluster.run(TARGET)
     assert blocked.exit_code == 3, blocked
     says(blocked, f"controller {DOWN} was left out, and is back")
@@ -85,7 +94,17 @@ def _node(cluster: LabCluster) -> Mapping[str, Any]:
 
 def _is_back(cluster: LabCluster) -> bool:
     """Whether `resume` would find it back; asked without a lock, and answered without a change."""
-    return "not back yet" not in cluster.upgrader("resume", timeout_seconds=120).stderr
+    said = cluster.upgrader("resume", timeout_seconds=120).stderr
+    return not any(each in said for each in ("not back yet", "can't return yet"))
+
+
+def _serves_alone_for(cluster: LabCluster) -> float:
+    """For how many seconds the checkpoint of kube-apiserver has run on it without a break; 0 where it doesn't run."""
+    pod = cluster.kube.get(_PODS, f"kube-apiserver-checkpoint-{DOWN}", "kube-system")
+    states = [each["state"] for each in (pod or {}).get("status", {}).get("containerStatuses", ())]
+    begun = [datetime.fromisoformat(each["running"]["startedAt"]) for each in states if "running" in each]
+    alone = len(begun) == len(states) > 0
+    return (datetime.now(UTC) - max(begun)).total_seconds() if alone else 0.0
 
 
 def _mark(cluster: LabCluster) -> str:
