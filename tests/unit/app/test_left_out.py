@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.unit.app.test_controllers_change import LAST, NAMES, Place, healthy_p
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO
 from upgrader.adopt.withdrawal import CONTROL_PLANE
-from upgrader.app import existing_run, left_out, upgrade
+from upgrader.app import backup, existing_run, left_out, upgrade
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.left_out import ProposedChange, WantedUpgrade, propose_leaving_out, propose_return
 from upgrader.app.upgrade import check_upgrade
@@ -365,3 +366,26 @@ def test_mark_that_cannot_be_read(place: Place) -> None:
     """It still says that leaving out has begun; nothing is known of the version."""
     meta = {**node(place)["metadata"], "annotations": {LEFT_OUT: "[]"}}
     assert LeftOut.of({**node(place), "metadata": meta}) == LeftOut("leaving", None)
+
+
+def test_backup_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files can't be read; that they are missing is said. Where no mark can be read, all controllers are meant."""
+
+    def controllers(session: FakeSession) -> SimpleNamespace:
+        return SimpleNamespace(take=lambda _: [host.name for host in session.cluster.controllers])
+
+    monkeypatch.setattr(backup, "open_session", left_out.open_session)
+    monkeypatch.setattr(FakeSession, "backup_taker", property(controllers))
+    mark(place)
+    said: list[str] = []
+    taken: Any = backup.take_backup(place.folder, FrontEnd(notify=said.append))
+    assert taken == list(NAMES[:2])
+    (told,) = said
+    assert told.startswith(f"Controller {LAST} is left out. When it is back: upgrader resume, then `upgrader backup`")
+
+    def away(*_: object) -> None:
+        raise ApiUnavailable("refused")
+
+    monkeypatch.setattr(place.kube, "get", away)
+    taken = backup.take_backup(place.folder, FrontEnd())
+    assert taken == list(NAMES)
