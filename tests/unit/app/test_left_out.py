@@ -374,7 +374,7 @@ def test_backup_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch
     def controllers(session: FakeSession) -> SimpleNamespace:
         return SimpleNamespace(take=lambda _: [host.name for host in session.cluster.controllers])
 
-    monkeypatch.setattr(backup, "open_session", left_out.open_session)
+    monkeypatch.setattr(backup, "open_session", vars(left_out)["open_session"])
     monkeypatch.setattr(FakeSession, "backup_taker", property(controllers))
     mark(place)
     said: list[str] = []
