@@ -136,7 +136,7 @@ def test_a_node_that_is_no_longer_meant_to_have_one(
 
 def test_the_only_api_that_a_kubelet_knows_stays(tmp_path: Path, cluster: Cluster) -> None:
     """A controller that was left out is back: its kubelet finds the API at its own address, where only the standby pod
-    serves. That stays, whoever serves elsewhere, until the kubelet has another address; one in reserve needn't.
+    serves. That stays, also while others serve, until the kubelet has another address; one in reserve needn't.
     """
     loop = instance(tmp_path, cluster)
     cluster.owners = {"kube-apiserver": SETTLED}
@@ -151,7 +151,7 @@ def test_the_only_api_that_a_kubelet_knows_stays(tmp_path: Path, cluster: Cluste
     assert list(loop.store.read()) == []
 
 
-def test_a_reserve_is_nobody_s_api(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_checkpoint_that_does_not_run_is_no_api(tmp_path: Path, cluster: Cluster) -> None:
     """A demoted controller's load balancer of its own leads to others: the checkpoint that doesn't run goes."""
     loop = instance(tmp_path, cluster)
     cluster.owners = {"kube-apiserver": SETTLED}

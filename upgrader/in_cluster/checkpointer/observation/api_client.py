@@ -194,7 +194,7 @@ class Api:
 
 def on_this_machine(own: str, peer: str) -> bool:
     """Whether both ends of a connection, by their IP addresses, are one machine: what connects to an address of its own
-    connects from that address, and nobody else answers at a loopback address.
+    connects from that address, and no other machine answers at a loopback address.
     """
     return own == peer or ipaddress.ip_address(peer.partition("%")[0]).is_loopback
 

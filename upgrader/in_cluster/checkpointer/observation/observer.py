@@ -268,7 +268,7 @@ class Observer:
         """Whether others do its work. What answers may be its own standby pod, which nothing else would replace.
 
         The kubelet has one address for the API. Where that leads to this node, only what runs here does its work,
-        whoever else serves: without it, the node would be lost to the cluster.
+        even while others serve: without it, the node would be lost to the cluster.
         """
         if stored.inventory({}).policy is not Policy.API_AWAY or workload in barred:
             return True
