@@ -269,6 +269,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
             "nodes.left-out-skew",
             "nodes.needs-all",
             "nodes.no-quorum",
+            "nodes.relabelled",
             "nodes.returned",
             "nodes.still-left-out",
         ),
