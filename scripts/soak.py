@@ -129,6 +129,7 @@ PARTS: Mapping[str, Part] = {
             "worker_that_is_down",
         ),
     ),
+    "fleet": Part("Fleets: what a campaign decides, in 100,000 random histories", ("fleet_histories",)),
     "guard": Part(
         "guard on real machines, and its tutorials; each right that it is given taken away once",
         ("guard_on_a_lab", "guard_pages"),

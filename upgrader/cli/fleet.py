@@ -71,10 +71,12 @@ def run(folder: Path, anew: bool, yes: bool) -> None:
     outlives this command: interrupted with Ctrl-C or killed, run the same command again. Ends when all stages are done,
     or when nothing can go on without a person.
 
-    Exit codes: 0 done, 2 wrong usage or files, 3 waits for a person, or clusters are blocked, 4 clusters were rolled
-    back, 5 a cluster requires manual action, 6 another coordinator runs, 130 interrupted.
+    Exit codes: 0 done, and no cluster has failed, 2 wrong usage or files, 3 waits for a person, or clusters are
+    blocked, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another coordinator runs, 130
+    interrupted. Failures within `maxFailures` let the campaign go on to its end, and count for the exit code.
     """
     from upgrader.fleet.use_cases import open_campaign, refuse_unfinished
+    from upgrader.model.first_few import first_few
     from upgrader.ui.fleet import changed_lines, phase_lines, print_fleet
 
     def ask(proposed: Fleet, another: bool) -> None:
@@ -92,12 +94,13 @@ def run(folder: Path, anew: bool, yes: bool) -> None:
             say(line)
 
     with open_campaign(folder, ask, anew=anew) as coordinator:
-        if coordinator is None:
+        if over := coordinator.over:
             say("The newest campaign is done, and no file has changed since: nothing to do (--new begins another).")
-            return
-        decision, state = coordinator.run(show)
-    refuse_unfinished(decision, state)
-    say(f"Campaign {state.campaign} is done.")
+        decision, state = coordinator.look() if over else coordinator.run(show)
+    refuse_unfinished(coordinator.fleet, decision, state)
+    if not over:
+        left_out = first_few([each.name for each in state.clusters.values() if each.phase == "skipped"])
+        say(f"Campaign {state.campaign} is done." + (f" Left out: {left_out}." if left_out else ""))
 
 
 @fleet.command()

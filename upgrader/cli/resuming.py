@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upgrader.cli.command_line import conclude, confirm, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
+from upgrader.errors import Blocked
 from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:
     from upgrader.app.upgrade import ProposedUpgrade
     from upgrader.engine.execution.next_action import Action
 
-__all__ = ["resume_now"]
+__all__ = ["refuse_other_inputs", "resume_now"]
 
 
 def resume_now(
-    folder: Path, name: str | None, *, accept_changes: bool, yes: bool, take_over: bool, done: str = ""
+    folder: Path,
+    name: str | None,
+    *,
+    accept_changes: bool,
+    yes: bool,
+    take_over: bool,
+    done: str = "",
+    approved: str | None = None,
 ) -> KubernetesVersion | None:
     """Resume a run (None: the newest upgrade), and all hops after it. Returns the version that it was on the way to.
 
-    `done` is a step whose changes were taken back by hand; "": none.
+    `done` is a step whose changes were taken back by hand; "": none. `approved` is the digest of the folder that the
+    hops after it need; the run itself knows its inputs.
 
     Raises the error of its outcome, and UsageError where there is nothing to resume or its inputs have changed.
     """
@@ -51,11 +61,28 @@ def resume_now(
         say(f"On the way to {goal}: the next minor version")
         skips = skips_of(finished.state)
 
-        def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
-            return propose_upgrade(folder, goal, front_end(), take_over=False, skips=skips, most=most)
+        @contextmanager
+        def propose(most: int | None) -> Iterator[ProposedUpgrade]:
+            with propose_upgrade(folder, goal, front_end(), take_over=False, skips=skips, most=most) as proposed:
+                refuse_other_inputs(folder, approved)
+                yield proposed
 
         run_hops(propose, Operator(yes, skips))
     return asked or found.run.state.target
+
+
+def refuse_other_inputs(folder: Path, approved: str | None) -> None:
+    """Raise Blocked where a folder isn't as a fleet's campaign has approved it; `approved` None: any may be run."""
+    if approved is None:
+        return
+    from upgrader.fleet.inputs import folder_digest
+
+    if folder_digest(folder.absolute()) != approved:
+        raise Blocked(
+            "the cluster folder has changed while the run was being planned: it isn't as the campaign has approved it",
+            remedy=f"upgrader fleet approve --changes {folder.name}, or restore it; then upgrader fleet retry "
+            f"{folder.name}",
+        )
 
 
 def _describe(action: Action, done: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from upgrader.cli.command_line import (
 from upgrader.cli.leaving_out import leave_out
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
-from upgrader.cli.resuming import resume_now
+from upgrader.cli.resuming import refuse_other_inputs, resume_now
 from upgrader.errors import UpgraderError, UsageError
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
@@ -77,6 +78,13 @@ __all__ = ["run"]
     is_flag=True,
     help="If the newest upgrade was interrupted, keep its changes, and start a new run from there.",
 )
+@click.option(
+    "--approved-inputs",
+    "approved",
+    metavar="DIGEST",
+    hidden=True,
+    help="Refuse if the cluster folder isn't as a fleet's campaign has approved it.",
+)
 @YES
 @TAKE_OVER
 @WAIT
@@ -94,6 +102,7 @@ def run(
     pause_between: float,
     resume_first: bool,
     anew: bool,
+    approved: str | None,
     yes: bool,
     take_over: bool,
     wait: bool,
@@ -138,7 +147,7 @@ def run(
         wait_for_start(folder, target, patience, shown)
     if resume_first and (name := interrupted_upgrade(folder, shown.notify)):
         say(f"Run {name} was interrupted: resuming it (--resume)")
-        reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over)
+        reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over, approved=approved)
         refuse_other_target(folder, reached, target, plan_file)
         return
     # A saved plan is of the controllers that took part when it was made.
@@ -147,10 +156,11 @@ def run(
         take_over = False
     operator = Operator(yes, skips, pause_between)
 
-    def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
+    @contextmanager
+    def propose(most: int | None) -> Iterator[ProposedUpgrade]:
         # A lock is taken over from a dead run once, not again from whoever has come between two hops.
         first = take_over and not operator.started
-        return propose_upgrade(
+        with propose_upgrade(
             folder,
             target,
             shown,
@@ -160,7 +170,9 @@ def run(
             most=most,
             bundled_in=bundle_file,
             anew=anew,
-        )
+        ) as proposed:
+            refuse_other_inputs(folder, approved)  # now that all files have been read
+            yield proposed
 
     run_hops(propose, operator, max_hops)
     for finding in operator.left_out:

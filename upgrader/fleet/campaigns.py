@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
@@ -29,7 +29,7 @@ from upgrader.fleet.state import CampaignState, fold
 from upgrader.model.json_values import from_json
 from upgrader.ports import Clock
 
-__all__ = ["Campaign", "begin", "newest_campaign"]
+__all__ = ["Campaign", "begin", "fleet_files", "newest_campaign"]
 
 _NAME = re.compile(r"\d{8}T\d{6}-fleet-.")
 _GOES_ON = "upgrader fleet run"
@@ -111,6 +111,11 @@ class Campaign:
                 remedy="Run it as the user who runs `upgrader fleet run`.",
             ) from error
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether there is a request that isn't in the journal yet."""
+        return bool(self._requests())
+
     def take_requests(self, journal: Journal, state: CampaignState) -> bool:
         """Put what was asked for into the journal, which says `state`, each once; whether there was anything."""
         asked = self._asked()
@@ -120,10 +125,13 @@ class Campaign:
             each.path.unlink(missing_ok=True)
         return bool(asked)
 
+    def _requests(self) -> list[Path]:
+        return sorted((self.folder / "requests").glob("[!.]*.json"))
+
     def _asked(self) -> list[_Asked]:
         """Oldest first."""
         found = []
-        for path in sorted((self.folder / "requests").glob("[!.]*.json")):
+        for path in self._requests():
             try:
                 content = json.loads(path.read_bytes())
                 request: Request = from_json(REQUESTS[content["type"]], content["data"], "data")
@@ -139,15 +147,23 @@ class Campaign:
         return Journal.reopen(self.folder / JOURNAL, clock, events=EVENTS, goes_on=_GOES_ON)
 
 
-def begin(folder: Path, started: CampaignStarted, clock: Clock) -> tuple[Campaign, Journal]:
-    """A new campaign of a fleet folder, with its first event and with copies of the folder's files; the caller holds
-    the folder's lock. Raises UsageError.
+def fleet_files(folder: Path) -> dict[str, bytes]:
+    """What is in fleet.yaml and fleet-inventory.yaml now. Raises UsageError."""
+    try:
+        return {name: (folder / name).read_bytes() for name in (FLEET, INVENTORY)}
+    except OSError as error:
+        raise UsageError(f"{error.filename} can't be read: {error.strerror}") from error
+
+
+def begin(folder: Path, started: CampaignStarted, files: Mapping[str, bytes], clock: Clock) -> tuple[Campaign, Journal]:
+    """A new campaign of a fleet folder, with its first event and with the `fleet_files` that were confirmed; the caller
+    holds the folder's lock. Raises UsageError.
     """
     campaign = Campaign(folder / "runs" / started.campaign)
     try:
         campaign.folder.mkdir(mode=0o700)
-        for name in (FLEET, INVENTORY):
-            write_atomic(campaign.folder / name, (folder / name).read_bytes())
+        for name, content in files.items():
+            write_atomic(campaign.folder / name, content)
         journal = Journal(campaign.folder / JOURNAL, clock, goes_on=_GOES_ON)
     except OSError as error:
         raise UsageError(f"{campaign.folder} can't be written: {error.strerror}") from error

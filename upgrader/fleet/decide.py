@@ -5,7 +5,8 @@
   one has succeeded by a run of this campaign.
 - Failures are counted by outcome. One more than a limit allows, of one cause or of one outcome, stops all starts.
 - A run that was interrupted goes on without a window, a pause or a limit: the cluster is neither at the old version nor
-  at the new one, and keeps its place among those that may run at once.
+  at the new one, and keeps its place among those that may run at once. Another upgrader than the campaign's doesn't
+  resume it.
 - What isn't known counts as not passed: an API that doesn't answer neither begins a run nor ends a soak.
 """
 
@@ -26,6 +27,7 @@ __all__ = [
     "ANSWER_SECONDS",
     "RETRY_SECONDS",
     "Decision",
+    "Held",
     "Skip",
     "Start",
     "Wait",
@@ -38,6 +40,16 @@ RETRY_SECONDS = 60.0
 """Before the first retry of an interrupted run; twice as long before each further one."""
 ANSWER_SECONDS = 3600.0
 """How long clusters are asked again at the end of a soak, before a person has to look."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Why a coordinator begins nothing, whatever the journal says; "": it may."""
+
+    starts: str = ""
+    """Such as a file of the fleet that has changed: runs that were interrupted go on."""
+    everything: str = ""
+    """It isn't the upgrader that the campaign was begun with."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +99,8 @@ class Decision:
     """Whether every stage is complete and has soaked."""
 
 
-def decide(fleet: Fleet, state: CampaignState, now: datetime, held: str = "") -> Decision:
-    """The next actions of a campaign whose journal says `state`, at `now` (UTC).
-
-    `held` is why its coordinator lets no cluster begin, such as a changed file; "": it lets them.
-    """
+def decide(fleet: Fleet, state: CampaignState, now: datetime, held: Held = Held()) -> Decision:
+    """The next actions of a campaign whose journal says `state`, at `now` (UTC)."""
     return _Deciding(fleet, state, now, held).decide()
 
 
@@ -103,6 +112,7 @@ def needed_seconds(fleet: Fleet, state: CampaignState) -> float:
 
 def overdrawn(fleet: Fleet, state: CampaignState) -> str:
     """Which limit of failures is exceeded, and by which clusters; "" where none is."""
+    causes = Counter(each.cause for each in state.clusters.values() if each.failed and each.cause)
     for stage in fleet.stages:
         limits, members = stage.max_failures, fleet.members[stage.name]
         for key, phase, limit in (
@@ -117,7 +127,6 @@ def overdrawn(fleet: Fleet, state: CampaignState) -> str:
                 return f"stage {stage.name}: {phase}: {first_few(failed)}; maxFailures.{key} is {limit}" + (
                     f", which is {most}" if limit.percent else ""
                 )
-        causes = Counter(each.cause for each in state.clusters.values() if each.failed and each.cause)
         hit = {_of(state, each).cause for each in members if _failed(state, each)}
         for cause, count in causes.most_common():
             if count > limits.same_cause and cause in hit:
@@ -139,8 +148,8 @@ def _failed(state: CampaignState, cluster: FleetCluster) -> bool:
 class _Deciding:
     """One decision, as it is made."""
 
-    def __init__(self, fleet: Fleet, state: CampaignState, now: datetime, held: str) -> None:
-        self.fleet, self.state, self.now = fleet, state, now
+    def __init__(self, fleet: Fleet, state: CampaignState, now: datetime, held: Held) -> None:
+        self.fleet, self.state, self.now, self.held = fleet, state, now, held
         self.needed = needed_seconds(fleet, state)
         self.starts: list[Start] = []
         self.checks: list[str] = []
@@ -148,7 +157,7 @@ class _Deciding:
         self.skips: list[Skip] = []
         self.waits: dict[str, Wait] = {}
         self.stages: dict[str, Wait] = {}
-        self.stop = held or self._stop()
+        self.stop = held.everything or held.starts or self._stop()
         active = [each for each in fleet.clusters if self._of(each).active]
         self.domains = {fleet.domain_of(each.name): each.name for each in active}
         self.running = Counter(fleet.stage_of[each.name].name for each in active)
@@ -188,11 +197,16 @@ class _Deciding:
         """Runs that were interrupted go on, in whatever stage they are."""
         for cluster in self.fleet.clusters:
             each = self._of(cluster)
-            if each.active and each.retried and self._is_itself(each):
+            if each.phase == "running" and each.problem == "unknown":
+                self.waits[each.name] = Wait(each.problem_reason, person=True)
+            elif each.active and each.retried and self._may_resume(each):
                 self._retry(each, resume=True)
 
-    def _is_itself(self, each: ClusterState) -> bool:
+    def _may_resume(self, each: ClusterState) -> bool:
         """An API that doesn't answer keeps no run from going on, as that may restore it; another cluster's does."""
+        if self.held.everything:
+            self.waits[each.name] = Wait(self.held.everything, person=True)
+            return False
         if each.problem != "identity":
             return True
         self.checks.append(each.name)
@@ -234,14 +248,26 @@ class _Deciding:
         return cluster.phase in ("waiting", "running") or cluster.retried
 
     def _for_the_rest(self, left: Sequence[FleetCluster]) -> Wait:
-        """The wait of a stage with clusters that aren't done: for a person only if each of them waits for one."""
+        """The wait of a stage with clusters that aren't done: for a person only if nothing goes on without one."""
         waits = [self.waits.get(each.name) for each in left]
         names = first_few([each.name for each in left])
-        if waits and all(wait is not None and wait.person for wait in waits):
-            return Wait(f"a person: {names}", person=True)
+        if not self._goes_on():
+            stuck = [each.name for each in self.fleet.clusters if self._needs_a_person(each)]
+            return Wait(f"a person: {first_few(stuck)}", person=True)
         times = [wait.until for wait in waits if wait is not None and wait.until is not None]
         going = any(wait is None or (wait.until is None and not wait.person) for wait in waits)
         return Wait(f"its clusters: {names}", None if going else min(times, default=None))
+
+    def _goes_on(self) -> bool:
+        """Whether a run is in progress, or about to be, or something has a time."""
+        running = any(each.phase == "running" and each.problem != "unknown" for each in self.state.clusters.values())
+        timed = any(wait.until is not None and not wait.person for wait in self.waits.values())
+        return bool(running or timed or self.starts or self.skips)
+
+    def _needs_a_person(self, cluster: FleetCluster) -> bool:
+        """Whether it waits for one, or keeps its place until one comes."""
+        wait, each = self.waits.get(cluster.name), self._of(cluster)
+        return (wait is not None and wait.person) or (each.active and each.failed)
 
     def _consider(self, stage: Stage, cluster: FleetCluster, each: ClusterState) -> None:
         if each.problem and not self._checked_again(stage, each):

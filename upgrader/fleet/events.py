@@ -35,8 +35,10 @@ __all__ = [
 Outcome = Literal["succeeded", "blocked", "rolled-back", "broken", "interrupted"]
 """How a cluster's run ended. `blocked`: nothing was changed; `broken`: manual action is required."""
 
-Problem = Literal["", "unreachable", "identity", "changed"]
-"""Why a cluster isn't begun: its API doesn't answer, is another cluster's, or its folder isn't as it was approved."""
+Problem = Literal["", "unreachable", "identity", "changed", "unknown"]
+"""Why a cluster isn't begun: its API doesn't answer, is another cluster's, or its folder isn't as it was approved; or,
+of one that was begun, that nothing says whether it still runs, or how it ended.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Pins:
     """Its version."""
     charts: str
     """The digest of the built-in charts, which name their images."""
+    program: str
+    """The digest of its files: each run is a new process, which reads them as they are then."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class ClusterStarting:
 
 @dataclass(frozen=True)
 class ClusterEnded:
-    """A cluster's run ended."""
+    """An attempt at a cluster's run ended, after so many seconds."""
 
     cluster: str
     attempt: int
@@ -107,6 +111,8 @@ class ClusterEnded:
     cause: str = ""
     """Equal for clusters that failed in the same way; "" for a success."""
     reason: str = ""
+    open: bool = False
+    """Whether the run itself has no end, or none that is known: it is to be resumed. Only of `interrupted`."""
 
 
 @dataclass(frozen=True)

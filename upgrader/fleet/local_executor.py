@@ -68,22 +68,28 @@ class LocalExecutor:
         self._processes.append(process)
 
     def running(self, attempt: Path) -> bool:
-        """Whether a process of this attempt lives."""
+        """Whether a process of this attempt lives. Raises UsageError if that can't be read."""
         self._processes = [each for each in self._processes if each.poll() is None]
         try:
             lock = os.open(attempt / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise _unreadable(attempt / _LOCK, error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+        except OSError as error:
+            raise _unreadable(attempt / _LOCK, error) from error
         finally:
             os.close(lock)
         return False
 
     def end(self, attempt: Path) -> CommandEnd | None:
-        """How an attempt ended that isn't running; None if its process couldn't say."""
+        """How an attempt ended that isn't running; None if its process couldn't say. Raises UsageError for a file that
+        can't be read.
+        """
         try:
             with (attempt / _EVENTS).open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
@@ -103,5 +109,11 @@ class LocalExecutor:
             )
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _unreadable(attempt / _EVENTS, error) from error
         except (ValueError, KeyError, TypeError, RecursionError):  # cut off in the middle of a line
             return None
+
+
+def _unreadable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"{path} can't be read: {error.strerror}", remedy="Fix its permissions, or the disk.")

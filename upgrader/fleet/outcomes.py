@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from upgrader.engine.history.past_runs import PastRun, newest_run, run_named
+from upgrader.engine.history.past_runs import PastRun, newest_name, run_named
+from upgrader.fleet.causes import cause_of
 from upgrader.fleet.events import Outcome
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["CommandEnd", "Result", "cause_of", "result_of", "without_identity"]
-
-_CAUSE_CHARACTERS = 300
-_IDENTITY = (
-    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"), "ADDRESS"),
-    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
-)
-"""What tells two clusters apart, besides their names."""
-_VARYING = (
-    (re.compile(r"ADDRESS:\d+\b"), "ADDRESS"),
-    (re.compile(r"-[0-9a-z]{8,10}-[0-9a-z]{5}\b"), "-POD"),
-    (re.compile(r"\b[0-9a-f]{12,}\b"), "DIGEST"),
-    (re.compile(r"\d+"), "N"),
-    (re.compile(r"\s+"), " "),
-)
-"""What differs between two clusters with the same fault."""
+__all__ = ["CommandEnd", "Result", "result_of"]
 
 
 @dataclass(frozen=True)
@@ -52,38 +36,65 @@ class Result:
     run: str = ""
     cause: str = ""
     reason: str = ""
+    open: bool = False
+    """Whether the run has no end, or none that is known, so that it is to be resumed; its outcome is `interrupted`."""
     time: datetime | None = None
     """When it ended; None: unknown."""
 
 
 def result_of(
-    end: CommandEnd | None,
-    cluster: str,
-    folder: Path,
-    target: KubernetesVersion,
-    *,
-    before: str,
-    resumed: bool,
+    end: CommandEnd | None, cluster: str, folder: Path, target: KubernetesVersion, *, before: str, resumed: str
 ) -> Result:
     """The result of an attempt; `end` None: its process ended without a word, as by a power cut.
 
-    `before` is the newest run that the cluster's folder had when the attempt began.
+    `before` is the newest run that the cluster's folder had when the attempt began; `resumed` the run that the attempt
+    was to resume, "" where it was to begin one. Whatever the process said: a run without an end in its journal is open.
     """
     runs = folder / "runs"
-    if end is None:
-        newest = newest_run(runs)
-        if newest is None or (newest.name == before and not resumed):
-            return Result("interrupted", reason="its process ended before it had begun a run")
-        return replace(_by_journal(newest, target), time=newest.state.updated)
-    return replace(_by_command(end, cluster, runs, target), time=end.time)
+    name = (end.run if end else "") or _begun(runs, before) or resumed
+    run = run_named(runs, name) if name else None
+    time = end.time if end else run.state.updated if run else None
+    ended = end is not None and bool(end.run) and end.exit_code not in (0, 6, 130)
+    unknown = None if ended else _unknown(name, run, cluster)
+    return replace(unknown or _known(end, cluster, run, target, resumed), time=time)
 
 
-def _by_command(end: CommandEnd, cluster: str, runs: Path, target: KubernetesVersion) -> Result:
-    text = f"{end.what}\n{end.why}".strip()
-    cause = cause_of(end.code, text, cluster)
+def _begun(runs: Path, before: str) -> str:
+    """The run that was begun since, which a process that was killed can't have said; "" for none."""
+    newest = newest_name(runs)
+    return "" if newest == before else newest or before  # none where there was one: nothing is known of it
+
+
+def _unknown(name: str, run: PastRun | None, cluster: str) -> Result | None:
+    """Of a run whose journal isn't there, or isn't valid."""
+    if not name or (run is not None and not run.problem):
+        return None
+    reason = f"how run {name} ended isn't known: {run.problem if run else 'it has no journal'}"
+    return Result("interrupted", name, cause_of("", reason.replace(name, "RUN"), cluster), reason, open=True)
+
+
+def _known(
+    end: CommandEnd | None, cluster: str, run: PastRun | None, target: KubernetesVersion, resumed: str
+) -> Result:
+    if run is not None and run.outcome == "interrupted" and not run.problem:
+        reason = end.what if end else "its process ended in the middle of the run"
+        return Result("interrupted", run.name, _cause(end, cluster) if end else "", reason, open=True)
+    if end is not None and (end.run or run is None or run.name != resumed):
+        return _by_command(end, cluster, run if end.run else None, target)
+    if run is None:
+        return Result("interrupted", reason="its process ended before it had begun a run")
+    return _by_journal(run, cluster, target, end.what if end else "")
+
+
+def _cause(end: CommandEnd, cluster: str) -> str:
+    return cause_of(end.code, f"{end.what}\n{end.why}".strip(), cluster)
+
+
+def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, target: KubernetesVersion) -> Result:
+    """Of an attempt that began no run, or whose run has an end."""
+    cause = _cause(end, cluster)
     match end.exit_code:
         case 0:
-            run = run_named(runs, end.run)
             if run is None or not _reached(run, target):
                 said = f"it ended with 0, but no journal says that run {end.run or 'of its own'} reached {target}"
                 return Result("broken", end.run, cause_of("", said.replace(end.run, ""), cluster), said)
@@ -93,44 +104,27 @@ def _by_command(end: CommandEnd, cluster: str, runs: Path, target: KubernetesVer
         case 4:
             return Result("rolled-back", end.run, cause, end.what)
         case 6 | 130:
-            run = run_named(runs, end.run) if end.run else None
-            open_run = run is not None and run.outcome == "interrupted"
-            return Result("interrupted", end.run if open_run else "", cause, end.what)
+            return Result("interrupted", end.run, cause, end.what, open=run is not None and _on_the_way(run, target))
         case _:
             return Result("broken", end.run, cause, end.what)
 
 
-def _by_journal(run: PastRun, target: KubernetesVersion) -> Result:
-    """Of an attempt whose process didn't say how it ended."""
+def _by_journal(run: PastRun, cluster: str, target: KubernetesVersion, said: str) -> Result:
+    """Of a run that has an end, of which the process of the campaign has not `said` that it is its own."""
     reason = run.state.reason
     if _reached(run, target):
         return Result("succeeded", run.name)
     if run.outcome == "rolled-back":
-        return Result("rolled-back", run.name, cause_of("", reason, run.name), reason)
-    if run.outcome in ("interrupted", "succeeded"):  # succeeded: one hop of several
-        return Result("interrupted", run.name, reason="its process ended in the middle of the run")
-    text = run.problem or reason
-    return Result("broken", run.name, cause_of("", text, run.name), text)
+        return Result("rolled-back", run.name, cause_of("", reason, cluster), reason)
+    if _on_the_way(run, target):
+        return Result("interrupted", run.name, reason=said or f"it is at {run.state.target}, on the way", open=True)
+    return Result("broken", run.name, cause_of("", reason, cluster), reason)
 
 
 def _reached(run: PastRun, target: KubernetesVersion) -> bool:
     return run.state.is_upgrade and run.outcome == "succeeded" and run.state.target == target
 
 
-def cause_of(code: str, text: str, name: str) -> str:
-    """A text that is equal for two clusters that fail in the same way; `name` is what only one of them has in it."""
-    text = _with(_VARYING, without_identity(text, name))
-    return f"{code}: {text}".removeprefix(": ").strip()[:_CAUSE_CHARACTERS]
-
-
-def without_identity(text: str, name: str) -> str:
-    """NAME for a name, but not within another word: `eu-1` is no part of `eu-10`. ADDRESS and UID for all others."""
-    if name:
-        text = re.sub(rf"(?<![0-9A-Za-z]){re.escape(name)}(?![0-9A-Za-z])", "NAME", text)
-    return _with(_IDENTITY, text)
-
-
-def _with(replacements: Iterable[tuple[re.Pattern[str], str]], text: str) -> str:
-    for pattern, instead in replacements:
-        text = pattern.sub(instead, text)
-    return text
+def _on_the_way(run: PastRun, target: KubernetesVersion) -> bool:
+    """One hop of several: neither the old version nor the new."""
+    return run.state.is_upgrade and run.outcome == "succeeded" and run.state.target != target

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.errors import UpgraderError
+from upgrader.fleet.causes import cause_of, without_identity
 from upgrader.fleet.model import Fleet, FleetCluster
-from upgrader.fleet.outcomes import cause_of, without_identity
 from upgrader.model.json_values import to_json
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument

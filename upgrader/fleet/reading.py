@@ -31,15 +31,18 @@ __all__ = ["read_fleet"]
 _SPEC = "spec"
 
 
-def read_fleet(folder: Path, now: datetime) -> Fleet:
+def read_fleet(folder: Path, now: datetime, *, begun: Path | None = None) -> Fleet:
     """The fleet of a folder; `now` tells which windows are still to open.
+
+    `begun` has copies of both files, of a campaign that was begun with them: they are read instead, and what was right
+    then is not checked again, as what has become of one cluster's folder ends no campaign.
 
     Raises UsageError for a folder that is none, and ConfigError with all that is wrong, each with file and line.
     """
-    inventory = _Inventory(folder, *_entries(folder))
+    inventory = _Inventory(folder, *_entries(begun or folder), begun is not None)
     inventory.read()
-    campaign, file = read_fleet_yaml(folder)
-    reader = _Reader(campaign, file.spec, now, inventory.clusters, list(inventory.problems))
+    campaign, file = read_fleet_yaml(begun or folder)
+    reader = _Reader(campaign, file.spec, now, begun is not None, inventory.clusters, list(inventory.problems))
     fleet = reader.read()
     if reader.problems:
         raise all_in_one(reader.problems)
@@ -58,6 +61,7 @@ class _Inventory:
     folder: Path
     document: Document
     entries: tuple[ClusterEntry, ...]
+    begun: bool
     clusters: dict[str, FleetCluster] = field(default_factory=dict)
     problems: list[ConfigError] = field(default_factory=list)
 
@@ -69,7 +73,7 @@ class _Inventory:
             self._unique(first, index, "name", entry.name, entry.name)
             self._unique(first, index, "uid", entry.uid, entry.uid)
             self._unique(first, index, "folder", str(folder.resolve()), shown(folder))
-            if not (folder / "upgrader.yaml").is_file():
+            if not self.begun and not (folder / "upgrader.yaml").is_file():
                 self.problems.append(
                     self.document.error(
                         ("clusters", index, "folder"),
@@ -96,6 +100,7 @@ class _Reader:
     document: Document
     spec: FleetSpec
     now: datetime
+    begun: bool
     clusters: Mapping[str, FleetCluster]
     problems: list[ConfigError]
 
@@ -215,7 +220,8 @@ class _Reader:
             if zone is None:
                 continue
             window = Window(selector, cron, section.duration, zone)
-            self._opens(where, window, exclusions)
+            if not self.begun:
+                self._opens(where, window, exclusions)
             yield window
 
     def _opens(self, where: KeyPath, window: Window, exclusions: tuple[Exclusion, ...]) -> None:

@@ -52,6 +52,10 @@ class ClusterState:
     """The newest run of the cluster's folder before the last attempt."""
     run: str = ""
     """The last attempt's run; "" if it began none."""
+    unended: bool = False
+    """Whether a run was begun that has no end: the next attempt resumes it."""
+    worked: float = 0.0
+    """Seconds of all attempts at that run that have ended."""
     cause: str = ""
     reason: str = ""
     problem: Problem = ""
@@ -67,7 +71,7 @@ class ClusterState:
     @property
     def active(self) -> bool:
         """Whether a run is in progress, be it that its process was interrupted: neither the old version nor the new."""
-        return self.phase == "running" or (self.phase == "interrupted" and bool(self.run))
+        return self.phase == "running" or (self.phase == "interrupted" and self.unended)
 
     @property
     def retried(self) -> bool:
@@ -95,7 +99,7 @@ class CampaignState:
     clusters: Mapping[str, ClusterState] = field(default_factory=dict)
     """By the cluster's name."""
     seconds: tuple[float, ...] = ()
-    """How long runs took that succeeded or were rolled back, oldest first."""
+    """How long runs took that succeeded or were rolled back, all attempts of each together, oldest first."""
     requests: frozenset[str] = frozenset()
     """Those that were taken from their files."""
 
@@ -130,12 +134,15 @@ def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> Campai
             return replace(state, paused=None)
         case StageApproved():
             return replace(state, approved={**state.approved, event.stage: event})
-        case ClusterEnded() if event.outcome in ("succeeded", "rolled-back"):
-            state = replace(state, seconds=(*state.seconds, event.seconds))
     known = state.clusters.get(event.cluster)
     if known is None:
         return state
-    return replace(state, clusters={**state.clusters, event.cluster: _cluster_after(known, time, event)})
+    if isinstance(event, ClusterEnded) and event.outcome in ("succeeded", "rolled-back"):
+        state = replace(state, seconds=(*state.seconds, known.worked + event.seconds))
+    cluster = _cluster_after(known, time, event)
+    if isinstance(event, RetryRequested) and cluster != known:
+        state = replace(state, ended=None)
+    return replace(state, clusters={**state.clusters, event.cluster: cluster})
 
 
 def _cluster_after(
@@ -155,8 +162,9 @@ def _cluster_after(
             since = began if event.problem else None
             return replace(cluster, problem=event.problem, problem_reason=event.reason, problem_since=since)
         case ClusterStarting():
-            run = cluster.run if event.resume else ""
-            begun = replace(cluster, phase="running", since=time, attempt=event.attempt, before=event.before, run=run)
+            begun = replace(cluster, phase="running", since=time, attempt=event.attempt, before=event.before)
+            if not event.resume:
+                begun = replace(begun, run="", unended=False, worked=0.0)
             return replace(begun, soaked=None, soak_reason="")
         case ClusterEnded():
             interruptions = cluster.interruptions + 1 if event.outcome == "interrupted" else 0
@@ -166,6 +174,8 @@ def _cluster_after(
                 since=time,
                 interruptions=interruptions,
                 run=event.run,
+                unended=event.open,
+                worked=cluster.worked + event.seconds if event.open else 0.0,
                 cause=event.cause,
                 reason=event.reason,
             )
@@ -175,11 +185,13 @@ def _cluster_after(
             changed = cluster.problem == "changed"
             cleared = replace(cluster, problem="", problem_reason="", problem_since=None) if changed else cluster
             return replace(cleared, digest=event.digest)
-        case RetryRequested() if cluster.phase == "interrupted" and cluster.run:
-            return replace(cluster, interruptions=0, since=time)
-        case RetryRequested() if cluster.failed or cluster.retried or cluster.phase == "skipped":
-            again = replace(cluster, phase="waiting", since=time, interruptions=0, cause="", reason="")
-            return replace(again, problem="", problem_reason="", problem_since=None)
+        case RetryRequested() if cluster.phase not in ("running", "succeeded"):
+            again = replace(cluster, interruptions=0, problem="", problem_reason="", problem_since=None)
+            if cluster.phase == "waiting":
+                return again
+            if cluster.unended:
+                return replace(again, phase="interrupted", since=time)
+            return replace(again, phase="waiting", since=time, cause="", reason="")
         case ClusterSkipped() if cluster.phase not in ("running", "succeeded", "skipped"):
             return replace(cluster, phase="skipped", since=time, reason=event.reason)
         case _:  # a request that came too late: the run it is about has begun, or has succeeded

@@ -12,10 +12,10 @@ from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import system_clock
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder, folder_lock
 from upgrader.errors import Blocked, CampaignStopped, Locked, UsageError
-from upgrader.fleet.campaigns import Campaign, begin, newest_campaign
+from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
 from upgrader.fleet.clusters import ask_cluster
 from upgrader.fleet.coordinator import Coordinator
-from upgrader.fleet.decide import Decision, decide
+from upgrader.fleet.decide import Decision, Held, decide
 from upgrader.fleet.events import (
     CampaignContinued,
     CampaignStarted,
@@ -28,16 +28,19 @@ from upgrader.fleet.events import (
     StageApproved,
     Unpaused,
 )
-from upgrader.fleet.inputs import folder_digest, own_pins
+from upgrader.fleet.inputs import folder_digest, own_pins, pins_differ
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
+from upgrader.fleet.open_runs import refuse_open_runs
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.state import CampaignState, ClusterState
+from upgrader.model.first_few import first_few
 
 __all__ = [
     "FleetStatus",
     "approve",
     "approve_changes",
+    "begun_fleet",
     "fleet_status",
     "open_campaign",
     "pause",
@@ -63,63 +66,77 @@ class FleetStatus:
     """What a coordinator would do now."""
     coordinator: FolderHolder | None
     """Who runs the campaign; None: no one, so that nothing begins."""
+    changed: str = ""
+    """`FILE:LINE:`, and that it isn't what the campaign was begun with; "" where nothing is."""
 
 
 def proposed_fleet(folder: Path) -> Fleet:
     """The fleet of a folder, as a campaign would begin it. Raises UsageError, and ConfigError with file and line."""
+    _refuse_overrides()
+    return read_fleet(folder, system_clock().now())
+
+
+def begun_fleet(folder: Path, campaign: Campaign) -> Fleet:
+    """The fleet as a campaign was begun with it, whatever the folder's files say by now. As `proposed_fleet`."""
+    _refuse_overrides()
+    return read_fleet(folder, system_clock().now(), begun=campaign.folder)
+
+
+def _refuse_overrides() -> None:
     for name in _OVERRIDES:
         if os.environ.get(name):
             raise UsageError(
                 f"{name} is set (or --kubeconfig or --context was given): every cluster of the fleet would be that one",
                 remedy=f"Unset {name}; each cluster's folder names its kubeconfig.",
             )
-    return read_fleet(folder, system_clock().now())
 
 
 def fleet_status(folder: Path) -> FleetStatus:
     """How far the newest campaign is. Needs no cluster. Raises UsageError."""
-    fleet, campaign = proposed_fleet(folder), newest_campaign(folder)
+    campaign = newest_campaign(folder)
     if campaign is None:
+        fleet = proposed_fleet(folder)
         state = CampaignState(clusters={each.name: ClusterState(each.name) for each in fleet.clusters})
         return FleetStatus(fleet, None, state, decide(fleet, state, system_clock().now()), folder_holder(folder))
-    state = campaign.state()
-    held = campaign.changed_files(folder) if state.open else ""
-    decision = decide(fleet, state, system_clock().now(), held)
-    return FleetStatus(fleet, campaign, state, decision, folder_holder(folder))
+    fleet, state, changed = begun_fleet(folder, campaign), campaign.state(), campaign.changed_files(folder)
+    decision = decide(fleet, state, system_clock().now(), Held(changed)) if state.open else Decision(done=True)
+    return FleetStatus(fleet, campaign, state, decision, folder_holder(folder), changed)
 
 
 @contextmanager
-def open_campaign(
-    folder: Path, confirm: Callable[[Fleet, bool], None], *, anew: bool = False
-) -> Iterator[Coordinator | None]:
-    """Begin a campaign, or go on with the newest one; None: that has ended, and nothing has changed since.
+def open_campaign(folder: Path, confirm: Callable[[Fleet, bool], None], *, anew: bool = False) -> Iterator[Coordinator]:
+    """Begin a campaign, or go on with the newest one, which has ended if nothing is left to do (`Coordinator.over`).
 
     `confirm` gets the fleet before a new campaign begins, and whether another one is left open; it raises where it
     must not. Raises Locked where another coordinator runs, Blocked for a campaign that was begun with other files or
-    another upgrader, and UsageError for a folder that is wrong.
+    another upgrader and for a new one while a cluster has a run without an end, and UsageError for a folder that is
+    wrong.
     """
-    fleet, clock = proposed_fleet(folder), system_clock()
-    executor = LocalExecutor(environ=os.environ)
+    clock, executor = system_clock(), LocalExecutor(environ=os.environ)
     with folder_lock(folder, lock_holder(), clock, status=_STATUS):
         campaign = newest_campaign(folder)
         state = campaign.state() if campaign else CampaignState()
-        if campaign and state.open and not anew:
-            _refuse_changes(campaign, state, folder)
-            journal = campaign.reopen(clock)
-            journal.emit(CampaignContinued(own_name()))
-        elif campaign and not anew and not campaign.changed_files(folder):
-            yield None
-            return
+        if campaign and not anew and (state.open or not campaign.changed_files(folder)):
+            if state.open:
+                _refuse_changes(campaign, state, folder)
+            fleet, journal = begun_fleet(folder, campaign), campaign.reopen(clock)
+            if state.open:
+                journal.emit(CampaignContinued(own_name()))
         else:
+            files = fleet_files(folder)
+            fleet = proposed_fleet(folder)
             if campaign:
                 _refuse_running(campaign, state, executor)
-            confirm(fleet, state.open)
+            refuse_open_runs(fleet, begun_fleet(folder, campaign) if campaign else None, state)
             inputs = tuple(ClusterInputs(each.name, folder_digest(each.folder)) for each in fleet.clusters)
+            pins = own_pins()
+            confirm(fleet, state.open)
             name = f"{clock.now():%Y%m%dT%H%M%S}-fleet-{fleet.target}"
-            started = CampaignStarted(name, fleet.target, own_pins(), inputs, own_name())
-            campaign, journal = begin(folder, started, clock)
+            campaign, journal = begin(
+                folder, CampaignStarted(name, fleet.target, pins, inputs, own_name()), files, clock
+            )
         try:
-            yield Coordinator(folder, fleet, campaign, journal, executor, clock, ask_cluster)
+            yield Coordinator(folder, fleet, campaign, journal, executor, clock, ask_cluster, own_pins)
         finally:
             journal.close()
 
@@ -128,14 +145,8 @@ def _refuse_changes(campaign: Campaign, state: CampaignState, folder: Path) -> N
     anew = "Or begin another campaign with what is there now: upgrader fleet run --new"
     if changed := campaign.changed_files(folder):
         raise Blocked(f"{changed} ({campaign.name}); nothing was started", remedy=f"Restore it. {anew}")
-    pins = own_pins()
-    if state.pins is not None and pins != state.pins:
-        raise Blocked(
-            f"campaign {campaign.name} was begun with upgrader {state.pins.upgrader} and charts "
-            f"{state.pins.charts[:12]}; this is upgrader {pins.upgrader} with charts {pins.charts[:12]}; nothing was "
-            "started",
-            remedy=f"Use the upgrader that began it. {anew}",
-        )
+    if other := pins_differ(state.pins, own_pins()):
+        raise Blocked(f"{other} ({campaign.name}); nothing was started", remedy=f"Use that upgrader. {anew}")
 
 
 def _refuse_running(campaign: Campaign, state: CampaignState, executor: LocalExecutor) -> None:
@@ -147,23 +158,37 @@ def _refuse_running(campaign: Campaign, state: CampaignState, executor: LocalExe
             )
 
 
-def refuse_unfinished(decision: Decision, state: CampaignState) -> None:
-    """Raise the error of a campaign that can't go on without a person; the worst failure decides its exit code."""
-    if decision.done:
-        return
+def refuse_unfinished(fleet: Fleet, decision: Decision, state: CampaignState) -> None:
+    """Raise the error of a campaign that can't go on without a person, or has ended with clusters that failed within
+    its limits; the worst failure decides its exit code.
+    """
     failed = [each for each in state.clusters.values() if each.failed]
-    reasons = dict.fromkeys([wait.reason for wait in decision.stages.values() if wait.person])
-    text = decision.stop or "; ".join(reasons) or "it waits for a person"
-    message = f"campaign {state.campaign} can't go on without a person: {text}"
-    remedy = f"`{_STATUS}` shows what each cluster waits for; `upgrader fleet run` goes on afterwards."
+    if decision.done and not failed:
+        return
     phases = {each.phase for each in failed}
     code = 5 if phases & {"broken", "interrupted"} else 4 if "rolled-back" in phases else 3
-    raise CampaignStopped(message, remedy=remedy, exit_code=code)
+    if decision.done:
+        names = {phase: first_few([each.name for each in failed if each.phase == phase]) for phase in sorted(phases)}
+        raise CampaignStopped(
+            f"campaign {state.campaign} is done, but {len(failed)} of {len(fleet.clusters)} clusters have failed: "
+            + "; ".join(f"{phase}: {some}" for phase, some in names.items()),
+            remedy="`upgrader fleet retry CLUSTER` and `upgrader fleet run` run them again; `upgrader fleet skip "
+            "CLUSTER` leaves them out.",
+            exit_code=code,
+        )
+    reasons = dict.fromkeys([wait.reason for wait in decision.stages.values() if wait.person])
+    text = decision.stop or "; ".join(reasons) or "it waits for a person"
+    raise CampaignStopped(
+        f"campaign {state.campaign} can't go on without a person: {text}",
+        remedy=f"`{_STATUS}` shows what each cluster waits for; `upgrader fleet run` goes on afterwards.",
+        exit_code=code,
+    )
 
 
 def approve(folder: Path, stage: str, reason: str) -> None:
     """Approve a stage. Raises UsageError for one that needs no approval."""
-    fleet, campaign = proposed_fleet(folder), _open(folder)
+    campaign = _open(folder)
+    fleet = begun_fleet(folder, campaign)
     waiting = [each.name for each in fleet.stages if each.approval]
     if stage not in waiting:
         raise UsageError(
@@ -174,7 +199,8 @@ def approve(folder: Path, stage: str, reason: str) -> None:
 
 def approve_changes(folder: Path, cluster: str, reason: str) -> None:
     """Approve what is in a cluster's folder now. Raises UsageError."""
-    fleet, campaign = proposed_fleet(folder), _open(folder)
+    campaign = _open(folder)
+    fleet = begun_fleet(folder, campaign)
     _known(campaign.state(), cluster)
     _ask(campaign, InputsApproved(cluster, folder_digest(fleet.by_name[cluster].folder), own_name(), reason))
 
@@ -193,17 +219,26 @@ def unpause(folder: Path) -> None:
 
 
 def retry(folder: Path, cluster: str) -> None:
-    """Run a cluster again that failed or was skipped, with the same pins. Raises UsageError for any other."""
-    campaign = _open(folder)
+    """Run a cluster again that failed, was skipped or has a problem, with the same pins, also once the campaign has
+    ended. Raises UsageError for any other.
+    """
+    campaign = _newest(folder)
     state = _known(campaign.state(), cluster)
-    if not (state.failed or state.retried or state.problem or state.phase == "skipped"):
+    if changed := campaign.changed_files(folder):
+        raise UsageError(
+            f"{changed} ({campaign.name}), and a cluster is retried only with what that was begun with",
+            remedy="Restore it, or begin another campaign with what is there now: upgrader fleet run --new",
+        )
+    if state.phase in ("running", "succeeded") or (state.phase == "waiting" and not state.problem):
         raise UsageError(f"cluster {cluster} is {state.phase}: there is nothing to retry")
     _ask(campaign, RetryRequested(cluster, own_name()))
 
 
 def skip(folder: Path, cluster: str, reason: str) -> None:
-    """Leave a cluster out until it is retried. Raises UsageError for one that runs or is done."""
-    campaign = _open(folder)
+    """Leave a cluster out until it is retried, also once the campaign has ended. Raises UsageError for one that runs or
+    is done.
+    """
+    campaign = _newest(folder)
     state = _known(campaign.state(), cluster)
     if state.phase in ("running", "succeeded", "skipped"):
         raise UsageError(f"cluster {cluster} is {state.phase}: it can't be skipped")
@@ -211,10 +246,21 @@ def skip(folder: Path, cluster: str, reason: str) -> None:
 
 
 def _open(folder: Path) -> Campaign:
-    campaign = newest_campaign(folder)
-    if campaign is None or not campaign.state().open:
-        raise UsageError(f"{folder} has no campaign in progress", remedy="Begin one: upgrader fleet run")
+    campaign = _newest(folder)
+    if not campaign.state().open:
+        raise _no_campaign(folder)
     return campaign
+
+
+def _newest(folder: Path) -> Campaign:
+    campaign = newest_campaign(folder)
+    if campaign is None:
+        raise _no_campaign(folder)
+    return campaign
+
+
+def _no_campaign(folder: Path) -> UsageError:
+    return UsageError(f"{folder} has no campaign in progress", remedy="Begin one: upgrader fleet run")
 
 
 def _known(state: CampaignState, cluster: str) -> ClusterState:

@@ -54,7 +54,9 @@ def print_fleet_status(status: FleetStatus, stream: TextIO | None = None) -> Non
         return
     out.print(Text.assemble((state.campaign, "bold")), soft_wrap=True)
     if state.ended is not None:
-        out.print(f"ended {_time(state.ended)}")
+        print_line(out, Text(f"ended {_time(state.ended)}"))
+        if status.changed:
+            print_line(out, Text("its files have changed since: `upgrader fleet run` begins another campaign"))
     elif status.coordinator is None:
         print_line(out, Text("no coordinator: nothing begins until `upgrader fleet run` goes on", style="yellow"))
     else:

@@ -11,20 +11,27 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testkit.fakes.clock import FakeClock
-from testkit.fleet_folder import FLEET, write_fleet
+from testkit.fleet_folder import FLEET, INVENTORY, write_fleet
 from tests.unit.ui.test_plan_markdown import document
 from upgrader.app import upgrade
 from upgrader.cli.main import cli
-from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UsageError
+from upgrader.cli.resuming import refuse_other_inputs
+from upgrader.engine.journal.journal_file import JOURNAL, Journal
+from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UpgraderError, UsageError
 from upgrader.fleet import use_cases
-from upgrader.fleet.clusters import Answer
+from upgrader.fleet.clusters import Answer, ask_cluster
 from upgrader.fleet.coordinator import Coordinator
-from upgrader.fleet.inputs import own_pins
+from upgrader.fleet.events import Pins
+from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.outcomes import CommandEnd
+from upgrader.model.event import RunEnded, RunStarted
+from upgrader.model.outcome import RunOutcome
+from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 
 TARGET = KubernetesVersion.release("v1.37.1")
+PINS = Pins("1", "c", "p")
 
 
 @pytest.fixture
@@ -34,6 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     uids = dict(zip("abcd", ("u1", "u2", "u3", "u4"), strict=True))
     monkeypatch.setattr(use_cases, "system_clock", lambda: clock)
     monkeypatch.setattr(use_cases, "ask_cluster", lambda cluster: Answer(uids[cluster.name], TARGET))
+    monkeypatch.setattr(use_cases, "own_pins", lambda: PINS)
     monkeypatch.setattr(LocalExecutor, "start", lambda *_: None)
     monkeypatch.setattr(LocalExecutor, "running", lambda *_: False)
     monkeypatch.setattr(LocalExecutor, "end", lambda *_: CommandEnd(3, "", "Blocked", "etcd has an alarm"))
@@ -112,9 +120,8 @@ def test_campaign_goes_on_only_with_what_it_was_begun_with(folder: Path, monkeyp
     """Changed fleet files and another upgrader are named; a new campaign may begin with them."""
     with pytest.raises(CampaignStopped):
         fleet(folder, "run", "--yes")
-    pins = own_pins()
-    monkeypatch.setattr(use_cases, "own_pins", lambda: replace(pins, upgrader="9.9.9"))
-    with pytest.raises(Blocked, match=r"was begun with upgrader .*; this is upgrader 9\.9\.9"):
+    monkeypatch.setattr(use_cases, "own_pins", lambda: replace(PINS, upgrader="9.9.9"))
+    with pytest.raises(Blocked, match=r"was begun with upgrader 1; this is 9\.9\.9"):
         fleet(folder, "run", "--yes")
     inventory = folder / "fleet-inventory.yaml"
     inventory.write_text(inventory.read_text().replace("u4", "u5"))
@@ -144,3 +151,181 @@ def test_new_campaign_waits_for_the_runs_of_the_one_before(folder: Path, monkeyp
         fleet(folder, "run", "--yes")
     with pytest.raises(Locked, match="cluster a is being upgraded by campaign"):
         fleet(folder, "run", "--new", "--yes")
+
+
+def ran(folder: Path, cluster: str, outcome: RunOutcome | None) -> None:
+    """Write an upgrade of a cluster; `outcome` None: it has no end."""
+    run = folder / "clusters" / cluster / "runs/20260101T000001-v1.37.1"
+    run.mkdir(parents=True)
+    journal = Journal(run / JOURNAL, FakeClock())
+    journal.emit(RunStarted(run.name, RunKind.UPGRADE, (), f"runs/{run.name}", target=TARGET))
+    if outcome:
+        journal.emit(RunEnded(run.name, outcome, 1.0))
+    journal.close()
+
+
+def test_new_campaign_forgets_no_run(folder: Path) -> None:
+    """Clusters with a run without an end, or whose journal doesn't say, are named before a campaign begins."""
+    ran(folder, "b", None)
+    ran(folder, "c", "succeeded")
+    with pytest.raises(Blocked, match=r"runs without an end: b \(run 20260101T000001-v1\.37\.1\)") as caught:
+        fleet(folder, "run", "--yes")
+    assert "clusters/b resume" in caught.value.remedy and not list((folder / "runs").glob("*-fleet-*"))
+    (folder / "clusters/c/runs/20260101T000001-v1.37.1" / JOURNAL).write_text("{}\n")
+    with pytest.raises(Blocked, match=r"b \(run .*\), c \(how run .* ended isn't known"):
+        fleet(folder, "run", "--new", "--yes")
+
+
+def test_new_campaign_forgets_no_cluster_of_the_one_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that left the inventory in the middle of its run is named, unless it is excluded; so is one without any
+    journal of the run that its campaign began.
+    """
+    write_fleet(folder, FLEET.partition("  windows:")[0])
+    monkeypatch.setattr(LocalExecutor, "end", lambda *_: CommandEnd(130, "20260101T000001-v1.37.1"))
+    with pytest.raises(CampaignStopped) as caught:
+        fleet(folder, "run", "--yes")
+    assert caught.value.exit_code == 5
+    with pytest.raises(Blocked, match=r"a \(its campaign has begun a run, of which there is no journal\)"):
+        fleet(folder, "run", "--new", "--yes")
+    ran(folder, "a", None)
+    smaller = INVENTORY.replace("- {name: a, uid: u1, labels: {ring: canary, region: north}}\n", "")
+    without = (
+        FLEET.partition("  windows:")[0].replace("ring: canary", "region: north").replace("ring: prod", "region: s")
+    )
+    write_fleet(folder, without.replace("region: suction", "region: south"), smaller)
+    with pytest.raises(Blocked, match=r"runs without an end: a \(run"):
+        fleet(folder, "run", "--new", "--yes")
+
+
+def done_within_its_limits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
+    """A campaign whose cluster b is rolled back, within the limit."""
+    text = FLEET.partition("  windows:")[0].replace("rolledBack: 2%", "rolledBack: 50%").replace("  domains", "  #")
+    write_fleet(folder, text.replace("    before: [{type: Approval}]\n", "").replace("soak: {for: 24h}", ""))
+    for name in "ac":
+        ran(folder, name, "succeeded")
+    monkeypatch.setattr(
+        LocalExecutor,
+        "end",
+        lambda _, attempt: (
+            CommandEnd(4, "", "GateFailed", "not ready")
+            if attempt.parent.name == "b"
+            else CommandEnd(0, "20260101T000001-v1.37.1")
+        ),
+    )
+    with pytest.raises(CampaignStopped, match=r"is done, but 1 of 3 clusters have failed: rolled-back: b") as caught:
+        fleet(folder, "run", "--yes")
+    assert caught.value.exit_code == 4
+    return fleet(folder, "status")
+
+
+def test_failures_within_the_limits_count_for_the_exit_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that upgrades a fleet isn't green while a cluster isn't at the target; it is once that was left out."""
+    assert "ended" in done_within_its_limits(folder, monkeypatch).stdout
+    with pytest.raises(CampaignStopped, match="is done, but"):
+        fleet(folder, "run", "--yes")
+    fleet(folder, "skip", "b", "--reason", "decommissioned")
+    again = fleet(folder, "run", "--yes")
+    assert again.exit_code == 0 and "nothing to do" in again.stderr
+
+
+def test_retry_after_the_campaign_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The campaign goes on with that cluster; with other files, it says why not."""
+    done_within_its_limits(folder, monkeypatch)
+    inventory = (folder / "fleet-inventory.yaml").read_text()
+    (folder / "fleet-inventory.yaml").write_text(inventory.replace("u4", "u5"))
+    with pytest.raises(UsageError, match="a cluster is retried only with what that was begun with"):
+        fleet(folder, "retry", "b")
+    assert "its files have changed since" in fleet(folder, "status").stdout
+    (folder / "fleet-inventory.yaml").write_text(inventory)
+    fleet(folder, "retry", "b")
+    ran(folder, "b", "succeeded")
+    monkeypatch.setattr(LocalExecutor, "end", lambda *_: CommandEnd(0, "20260101T000001-v1.37.1"))
+    again = fleet(folder, "run", "--yes")
+    assert again.exit_code == 0 and "is done" in again.stderr
+    assert len(list((folder / "runs").glob("*-fleet-*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("- {name: d, uid: u4}\n", "- {name: d, uid: u4}\n- {name: e, uid: u5, labels: {ring: production}}\n"),
+        ("- {name: c, uid: u3, labels: {ring: production, region: south}}\n", ""),
+        ("name: c,", "name: x, folder: clusters/c,"),
+        ("clusters:", "clusters: ["),
+    ],
+    ids=["grown", "shrunk", "renamed", "broken"],
+)
+def test_inventory_that_has_changed_since(folder: Path, right: str, wrong: str) -> None:
+    """Every command is about the clusters that the campaign was begun with, whatever the files say by now."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    inventory = folder / "fleet-inventory.yaml"
+    inventory.write_text(inventory.read_text().replace(right, wrong))
+    assert "no cluster begins: " in fleet(folder, "status").stdout
+    found = json.loads(fleet(folder, "status", "-o", "json").stdout)
+    assert [each["cluster"] for each in found["clusters"]] == ["a", "b", "c"]
+    assert "Approved" in fleet(folder, "approve", "production", "--reason", "fine").stderr
+    assert "Approved" in fleet(folder, "approve", "--changes", "c", "--reason", "fine").stderr
+    assert "is skipped" in fleet(folder, "skip", "c", "--reason", "later").stderr
+    with pytest.raises(UsageError, match="the campaign has no cluster e"):
+        fleet(folder, "skip", "e", "--reason", "later")
+
+
+def test_cluster_folder_that_is_gone(folder: Path) -> None:
+    """It keeps no one from looking at the campaign, nor from going on with it."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    (folder / "clusters/c/upgrader.yaml").unlink()
+    assert "canary" in fleet(folder, "status").stdout
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+
+
+def test_campaign_is_of_what_was_confirmed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is edited while the question is answered was not confirmed: nothing begins with it."""
+    clock, begun = FakeClock(), list[object]()
+    monkeypatch.setattr(use_cases, "system_clock", lambda: clock)
+    monkeypatch.setattr(LocalExecutor, "start", lambda *arguments: begun.append(arguments))
+
+    def edit(what: str, *, yes: bool) -> None:
+        assert what == "Start this campaign?"
+        (folder / "clusters/a/values.yaml").write_text("a: 1")
+
+    monkeypatch.setattr("upgrader.cli.fleet.confirm", edit)
+    with pytest.raises(CampaignStopped, match="a person: a"):
+        fleet(folder, "run")
+    assert begun == [] and "approve --changes a" in fleet(folder, "status").stdout
+    (folder / "clusters/a/values.yaml").unlink()
+
+    def edit_fleet(what: str, *, yes: bool) -> None:
+        clock.sleep(1)
+        (folder / "fleet.yaml").write_text(FLEET.replace("v1.37.1", "v1.37.0"))
+
+    monkeypatch.setattr("upgrader.cli.fleet.confirm", edit_fleet)
+    with pytest.raises(CampaignStopped, match=r"fleet\.yaml:4: has changed since the campaign began"):
+        fleet(folder, "run", "--new")
+    assert begun == []
+
+
+def test_run_of_a_campaign_refuses_other_inputs(tmp_path: Path) -> None:
+    """What a run has read is compared with what was approved, after it has read it."""
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    approved = folder_digest(tmp_path)
+    refuse_other_inputs(tmp_path, approved)
+    (tmp_path / "values.yaml").write_text("a: 1")
+    refuse_other_inputs(tmp_path, None)
+    with pytest.raises(Blocked, match="has changed while the run was being planned"):
+        refuse_other_inputs(tmp_path, approved)
+
+
+@pytest.mark.parametrize("kind", ["folder", "binary", "none", "empty"])
+def test_kubeconfig_that_can_not_be_read(tmp_path: Path, kind: str) -> None:
+    """It is that cluster's problem, and no end of the coordinator."""
+    kubeconfig = tmp_path / "kubeconfig"
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    if kind == "folder":
+        kubeconfig.mkdir()
+    elif kind != "none":
+        kubeconfig.write_bytes(b"\xff\x00" if kind == "binary" else b"")
+    with pytest.raises(UpgraderError):
+        ask_cluster(tmp_path)

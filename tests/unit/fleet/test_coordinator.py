@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import write_fleet
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, UsageError
-from upgrader.fleet.campaigns import Campaign, begin, newest_campaign
+from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import LOOK_SECONDS, Coordinator
 from upgrader.fleet.decide import Wait
@@ -21,11 +23,13 @@ from upgrader.fleet.events import CampaignStarted, ClusterInputs, ClusterSkipped
 from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.outcomes import CommandEnd
 from upgrader.fleet.reading import read_fleet
+from upgrader.fleet.state import CampaignState
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 
 TARGET = KubernetesVersion.release("v1.37.1")
+PINS = Pins("1", "c", "p")
 EMIT = Journal.emit
 FLEET = """\
 apiVersion: upgrader.io/v1alpha1
@@ -58,8 +62,17 @@ class Machine:
         """Of a cluster's next runs; then 0."""
         self.answers = {name: Answer(f"u{number}", TARGET) for number, name in enumerate("abc", 1)}
         self.silent: set[str] = set()
+        self.pins = PINS
+        self.unnamed: set[str] = set()
+        """Clusters whose next command ends before it has named its run."""
+        self.unreadable: set[str] = set()
+        """Clusters of whose attempts nothing can be read."""
+        self.unwritable: set[str] = set()
+        self.at_ask: dict[str, Callable[[], object]] = {}
+        """What happens while a cluster is asked."""
 
     def ask(self, folder: Path) -> Answer:
+        self.at_ask.pop(folder.name, lambda: None)()
         if folder.name in self.silent:
             raise ApiUnavailable(f"{folder.name} doesn't answer")
         return self.answers[folder.name]
@@ -67,6 +80,8 @@ class Machine:
     # upgrader.fleet.coordinator.Executor
 
     def start(self, attempt: Path, arguments: Sequence[str]) -> None:
+        if attempt.parent.name in self.unwritable:
+            raise UsageError(f"{attempt} can't be written: No space left on device")
         assert attempt not in self.processes, "no attempt has two processes"
         assert not any(self.processes.get(each, 0) for each in attempt.parent.glob("*")), "no cluster has two processes"
         attempt.mkdir(parents=True)
@@ -75,6 +90,8 @@ class Machine:
         self.processes[attempt] = 2
 
     def running(self, attempt: Path) -> bool:
+        if attempt.parent.name in self.unreadable:
+            raise UsageError(f"{attempt}/lock can't be read: Input/output error")
         if self.processes.get(attempt, 0) > 0:
             self.processes[attempt] -= 1
             if not self.processes[attempt]:
@@ -89,6 +106,10 @@ class Machine:
         codes = self.exit_codes.get(name)
         code = codes.pop(0) if codes else 0
         run = f"20260101T{len(self.commands):06}-v1.37.1"
+        if name in self.unnamed:
+            self.unnamed.remove(name)
+            self.ends[attempt] = CommandEnd(code, "", "", f"{name} failed", time=self.clock.now())
+            return
         if code in (0, 130):
             folder = self.folder / "clusters" / name / "runs" / run
             folder.mkdir(parents=True)
@@ -107,7 +128,7 @@ def begun(machine: Machine) -> Campaign:
     (machine.folder / "runs").mkdir()
     name = "20260101T000000-fleet-v1.37.1"
     campaign, journal = begin(
-        machine.folder, CampaignStarted(name, TARGET, Pins("1", "c"), inputs, "me"), machine.clock
+        machine.folder, CampaignStarted(name, TARGET, PINS, inputs, "me"), fleet_files(machine.folder), machine.clock
     )
     journal.close()
     return campaign
@@ -116,7 +137,9 @@ def begun(machine: Machine) -> Campaign:
 def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
     fleet = read_fleet(machine.folder, machine.clock.now())
     journal = campaign.reopen(machine.clock)
-    return Coordinator(machine.folder, fleet, campaign, journal, machine, machine.clock, machine.ask)
+    return Coordinator(
+        machine.folder, fleet, campaign, journal, machine, machine.clock, machine.ask, lambda: machine.pins
+    )
 
 
 @pytest.fixture
@@ -136,7 +159,8 @@ def test_campaign_to_its_end(machine: Machine) -> None:
     assert decision.done and state.ended is not None and campaign.state().ended == state.ended
     assert machine.begun == {"a": 1, "b": 1, "c": 1}
     folder = str(machine.folder / "clusters/a")
-    assert machine.commands[0] == ["-C", folder, "run", "--to", "v1.37.1", "--yes", "-o", "json"]
+    approved = ["--approved-inputs", folder_digest(machine.folder / "clusters/a")]
+    assert machine.commands[0] == ["-C", folder, "run", "--to", "v1.37.1", "--yes", "-o", "json", *approved]
     assert (state.ended - campaign.state().started).total_seconds() >= 180  # type: ignore[operator]
     assert newest_campaign(machine.folder) == campaign
 
@@ -315,3 +339,186 @@ def test_damaged_files(machine: Machine, spoil: Callable[[Campaign], object], me
     spoil(campaign)
     with pytest.raises(UsageError, match=message):
         campaign.state()
+
+
+def look_until(one: Coordinator, reached: Callable[[CampaignState], bool]) -> CampaignState:
+    for _ in range(100):
+        _, state = one.look()
+        if reached(state):
+            return state
+        one.clock.sleep(LOOK_SECONDS)
+    raise AssertionError("it was never reached")
+
+
+def test_resume_that_ends_early_keeps_its_place(machine: Machine) -> None:
+    """A resume that ends before it has named its run leaves the cluster in the middle of it: its place among those that
+    run at once stays taken, and the next attempt resumes the run too.
+    """
+    machine.exit_codes = {"b": [130, 3]}
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["b"].phase == "interrupted")
+    machine.unnamed = {"b"}
+    state = look_until(one, lambda state: state.clusters["b"].interruptions == 2)
+    assert state.clusters["b"].active and state.clusters["b"].reason == "b failed"
+    assert one.run(lambda *_: None)[0].done
+    of_b = [each for each in machine.commands if each[1].endswith("/b")]
+    assert [each[-1] == "--resume" for each in of_b] == [False, True, True]
+
+
+def test_seconds_of_a_resumed_run_are_those_of_all_attempts(machine: Machine) -> None:
+    """Windows are judged by how long a run was worked on, and not by its last attempt, nor by the pause between two."""
+    machine.exit_codes = {"a": [130]}
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    first = look_until(one, lambda state: state.clusters["a"].phase == "interrupted").clusters["a"].worked
+    state = look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    assert first > 0 and list(state.seconds) == pytest.approx([2 * first])
+
+
+@pytest.mark.parametrize("pins", [Pins("2", "c", "p"), Pins("1", "d", "p"), Pins("1", "c", "q")])
+def test_another_upgrader_in_the_middle(machine: Machine, pins: Pins) -> None:
+    """A program that was replaced during the campaign begins and resumes nothing; with the old one it goes on."""
+    machine.exit_codes = {"a": [130]}
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    one.look()
+    machine.pins = pins
+    decision, state = one.run(lambda *_: None)
+    assert machine.begun == {"a": 1} and state.clusters["a"].active
+    assert "since the campaign began" in decision.stop or "was begun with upgrader 1" in decision.stop
+    assert decision.waits["a"].person and decision.waits["a"].reason == decision.stop
+    machine.pins = PINS
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+
+
+def test_unreachable_cluster_is_asked_again_before_it_is_skipped(machine: Machine) -> None:
+    """It may have answered all the time while no coordinator ran."""
+    campaign = begun(machine)
+    machine.silent = {"a"}
+    coordinator(machine, campaign).look()
+    machine.silent = set()
+    machine.clock.sleep(3600)
+    decision, state = coordinator(machine, campaign).look()
+    assert [each.cluster for each in decision.starts] == ["a"] and state.clusters["a"].problem == ""
+
+
+@pytest.mark.parametrize("what", ["pause", "edit", "upgrade"])
+def test_stop_in_the_middle_of_a_batch(machine: Machine, what: str) -> None:
+    """A pause, an edit of the fleet's files or a new program between two starts of one look keeps the second back."""
+    campaign = begun(machine)
+    inventory = machine.folder / "fleet-inventory.yaml"
+    happens: dict[str, Callable[[], object]] = {
+        "pause": lambda: campaign.ask(Paused("me", "lunch"), machine.clock),
+        "edit": lambda: inventory.write_text(inventory.read_text() + "# more\n"),
+        "upgrade": lambda: setattr(machine, "pins", Pins("2", "c", "p")),
+    }
+    machine.at_ask["b"] = happens[what]
+    one = coordinator(machine, campaign)
+    decision, _ = one.run(lambda *_: None)
+    assert machine.begun == {"a": 1, "b": 1}
+    assert decision.stages["canary"] == Wait(decision.stop, person=True) and decision.stop
+
+
+def test_window_that_closes_in_the_middle_of_a_batch(machine: Machine) -> None:
+    """Clusters that answer slowly are begun by a decision that is no older than some seconds."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    machine.clock.sleep(180)
+    machine.at_ask["b"] = lambda: machine.clock.sleep(30)
+    one.look()
+    assert machine.begun == {"a": 1}, "asked at the end of its soak"
+    one.look()
+    assert machine.begun == {"a": 1, "b": 1}
+    one.look()
+    assert machine.begun == {"a": 1, "b": 1, "c": 1}
+
+
+def test_attempt_that_can_not_be_read(machine: Machine) -> None:
+    """The cluster is named, keeps its place, and waits for a person, while the others go on; afterwards it goes on."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["b"].phase == "running")
+    machine.unreadable = {"b"}
+    decision, state = one.run(lambda *_: None)
+    assert phases(campaign) == {"a": "succeeded", "b": "running", "c": "succeeded"}
+    assert state.clusters["b"].active and decision.waits["b"].person
+    assert "whether its run is in progress isn't known" in decision.waits["b"].reason
+    assert decision.stages["production"] == Wait("a person: b", person=True)
+    machine.unreadable = set()
+    decision, state = coordinator(machine, campaign).run(lambda *_: None)
+    assert decision.done and state.clusters["b"].problem == ""
+
+
+def test_run_that_can_not_be_started(machine: Machine) -> None:
+    """A start that fails is that cluster's, is tried again three times, and ends nothing else."""
+    campaign = begun(machine)
+    machine.unwritable = {"b"}
+    decision, state = coordinator(machine, campaign).run(lambda *_: None)
+    assert phases(campaign) == {"a": "succeeded", "b": "interrupted", "c": "succeeded"}
+    assert "No space left on device" in state.clusters["b"].reason and not state.clusters["b"].active
+    assert "maxFailures.interrupted" in decision.stop and state.clusters["b"].attempt == 4
+
+
+def test_resume_that_can_not_be_started(machine: Machine) -> None:
+    """The run is still open."""
+    machine.exit_codes = {"b": [130]}
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["b"].phase == "interrupted")
+    machine.unwritable = {"b"}
+    assert one.run(lambda *_: None)[1].clusters["b"].active
+
+
+def test_folder_that_can_not_be_read(machine: Machine) -> None:
+    """A folder with something unreadable in it keeps only its own cluster back; so does one that is gone."""
+    campaign = begun(machine)
+    os.mkfifo(machine.folder / "clusters/b/pipe")
+    decision, _ = coordinator(machine, campaign).run(lambda *_: None)
+    assert phases(campaign) == {"a": "succeeded", "b": "waiting", "c": "succeeded"}
+    assert "whether its folder has changed isn't known" in decision.waits["b"].reason
+
+
+def test_retry_of_an_unreachable_cluster(machine: Machine) -> None:
+    """It is asked at once, and its time begins anew."""
+    campaign = begun(machine)
+    fleet = machine.folder / "fleet.yaml"
+    fleet.write_text(fleet.read_text().replace("then: skip", "then: stop"))
+    (campaign.folder / "fleet.yaml").write_bytes(fleet.read_bytes())
+    machine.silent = {"a"}
+    decision, _ = coordinator(machine, campaign).run(lambda *_: None)
+    assert decision.waits["a"].person and "upgrader fleet retry|skip a" in decision.waits["a"].reason
+    campaign.ask(RetryRequested("a", "me"), machine.clock)
+    decision, _ = coordinator(machine, campaign).look()
+    assert decision.waits["a"].until == machine.clock.now() + timedelta(minutes=3)
+    machine.silent = set()
+    campaign.ask(RetryRequested("a", "me"), machine.clock)
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+
+
+def test_retry_after_the_end(machine: Machine) -> None:
+    """A failure that was tolerated is retried in the campaign that has ended, which then ends again."""
+    machine.exit_codes = {"b": [4]}
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    decision, state = one.run(lambda *_: None)
+    assert decision.done and one.over and phases(campaign)["b"] == "rolled-back"
+    assert one.look()[0].done and one.look()[1].ended == state.ended
+    campaign.ask(RetryRequested("b", "me"), machine.clock)
+    again = coordinator(machine, campaign)
+    assert not again.over
+    finished, _ = again.run(lambda *_: None)
+    assert finished.done and coordinator(machine, campaign).over and machine.begun == {"a": 1, "b": 2, "c": 1}
+
+
+def test_skipped_in_the_middle_of_a_run(machine: Machine) -> None:
+    """A cluster that is left out with an open run isn't forgotten: its retry resumes the run."""
+    machine.exit_codes = {"b": [130, 130, 130, 130]}
+    campaign = begun(machine)
+    coordinator(machine, campaign).run(lambda *_: None)
+    campaign.ask(ClusterSkipped("b", "me", "I look at it"), machine.clock)
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+    campaign.ask(RetryRequested("b", "me"), machine.clock)
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+    assert machine.commands[-1][-1] == "--resume" and phases(campaign)["b"] == "succeeded"

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.fleet.decide import ANSWER_SECONDS, Decision, Skip, Start, Wait, decide, needed_seconds
+from upgrader.fleet.coordinator import goes_on
+from upgrader.fleet.decide import ANSWER_SECONDS, Decision, Held, Skip, Start, Wait, decide, needed_seconds
 from upgrader.fleet.events import (
     CampaignContinued,
+    CampaignEnded,
     CampaignEvent,
     CampaignStarted,
     ClusterChecked,
@@ -56,7 +58,9 @@ class Campaign:
     def __init__(self, of: Fleet) -> None:
         self.fleet, self.now = of, BEGIN
         self.state = CampaignState()
-        self.tell(CampaignStarted("c", TARGET, Pins("1", "c"), tuple(ClusterInputs(n, "d") for n in of.by_name), "me"))
+        self.tell(
+            CampaignStarted("c", TARGET, Pins("1", "c", "p"), tuple(ClusterInputs(n, "d") for n in of.by_name), "me")
+        )
 
     def tell(self, *events: CampaignEvent, minutes: float = 0) -> Campaign:
         self.now += timedelta(minutes=minutes)
@@ -66,10 +70,13 @@ class Campaign:
     def ran(self, name: str, outcome: Outcome = "succeeded", cause: str = "", run: str = "r") -> Campaign:
         attempt = self.state.clusters[name].attempt + 1
         self.tell(ClusterStarting(name, attempt, resume=self.state.clusters[name].active))
-        return self.tell(ClusterEnded(name, attempt, outcome, 600.0, run, cause, cause), minutes=10)
+        return self.tell(
+            ClusterEnded(name, attempt, outcome, 600.0, run, cause, cause, outcome == "interrupted" and run != ""),
+            minutes=10,
+        )
 
     def decide(self, held: str = "") -> Decision:
-        return decide(self.fleet, self.state, self.now, held)
+        return decide(self.fleet, self.state, self.now, Held(held))
 
     @property
     def starts(self) -> list[str]:
@@ -237,7 +244,7 @@ def test_interrupted_run_of_another_cluster_does_not_go_on() -> None:
 def test_pause_and_held_stop_starts() -> None:
     """A pause names who and why; so does what the coordinator holds them for."""
     played = Campaign(fleet(stage("a"), clusters="a1"))
-    assert played.decide(held="fleet.yaml:3: has changed").stop == "fleet.yaml:3: has changed"
+    assert played.decide("fleet.yaml:3: has changed").stop == "fleet.yaml:3: has changed"
     assert played.tell(Paused("me", "audit")).decide().waits == {"a1": Wait("paused by me: audit", person=True)}
     done = Campaign(fleet(stage("a"), clusters="a1")).ran("a1").tell(Paused("me", "audit"))
     assert done.decide().stages == {"a": Wait("paused by me: audit", person=True)}
@@ -257,3 +264,53 @@ def test_requests_that_come_too_late_change_nothing() -> None:
     assert played.state.clusters["a1"].phase == "running"
     before = played.ran("a1").state
     assert played.tell(RetryRequested("a1", "me"), RetryRequested("z", "me")).state == before
+
+
+def test_another_upgrader_resumes_nothing() -> None:
+    """An edited file lets interrupted runs go on; another program doesn't."""
+    played = Campaign(fleet(stage("a"), clusters="a1")).ran("a1", "interrupted", "away").tell(minutes=1)
+    assert played.decide("fleet.yaml:3: has changed").starts == (Start("a1", resume=True),)
+    decision = decide(played.fleet, played.state, played.now, Held(everything="other"))
+    assert decision.starts == () and decision.waits == {"a1": Wait("other", person=True)}
+
+
+def test_person_is_called_where_others_only_wait_for_a_turn() -> None:
+    """A cluster that keeps its place until a person comes is named, although others wait for that place only."""
+    limits = MaxFailures(interrupted=IntOrPercent(1))
+    played = Campaign(fleet(stage("a", max_concurrency=IntOrPercent(1), max_failures=limits), clusters="a1 a2"))
+    for _ in range(4):
+        played.ran("a1", "interrupted", "away")
+    decision = played.decide()
+    assert not decision.waits["a2"].person and decision.stages == {"a": Wait("a person: a1", person=True)}
+    played = Campaign(fleet(stage("a", max_concurrency=IntOrPercent(1)), clusters="a1 a2"))
+    played.ran("a1", "interrupted", "away").tell(ClusterChecked("a1", "identity", "other"), minutes=5)
+    assert played.decide().stages == {"a": Wait("a person: a1", person=True)}
+
+
+def test_run_of_which_nothing_is_known_needs_a_person() -> None:
+    """It keeps its place among those that run at once, and no time ends that."""
+    played = Campaign(fleet(stage("a", max_concurrency=IntOrPercent(1)), clusters="a1 a2"))
+    played.tell(ClusterStarting("a1", 1), ClusterChecked("a1", "unknown", "unreadable"))
+    decision = played.decide()
+    assert decision.waits["a1"] == Wait("unreadable", person=True) and decision.starts == ()
+    assert not goes_on(decision, played.state)
+
+
+def test_retry_in_each_phase() -> None:
+    """A problem is asked about anew, an open run is resumed, also after it was skipped, and anything else begins."""
+    played = Campaign(fleet(stage("a"), clusters="a1")).tell(ClusterChecked("a1", "unreachable", "refused"))
+    assert played.tell(RetryRequested("a1", "me"), minutes=9).starts == ["a1"]
+    played.ran("a1", "interrupted", "away").tell(ClusterSkipped("a1", "me", "later"))
+    assert not played.state.clusters["a1"].active
+    assert played.tell(RetryRequested("a1", "me")).tell(minutes=1).decide().starts == (Start("a1", resume=True),)
+    played.ran("a1", "interrupted", "locked", run="").tell(ClusterSkipped("a1", "me", "later"))
+    assert played.tell(RetryRequested("a1", "me")).decide().starts == (Start("a1"),)
+
+
+def test_retry_opens_a_campaign_again() -> None:
+    """A cluster that is to be run again is something to do; a request that changes nothing isn't."""
+    limits = MaxFailures(blocked=IntOrPercent(1))
+    played = Campaign(fleet(stage("a", max_failures=limits), clusters="a1 a2")).ran("a1").ran("a2", "blocked", "x")
+    played.tell(CampaignEnded("c"))
+    assert not played.tell(RetryRequested("a1", "me")).state.open
+    assert played.tell(RetryRequested("a2", "me")).state.open and played.starts == ["a2"]

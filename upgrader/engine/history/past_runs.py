@@ -17,7 +17,17 @@ from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
 
-__all__ = ["PastRun", "highest_sequence", "newest_name", "newest_run", "past_runs", "prune", "run_named", "surplus"]
+__all__ = [
+    "PastRun",
+    "highest_sequence",
+    "newest_name",
+    "newest_run",
+    "newest_upgrade",
+    "past_runs",
+    "prune",
+    "run_named",
+    "surplus",
+]
 
 _NAME = re.compile(r"\d{8}T\d{6}-.")
 _REMOVING = ".removing-"
@@ -79,6 +89,14 @@ def newest_run(runs: Path) -> PastRun | None:
     """The newest run; None when there is none."""
     folders = _folders(runs)
     return _past_run(folders[-1]) if folders else None
+
+
+def newest_upgrade(runs: Path) -> PastRun | None:
+    """The newest run that is an upgrade, or whose journal is not valid; None when there is none. No older journal is
+    read.
+    """
+    found = map(_past_run, reversed(_folders(runs)))
+    return next((run for run in found if run.problem or run.state.is_upgrade), None)
 
 
 def run_named(runs: Path, name: str) -> PastRun | None:

@@ -1,0 +1,124 @@
+"""How an attempt ended, by what its command said and by what the cluster's journal says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from upgrader.engine.journal.journal_file import JOURNAL, Journal
+from upgrader.fleet.outcomes import CommandEnd, Result, result_of
+from upgrader.model.event import RunEnded, RunStarted
+from upgrader.model.outcome import RunOutcome
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
+
+TARGET = KubernetesVersion.release("v1.37.1")
+HOP = KubernetesVersion.release("v1.36.3")
+FIRST, SECOND = "20260101T000001-v1.37.1", "20260101T000002-v1.37.1"
+
+
+def write_run(folder: Path, name: str = FIRST, outcome: RunOutcome | None = None, target: object = TARGET) -> None:
+    run = folder / "runs" / name
+    run.mkdir(parents=True)
+    journal = Journal(run / JOURNAL, FakeClock())
+    started = RunStarted(name, RunKind.UPGRADE, (), f"runs/{name}", target=TARGET)
+    journal.emit(replace(started, target=target))  # type: ignore[arg-type]
+    if outcome:
+        journal.emit(RunEnded(name, outcome, 1.0))
+    journal.close()
+
+
+def damage(folder: Path, name: str = FIRST) -> None:
+    (folder / "runs" / name).mkdir(parents=True, exist_ok=True)
+    (folder / "runs" / name / JOURNAL).write_text("{}\n")
+
+
+def ended(folder: Path, end: CommandEnd | None, *, before: str = "", resumed: str = "") -> Result:
+    return replace(result_of(end, "eu-1", folder, TARGET, before=before, resumed=resumed), time=None)
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 4, 5, 6, 130])
+def test_resume_that_ends_before_it_names_its_run(tmp_path: Path, code: int) -> None:
+    """Whatever it ends with, the run is as open as before, and is to be resumed."""
+    write_run(tmp_path)
+    result = ended(tmp_path, CommandEnd(code, "", "E", "no kubeconfig"), before=FIRST, resumed=FIRST)
+    assert result == Result("interrupted", FIRST, "E: no kubeconfig", "no kubeconfig", open=True)
+
+
+@pytest.mark.parametrize(("outcome", "expected"), [("succeeded", "succeeded"), ("rolled-back", "rolled-back")])
+def test_run_that_a_person_has_ended_meanwhile(tmp_path: Path, outcome: RunOutcome, expected: str) -> None:
+    """A resume that finds nothing to resume leaves what the journal says."""
+    write_run(tmp_path, outcome=outcome)
+    result = ended(tmp_path, CommandEnd(2, "", "E", "nothing to resume"), before=FIRST, resumed=FIRST)
+    assert (result.outcome, result.run, result.open) == (expected, FIRST, False)
+
+
+def test_failed_run_that_a_person_has_ended_meanwhile(tmp_path: Path) -> None:
+    """A run that failed for good needs a person."""
+    write_run(tmp_path, outcome="failed")
+    assert ended(tmp_path, None, before=FIRST, resumed=FIRST).outcome == "broken"
+
+
+@pytest.mark.parametrize(
+    "end", [None, CommandEnd(6, "", "Locked", "locked"), CommandEnd(5, "", "JournalError", "full")]
+)
+def test_run_that_its_command_could_not_name(tmp_path: Path, end: CommandEnd | None) -> None:
+    """A run that was begun since, and has no end, is open, although the command's last line doesn't name it."""
+    write_run(tmp_path, outcome="succeeded")
+    write_run(tmp_path, SECOND)
+    result = ended(tmp_path, end, before=FIRST)
+    assert (result.outcome, result.run, result.open) == ("interrupted", SECOND, True)
+
+
+def test_someone_elses_run(tmp_path: Path) -> None:
+    """A success that the campaign's command doesn't call its own completes nothing."""
+    write_run(tmp_path, outcome="succeeded")
+    result = ended(tmp_path, CommandEnd(6, "", "Locked", "locked"))
+    assert (result.outcome, result.run, result.open) == ("interrupted", "", False)
+
+
+@pytest.mark.parametrize("end", [None, CommandEnd(130, FIRST), CommandEnd(0, FIRST), CommandEnd(3, "")])
+@pytest.mark.parametrize("there", [True, False])
+def test_journal_that_does_not_say(tmp_path: Path, end: CommandEnd | None, there: bool) -> None:
+    """A journal that is damaged, or gone, leaves the run open: what isn't known keeps its place."""
+    if there:
+        damage(tmp_path)
+    result = ended(tmp_path, end, before=FIRST, resumed=FIRST)
+    assert (result.outcome, result.run, result.open) == ("interrupted", FIRST, True)
+    assert f"how run {FIRST} ended isn't known" in result.reason
+    assert ("not valid" if there else "it has no journal") in result.reason
+
+
+def test_command_that_says_more_than_a_damaged_journal(tmp_path: Path) -> None:
+    """A run that was rolled back, as its command says, is."""
+    damage(tmp_path)
+    assert ended(tmp_path, CommandEnd(4, FIRST, "GateFailed", "x")).outcome == "rolled-back"
+
+
+def test_folder_whose_runs_are_gone(tmp_path: Path) -> None:
+    """Where there was a run before, and there is none now, nothing is known."""
+    assert ended(tmp_path, None, before=FIRST).open
+
+
+@pytest.mark.parametrize("end", [None, CommandEnd(130, FIRST), CommandEnd(3, "", "Blocked", "a check")])
+def test_between_two_hops(tmp_path: Path, end: CommandEnd | None) -> None:
+    """A cluster that has reached a version on the way is neither at the old one nor at the new one."""
+    write_run(tmp_path, outcome="succeeded", target=HOP)
+    resumed = "" if end is None or end.run else FIRST
+    result = ended(tmp_path, end, before=resumed, resumed=resumed)
+    assert (result.outcome, result.run, result.open) == ("interrupted", FIRST, True)
+
+
+def test_success_without_a_run_that_reached_the_target(tmp_path: Path) -> None:
+    """Exit code 0 alone is no success: a journal must say so."""
+    write_run(tmp_path, outcome="succeeded", target=HOP)
+    assert ended(tmp_path, CommandEnd(0, FIRST)).outcome == "broken"
+    assert ended(tmp_path, CommandEnd(0, ""), before=FIRST).outcome == "broken"
+
+
+def test_process_that_ended_before_its_run(tmp_path: Path) -> None:
+    """Nothing was begun, so nothing is open."""
+    assert ended(tmp_path, None) == Result("interrupted", reason="its process ended before it had begun a run")

@@ -1,0 +1,46 @@
+"""Runs without an end that clusters have before a campaign begins: none may be forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from upgrader.config.yaml_document import shown
+from upgrader.engine.history.past_runs import newest_upgrade
+from upgrader.errors import Blocked
+from upgrader.fleet.model import Fleet
+from upgrader.fleet.state import CampaignState
+from upgrader.model.first_few import first_few
+
+__all__ = ["refuse_open_runs"]
+
+
+def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -> None:
+    """Raise Blocked that names each cluster whose newest upgrade has no end, or whose journal doesn't say.
+
+    Asked are the clusters of the new campaign, and those of the campaign `before`, which is in `state`, unless the new
+    one excludes them by name.
+    """
+    clusters = (*fleet.clusters, *(before.clusters if before else ()))
+    folders = {each.folder: each.name for each in reversed(clusters) if each.name not in fleet.excluded}
+    active = {each.name for each in state.clusters.values() if each.active}
+    found = {name: (folder, why) for folder, name in folders.items() if (why := _open_run(folder, name in active))}
+    if not found:
+        return
+    first = next(reversed(found))
+    raise Blocked(
+        "clusters have runs without an end: "
+        + first_few([f"{name} ({why})" for name, (_, why) in reversed(found.items())])
+        + "; no campaign was started",
+        remedy=f"End each first: `upgrader -C {shown(found[first][0])} resume` or `rollback`; or `upgrader fleet run` "
+        "with the files of the campaign that it is of. Or name the cluster in `exclude`.",
+    )
+
+
+def _open_run(folder: Path, active: bool) -> str:
+    """The run, or why it isn't known; "" where there is none."""
+    run = newest_upgrade(folder / "runs")
+    if run is None:
+        return "its campaign has begun a run, of which there is no journal" if active else ""
+    if run.problem:
+        return f"how run {run.name} ended isn't known: {run.problem}"
+    return f"run {run.name}" if run.state.started is not None and run.outcome == "interrupted" else ""
