@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.model import Fleet, Stage
 from upgrader.fleet.plans import PlanClass
-from upgrader.fleet.state import CampaignState, ClusterState
+from upgrader.fleet.state import CampaignState
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.model.first_few import first_few
 from upgrader.ui.terminal import console, print_line
@@ -66,11 +66,12 @@ def print_fleet_status(status: FleetStatus, stream: TextIO | None = None) -> Non
     for stage in status.fleet.stages:
         out.print()
         print_line(out, _stage_line(stage, status), 2)
-        for names, each, wait in _groups(stage, status):
+        for names, wait in _groups(stage, status):
+            each = status.state.clusters[names[0]]
             mark, style = _MARKS[each.phase]
             count = f"{len(names)}  " if len(names) > 1 else ""
             print_line(out, Text.assemble("  ", (f"{mark} {each.phase}", style), f"  {count}{first_few(names)}"), 6)
-            if detail := _detail(each, wait):
+            if detail := _detail(names, wait, status):
                 print_line(out, Text(f"      {detail}", style="dim"), 6)
 
 
@@ -84,22 +85,26 @@ def _stage_line(stage: Stage, status: FleetStatus) -> Text:
     return line
 
 
-def _groups(stage: Stage, status: FleetStatus) -> Iterator[tuple[list[str], ClusterState, Wait | None]]:
-    """Clusters of a stage in the same state that wait for the same thing: the first one's state, and the wait."""
+def _groups(stage: Stage, status: FleetStatus) -> Iterator[tuple[list[str], Wait | None]]:
+    """Clusters of a stage in the same state that wait for the same thing, and what that is."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     for cluster in status.fleet.members[stage.name]:
         each, wait = status.state.clusters[cluster.name], status.decision.waits.get(cluster.name)
         key = (each.phase, each.cause or each.reason, wait.reason if wait else "", wait.until if wait else None)
         groups.setdefault(key, []).append(cluster.name)
     for names in groups.values():
-        yield names, status.state.clusters[names[0]], status.decision.waits.get(names[0])
+        yield names, status.decision.waits.get(names[0])
 
 
-def _detail(each: ClusterState, wait: Wait | None) -> str:
+def _detail(names: Sequence[str], wait: Wait | None, status: FleetStatus) -> str:
+    each = status.state.clusters[names[0]]
     if wait is not None:
         return f"waits for {wait.reason}{_until(wait)}"
-    if each.phase == "running" and each.since is not None:
-        return f"since {_time(each.since)}"
+    if each.phase == "running":
+        begun = sorted(since for name in names if (since := status.state.clusters[name].since) is not None)
+        return f"since {_time(begun[0])}" + (f", the last one since {_time(begun[-1])}" if len(begun) > 1 else "")
+    if any(start.cluster == each.name for start in status.decision.starts):
+        return "next to be resumed" if each.unended else "next to begin"
     return "" if each.phase in ("waiting", "succeeded") else each.reason.partition("\n")[0]
 
 
@@ -108,20 +113,41 @@ def _until(wait: Wait) -> str:
 
 
 def changed_lines(decision: Decision, before: Decision | None) -> Iterator[str]:
-    """What is new since the last look: a line for each cluster or stage that waits for something else."""
-    for name, wait in (*decision.waits.items(), *decision.stages.items()):
-        known = {**before.waits, **before.stages}.get(name) if before else None
-        if known is None or known.reason != wait.reason:
-            yield f"{name}: waits for {wait.reason}{_until(wait)}"
+    """What is new since the last look: a line for clusters or stages that wait for the same other thing than before."""
+    known = {**before.waits, **before.stages} if before else {}
+    yield from _grouped(
+        (name, f"waiting for {wait.reason}{_until(wait)}")
+        for name, wait in (*decision.waits.items(), *decision.stages.items())
+        if name not in known or known[name].reason != wait.reason
+    )
 
 
 def phase_lines(state: CampaignState, before: CampaignState | None) -> Iterator[str]:
-    """A line for each cluster whose phase has changed since the last look."""
+    """A line for each cluster whose phase has changed since the last look, of which there may be none; then, those in
+    the same phase for the same reason have one line.
+    """
+    if before is None:
+        phases = ((each.name, each.phase, each.reason) for each in state.clusters.values() if each.phase != "waiting")
+        yield from _grouped((name, f"{phase}{_because(reason)}") for name, phase, reason in phases)
+        return
     for name, each in state.clusters.items():
-        known = before.clusters[name].phase if before else "waiting"
-        if each.phase != known:
-            why = each.reason.partition("\n")[0]
-            yield f"{name}: {each.phase}" + (f": {why}" if why else f", run {each.run}" if each.run else "")
+        if each.phase != before.clusters[name].phase:
+            run = f", run {each.run}" if each.run and not each.reason else ""
+            yield f"{name}: {each.phase}{_because(each.reason)}{run}"
+
+
+def _because(reason: str) -> str:
+    first = reason.partition("\n")[0]
+    return f": {first}" if first else ""
+
+
+def _grouped(said: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line for each text, with the first of the names that it is said of."""
+    names: dict[str, list[str]] = {}
+    for name, text in said:
+        names.setdefault(text, []).append(name)
+    for text, mine in names.items():
+        yield f"{first_few(mine)}: {text}"
 
 
 def print_classes(classes: Sequence[PlanClass], stream: TextIO | None = None) -> None:
