@@ -23,7 +23,7 @@
     ├── ServiceError              5  a service beside the cluster (Pushgateway, …) did not answer; never ends a run
     ├── PlaybookError             5  a playbook failed, on these hosts and tasks
     │   └── PlaybookRefused       5  Ansible refuses to read it; nothing of it was run
-    ├── CampaignStopped           5  a campaign needs a person, or ended with failures (3 or 4, if no cluster is worse off)
+    ├── CampaignStopped           5  a campaign needs a person, or ended with failures (3 or 4, where none is worse)
     ├── JournalError              5  the run's journal can't be written
     ├── Locked                    6  another run is upgrading this cluster
     └── Interrupted             130  stopped by the operator; resumable
