@@ -34,23 +34,25 @@ def fleet() -> None:
 @fleet.command()
 @click.pass_obj
 def plan(folder: Path) -> None:
-    """Plan every cluster, and show the classes of equal plans. Changes nothing.
+    """Plan every cluster, and show the classes of equal plans, and what is tried in a later stage for the first time:
+    labels, findings, steps and images that no cluster of an earlier stage has. Changes nothing.
 
     Exit codes: 0 every cluster can be upgraded, 2 a file is wrong, 3 a check blocks a cluster, or it can't be planned.
     """
     shown = front_end(busy=True)
 
     from upgrader.app.upgrade import plan_upgrade
-    from upgrader.fleet.plans import plan_classes
+    from upgrader.fleet.plans import plan_fleet
     from upgrader.fleet.use_cases import proposed_fleet
-    from upgrader.ui.fleet import print_classes, print_fleet
+    from upgrader.ui.fleet import print_classes, print_fleet, print_new_traits
 
     proposed = proposed_fleet(folder)
-    classes = plan_classes(proposed, lambda each, target: plan_upgrade(each, target).document, shown.doing)
+    planned = plan_fleet(proposed, lambda each, target: plan_upgrade(each, target).document, shown.doing)
     shown.doing("")
     print_fleet(proposed, sys.stdout)
-    print_classes(classes, sys.stdout)
-    blocked = [name for each in classes if each.blocked for name in each.clusters]
+    print_classes(planned.classes, sys.stdout)
+    print_new_traits(planned.new, sys.stdout)
+    blocked = [name for each in planned.classes if each.blocked for name in each.clusters]
     if blocked:
         from upgrader.model.first_few import first_few
 

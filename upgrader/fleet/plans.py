@@ -11,11 +11,12 @@ from typing import Any
 from upgrader.errors import UpgraderError
 from upgrader.fleet.causes import cause_of, without_identity
 from upgrader.fleet.model import Fleet, FleetCluster
+from upgrader.fleet.traits import NewTrait, new_traits, traits_of
 from upgrader.model.json_values import to_json
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
 
-__all__ = ["PlanClass", "plan_classes"]
+__all__ = ["FleetPlan", "PlanClass", "plan_fleet"]
 
 Planner = Callable[[Path, KubernetesVersion], PlanDocument]
 """Plans the upgrade of a cluster folder's cluster; raises UpgraderError."""
@@ -39,23 +40,35 @@ class PlanClass:
         return self.plan is None or self.plan.blocked
 
 
-def plan_classes(fleet: Fleet, plan: Planner, doing: Callable[[str], None]) -> tuple[PlanClass, ...]:
-    """Plan every cluster, one after the other, and change nothing; the largest class comes first.
+@dataclass(frozen=True)
+class FleetPlan:
+    """The plans of a fleet."""
+
+    classes: tuple[PlanClass, ...]
+    """The largest one first."""
+    new: tuple[NewTrait, ...]
+
+
+def plan_fleet(fleet: Fleet, plan: Planner, doing: Callable[[str], None]) -> FleetPlan:
+    """Plan every cluster, one after the other, and change nothing.
 
     `doing` is told which cluster is being planned.
     """
     found: dict[str, list[tuple[FleetCluster, PlanDocument | None, str]]] = {}
+    traits: dict[str, frozenset[str]] = {}
     for number, cluster in enumerate(fleet.clusters, 1):
         doing(f"planning {cluster.name} ({number} of {len(fleet.clusters)})…")
         document, problem = None, ""
         try:
             document = plan(cluster.folder, fleet.target)
             key = json.dumps(_shape(document), sort_keys=True)
+            traits[cluster.name] = traits_of(fleet, cluster, document)
         except UpgraderError as error:
             problem = error.message
             key = cause_of("", problem, cluster.name)
         found.setdefault(without_identity(key, cluster.name), []).append((cluster, document, problem))
-    return tuple(sorted(_classes(fleet, found), key=lambda each: -len(each.clusters)))
+    classes = sorted(_classes(fleet, found), key=lambda each: -len(each.clusters))
+    return FleetPlan(tuple(classes), new_traits(fleet, traits))
 
 
 def _classes(

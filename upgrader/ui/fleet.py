@@ -12,11 +12,23 @@ from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.model import Fleet, Stage
 from upgrader.fleet.plans import PlanClass
 from upgrader.fleet.state import CampaignState
+from upgrader.fleet.traits import NewTrait
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.model.first_few import first_few
 from upgrader.ui.terminal import console, print_line
 
-__all__ = ["changed_lines", "phase_lines", "print_classes", "print_fleet", "print_fleet_status", "status_json"]
+__all__ = [
+    "changed_lines",
+    "phase_lines",
+    "print_classes",
+    "print_fleet",
+    "print_fleet_status",
+    "print_new_traits",
+    "status_json",
+]
+
+_TRAITS = 6
+"""How many of them are named."""
 
 _MARKS = {
     "waiting": ("·", "dim"),
@@ -167,6 +179,19 @@ def print_classes(classes: Sequence[PlanClass], stream: TextIO | None = None) ->
             for finding in hop.findings:
                 if finding.blocking:
                     print_line(out, Text(f"    ✗ {finding.id}: {finding.title}", style="red"), 6)
+
+
+def print_new_traits(new: Sequence[NewTrait], stream: TextIO | None = None) -> None:
+    """Print what no earlier stage has: per stage, traits that the same clusters have are one line."""
+    out = console(stream)
+    for stage in dict.fromkeys(each.stage for each in new):
+        print_line(out, Text(f"stage {stage} has what no stage before it has:", style="yellow"), 2)
+        mine: dict[tuple[str, ...], list[str]] = {}
+        for each in new:
+            if each.stage == stage:
+                mine.setdefault(each.clusters, []).append(each.trait)
+        for clusters, traits in mine.items():
+            print_line(out, Text(f"  {first_few(clusters)}: {first_few(traits, _TRAITS)}"), 4)
 
 
 def status_json(status: FleetStatus) -> dict[str, Any]:

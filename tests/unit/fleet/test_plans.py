@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,11 @@ from testkit.fleet_folder import FLEET, write_fleet
 from tests.unit.ui.test_plan_markdown import document
 from upgrader.errors import ApiUnavailable
 from upgrader.fleet.model import Fleet
-from upgrader.fleet.plans import plan_classes
+from upgrader.fleet.plans import plan_fleet
 from upgrader.fleet.reading import read_fleet
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
+from upgrader.ui.fleet import print_new_traits
 
 INVENTORY = """\
 clusters:
@@ -45,7 +48,7 @@ def test_equal_plans_are_one_class_and_so_are_equal_problems(fleet: Fleet) -> No
             raise ApiUnavailable("cannot connect to 10.0.0.3")
         return document()
 
-    first, second = plan_classes(fleet, plan, told.append)
+    first, second = plan_fleet(fleet, plan, told.append).classes
     assert (first.clusters, first.stages, first.problem) == (("eu-1", "eu-10"), ("canary", "production"), "")
     assert first.plan == document() and first.blocked == document().blocked
     assert (second.clusters, second.stages, second.plan) == (("us",), ("production",), None)
@@ -55,8 +58,8 @@ def test_equal_plans_are_one_class_and_so_are_equal_problems(fleet: Fleet) -> No
 
 def test_plans_that_change_something_else_are_two_classes(fleet: Fleet) -> None:
     """A cluster whose plan has another step is told apart from the others."""
-    classes = plan_classes(fleet, lambda folder, _: document("db" if folder.name == "eu-1" else "web"), lambda _: None)
-    assert [each.clusters for each in classes] == [("eu-10", "us"), ("eu-1",)]
+    planned = plan_fleet(fleet, lambda folder, _: document("db" if folder.name == "eu-1" else "web"), lambda _: None)
+    assert [each.clusters for each in planned.classes] == [("eu-10", "us"), ("eu-1",)]
 
 
 def test_clusters_that_fail_in_the_same_way_are_one_class(fleet: Fleet) -> None:
@@ -65,5 +68,31 @@ def test_clusters_that_fail_in_the_same_way_are_one_class(fleet: Fleet) -> None:
     def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
         raise ApiUnavailable(f"{folder.name}: cannot connect to 10.0.0.{len(folder.name)}")
 
-    (only,) = plan_classes(fleet, plan, lambda _: None)
+    (only,) = plan_fleet(fleet, plan, lambda _: None).classes
     assert only.clusters == ("eu-1", "eu-10", "us")
+
+
+def test_what_no_earlier_stage_has_is_named(fleet: Fleet) -> None:
+    """A label, a step or a finding that only a later stage has was tried on no canary; the canary's own is no news."""
+    labels = {**fleet.by_name["us"].labels, "os": "flatcar"}
+    clusters = tuple(replace(each, labels=labels) if each.name == "us" else each for each in fleet.clusters)
+    fleet = replace(fleet, clusters=clusters)
+    planned = plan_fleet(fleet, lambda folder, _: document("db" if folder.name == "us" else "web"), lambda _: None)
+    found = {each.trait: (each.stage, each.clusters) for each in planned.new}
+    assert found["label os=flatcar"] == ("production", ("us",))
+    assert "step db (release, undo: rollback)" in found and "Deployment db: changed" in found
+    assert not any("ring" in trait or "eu-" in trait or "web" in trait for trait in found)
+    shown = StringIO()
+    print_new_traits(planned.new, shown)
+    assert "stage production has what no stage before it has:" in shown.getvalue() and "us: " in shown.getvalue()
+
+
+def test_clusters_that_are_alike_have_no_new_traits(fleet: Fleet) -> None:
+    """Nor has one that can't be planned: that is said anyway."""
+
+    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+        if folder.name == "us":
+            raise ApiUnavailable("cannot connect")
+        return document()
+
+    assert plan_fleet(fleet, plan, lambda _: None).new == ()
