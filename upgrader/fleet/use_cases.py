@@ -166,7 +166,8 @@ def refuse_unfinished(fleet: Fleet, decision: Decision, state: CampaignState) ->
     if decision.done and not failed:
         return
     phases = {each.phase for each in failed}
-    code = 5 if phases & {"broken", "interrupted"} else 4 if "rolled-back" in phases else 3
+    unknown = any(each.problem == "unknown" for each in state.clusters.values())
+    code = 5 if unknown or phases & {"broken", "interrupted"} else 4 if "rolled-back" in phases else 3
     if decision.done:
         names = {phase: first_few([each.name for each in failed if each.phase == phase]) for phase in sorted(phases)}
         raise CampaignStopped(

@@ -21,10 +21,13 @@ from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, Up
 from upgrader.fleet import use_cases
 from upgrader.fleet.clusters import Answer, ask_cluster
 from upgrader.fleet.coordinator import Coordinator
+from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.events import Pins
 from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.local_executor import LocalExecutor
+from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import CommandEnd
+from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.run_kind import RunKind
@@ -329,3 +332,12 @@ def test_kubeconfig_that_can_not_be_read(tmp_path: Path, kind: str) -> None:
         kubeconfig.write_bytes(b"\xff\x00" if kind == "binary" else b"")
     with pytest.raises(UpgraderError):
         ask_cluster(tmp_path)
+
+
+def test_exit_code_of_a_run_of_which_nothing_is_known() -> None:
+    """Whether it is in progress has to be looked at first: manual action is required."""
+    state = CampaignState(clusters={"a": ClusterState("a", phase="running", problem="unknown")})
+    decision = Decision(stages={"canary": Wait("a person: a", person=True)})
+    with pytest.raises(CampaignStopped, match="a person: a") as caught:
+        use_cases.refuse_unfinished(Fleet(TARGET, (), ()), decision, state)
+    assert caught.value.exit_code == 5
