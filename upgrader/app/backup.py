@@ -60,10 +60,10 @@ def prove_backup(folder: Path, backup: BackupFile, front_end: FrontEnd) -> Backu
     with open_session(folder) as session, locked_folder(folder), unless_locked(session, front_end):
         hosts = session.tools.hosts
         member, tools = read_member(hosts, session.cluster.controllers[0]), EtcdTools(hosts)
-        with tools.workspace(member, 2 * manifest.snapshot.bytes):
+        with tools.workspace(member, 2 * manifest.snapshot.bytes) as used:
             front_end.notify(f"{member.host.name}: sending the snapshot, and verifying it in a scratch etcd")
-            send_snapshot(backup, hosts, [member])
-            prove_on(member, manifest, tools)
+            send_snapshot(backup, hosts, [used])
+            prove_on(used, manifest, tools)
     return manifest
 
 

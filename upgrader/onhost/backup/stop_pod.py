@@ -1,4 +1,4 @@
-"""Removes the static pods and the data folder that a backup or a restore left on this host."""
+"""Removes the units, the static pods and the data folder that backups, rehearsals or a restore left on this host."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import shutil
+import subprocess
 import sys
 
 from upgrader.onhost.backup.await_pod import gone
@@ -17,10 +18,14 @@ _KUBELET_SECONDS = 10.0
 _SECONDS = 60.0
 
 
-def main(prefix: str, folder: str) -> None:
-    """Stop the pods with such names, and remove the folder ("": none); prints why that failed as JSON, or {}."""
+def main(prefix: str, units: str, folder: str, around: str) -> None:
+    """Stop the pods whose names begin with `prefix`, and the units whose names begin with `units`; then remove the
+    folder, and the one around it if that is empty ("": none). Prints why that failed as JSON, or {}.
+    """
     answer = {}
     try:
+        # First: at its end, a unit empties its folder.
+        _stop_units(f"{units}*.service")
         for path in glob.glob(os.path.join(_MANIFESTS, glob.escape(prefix) + "*.json")):
             os.unlink(path)
         runtime = container_facts.runtime(container_facts.socket_path(""), _SECONDS)
@@ -33,6 +38,20 @@ def main(prefix: str, folder: str) -> None:
             answer["failed"] = f"the pods {prefix}… did not stop within {_SECONDS:.0f} s"
         elif folder and os.path.lexists(folder):
             shutil.rmtree(folder)
+            if around and not os.listdir(around):
+                os.rmdir(around)
     except (Failed, ValueError, OSError) as error:
         answer["failed"] = str(error)
     sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _stop_units(pattern: str) -> None:
+    """Stop them, and wait for their ends. Raises Failed."""
+    command = ["systemctl", "stop", "--", pattern]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"the units {pattern} did not stop within {_SECONDS:.0f} s") from None
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise Failed(f"the units {pattern} can't be stopped: {said or f'exit code {done.returncode}'}")

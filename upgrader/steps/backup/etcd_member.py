@@ -41,11 +41,18 @@ class EtcdMember:
     """Where it writes ahead, if that is elsewhere than in its data."""
     flags: tuple[str, ...] = ()
     """The names of all its flags, without dashes."""
+    use: str = ""
+    """What a backup or a rehearsal names its own folder and pods by; "" for all of them, which a restore takes over."""
+
+    @property
+    def work_place(self) -> str:
+        """The folder of backups, rehearsals and restores: root's alone, on etcd's own disk."""
+        return f"{self.data_dir}/upgrader"
 
     @property
     def work(self) -> str:
-        """The folder of a backup or a restore: root's alone, on etcd's own disk."""
-        return f"{self.data_dir}/upgrader"
+        """The folder of this use."""
+        return f"{self.work_place}/{self.use}" if self.use else self.work_place
 
 
 def read_member(hosts: Hosts, host: Host) -> EtcdMember:

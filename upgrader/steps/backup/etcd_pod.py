@@ -13,10 +13,13 @@ from typing import Any
 
 from upgrader.steps.backup.etcd_member import EtcdMember
 
-__all__ = ["POD_PREFIX", "SCRATCH", "SNAPSHOT", "STATUS", "ReplacedData", "etcd_pod"]
+__all__ = ["POD_PREFIX", "SCRATCH", "SNAPSHOT", "STATUS", "UNIT_PREFIX", "ReplacedData", "etcd_pod"]
 
 POD_PREFIX = "upgrader-etcd-"
 """What the names of all these pods begin with."""
+
+UNIT_PREFIX = "upgrader-rehearsal-"
+"""What the names of all systemd units begin with that work on what such a pod has restored."""
 
 SNAPSHOT, STATUS, SCRATCH = "snapshot.db", "status", "scratch"
 

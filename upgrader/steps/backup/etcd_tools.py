@@ -7,7 +7,7 @@ import posixpath
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,19 +16,19 @@ from upgrader.model.cluster import Host
 from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Hosts
 from upgrader.steps.backup.etcd_member import MANIFEST, EtcdMember
-from upgrader.steps.backup.etcd_pod import POD_PREFIX, SNAPSHOT, STATUS, ReplacedData, etcd_pod
+from upgrader.steps.backup.etcd_pod import POD_PREFIX, SNAPSHOT, STATUS, UNIT_PREFIX, ReplacedData, etcd_pod
 
 __all__ = ["DataSummary", "EtcdTools", "MemberStanding", "SnapshotStatus"]
 
 T = TypeVar("T")
 
 _POD_SECONDS = 900.0
-_CLEAN_SECONDS = 120.0
+_CLEAN_SECONDS = 180.0
 _READ_SECONDS = 900.0
 _ANSWER_SECONDS = 60.0
 _MARGIN_BYTES = 256 << 20
 
-_MAKE = 'set -eu; mkdir -p -m 0700 -- "$1"; chmod 0700 -- "$1"; df --output=avail -B1 -- "$1" | tail -n 1'
+_MAKE = 'set -eu; umask 077; mkdir -p -m 0700 -- "$1"; chmod 0700 -- "$1"; df --output=avail -B1 -- "$1" | tail -n 1'
 _SIZE = 'stat -c %s -- "$1" 2>/dev/null || echo 0'
 
 
@@ -71,23 +71,26 @@ class EtcdTools:
     hosts: Hosts
 
     @contextmanager
-    def workspace(self, member: EtcdMember, needed: int) -> Iterator[None]:
-        """The empty work folder, with room for `needed` bytes; removed however it ends, pods too.
+    def workspace(self, member: EtcdMember, needed: int) -> Iterator[EtcdMember]:
+        """The member with an empty work folder and pods of its own, with room for `needed` bytes; removed however it
+        ends. What an interrupted backup left is removed first.
 
-        What an interrupted backup left is removed first.
+        A restore doesn't wait for the lock, and removes all of it. Only what has this use's own name is removed at the
+        end, so that this never removes what a restore has made meanwhile.
         """
-        self.prepare(member, needed)
+        own = replace(member, use=secrets.token_hex(4))
+        self.prepare(own, needed)
         try:
-            yield
+            yield own
         except BaseException:
             with suppress(UpgraderError):  # the error that ended it matters more; the next one cleans up
-                self.clean(member)
+                self.clean(own)
             raise
-        self.clean(member)
+        self.clean(own)
 
     def prepare(self, member: EtcdMember, needed: int) -> None:
-        """Make the empty work folder, with room for `needed` bytes. What was left there is removed first."""
-        self.clean(member)
+        """Make the empty work folder, with room for `needed` bytes. What any use has left is removed first."""
+        self.clean(replace(member, use=""))
         free = int(self.hosts.run(member.host, ["sh", "-c", _MAKE, "sh", member.work]).stdout)
         if free < needed + _MARGIN_BYTES:
             self.clean(member)
@@ -106,9 +109,10 @@ class EtcdTools:
         return self._program(host, "stop_control_plane", stopped, seconds=_CLEAN_SECONDS)
 
     def clean(self, member: EtcdMember, *, keep_folder: bool = False) -> None:
-        """End our pods, and remove the work folder."""
-        folder = "" if keep_folder else member.work
-        self._program(member.host, "stop_pod", dict, POD_PREFIX, folder, seconds=_CLEAN_SECONDS)
+        """End the units and pods of the member's use, and remove its folder; those of all, if it has none."""
+        folders = ("", "") if keep_folder else (member.work, member.work_place if member.use else "")
+        words = (POD_PREFIX + member.use, UNIT_PREFIX + member.use, *folders)
+        self._program(member.host, "stop_pod", dict, *words, seconds=_CLEAN_SECONDS)
 
     def database_bytes(self, member: EtcdMember) -> int:
         """How large the member's database is; 0 where it has none."""
@@ -130,7 +134,7 @@ class EtcdTools:
 
         `replaced`: make a member's new data of it as well.
         """
-        name = POD_PREFIX + secrets.token_hex(4)
+        name = POD_PREFIX + (member.use or secrets.token_hex(4))
         path = posixpath.join(posixpath.dirname(MANIFEST), f"{name}.json")
         manifest = etcd_pod(member, name, snapshot_bytes=size, take=take, replaced=replaced)
         self.hosts.write(member.host, path, manifest)

@@ -15,7 +15,7 @@ __all__ = ["Proven", "members_to_ask", "prove_any"]
 Note = Callable[[str], None]
 
 Proven = tuple[EtcdMember, SnapshotStatus, DataSummary]
-"""A snapshot in a member's work folder, and what is in it."""
+"""A member with the use in whose work folder a snapshot is, and what is in it."""
 
 
 def members_to_ask(tools: EtcdTools, hosts: Sequence[Host], note: Note) -> list[EtcdMember]:
@@ -62,10 +62,10 @@ def prove_any(tools: EtcdTools, members: Sequence[EtcdMember], work: ExitStack, 
             with ExitStack() as own:
                 size = tools.database_bytes(member)
                 note(f"{member.host.name}: taking a snapshot of etcd, and verifying it in a scratch etcd")
-                own.enter_context(tools.workspace(member, 2 * size))
-                status, data = tools.prove(member, size, take=True)
+                used = own.enter_context(tools.workspace(member, 2 * size))
+                status, data = tools.prove(used, size, take=True)
                 work.push(own.pop_all())
-                return member, status, data
+                return used, status, data
         except HostError as error:
             problems.append(error)
             note(error.message)

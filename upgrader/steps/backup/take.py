@@ -53,6 +53,7 @@ free=$(df --output=avail -B1 -- "$work" | tail -n 1)
 tar --create --file "$work/files.tar" "$@"
 [ $? -le 1 ]
 """
+_REMOVE = 'rm -rf -- "$1" && rmdir --ignore-fail-on-non-empty -- "$2"'
 _MEASURE = 'set -eu; stat -c %s -- "$1"; sha256sum -- "$1"'
 # Of an adopted kube-apiserver only the checkpoints are on disk; its manifest is there while a standby pod serves.
 _KEYS = r"""cd -- "$1" || exit 1
@@ -108,7 +109,7 @@ class BackupTaker:
             finally:
                 for host in self.cluster.controllers:
                     if host != member.host:
-                        self.hosts.run(host, ["rm", "-rf", "--", member.work])
+                        self.hosts.run(host, ["sh", "-c", _REMOVE, "sh", member.work, member.work_place])
 
     def _collected(self, host: Host, member: EtcdMember, note: Callable[[str], None]) -> Part:
         """A controller's files: `/etc/kubernetes` with its checkpoints, and encryption keys from elsewhere."""

@@ -13,7 +13,7 @@ from upgrader.model.cluster import Host
 from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Hosts
 from upgrader.steps.backup.etcd_member import EtcdMember
-from upgrader.steps.backup.etcd_pod import SCRATCH
+from upgrader.steps.backup.etcd_pod import SCRATCH, UNIT_PREFIX
 from upgrader.steps.backup.etcd_tools import EtcdTools
 from upgrader.steps.backup.source_member import members_to_ask, prove_any
 from upgrader.steps.rehearsal.differences import Difference
@@ -21,13 +21,11 @@ from upgrader.steps.rehearsal.servers import Server
 
 __all__ = ["Rehearsal", "Result"]
 
-_UNIT = "upgrader-rehearsal.service"
 _MEMORY_BYTES = 2 << 30
 _SECONDS = 1800
 """For all comparisons; what isn't done by then is reported as not compared."""
 _UNIT_SECONDS = _SECONDS + 600
 """When its service manager ends it, whatever happens."""
-_STOP_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,6 @@ class Rehearsal:
 
     def run(self, servers: Mapping[str, Server], note: Callable[[str], None]) -> Result:
         """Leaves nothing on the controllers, and first removes what an interrupted one left."""
-        for host in self.controllers:
-            stop = ["systemctl", "stop", _UNIT]  # it fails where there is none
-            self.hosts.run(host, stop, timeout_seconds=_STOP_SECONDS, check=False)
         tools = EtcdTools(self.hosts)
         members = members_to_ask(tools, self.controllers, note)
         with ExitStack() as work:
@@ -102,7 +97,15 @@ def _unit(member: EtcdMember) -> tuple[str, ...]:
         "KillSignal": "SIGKILL",  # a kube-apiserver without its etcd doesn't end by SIGTERM; its data is thrown away
         "ExecStopPost": f"/usr/bin/find {member.work} -mindepth 1 -delete",
     }
-    words = ("systemd-run", "--quiet", "--collect", "--pipe", "--wait", f"--unit={_UNIT}", "--service-type=exec")
+    words = (
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        "--pipe",
+        "--wait",
+        f"--unit={UNIT_PREFIX}{member.use}.service",
+        "--service-type=exec",
+    )
     return (*words, *(f"--property={name}={value}" for name, value in properties.items()))
 
 

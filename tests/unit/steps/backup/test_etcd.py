@@ -222,10 +222,29 @@ READ = '{"keys": 3, "digest": "d", "revision": 5, "uid": "u"}'
 def test_a_snapshot_is_proven_by_reading_it() -> None:
     """Its status is etcd's, its sum is the scratch etcd's, and no manifest stays when the work folder goes."""
     work, hosts = tools({"await_pod": json.dumps({"logs": {"status": f"warning\n{STATUS}"}}), "read_etcd": READ})
-    with work.workspace(MEMBER, 100):
-        status, data = work.prove(MEMBER, 100, take=True)
+    with work.workspace(MEMBER, 100) as used:
+        status, data = work.prove(used, 100, take=True)
     assert (status.hash, status.revision, data.keys, data.digest) == (7, 5, 3, "d")
-    assert hosts.ran[-1] == ("controller-1", ("python3", "-I", "-", "upgrader-etcd-", "/var/lib/etcd/upgrader"))
+    assert hosts.ran[-1][1][-2:] == (used.work, "/var/lib/etcd/upgrader")
+
+
+def test_a_use_ends_only_what_has_its_name() -> None:
+    """It begins without what any other has left. A restore may take over at any time after that, and makes the place
+    anew: what is then in it is not removed by the one that ends.
+    """
+    work, hosts = tools({"await_pod": json.dumps({"logs": {"status": STATUS}}), "read_etcd": READ})
+    with work.workspace(MEMBER, 100) as used:
+        work.prove(used, 100, take=True)
+    ends = [command[3:] for _, command in hosts.ran if command[3:4] and command[3].startswith("upgrader-etcd-")]
+    own = ("upgrader-etcd-" + used.use, "upgrader-rehearsal-" + used.use)
+    assert ends[0] == ("upgrader-etcd-", "upgrader-rehearsal-", "/var/lib/etcd/upgrader", "")
+    assert {words[:2] for words in ends[1:] if len(words) == 4} == {own} and used.use
+    assert ends[-1] == (*own, f"/var/lib/etcd/upgrader/{used.use}", "/var/lib/etcd/upgrader")
+    (pod,) = (json.loads(data) for data in hosts.files.values())
+    assert pod["metadata"]["name"].startswith(own[0])
+    assert {"hostPath": {"path": used.work, "type": "Directory"}, "name": "work"} in pod["spec"]["volumes"]
+    with work.workspace(MEMBER, 100) as other:
+        assert other.use != used.use
 
 
 def test_too_little_space_is_told_before_anything_is_done() -> None:
@@ -250,7 +269,7 @@ def test_too_little_space_is_told_before_anything_is_done() -> None:
 def test_a_tool_that_fails_leaves_nothing(answers: dict[str, str], why: str, remedy: str) -> None:
     """The error has the tool's words, and the work folder is removed."""
     work, hosts = tools(answers)
-    with pytest.raises(HostError, match=why) as caught, work.workspace(MEMBER, 100):
-        work.prove(MEMBER, 100, take=True)
+    with pytest.raises(HostError, match=why) as caught, work.workspace(MEMBER, 100) as used:
+        work.prove(used, 100, take=True)
     assert remedy in caught.value.remedy
     assert hosts.ran[-1][1][-1] == "/var/lib/etcd/upgrader"
