@@ -9,10 +9,13 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.upgrade import PlannedUpgrade
 from upgrader.app.wiring import open_session
+from upgrader.model.api_lifecycle import Minor
+from upgrader.model.emulation import emulated_by
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import blocking
 from upgrader.preflight.refusal import refusal
+from upgrader.steps.plan import Plan
 from upgrader.steps.rehearsal.differences import findings_of
 from upgrader.steps.rehearsal.rehearsal import Rehearsal, Result
 from upgrader.steps.rehearsal.servers import servers_of
@@ -28,6 +31,12 @@ class Rehearsed:
     target: KubernetesVersion
     result: Result
     findings: tuple[Finding, ...]
+    current_emulates: Minor | None = None
+    """The older minor that the running version emulated in the rehearsal, as it does in the cluster; None: its own."""
+    target_emulates: Minor | None = None
+    """The same of the target; only values set it, as a rehearsal is of what `upgrader finalize` leaves."""
+    emulated_first: Minor | None = None
+    """The minor that a run emulates until `upgrader finalize`, which was not rehearsed; None: it emulates none."""
 
     @property
     def blocked(self) -> bool:
@@ -54,7 +63,25 @@ def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd
         cluster_lock(opened, front_end, take_over=False),
     ):
         planned = PlannedUpgrade.of(opened.telling(front_end.doing), None)
-        session, plan = planned.session, planned.plan
+        session = planned.session
+        plan = _final(planned)
+        servers = servers_of(plan)
         rehearsal = Rehearsal(session.tools.hosts, session.cluster.controllers)
-        result = rehearsal.run(servers_of(plan), front_end.notify)
-        return Rehearsed(plan.current, plan.target, result, tuple(findings_of(result.differences)))
+        result = rehearsal.run(servers, front_end.notify)
+        return Rehearsed(
+            plan.current,
+            plan.target,
+            result,
+            tuple(findings_of(result.differences)),
+            current_emulates=emulated_by(servers["current"].flags),
+            target_emulates=emulated_by(servers["target"].flags),
+            emulated_first=planned.plan.emulated,
+        )
+
+
+def _final(planned: PlannedUpgrade) -> Plan:
+    """What runs in the end: while it emulates the old minor, the target does what that one does."""
+    if planned.plan.emulated is None:
+        return planned.plan
+    session, then = planned.session, next(iter(planned.later), None)
+    return session.builder.plan(session.intended(None), planned.observed, None, then)

@@ -15,6 +15,7 @@ from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:
     from upgrader.app.rehearsal import Rehearsed
+    from upgrader.model.api_lifecycle import Minor
 
 __all__ = ["rehearse"]
 
@@ -57,6 +58,9 @@ def _described(rehearsed: Rehearsed) -> dict[str, object]:
     return {
         "current": str(rehearsed.current),
         "target": str(rehearsed.target),
+        "current_emulates": _minor(rehearsed.current_emulates),
+        "target_emulates": _minor(rehearsed.target_emulates),
+        "emulated_first": _minor(rehearsed.emulated_first),
         "blocked": rehearsed.blocked,
         "controller": result.controller,
         "counts": result.counts,
@@ -64,3 +68,7 @@ def _described(rehearsed: Rehearsed) -> dict[str, object]:
         "peak_bytes": result.peak_bytes,
         "findings": [asdict(finding) for finding in rehearsed.findings],
     }
+
+
+def _minor(minor: Minor | None) -> str | None:
+    return None if minor is None else ".".join(map(str, minor))

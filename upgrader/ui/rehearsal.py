@@ -7,6 +7,9 @@ from typing import TextIO
 from rich.text import Text
 
 from upgrader.app.rehearsal import Rehearsed
+from upgrader.model.api_lifecycle import Minor
+from upgrader.model.emulation import minor_text
+from upgrader.model.version import KubernetesVersion
 from upgrader.ui.findings import draw_findings, draw_verdict
 from upgrader.ui.terminal import console, show
 
@@ -16,8 +19,14 @@ __all__ = ["print_rehearsal"]
 def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
     """Print it, with what was not shown by any request."""
     out, result, counts = console(stream), rehearsed.result, rehearsed.result.counts
-    versions = f"{rehearsed.current} → {rehearsed.target}, on {result.controller}"
+    current = _version(rehearsed.current, rehearsed.current_emulates)
+    versions = f"{current} → {_version(rehearsed.target, rehearsed.target_emulates)}, on {result.controller}"
     out.print("\n", Text.assemble((" Rehearsal ", "bold"), versions), "\n", sep="")
+    if rehearsed.emulated_first is not None:
+        out.print(
+            f" The target was tried as after `upgrader finalize`. That it first emulates "
+            f"{minor_text(rehearsed.emulated_first)} was not tried.\n"
+        )
     if rehearsed.findings:
         show(out, draw_findings(rehearsed.findings))
         out.print("\n", draw_verdict(rehearsed.findings, "not like today", "like today"), sep="")
@@ -32,3 +41,7 @@ def print_rehearsal(rehearsed: Rehearsed, stream: TextIO | None = None) -> None:
         if counts["unproven"]:
             out.print(f" {counts['unproven']:,} of them say nothing: the running version refuses them, too")
     out.print()
+
+
+def _version(version: KubernetesVersion, emulates: Minor | None) -> str:
+    return str(version) if emulates is None else f"{version} (emulates {minor_text(emulates)})"

@@ -19,12 +19,16 @@ from upgrader.steps.rehearsal.differences import Difference
 from upgrader.steps.rehearsal.rehearsal import Rehearsal, Result
 from upgrader.steps.rehearsal.servers import Server
 
-PLAN = SimpleNamespace(current=KubernetesVersion(1, 36, 3), target=KubernetesVersion(1, 37, 1))
+PLAN = SimpleNamespace(current=KubernetesVersion(1, 36, 3), target=KubernetesVersion(1, 37, 1), emulated=None)
+EMULATING = SimpleNamespace(**{**vars(PLAN), "emulated": (1, 36)})
+"""As a run leaves it until `upgrader finalize`."""
 SERVERS = {"current": Server("a", (), (), ""), "target": Server("b", (), (), "")}
 
 
-def rehearsed(folder: Path, monkeypatch: pytest.MonkeyPatch, *differences: Difference) -> Rehearsed:
-    """Of a plan, with these differences."""
+def rehearsed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *differences: Difference, planned_as: Any = PLAN
+) -> Rehearsed:
+    """Of a plan, with these differences. PLAN is what runs in the end."""
     locked: list[bool] = []
 
     @contextmanager
@@ -39,7 +43,10 @@ def rehearsed(folder: Path, monkeypatch: pytest.MonkeyPatch, *differences: Diffe
 
     session: Any = SimpleNamespace(tools=SimpleNamespace(hosts=None), cluster=SimpleNamespace(controllers=()))
     session.telling = lambda _: session
-    planned = SimpleNamespace(session=session, plan=PLAN)
+    session.intended = lambda emulated: ["as intended", emulated]
+    final = {(str(["as intended", None]), "observed", None, None): PLAN}
+    session.builder = SimpleNamespace(plan=lambda intended, *more: final[str(intended), *more])
+    planned = SimpleNamespace(session=session, plan=planned_as, observed="observed", later=())
     monkeypatch.setattr(rehearsal, "open_session", lambda *_: nullcontext(session))
     monkeypatch.setattr(rehearsal, "cluster_lock", lock)
     monkeypatch.setattr(rehearsal, "PlannedUpgrade", SimpleNamespace(of=lambda *_: planned))
@@ -65,3 +72,12 @@ def test_what_the_target_refuses_blocks(tmp_path: Path, monkeypatch: pytest.Monk
     assert [each.id for each in found.findings] == ["rehearsal.gone"]
     with pytest.raises(Blocked, match=r"v1\.37\.1 does not work with this cluster's data as v1\.36\.3 does"):
         found.refuse_if_blocked()
+
+
+def test_what_runs_in_the_end_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target that emulates the old minor does what that one does: such a rehearsal would find nothing. The emulation
+    is named as not tried.
+    """
+    found = rehearsed(tmp_path, monkeypatch, planned_as=EMULATING)
+    assert found.emulated_first == (1, 36) and found.target_emulates is None
+    assert rehearsed(tmp_path, monkeypatch).emulated_first is None

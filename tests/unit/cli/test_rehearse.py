@@ -18,10 +18,12 @@ COUNTS = {"objects": 1200, "read": 1300, "updated": 1100, "created": 1000, "unpr
 GONE = Finding("rehearsal.gone", "error", "webs are stored", "2 of webs: a/b", "delete them")
 
 
-def invoke(monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], *more: str) -> tuple[str, bool]:
+def invoke(
+    monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], *more: str, **emulation: tuple[int, int]
+) -> tuple[str, bool]:
     """What is on standard output, and whether the command fails."""
     result = Result("controller-1", (), COUNTS, 41.4, 900 << 20)
-    rehearsed = Rehearsed(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), result, findings)
+    rehearsed = Rehearsed(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), result, findings, **emulation)
     monkeypatch.setattr("upgrader.app.rehearsal.rehearse", lambda *_: rehearsed)
     done = CliRunner().invoke(cli, ["rehearse", *more])
     assert done.exception is None or isinstance(done.exception, Blocked), done
@@ -47,3 +49,16 @@ def test_a_target_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(shown)
     assert blocked and found["blocked"] is True and found["counts"] == COUNTS
     assert found["findings"][0]["id"] == "rehearsal.gone" and found["controller"] == "controller-1"
+
+
+def test_which_emulation_was_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each version emulated, and what a run begins with, which was not tried."""
+    shown, _ = invoke(monkeypatch, (), emulated_first=(1, 36))
+    words = " ".join(shown.split())
+    assert "v1.36.3 → v1.37.1, on" in words
+    assert "tried as after `upgrader finalize`. That it first emulates 1.36 was not tried" in words
+    shown, _ = invoke(monkeypatch, (), current_emulates=(1, 35), target_emulates=(1, 36))
+    assert "v1.36.3 (emulates 1.35) → v1.37.1 (emulates 1.36), on" in shown and "finalize" not in shown
+    shown, _ = invoke(monkeypatch, (), "-o", "json", current_emulates=(1, 35), emulated_first=(1, 36))
+    found = json.loads(shown)
+    assert (found["current_emulates"], found["target_emulates"], found["emulated_first"]) == ("1.35", None, "1.36")
