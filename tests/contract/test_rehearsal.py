@@ -27,7 +27,8 @@ BAD_ADDRESS = "010.20.30.40"
 STORED = "--feature-gates=StrictIPCIDRValidation=false,GenericWorkload=true"
 """As in releases before it was on by default: a Service with such an address may be in any older cluster."""
 GONE = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
-CHANGED = ("rehearsal.changed", "statefulsets.apps")
+ADDED = ("rehearsal.added", "statefulsets.apps")
+DEFAULT = "spec.updateStrategy.rollingUpdate.maxUnavailable"
 NEW_CEL = "--min-compatibility-version=1.37"
 SERVICES, CONFIG_MAPS, SECRETS = Kind("v1", "services"), Kind("v1", "configmaps"), Kind("v1", "secrets")
 CRDS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
@@ -167,13 +168,13 @@ def ordinary(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Rehearse
     return site
 
 
-def test_an_ordinary_cluster_has_one_warning(ordinary: RehearsedData) -> None:
-    """Objects of many kinds are read, updated and created as before, but for a default that the target adds."""
+def test_an_ordinary_cluster_has_no_warning(ordinary: RehearsedData) -> None:
+    """Objects of many kinds are read, updated and created as before; a default that the target adds is information."""
     site = ordinary
     result = site.rehearse(site.server(OLD), site.server(TARGET))
     found = found_in(result)
-    assert found.keys() == {CHANGED}, result
-    assert found[CHANGED].reason == "spec.updateStrategy.rollingUpdate.maxUnavailable"
+    assert found.keys() == {ADDED}, result
+    assert found[ADDED].reason == DEFAULT
     counts = result.counts
     assert counts["created"] > 100 and counts["updated"] > 100 and counts["unproven"] < 10, result
 
@@ -199,11 +200,29 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Found:
         hook = {"name": "all.example.com", "clientConfig": WEBHOOK, "rules": [everything], "sideEffects": "None"}
         hook |= {"admissionReviewVersions": ["v1"]}
         made = item("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "all", webhooks=[hook])
+        refuse_plains(kube)
         kube.create(Kind(made["apiVersion"], "validatingwebhookconfigurations", namespaced=False), made)
     return found_in(site.rehearse(site.server(OLD, STORED, GONE), site.server(TARGET)))
 
 
 WEBHOOK = {"url": "https://192.0.2.9/"}
+PLAINS = "plains.example.com"
+
+
+def refuse_plains(kube: KubeAdapter) -> None:
+    """A policy refuses each request for them, and says what they have and what a ConfigMap has."""
+    group = "admissionregistration.k8s.io/v1"
+    kube.create(CONFIG_MAPS, item("v1", "ConfigMap", "params", data={"word": SECRET}), "default")
+    rule = {"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["*"], "resources": ["plains"]}
+    said = {"expression": "false", "messageExpression": "'value of ' + object.spec.token + params.data.word"}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [said]}
+    spec["paramKind"] = {"apiVersion": "v1", "kind": "ConfigMap"}
+    made = item(group, "ValidatingAdmissionPolicy", "refuses", spec=spec)
+    kube.create(Kind(group, "validatingadmissionpolicies", namespaced=False), made)
+    param = {"name": "params", "namespace": "default", "parameterNotFoundAction": "Deny"}
+    bound = {"policyName": "refuses", "validationActions": ["Deny"], "paramRef": param}
+    made = item(group, "ValidatingAdmissionPolicyBinding", "everywhere", spec=bound)
+    kube.create(Kind(group, "validatingadmissionpolicybindings", namespaced=False), made)
 
 
 def test_objects_of_an_api_that_goes_are_named(seeded: Found) -> None:
@@ -237,12 +256,28 @@ def test_what_a_webhook_converts_is_unknown(seeded: Found) -> None:
     assert seeded["rehearsal.conversion", "converteds.example.com"].names == ("converteds.example.com",)
 
 
+def test_what_the_running_version_refuses_too_is_unknown(seeded: Found) -> None:
+    """A policy of the cluster's refuses each request: nothing is known of the target. Its own words are not shown."""
+    found = seeded["rehearsal.unproven", PLAINS]
+    assert found.names == ("default/one",)
+    assert found.reason == "ValidatingAdmissionPolicy refuses with binding everywhere denied request: …"
+
+
+def test_a_value_that_the_target_does_not_read_is_a_warning(ordinary: RehearsedData) -> None:
+    """Here, a default that only the running version has: what uses it works otherwise with the target."""
+    site = ordinary
+    without = site.server(TARGET, "--feature-gates=MaxUnavailableStatefulSet=false")
+    found = found_in(site.rehearse(site.server(TARGET), without))
+    assert found["rehearsal.changed", "statefulsets.apps"].reason == DEFAULT, found
+
+
 def test_nothing_else_is_found(seeded: Found) -> None:
     """A webhook that refuses everything, and an API that another server serves, are not there."""
     assert seeded.keys() == {
         ("rehearsal.gone", "podgroups.scheduling.k8s.io"),
-        CHANGED,
+        ADDED,
         ("rehearsal.create", "services"),
+        ("rehearsal.unproven", PLAINS),
         ("rehearsal.conversion", "converteds.example.com"),
     }
 

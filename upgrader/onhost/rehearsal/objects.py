@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 _OWN = (
     "creationTimestamp",
@@ -22,6 +22,10 @@ _OF_ONE_SERVICE = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _OF_ONE_JOB = ("controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name")
 _LONGEST = 63
 _GROUP = "rehearsal.invalid"
+_OTHER_ADDRESS = ("192.0.2.1", "2001:db8::1")
+"""Of IPv4 and of IPv6, for documentation: no Service has it."""
+_HIGHEST_PRIORITY = 1000000000
+"""Of a class that isn't the server's own."""
 
 
 def key_of(item: dict[str, Any]) -> tuple[str, str]:
@@ -35,19 +39,22 @@ def like(item: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = copy.deepcopy(item)
     made.pop("status", None)
     metadata = made["metadata"]
-    for name in _OWN:
-        metadata.pop(name, None)
-    metadata["name"] = f"r-{metadata['name']}"[:_LONGEST].rstrip("-.")
-    spec = made.get("spec")
+    for field in _OWN:
+        metadata.pop(field, None)
+    kind, name, spec = made["kind"], metadata["name"], made.get("spec")
+    metadata["name"] = f"r-{name}"[:_LONGEST].rstrip("-.")
+    if kind == "IPAddress":
+        metadata["name"] = _OTHER_ADDRESS[":" in name]
+    elif kind == "PriorityClass":
+        made["value"] = min(made.get("value") or 0, _HIGHEST_PRIORITY)
     if isinstance(spec, dict):
-        kind = made["kind"]
         if kind == "Service":
             _without_addresses(spec)
         elif kind == "Job" and not spec.get("manualSelector"):
             spec.pop("selector", None)
             labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-            for name in _OF_ONE_JOB:
-                labels.pop(name, None)
+            for label in _OF_ONE_JOB:
+                labels.pop(label, None)
         elif kind == "CustomResourceDefinition":
             spec["group"] = _GROUP
             metadata["name"] = f"{spec['names']['plural']}.{_GROUP}"
@@ -61,21 +68,39 @@ def owner(item: dict[str, Any]) -> str:
     return next((str(each.get("uid")) for each in references if each.get("controller")), "")
 
 
-def changed_fields(before: Any, after: Any, path: str = "") -> set[str]:
-    """The paths at which two objects differ; below what users name themselves, only the map's own path."""
+class Differences(NamedTuple):
+    """What differs between an object as two versions read it: paths of keys, without the numbers of items."""
+
+    lost: set[tuple[str, ...]]
+    """The later one has another value, or none."""
+    added: set[tuple[str, ...]]
+    """Only the later one has a value: a default, or a field that the other version doesn't know."""
+
+
+def differences(before: Any, after: Any) -> Differences:
+    """Between two objects in their JSON form; a null is no value, and neither is an empty status."""
+    found = Differences(set(), set())
+    _differ(before, after, (), found)
+    return found
+
+
+def _differ(before: Any, after: Any, path: tuple[str, ...], found: Differences) -> None:
+    if path == ("metadata", "managedFields"):
+        return
+    if path == ("status",):
+        before, after = before or None, after or None
     if before == after:
-        return set()
-    if not (isinstance(before, dict) and isinstance(after, dict)) or path.endswith(_NAMED_BY_USERS):
-        return {path.lstrip(".")}
-    return {
-        found
-        for key in before.keys() | after.keys()
-        if f"{path}.{key}" != ".metadata.managedFields"
-        for found in changed_fields(before.get(key), after.get(key), f"{path}.{key}")
-    }
-
-
-_NAMED_BY_USERS = (".data", ".stringData", ".binaryData", ".annotations", ".labels", ".matchLabels", ".selector")
+        return
+    if before is None:
+        found.added.add(path)
+    elif isinstance(before, dict) and isinstance(after, dict):
+        for key in before.keys() | after.keys():
+            _differ(before.get(key), after.get(key), (*path, key), found)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for number, one in enumerate(before):
+            _differ(one, after[number], path, found)
+    else:
+        found.lost.add(path)
 
 
 def _without_addresses(spec: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ _POLL_SECONDS = 0.25
 _LOG_BYTES = 65536
 _FATAL = re.compile(r"^(?:Error:|F\d{4} |panic:|E\d{4} .*(?:command failed|err=))")
 _ASK_SECONDS = 10.0
+_BETWEEN = re.compile("[=,]")
 
 
 class Processes:
@@ -31,6 +32,8 @@ class Processes:
     def __init__(self, work: str) -> None:
         self.work = work
         self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._given: dict[str, set[str]] = {}
+        """Process → the words of its command, which are not the data's."""
         self._mounted: list[str] = []
 
     def program(self, name: str, image: str) -> str:
@@ -55,6 +58,7 @@ class Processes:
 
     def start(self, name: str, command: list[str]) -> None:
         """Start one. Raises Failed if it can't be."""
+        self._given[name] = {part for word in command for part in (*word.split("=", 1), *_BETWEEN.split(word)) if part}
         with open(self._log(name), "wb") as log:
             try:
                 self._started[name] = subprocess.Popen(
@@ -95,7 +99,7 @@ class Processes:
             file.seek(max(0, os.path.getsize(file.name) - _LOG_BYTES))
             lines = file.read().decode("utf-8", "replace").strip().splitlines()
         fatal = next((line for line in reversed(lines) if _FATAL.match(line)), lines[-1] if lines else "no output")
-        return stripped(fatal)
+        return stripped(fatal, None, self._given[name])
 
     def _log(self, name: str) -> str:
         return os.path.join(self.work, f"{name}.log")

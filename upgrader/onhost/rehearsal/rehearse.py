@@ -15,6 +15,7 @@ import shutil
 import sys
 import threading
 import time
+import traceback
 from functools import partial
 from typing import Any
 
@@ -56,6 +57,9 @@ def main(given: str) -> None:
         answer = {"failed": str(error)}
     except OSError as error:
         answer = {"failed": f"{error.filename or 'a file'}: {error.strerror or error}"}
+    except Exception as error:  # noqa: BLE001 — its own text, and a traceback, may quote the data
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        answer = {"failed": f"an unexpected {type(error).__name__} at line {at.lineno} of {at.filename}"}
     sys.stdout.write(json.dumps(answer) + "\n")
 
 

@@ -71,9 +71,22 @@ def _create(found: Difference) -> Finding:
 
 
 def _changed(found: Difference) -> Finding:
-    title = f"the target reads {found.resource} differently"
-    remedy = "Check that what uses these fields expects the target's defaults, or that a field is gone."
+    title = f"the target reads other values in {found.resource}, or none"
+    remedy = "Check that what uses these fields works with the target's values, and without those that are gone."
     return Finding("rehearsal.changed", "warning", title, f"{found.objects}. Fields: {found.reason}", remedy)
+
+
+def _added(found: Difference) -> Finding:
+    title = f"the target adds fields to {found.resource} when it reads them"
+    remedy = "Nothing to do: these are its defaults, and what only it knows. No value of today's is lost."
+    return Finding("rehearsal.added", "info", title, f"{found.objects}. Fields: {found.reason}", remedy)
+
+
+def _unproven(found: Difference) -> Finding:
+    request = found.what.partition("-")[2]
+    title = f"the running version refuses to {request} any {found.resource}, so this was not compared"
+    remedy = "Fix what it says: it is wrong today. If it can't be otherwise, try such an object on a test cluster."
+    return Finding("rehearsal.unproven", "unknown", title, f"{found.objects}. It says: {found.reason}", remedy)
 
 
 def _conversion(found: Difference) -> Finding:
@@ -106,6 +119,9 @@ _FINDINGS: Mapping[str, Callable[[Difference], Finding]] = {
     "update": _update,
     "create": _create,
     "changed": _changed,
+    "added": _added,
+    "no-update": _unproven,
+    "no-create": _unproven,
     "conversion": _conversion,
     "kms": _kms,
     "unlisted": _unlisted,

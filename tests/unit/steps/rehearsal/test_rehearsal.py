@@ -102,6 +102,7 @@ def test_what_can_not_be_done_says_why(answer: dict[str, Any], code: int, why: s
         ("rehearsal.update", "error"),
         ("rehearsal.create", "error"),
         ("rehearsal.changed", "warning"),
+        ("rehearsal.added", "info"),
         ("rehearsal.conversion", "unknown"),
         ("rehearsal.kms", "unknown"),
         ("rehearsal.unlisted", "unknown"),
@@ -114,10 +115,19 @@ def test_each_difference_is_a_finding(id_: str, severity: str) -> None:
     (found,) = findings_of([Difference(what, "webs.x.com", "the reason", 2, ("default/one",))])
     assert (found.id, found.severity) == (id_, severity)
     assert found.remedy
-    if what in ("gone", "unreadable", "update", "create", "changed", "conversion"):
+    if what in ("gone", "unreadable", "update", "create", "changed", "added", "conversion"):
         assert "2 of webs.x.com: default/one, …" in found.diagnosis
-    if what in ("start", "unreadable", "update", "create", "changed", "unlisted"):
+    if what in ("start", "unreadable", "update", "create", "changed", "added", "unlisted"):
         assert "the reason" in found.diagnosis
+
+
+@pytest.mark.parametrize("request_", ["update", "create"])
+def test_what_the_running_version_refuses_is_unknown(request_: str) -> None:
+    """It says nothing about the target: which requests, for which objects, and why."""
+    (found,) = findings_of([Difference(f"no-{request_}", "webs.x.com", "the reason", 2, ("default/one",))])
+    assert (found.id, found.severity) == ("rehearsal.unproven", "unknown")
+    assert f"refuses to {request_} any webs.x.com" in found.title
+    assert "2 of webs.x.com: default/one, …. It says: the reason" in found.diagnosis and found.remedy
 
 
 def test_a_difference_that_is_not_known_is_refused() -> None:

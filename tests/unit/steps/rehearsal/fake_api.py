@@ -1,0 +1,58 @@
+"""A scratch kube-apiserver in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from upgrader.onhost.rehearsal.api import Resource
+
+__all__ = ["DEPLOYMENTS", "FakeApi"]
+
+DEPLOYMENTS = Resource("apps", "deployments", "v1", "Deployment", True, ("create", "get", "list", "update"))
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"allOf": [{"$ref": f"#/components/schemas/{name}"}], "default": {}}
+
+
+_STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
+_SCHEMAS = {
+    "Deployment": {
+        "properties": {"apiVersion": {}, "kind": {}, "metadata": _ref("Meta"), "spec": _ref("Spec")},
+        "x-kubernetes-group-version-kind": [{"group": "apps", "kind": "Deployment", "version": "v1"}],
+    },
+    "Meta": {"properties": {"name": {"type": "string"}, "labels": _STRINGS, "annotations": _STRINGS}},
+    "Spec": {"properties": {"template": _ref("Template"), "selector": _STRINGS, "replicas": {"type": "integer"}}},
+    "Template": {"properties": {"containers": {"type": "array", "items": _ref("Container")}}},
+    "Container": {"properties": {"name": {"type": "string"}, "image": {"type": "string"}}},
+}
+
+
+class FakeApi:
+    """Declares a resource, serves `objects` of it, and refuses requests of some methods: (method, name) → Status."""
+
+    def __init__(self, objects: tuple[dict[str, Any], ...] = (), status: int = 200) -> None:
+        self.objects = objects
+        self.refused: dict[tuple[str, str], dict[str, Any]] = {}
+        self._status = status
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+        """As `Api.ask`."""
+        if path.startswith("/openapi/v3/"):
+            return self._status, {"components": {"schemas": _SCHEMAS}}
+        name = path.partition("?")[0].rpartition("/")[2] if method != "POST" else body["metadata"]["name"]
+        if (method, name) in self.refused:
+            return 422, self.refused[method, name]
+        found = next((each for each in self.objects if each["metadata"]["name"] == name), None)
+        return (201, body) if method == "POST" else (200, found) if found else (404, {"message": "not found"})
+
+    def resources(self) -> dict[tuple[str, str], list[Resource]]:
+        """As `Api.resources`."""
+        return {("apps", "deployments"): [DEPLOYMENTS]}
+
+    def page(self, resource: Resource, at: str) -> tuple[list[dict[str, Any]], str, dict[str, Any] | None]:
+        """As `Api.page`: one object a page."""
+        assert resource == DEPLOYMENTS
+        number = int(at or 0)
+        more = str(number + 1) if number + 1 < len(self.objects) else ""
+        return list(self.objects[number : number + 1]), more, None

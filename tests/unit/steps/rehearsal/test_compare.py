@@ -1,0 +1,86 @@
+"""What of two versions' answers is a finding, and what says nothing about the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.steps.rehearsal.fake_api import FakeApi
+from upgrader.onhost.rehearsal.compare import Comparison
+
+INVALID = {"reason": "Invalid", "details": {"causes": [{"field": "spec.template", "message": "Required value"}]}}
+WHY = "spec.template: Required value"
+
+
+def deployment(name: str, **spec: Any) -> dict[str, Any]:
+    """As a server lists it."""
+    metadata = {"name": name, "namespace": "default", "resourceVersion": "5"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+
+
+def compared(
+    current: FakeApi, target: FakeApi
+) -> tuple[dict[tuple[str, str], tuple[str, int, list[str]]], dict[str, int]]:
+    """(What, resource) → (reason, how many, names); and the counts."""
+    comparison = Comparison(current, target, 10, float("inf"))  # type: ignore[arg-type]
+    comparison.run(write=True)
+    found = {
+        (each["what"], each["resource"]): (each["reason"], each["count"], each["names"])
+        for each in comparison.findings()
+    }
+    return found, comparison.counts
+
+
+def servers(*objects: dict[str, Any]) -> tuple[FakeApi, FakeApi]:
+    """Both versions, with the same objects."""
+    return FakeApi(objects), FakeApi(objects)
+
+
+def test_what_only_the_target_refuses_is_a_finding() -> None:
+    """With its reason, and the object's name."""
+    current, target = servers(deployment("one"), deployment("two"))
+    target.refused = {("POST", "r-one"): INVALID, ("PUT", "two"): INVALID}
+    found, counts = compared(current, target)
+    assert found == {
+        ("create", "deployments.apps"): (WHY, 1, ["default/one"]),
+        ("update", "deployments.apps"): (WHY, 1, ["default/two"]),
+    }
+    assert counts == {"objects": 2, "read": 2, "updated": 2, "created": 2, "unproven": 0}
+
+
+@pytest.mark.parametrize(("method", "prefix", "request_"), [("POST", "r-", "create"), ("PUT", "", "update")])
+def test_a_resource_of_which_the_running_version_refuses_every_request_is_told(
+    method: str, prefix: str, request_: str
+) -> None:
+    """Nothing is known of the target then, which is not the same as nothing being wrong."""
+    current, target = servers(deployment("one"), deployment("two"))
+    current.refused = {(method, f"{prefix}{name}"): INVALID for name in ("one", "two")}
+    found, counts = compared(current, target)
+    assert found == {(f"no-{request_}", "deployments.apps"): (WHY, 2, ["default/one", "default/two"])}
+    assert counts["unproven"] == 2
+
+
+def test_one_request_that_passes_speaks_for_its_resource() -> None:
+    """Some objects can't be made twice, such as one with a name of its own: that is only counted."""
+    current, target = servers(deployment("one"), deployment("two"))
+    current.refused = {("POST", "r-one"): INVALID}
+    found, counts = compared(current, target)
+    assert found == {} and counts["unproven"] == 1
+
+
+def test_added_fields_are_told_from_changed_ones() -> None:
+    """By the names that a server declares, not by a user's keys."""
+    current = FakeApi((deployment("one", replicas=1, selector={"hunter2": "a"}),))
+    target = FakeApi((deployment("one", replicas=1, selector={"hunter2": "b"}, template={"containers": []}),))
+    found, _ = compared(current, target)
+    assert found == {
+        ("changed", "deployments.apps"): ("spec.selector[…]", 1, ["default/one"]),
+        ("added", "deployments.apps"): ("spec.template", 1, ["default/one"]),
+    }
+
+
+def test_an_object_that_only_the_target_can_not_read() -> None:
+    """It isn't in the target's list, and not there by its name either."""
+    current, target = FakeApi((deployment("one"),)), FakeApi()
+    assert compared(current, target)[0] == {("unreadable", "deployments.apps"): ("not found", 1, ["default/one"])}

@@ -1,0 +1,82 @@
+"""What a rehearsal writes, and what differs between an object as two versions read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from upgrader.onhost.rehearsal.objects import differences, like, owner
+
+
+def test_another_object_is_like_it() -> None:
+    """What only one object can have is left out: its identity, a Service's addresses, a Job's selector."""
+    own = {"name": "web", "namespace": "default", "uid": "1", "resourceVersion": "2", "labels": {"a": "b"}}
+    ports = [{"port": 80, "nodePort": 30080}]
+    service: dict[str, Any] = {
+        "kind": "Service",
+        "metadata": own,
+        "spec": {"clusterIP": "10.0.0.1", "ports": ports},
+        "status": {},
+    }
+    made = like(service)
+    assert made["metadata"] == {"name": "r-web", "namespace": "default", "labels": {"a": "b"}}
+    assert made["spec"] == {"ports": [{"port": 80}]} and "status" not in made
+    assert service["spec"]["ports"] == [{"port": 80, "nodePort": 30080}], "the original stays"
+    assert like({**service, "spec": {"clusterIP": "None"}})["spec"] == {"clusterIP": "None"}
+    template = {"metadata": {"labels": {"controller-uid": "1", "a": "b"}}}
+    job: dict[str, Any] = {"kind": "Job", "metadata": own, "spec": {"selector": {}, "template": template}}
+    assert like(job)["spec"] == {"template": {"metadata": {"labels": {"a": "b"}}}}
+    job["spec"]["manualSelector"] = True
+    assert "selector" in like(job)["spec"]
+    names = {"plural": "webs"}
+    definition = like({"kind": "CustomResourceDefinition", "metadata": own, "spec": {"group": "x.com", "names": names}})
+    assert definition["metadata"]["name"] == "webs." + definition["spec"]["group"] != "webs.x.com"
+    assert like({"kind": "ConfigMap", "metadata": {"name": "x" * 80}})["metadata"]["name"] == "r-" + "x" * 61
+    assert like({"kind": "IPAddress", "metadata": {"name": "10.96.0.1"}})["metadata"]["name"] == "192.0.2.1"
+    assert like({"kind": "IPAddress", "metadata": {"name": "fd00::1"}})["metadata"]["name"] == "2001:db8::1"
+    critical = {"kind": "PriorityClass", "metadata": {"name": "system-node-critical"}, "value": 2000001000}
+    assert like(critical)["value"] == 1000000000
+
+
+def test_a_controllers_objects_are_told_by_its_uid() -> None:
+    """They are made from one template."""
+    references = [{"uid": "a"}, {"uid": "b", "controller": True}]
+    assert owner({"metadata": {"ownerReferences": references}}) == "b"
+    assert owner({"metadata": {}}) == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost", "added"),
+    [
+        ({"spec": {"a": 1}}, {"spec": {"a": 1}}, "", ""),
+        ({"spec": {"a": 1}}, {"spec": {"a": 2}}, "spec.a", ""),
+        ({"spec": {"a": 1}}, {"spec": {}}, "spec.a", ""),
+        ({"spec": {"a": {}}}, {"spec": {}}, "spec.a", ""),
+        ({"spec": {"a": None}}, {"spec": {}}, "", ""),
+        ({"spec": {}}, {"spec": {"a": 1}}, "", "spec.a"),
+        ({"spec": {}}, {"spec": {}, "status": {}}, "", ""),
+        ({"spec": {}, "status": {}}, {"spec": {}}, "", ""),
+        ({"spec": {}}, {"spec": {}, "status": {"phase": "x"}}, "", "status"),
+        ({"status": {"phase": "x"}}, {}, "status", ""),
+        (
+            {"spec": {"list": [{"a": 1}, {"a": 2}]}},
+            {"spec": {"list": [{"a": 1, "b": 1}, {"a": 3}]}},
+            "spec.list.a",
+            "spec.list.b",
+        ),
+        ({"spec": {"list": [1]}}, {"spec": {"list": [1, 2]}}, "spec.list", ""),
+        ({"spec": {"list": [1, 2]}}, {"spec": {"list": [1]}}, "spec.list", ""),
+        ({"spec": {"a": {"b": 1}}}, {"spec": {"a": "b"}}, "spec.a", ""),
+        ({"metadata": {"managedFields": [1]}}, {"metadata": {}}, "", ""),
+    ],
+)
+def test_a_value_that_is_lost_or_changed_is_told_from_one_that_is_added(
+    before: Any, after: Any, lost: str, added: str
+) -> None:
+    """A newer version may have defaults and fields of its own: today's values stay. A null is no value, and neither is
+    an empty status.
+    """
+    found = differences(before, after)
+    assert [".".join(path) for path in found.lost] == ([lost] if lost else [])
+    assert [".".join(path) for path in found.added] == ([added] if added else [])
