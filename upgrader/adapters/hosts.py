@@ -171,6 +171,12 @@ class SshHosts:
                 f"{host.name}: '{_short(what)}' timed out after {timeout_seconds:.0f} s; it may still be running",
                 remedy=f"Log in and check: {login_command(host)}",
             ) from error
+        except paramiko.ChannelException as error:
+            # The connection lives, and other commands use it.
+            raise HostError(
+                f"{host.name}: the SSH server refused one more session, for '{_short(what)}': {error}",
+                remedy="Allow more sessions at once on that host (MaxSessions in sshd_config).",
+            ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             self._forget(host)
             raise HostError(

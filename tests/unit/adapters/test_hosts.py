@@ -76,19 +76,23 @@ def test_a_connection_that_has_ended_is_made_anew(servers: Servers, monkeypatch:
     assert len(machine.lines) == 2
 
 
-def test_a_session_that_is_refused_is_not_tried_over_a_new_connection(
-    servers: Servers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other commands may be running over the one that there is."""
+def test_a_session_that_is_refused_ends_no_other_command(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other commands may be running over the connection (MaxSessions of sshd): it stays, and no new one is tried."""
     machine = servers("controller-1")
 
-    def refuses(*_: object, **__: object) -> paramiko.Channel:
+    def refuse(*_: Any, **__: Any) -> None:
         raise paramiko.ChannelException(1, "Administratively prohibited")
 
-    monkeypatch.setattr(paramiko.Transport, "open_session", refuses)
-    with SshHosts() as hosts, pytest.raises(HostError, match="the connection broke"):
-        hosts.run(machine.host(), ["echo"])
-    assert machine.lines == []
+    with SshHosts() as hosts:
+        hosts.run(machine.host(), ["echo"], stdin=b"hello")
+        transport = hosts._transport(machine.host())
+        with monkeypatch.context() as refusing:
+            refusing.setattr(paramiko.Transport, "open_session", refuse)
+            with pytest.raises(HostError, match="refused one more session, for 'true'") as caught:
+                hosts.run(machine.host(), ["true"])
+        assert "MaxSessions" in caught.value.remedy
+        assert transport.is_active() and hosts._transport(machine.host()) is transport
+    assert len(machine.lines) == 1
 
 
 def test_a_login_that_runs_no_commands_is_told(servers: Servers) -> None:

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import secrets
-import select
 import shutil
 import sys
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 
 from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
+from upgrader.onhost.rehearsal.abandoned import end_when_abandoned
 from upgrader.onhost.rehearsal.api import Api
 from upgrader.onhost.rehearsal.compare import Comparison
 from upgrader.onhost.rehearsal.isolation import require_isolation
@@ -49,8 +49,8 @@ def main(given: str) -> None:
 
     Prints `findings` and `counts`, or why it `failed`.
     """
-    threading.Thread(target=_end_with_reader, daemon=True).start()
     asked = json.loads(given)
+    threading.Thread(target=end_when_abandoned, args=(asked["work"],), daemon=True).start()
     try:
         answer = _rehearse(asked)
     except Failed as error:
@@ -204,12 +204,3 @@ def _check_room(asked: dict[str, Any]) -> None:
             f"{asked['work']} has {free >> 20:,} MiB of free space, {(2 * size + _MARGIN_BYTES) >> 20:,} MiB are "
             "needed. Nothing was started"
         )
-
-
-def _end_with_reader() -> None:
-    """End this process, and with it its unit, once the answer has no reader any more."""
-    watched = select.poll()
-    watched.register(1, 0)
-    while not any(event & (select.POLLERR | select.POLLHUP) for _, event in watched.poll(1000)):
-        pass
-    os._exit(1)

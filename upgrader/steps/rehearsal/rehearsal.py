@@ -17,6 +17,7 @@ from upgrader.steps.backup.etcd_pod import SCRATCH, UNIT_PREFIX
 from upgrader.steps.backup.etcd_tools import EtcdTools
 from upgrader.steps.backup.source_member import members_to_ask, prove_any
 from upgrader.steps.rehearsal.differences import Difference
+from upgrader.steps.rehearsal.renewed_lease import renewed_lease
 from upgrader.steps.rehearsal.servers import Server
 
 __all__ = ["Rehearsal", "Result"]
@@ -69,7 +70,8 @@ class Rehearsal:
         )
         program = SentProgram("rehearse", "rehearsal", "the rehearsal", _REMEDY, _unit(member))
         result = partial(_result, member.host.name)
-        return program.read(self.hosts, member.host, result, asked, seconds=_UNIT_SECONDS + 60.0)
+        with renewed_lease(self.hosts, member.host, member.work):
+            return program.read(self.hosts, member.host, result, asked, seconds=_UNIT_SECONDS + 60.0)
 
 
 _REMEDY = (
