@@ -15,7 +15,7 @@ from upgrader.errors import HostError, UpgraderError
 from upgrader.model.cluster import Host
 from upgrader.onhost.sending.sent_program import SentProgram
 from upgrader.ports import Hosts
-from upgrader.steps.backup.etcd_member import MANIFEST, EtcdMember
+from upgrader.steps.backup.etcd_member import ASIDE, MANIFEST, EtcdMember
 from upgrader.steps.backup.etcd_pod import POD_PREFIX, SNAPSHOT, STATUS, UNIT_PREFIX, ReplacedData, etcd_pod
 
 __all__ = ["DataSummary", "EtcdTools", "MemberStanding", "SnapshotStatus"]
@@ -79,6 +79,7 @@ class EtcdTools:
         end, so that this never removes what a restore has made meanwhile.
         """
         own = replace(member, use=secrets.token_hex(4))
+        self._refuse_restored(member)
         self.prepare(own, needed)
         try:
             yield own
@@ -87,6 +88,20 @@ class EtcdTools:
                 self.clean(own)
             raise
         self.clean(own)
+
+    def remove_leftovers(self, member: EtcdMember) -> None:
+        """Remove what any use has left. Raises HostError while a restore has stopped the member."""
+        self._refuse_restored(member)
+        self.clean(replace(member, use=""))
+
+    def _refuse_restored(self, member: EtcdMember) -> None:
+        """The restore's new data is in the place of all uses, and nowhere else."""
+        files = (self.hosts.read(member.host, path) for path in (MANIFEST, ASIDE))
+        if [content is None for content in files] == [True, False]:
+            raise HostError(
+                f"{member.host.name}: a restore has stopped etcd and not started it again: its manifest is {ASIDE}",
+                remedy="Wait for the restore, or run it again if it was interrupted.",
+            )
 
     def prepare(self, member: EtcdMember, needed: int) -> None:
         """Make the empty work folder, with room for `needed` bytes. What any use has left is removed first."""

@@ -51,6 +51,11 @@ if [ -e "$1" ]; then mv -f -- "$1" "$2"; sync -f "$2"; fi
 systemctl stop kubelet
 """
 
+# A backup that began meanwhile has removed it: etcd runs on then.
+_IS_PREPARED = """cd -- "$1"
+[ -d "upgrader/$2/member" ] || { echo "the data that was prepared is gone; nothing was stopped" >&2; exit 1; }
+"""
+
 # Two renames: between them there is no data, and the restore that is run again puts its own in place.
 _REPLACE = """set -eu
 cd -- "$1"
@@ -215,6 +220,8 @@ class Restoration:
             raise
 
     def _stop(self, note: Note) -> None:
+        for member in self.members:
+            self._run(member.host, _IS_PREPARED, member.data_dir, _DATA)
         for member in self.members:
             note(f"{member.host.name}: moving etcd's manifest to {ASIDE}, stopping the kubelet and the control plane")
             self._run(member.host, _HALT, MANIFEST, ASIDE)

@@ -27,7 +27,7 @@ def members_to_ask(tools: EtcdTools, hosts: Sequence[Host], note: Note) -> list[
     for host in hosts:
         try:
             member = read_member(tools.hosts, host)
-            tools.clean(member)
+            tools.remove_leftovers(member)
             if tools.database_bytes(member):
                 found.append((member, tools.standing(member)))
                 continue

@@ -247,6 +247,15 @@ def test_a_use_ends_only_what_has_its_name() -> None:
         assert other.use != used.use
 
 
+def test_what_a_restore_works_with_is_not_removed() -> None:
+    """It has stopped etcd, and its new data is in the place of all uses: nothing is cleaned there, nor begun."""
+    work, hosts = tools({})
+    hosts.files[HOST.name, ASIDE] = b"etcd's manifest"
+    with pytest.raises(HostError, match="a restore has stopped etcd") as caught, work.workspace(MEMBER, 100):
+        pytest.fail("the restore has the place")
+    assert "run it again" in caught.value.remedy and hosts.ran == []
+
+
 def test_too_little_space_is_told_before_anything_is_done() -> None:
     """How much is free, how much is needed, and what to do."""
     work, hosts = tools({}, free=1000)

@@ -122,6 +122,23 @@ def test_nothing_stops_before_every_controller_has_the_data(site: Site) -> None:
     assert site.recovery.calls == 1
 
 
+def test_nothing_stops_where_the_prepared_data_is_gone(site: Site) -> None:
+    """A backup that began meanwhile has removed it on one controller: etcd runs on, on all."""
+    site.apply("prepare")
+    shell = site.hosts.commands["sh"]
+    assert callable(shell)
+
+    def gone(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        if host == OTHER and "that was prepared is gone" in command[2]:
+            return CommandResult(1, "", "the data that was prepared is gone; nothing was stopped")
+        return shell(host, command, stdin)
+
+    site.hosts.commands["sh"] = gone
+    with pytest.raises(HostError, match="that was prepared is gone"):
+        site.apply("stop")
+    assert not any("halt" in line for line in site.did)
+
+
 def test_what_was_restored_is_read_at_its_own_revision(site: Site) -> None:
     """API servers may have written more by then; that is not compared."""
     bump = site.restoration.bump

@@ -22,7 +22,7 @@ from upgrader.errors import BackupRefused, HostError, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BackupSettings
 from upgrader.ports import CommandResult
-from upgrader.steps.backup.etcd_member import MANIFEST
+from upgrader.steps.backup.etcd_member import ASIDE, MANIFEST
 from upgrader.steps.backup.take import _COLLECT, _KEYS, BackupTaker
 from upgrader.steps.backup.verify import BackupFile
 
@@ -143,6 +143,14 @@ def test_a_controller_without_etcd_is_passed_over(lab: Lab) -> None:
     lab.hosts.files[OTHER.name, MANIFEST] = lab.hosts.files.pop((HOST.name, MANIFEST))
     assert lab.taker.take(lab.notes.append).manifest.member == "controller-2"
     assert "controller-1: etcd is not a static pod here" in lab.notes[0]
+
+
+def test_a_controller_that_is_being_restored_is_passed_over(lab: Lab) -> None:
+    """Its new data is where a backup would work, and nothing but that: it isn't removed."""
+    lab.hosts.files[HOST.name, ASIDE] = lab.hosts.files.pop((HOST.name, MANIFEST))
+    assert lab.taker.take(lab.notes.append).manifest.member == "controller-2"
+    assert "controller-1: a restore has stopped etcd" in lab.notes[0]
+    assert not any(command[:1] == ("python3",) for name, command in lab.hosts.ran if name == HOST.name)
 
 
 def test_a_member_that_is_cut_off_gives_no_snapshot(lab: Lab) -> None:
