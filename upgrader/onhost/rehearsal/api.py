@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import threading
@@ -14,6 +15,8 @@ from upgrader.onhost.common.questions import Failed
 
 _SECONDS = 60.0
 _PAGE = 250
+_ESCAPED = re.compile("[<>&\u2028\u2029]")
+"""What Go's encoder escapes; outside of strings, JSON has none of them."""
 
 
 class Resource(NamedTuple):
@@ -42,6 +45,14 @@ class Resource(NamedTuple):
         return f"{root}{inside}/{self.plural}" + (f"/{quote(name, safe='')}" if name else "")
 
 
+def as_go_has_it(body: Any) -> bytes:
+    """JSON as a server writes it: what an object has in a raw form, such as a ControllerRevision's data, is compared
+    byte by byte with what is stored.
+    """
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", text).encode("utf-8", "surrogatepass")
+
+
 class Api:
     """One server. Each thread has a connection of its own. Every method raises Failed if it doesn't answer."""
 
@@ -56,7 +67,7 @@ class Api:
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         """Status and answer."""
-        sent = None if body is None else json.dumps(body)
+        sent = None if body is None else as_go_has_it(body)
         for last in (False, True):
             connection = getattr(self._own, "connection", None)
             if connection is None:

@@ -34,6 +34,7 @@ class FakeApi:
     def __init__(self, objects: tuple[dict[str, Any], ...] = (), status: int = 200) -> None:
         self.objects = objects
         self.refused: dict[tuple[str, str], dict[str, Any]] = {}
+        self.served = DEPLOYMENTS
         self._status = status
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
@@ -48,11 +49,11 @@ class FakeApi:
 
     def resources(self) -> dict[tuple[str, str], list[Resource]]:
         """As `Api.resources`."""
-        return {("apps", "deployments"): [DEPLOYMENTS]}
+        return {(self.served.group, self.served.plural): [self.served]}
 
     def page(self, resource: Resource, at: str) -> tuple[list[dict[str, Any]], str, dict[str, Any] | None]:
         """As `Api.page`: one object a page."""
-        assert resource == DEPLOYMENTS
+        assert resource == self.served
         number = int(at or 0)
         more = str(number + 1) if number + 1 < len(self.objects) else ""
         return list(self.objects[number : number + 1]), more, None

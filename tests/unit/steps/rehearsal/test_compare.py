@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.steps.rehearsal.fake_api import FakeApi
+from tests.unit.steps.rehearsal.fake_api import DEPLOYMENTS, FakeApi
+from upgrader.onhost.rehearsal.api import as_go_has_it
 from upgrader.onhost.rehearsal.compare import Comparison
 
 INVALID = {"reason": "Invalid", "details": {"causes": [{"field": "spec.template", "message": "Required value"}]}}
@@ -84,3 +85,20 @@ def test_an_object_that_only_the_target_can_not_read() -> None:
     """It isn't in the target's list, and not there by its name either."""
     current, target = FakeApi((deployment("one"),)), FakeApi()
     assert compared(current, target)[0] == {("unreadable", "deployments.apps"): ("not found", 1, ["default/one"])}
+
+
+def test_events_are_created_as_what_they_were_made_as() -> None:
+    """The newer API of Events lists those of the older one, too, and refuses to create them."""
+    events = DEPLOYMENTS._replace(group="events.k8s.io", plural="events", kind="Event")
+    current, target = servers(deployment("one"))
+    current.served = target.served = events
+    current.refused = {("POST", "r-one"): INVALID}
+    found, counts = compared(current, target)
+    assert found == {} and (counts["updated"], counts["created"]) == (1, 0)
+
+
+def test_objects_are_sent_as_a_server_writes_them() -> None:
+    """What an object has in a raw form is compared byte by byte, such as a ControllerRevision's data: without spaces,
+    and with the signs escaped that Go's encoder escapes.
+    """
+    assert as_go_has_it({"a": ["<é&>", 1, None]}) == '{"a":["\\u003cé\\u0026\\u003e",1,null]}'.encode()
