@@ -150,6 +150,29 @@ def test_a_successor_is_known_after_the_own_listener_has_closed(
     assert node.holds(f"opened={file}; followed") is followed
 
 
+@pytest.mark.parametrize(
+    ("check", "code", "told"),
+    [
+        ("L7STS", "403", "not listening: kube-apiserver is not ready (/readyz: L7STS 403)"),
+        ("* L4CON", "", "not listening: kube-apiserver is not ready (/readyz: L4CON)"),
+        ("", "", "not listening: kube-apiserver is not ready (/readyz: unknown)"),
+    ],
+)
+def test_readiness_probe_says_what_the_check_got(tmp_path: Path, check: str, code: str, told: str) -> None:
+    """The kubelet's event of it has HAProxy's result, and the HTTP status that kube-apiserver answered with."""
+    columns = ["readyz", "own", *[""] * 60]
+    columns[17], columns[23], columns[36], columns[37] = "DOWN", "5", check, code
+    with ExitStack() as held:
+        page = held.enter_context(socket.create_server((PRIVATE, 0)))
+        page.settimeout(30)
+        ready = Ending(held, tmp_path, "ready", STATUS_PORT=str(page.getsockname()[1])).script
+        with page.accept()[0] as asked:
+            assert asked.recv(1000)
+            asked.sendall(f"HTTP/1.0 200 OK\r\n\r\n{','.join(columns)}\n".encode())
+        assert ready.communicate(timeout=30)[0] == f"proxy: {told}\n"
+        assert ready.returncode == 1
+
+
 class Ending:
     """A script that moves clients from a server which ends at once; `relay` is in place of HTTP/2's process."""
 
@@ -207,6 +230,7 @@ def test_the_hold_ends_with_the_last_connection_that_needs_it(tmp_path: Path) ->
     """The body of the held request follows as soon as only HTTP/2 connections are open, which pause until then."""
     with ExitStack() as held:
         page = held.enter_context(socket.create_server((PRIVATE, 0)))
+        page.settimeout(30)
         (tmp_path / "tokens.csv").write_text("t0ken,proxy,proxy\n")
         tokens, status = str(tmp_path / "tokens.csv"), str(page.getsockname()[1])
         other = "touch counted; others() { if [[ -e counted ]]; then echo 1; else echo 0; fi; }"
@@ -229,7 +253,8 @@ def test_an_end_that_is_told_during_a_check(tmp_path: Path) -> None:
     with ExitStack() as held:
         (tmp_path / "haproxy").write_text("#!/bin/sh\nexec sleep 600\n")
         (tmp_path / "haproxy").chmod(0o755)
-        page = held.enter_context(socket.create_server((PRIVATE, 0)))  # it never answers
+        page = held.enter_context(socket.create_server((PRIVATE, 0)))
+        page.settimeout(30)  # it never answers
         environment = {"STATUS_PORT": str(page.getsockname()[1]), "PATH": f"{tmp_path}:/usr/bin:/bin"}
         environment |= {"DRAIN_SECONDS": "3", "HOLD_SECONDS": "0"}
         ending = Ending(held, tmp_path, "pause_http2() { :; }; run", **environment)

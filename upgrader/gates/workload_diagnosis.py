@@ -9,6 +9,7 @@ from datetime import datetime
 from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.kubernetes_kinds import LEASES
+from upgrader.gates.lasting_causes import lasting_cause
 from upgrader.gates.node_health import HEARTBEATS
 from upgrader.gates.pod_evidence import (
     causal_event,
@@ -22,7 +23,7 @@ from upgrader.gates.remedies import inspect_pod
 from upgrader.gates.rollout import judge_rollout, restarted_pods, short_nodes, without_nodes
 from upgrader.gates.stateful_rollout import new_and_ready, stale_pods
 from upgrader.gates.workload_reading import Reading, read_workload
-from upgrader.model.log_lines import headline, refuses_its_arguments, unreachable_backend
+from upgrader.model.log_lines import headline, refuses_its_arguments
 from upgrader.model.outcome import Verdict, VerdictKind, broken, pending
 from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.workload import Pod, WorkloadRef, parse_time
@@ -96,7 +97,7 @@ def _heard(kube: Kube, nodes: Collection[str]) -> dict[str, datetime]:
 def explain_pod(kube: Kube, subject: str, pod: Pod) -> Verdict | None:
     """Why one pod isn't Ready, as `pending` or `broken`; None when it is. Raises ApiUnavailable or ApiError."""
     fault = worst_fault([pod])
-    return _explain(kube, None, subject, fault) if fault is not None else None
+    return _explain(kube, None, subject, fault, ()) if fault is not None else None
 
 
 def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
@@ -104,7 +105,8 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
     ref = reading.workload.ref
     fault = worst_fault(reading.newest)
     if fault is not None:
-        return _explain(kube, ref, new_and_ready(reading) if reading.workload.ordered else str(ref), fault)
+        subject = new_and_ready(reading) if reading.workload.ordered else str(ref)
+        return _explain(kube, ref, subject, fault, reading.others)
     if reading.workload.desired > 0 and len(reading.newest) < reading.workload.desired:
         # The controller can't create the pods, or the nodes refuse them.
         refused = [f"pod {pod.name} was rejected by {pod.node}: {pod.message}" for pod in reading.failed[-1:]]
@@ -117,7 +119,7 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault) -> Verdict:
+def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault, beside: Collection[Pod]) -> Verdict:
     """A fault as a verdict: the reason is one sentence with the cause, the details are the evidence."""
     pod, item = fault.pod, fault.container
     events = warnings_of(kube, pod.namespace, pod.uid)
@@ -131,8 +133,8 @@ def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault) ->
     log = log_tail(kube, pod, item) if item is not None and started else ()
     # A log explains a container that ended; for one that runs, the probe's event explains more.
     cause = mask_secrets(fault.words) or (headline(log) if fault.severity >= Severity.FAILING else "")
-    lost = "" if fault.broken else _lost_backend(kube, pod)
-    cause = lost or cause or causal_event(events)
+    lasting = "" if fault.broken else lasting_cause(kube, pod, beside, events)
+    cause = lasting or cause or causal_event(events)
     where = f"container {name} of pod {pod.name}" if name else f"pod {pod.name}"
     on = f" on {pod.node}" if pod.node else ""
     reason = f"{subject}: {where}{on} {fault.what}{f': {cause}' if cause else ''}"
@@ -142,16 +144,6 @@ def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault) ->
         *(f"log of {name}: {line}" for line in log[-_SHOWN_LOG_LINES:]),
     )
     # A container that ended may succeed after a restart, but not with the same wrong arguments.
-    certain = fault.broken or bool(lost) or (fault.severity is Severity.FAILING and refuses_its_arguments(cause))
+    certain = fault.broken or bool(lasting) or (fault.severity is Severity.FAILING and refuses_its_arguments(cause))
     verdict = (broken if certain else pending)(reason, *details, remedy=inspect_pod(ref, pod, item))
     return replace(verdict, failing=certain or fault.severity >= Severity.FAILING)
-
-
-def _lost_backend(kube: Kube, pod: Pod) -> str:
-    """What a container of a pod can't connect to: one that never ran before, and so isn't waiting for a node to boot.
-
-    Not only of the container at fault: one that waits for another may be the first whose probe fails.
-    """
-    begun = [item for item in pod.containers if not item.restarts and (item.running_since or item.terminated)]
-    found = ((item, unreachable_backend(log_tail(kube, pod, item))) for item in begun if not item.init)
-    return next((f"{item.name}: {lost}" for item, lost in found if lost), "")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from upgrader.model.redaction.printable import mask_secrets
 
-__all__ = ["headline", "readable", "refuses_its_arguments", "unreachable_backend"]
+__all__ = ["headline", "readable", "refuses_its_arguments", "undecrypted", "unreachable_backend"]
 
 _KLOG = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [^\]]+\] ")
 _CAUSE = re.compile(r"^(?:Error:|[Ff]atal|FATAL|panic:|[EF]\d{4} |.*\b(?:level=(?:error|fatal)|\[ALERT\]))")
@@ -19,6 +20,10 @@ _REFUSAL = re.compile(
 """How Go's and Python's argument parsers refuse a command line."""
 _NO_CONNECTION = re.compile(r'failed to connect to \{Addr: "(?P<address>[^"]+)".*(?:desc = |Err: )"?(?P<why>[^"]+)')
 """How a gRPC client, such as kube-apiserver's for etcd, reports that nothing answers at an address."""
+_UNDECRYPTED = re.compile(
+    r"unable to transform key \\?\"(?P<key>[^\"\\]+)\\?\": (?P<why>.+?)(?:; reinitializing.*|\\?\".*)?$"
+)
+"""How kube-apiserver reports an object in etcd that it has no key for, or another one than it was encrypted with."""
 _TIME = re.compile(r"^[IWEF]\d{4} (\d\d):(\d\d):(\d\d)")
 _DAY_SECONDS = 86400
 _PATIENT_SECONDS = 10
@@ -48,14 +53,29 @@ def unreachable_backend(lines: tuple[str, ...]) -> str:
 
     Uses the times in its own log, as its node's clock may differ from ours.
     """
-    failed = [(line, match) for line in lines if (match := _NO_CONNECTION.search(line))]
+    match = _lasting([(line, match) for line in lines if (match := _NO_CONNECTION.search(line))])
+    return f"it can't connect to {match['address']}: {match['why'].strip()}" if match else ""
+
+
+def undecrypted(lines: tuple[str, ...], of_another: tuple[str, ...] = ()) -> str:
+    """What kube-apiserver could not decrypt from the first of these lines to the last, as above; "" for nothing.
+
+    What another instance, of these lines, can't decrypt either doesn't count.
+    """
+    known = {match["key"] for line in of_another if (match := _UNDECRYPTED.search(line))}
+    found = [(line, match) for line in lines if (match := _UNDECRYPTED.search(line))]
+    match = _lasting([(line, match) for line, match in found if match["key"] not in known])
+    return f"it can't decrypt {match['key']} (encryption-provider-config): {match['why'].strip()}" if match else ""
+
+
+def _lasting(failed: Sequence[tuple[str, re.Match[str]]]) -> re.Match[str] | None:
+    """The last of the failures, if they lasted for long by the times of their lines."""
     if not failed:
-        return ""
+        return None
     first, last = _seconds(failed[0][0]), _seconds(failed[-1][0])
     if first is None or last is None or (last - first) % _DAY_SECONDS < _PATIENT_SECONDS:
-        return ""
-    match = failed[-1][1]
-    return f"it can't connect to {match['address']}: {match['why'].strip()}"
+        return None
+    return failed[-1][1]
 
 
 def _seconds(line: str) -> int | None:

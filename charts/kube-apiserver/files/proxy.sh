@@ -16,16 +16,16 @@ if [[ $HOST_IP == *:* ]]; then ANY_ADDRESS=::; fi
 export STATE=${opened%/*} # folder of what HAProxy's processes share
 config=$(dirname "${BASH_SOURCE[0]}")
 
-# Sets STATUS (UP, DOWN…), CHECK (result of the last check) and LASTS (for how many seconds) of a backend. Fails when
-# the checker doesn't answer.
+# Sets STATUS (UP, DOWN…), CHECK and CODE (result and HTTP status of the last check) and LASTS (for how many seconds) of
+# a backend. Fails when the checker doesn't answer.
 look() {
   local -a column
-  STATUS='' CHECK='' LASTS=0
+  STATUS='' CHECK='' CODE='' LASTS=0
   {
     printf 'GET /status;csv HTTP/1.0\r\n\r\n' >&3
     while IFS=, read -r -t 2 -a column <&3; do
       if [[ ${column[0]-} == "$1" && ${column[1]-} == own ]]; then
-        STATUS=${column[17]} LASTS=${column[23]} CHECK=${column[36]#\* }
+        STATUS=${column[17]} LASTS=${column[23]} CHECK=${column[36]#\* } CODE=${column[37]}
       fi
     done
   } 2>/dev/null 3<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"
@@ -238,8 +238,12 @@ run() {
 }
 
 ready() {
-  [[ -e $opened ]] || { say "not listening: kube-apiserver is not ready"; exit 1; }
-  up readyz || { say "kube-apiserver: /readyz is $STATUS ($CHECK)"; exit 1; }
+  local good='' found
+  up readyz && good=yes
+  # upgrader reads this: a check that is refused for long won't be answered ever (lasting_causes.py).
+  found="/readyz: ${CHECK:-unknown}${CODE:+ $CODE}"
+  [[ -e $opened ]] || { say "not listening: kube-apiserver is not ready ($found)"; exit 1; }
+  [[ $good ]] || { say "kube-apiserver is $STATUS ($found)"; exit 1; }
 }
 
 live() {

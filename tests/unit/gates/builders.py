@@ -304,8 +304,10 @@ def add_stateful_pod(
     )
 
 
-def add_event(kube: FakeKube, uid: str, reason: str, message: str, *, at: str = LONG_AGO, field: str = "") -> None:
-    """A Warning event about the object with this uid."""
+def add_event(
+    kube: FakeKube, uid: str, reason: str, message: str, *, at: str = LONG_AGO, since: str = "", field: str = ""
+) -> None:
+    """A Warning event about the object with this uid, seen at one time, or more often `since` an earlier one."""
     kube.put(
         EVENTS,
         {
@@ -314,6 +316,7 @@ def add_event(kube: FakeKube, uid: str, reason: str, message: str, *, at: str = 
             "type": "Warning",
             "reason": reason,
             "message": message,
+            "firstTimestamp": since or at,
             "lastTimestamp": at,
         },
     )

@@ -143,6 +143,114 @@ def test_dead_backend_is_certain_at_the_first_end(kube: FakeKube) -> None:
     assert look(kube).kind is VerdictKind.BROKEN
 
 
+OBJECT = "/registry/secrets/kube-system/key"
+
+
+def undecrypted(*times: str, key: str = OBJECT) -> str:
+    """A log of kube-apiserver that has lost a key, with a try at each of these times."""
+    said = (
+        f'failed to list *core.Secret: unable to transform key "{key}": no matching key was found for the provided AES'
+    )
+    return "".join(
+        f'W0101 {time}.123456       1 reflector.go:569] "Warning: Unhandled" err="storage/cacher.go:/secrets: '
+        + said.replace('"', '\\"')
+        + f'"\nE0101 {time}.123456       1 cacher.go:475] cacher (secrets): unexpected ListAndWatch error: {said}; '
+        "reinitializing...\n"
+        for time in times
+    )
+
+
+def serving_beside(kube: FakeKube) -> tuple[str, str]:
+    """A kube-apiserver that isn't Ready yet, and the Ready one of before."""
+    add_deployment(kube, revision=1)
+    add_deployment(kube, revision=2, generation=2, updatedReplicas=0)
+    old = add_pod(kube, "web", running("kube-apiserver"), revision=1)
+    return old, add_pod(kube, "web", running("kube-apiserver", ready=False), revision=2)
+
+
+@pytest.mark.parametrize(
+    ("times", "kind"),
+    [
+        (("00:00:02", "00:00:05", "00:00:12"), VerdictKind.BROKEN),
+        (("00:00:02", "00:00:11"), VerdictKind.PENDING),
+    ],
+    ids=["10 s", "9 s"],
+)
+def test_lost_key_is_certain_before_the_deadline(kube: FakeKube, times: tuple[str, ...], kind: VerdictKind) -> None:
+    """What a new kube-apiserver can't decrypt, as the one before can, it won't; the object and the flag are named."""
+    _, new = serving_beside(kube)
+    kube.log_texts[new, "kube-apiserver", False] = undecrypted(*times)
+    verdict = look(kube)
+    assert verdict.kind is kind
+    if kind is VerdictKind.BROKEN:
+        assert verdict.reason.endswith(
+            f"kube-apiserver: it can't decrypt {OBJECT} (encryption-provider-config): "
+            "no matching key was found for the provided AES"
+        )
+
+
+def test_object_that_no_instance_can_decrypt_is_no_lost_key(kube: FakeKube) -> None:
+    """kube-apiserver becomes Ready with it after a minute, as the one before has, which says so every second."""
+    old, new = serving_beside(kube)
+    kube.log_texts[old, "kube-apiserver", False] = undecrypted("00:00:01", key="/registry/configmaps/default/old")
+    broken_before = undecrypted("00:00:02", "00:00:40", key="/registry/configmaps/default/old")
+    kube.log_texts[new, "kube-apiserver", False] = broken_before
+    assert look(kube).kind is VerdictKind.PENDING
+    kube.log_texts[new, "kube-apiserver", False] = broken_before + undecrypted("00:00:03", "00:00:41")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN and OBJECT in verdict.reason
+
+
+def test_lost_key_needs_another_instance_that_has_it(kube: FakeKube) -> None:
+    """Without one that is Ready, the object may have been like that before."""
+    add_deployment(kube, revision=1)
+    new = add_pod(kube, "web", running("kube-apiserver", ready=False), revision=1)
+    kube.log_texts[new, "kube-apiserver", False] = undecrypted("00:00:02", "00:00:40")
+    assert look(kube).kind is VerdictKind.PENDING
+
+
+def test_lost_key_needs_the_log_of_the_other_instance(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that can't be read, nothing is certain."""
+    old, new = serving_beside(kube)
+    kube.log_texts[new, "kube-apiserver", False] = undecrypted("00:00:02", "00:00:40")
+    logs = kube.logs
+
+    def refuse(namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
+        if pod == old:
+            raise ApiError("no such file")
+        return logs(namespace, pod, container, previous=previous, lines=lines)
+
+    monkeypatch.setattr(kube, "logs", refuse)
+    assert look(kube).kind is VerdictKind.PENDING
+
+
+REFUSED = "Readiness probe failed: proxy: not listening: kube-apiserver is not ready (/readyz: L7STS {})\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "until", "restarts", "kind"),
+    [
+        (403, "00:00:21", 0, VerdictKind.BROKEN),
+        (401, "00:00:21", 0, VerdictKind.BROKEN),
+        (403, "00:00:20", 0, VerdictKind.PENDING),
+        (403, "00:00:59", 1, VerdictKind.PENDING),
+        (500, "00:00:59", 0, VerdictKind.PENDING),
+    ],
+    ids=["20 s", "unknown user", "19 s", "after a reboot", "not ready yet"],
+)
+def test_check_that_is_refused_for_long_is_certain(
+    kube: FakeKube, status: int, until: str, restarts: int, kind: VerdictKind
+) -> None:
+    """A kube-apiserver that has started refuses for a moment; one whose authorization denies everything, forever."""
+    pod = rolling(kube, running("kube-apiserver", restarts=restarts), running("haproxy", ready=False))
+    message, since = REFUSED.format(status), "2026-01-01T00:00:01Z"
+    add_event(kube, f"{pod}-uid", "Unhealthy", message, since=since, at=f"2026-01-01T{until}Z")
+    verdict = look(kube)
+    assert verdict.kind is kind
+    if kind is VerdictKind.BROKEN:
+        assert f"it has refused its own readiness check for 20 s: HTTP {status}" in verdict.reason
+
+
 def test_log_without_times_proves_nothing(kube: FakeKube) -> None:
     """Failures in an unknown format are not measured."""
     pod = rolling(kube, running(ready=False))
