@@ -178,11 +178,11 @@ WRONG: Mapping[str, WrongApi] = {
     ),
     "other etcd prefix": WrongApi({"etcd-prefix": "/other"}),
     "client CA": WrongApi({"client-ca-file": _OTHER_CA}, prepare=_other_ca),
-    # It never becomes Ready, so the old instance continues to serve: only the deadline of its gate ends it.
-    "authorization denies": WrongApi({"authorization-mode": "AlwaysDeny"}, 240.0),
+    # It never becomes Ready, so the old instance continues to serve.
+    "authorization denies": WrongApi({"authorization-mode": "AlwaysDeny"}, names=("refused its own readiness check",)),
     "key lost": WrongApi(
         {"encryption-provider-config": _NEW_KEY},
-        240.0,  # nor does this: it can't read the Secrets that it needs first
+        names=("can't decrypt /registry/secrets/",),
         prepare=_two_keys,
         before={"encryption-provider-config": _OLD_KEY},
     ),
