@@ -23,7 +23,7 @@ from pathlib import Path
 
 from upgrader import __version__
 
-__all__ = ["PARTS", "RESULTS", "Part", "Result", "outdated", "page", "promised", "read_results", "record"]
+__all__ = ["PARTS", "RESULTS", "Part", "Result", "commit_of", "outdated", "page", "promised", "read_results", "record"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RESULTS = REPOSITORY / "bench/results/soak.json"
@@ -235,11 +235,15 @@ def _duration(seconds: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds} s"
 
 
-def _commit() -> str:
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout
+def commit_of(repository: Path) -> str:
+    """The commit that is tested, with "+" if files differ; results that earlier parts have recorded don't count."""
 
-    return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if git("status", "--porcelain").strip() else "")
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=repository, capture_output=True, text=True, check=False).stdout
+
+    made = (f":(exclude){path}" for path in (RESULTS.relative_to(REPOSITORY), "docs/soak.md"))
+    differs = git("status", "--porcelain", "--untracked-files=all", "--", ".", *made).strip()
+    return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if differs else "")
 
 
 def _run(part: Part) -> tuple[str, ...]:
@@ -269,7 +273,7 @@ def main() -> None:
     if wrong:
         sys.exit(f"soak: there is no part {', '.join(wrong)}; there are: {', '.join(PARTS)}")
     print(f"soak: {promised(names, read_results())}", flush=True)
-    commit, failing = _commit(), False
+    commit, failing = commit_of(REPOSITORY), False
     for name in names:
         print(f"\n=== soak: {name}", flush=True)
         begun = time.monotonic()

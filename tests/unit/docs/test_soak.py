@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import soak
-from scripts.soak import PARTS, Result, outdated, page, promised, read_results, record, releases_in
+from scripts.soak import PARTS, Result, commit_of, outdated, page, promised, read_results, record, releases_in
 
 REPOSITORY = Path(__file__).parents[3]
 PASSED = Result("2026-11-27", "0123456789ab", "0.1.0", 4000, ())
@@ -36,6 +36,22 @@ def test_result_is_recorded_beside_those_of_other_parts(tmp_path: Path) -> None:
     failed = Result("2026-11-28", "0123456789ab+", "0.1.0", 60, ("test_guard_pages",))
     record("guard", failed, file)
     assert read_results(file) == {"guard": failed, "kinds": PASSED}
+
+
+def test_recorded_results_do_not_make_a_commit_another(tmp_path: Path) -> None:
+    """A part that follows another names the same commit; files that differ are shown by "+"."""
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@y", *arguments], cwd=tmp_path, check=True)
+
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message", "first")
+    for path in ("bench/results/soak.json", "docs/soak.md"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).touch()
+    assert not commit_of(tmp_path).endswith("+")
+    (tmp_path / "docs/other.md").touch()
+    assert commit_of(tmp_path).endswith("+")
 
 
 @pytest.mark.parametrize(
