@@ -25,6 +25,8 @@ _EVENTS = 6
 _ALIKE_CHARACTERS = 60
 
 _PROBED = re.compile(r"\{(.+)\}")
+_COMMAND = re.compile(r'(command timed out: "[^\n]{1,40}?)(?:\s\\"|\\n)[^\n]*(" timed out after)')
+"""The kubelet quotes the whole command of a probe that timed out, with any program in its arguments."""
 
 
 def warnings_of(kube: Kube, namespace: str, uid: str) -> tuple[KubeObject, ...]:
@@ -35,7 +37,7 @@ def warnings_of(kube: Kube, namespace: str, uid: str) -> tuple[KubeObject, ...]:
 
 def event_line(event: KubeObject) -> str:
     """One event as one line: `FailedMount: MountVolume.SetUp failed for volume …`."""
-    message = " ".join(mask_secrets(event.get("message", "")).split())
+    message = _COMMAND.sub(r"\1 …\2", " ".join(mask_secrets(event.get("message", "")).split()))
     return f"{event.get('reason', '')}: {message}"
 
 

@@ -224,6 +224,16 @@ def test_lost_key_needs_the_log_of_the_other_instance(kube: FakeKube, monkeypatc
     assert look(kube).kind is VerdictKind.PENDING
 
 
+def test_program_in_a_probe_that_timed_out_is_not_quoted(kube: FakeKube) -> None:
+    """The kubelet's event has the whole command; its first words and the time say enough."""
+    pod = rolling(kube, running(ready=False))
+    command = r'"python3 -c \"\"\"What it does.\n\nimport sys\nprint(\"x\")\n check"'
+    message = f"Readiness probe failed: command timed out: {command} timed out after 10s"
+    add_event(kube, f"{pod}-uid", "Unhealthy", message)
+    told = 'command timed out: "python3 -c …" timed out after 10s'
+    assert look(kube).reason.endswith(f"Unhealthy: Readiness probe failed: {told}")
+
+
 REFUSED = "Readiness probe failed: proxy: not listening: kube-apiserver is not ready (/readyz: L7STS {})\n"
 
 
