@@ -11,7 +11,7 @@ from pathlib import Path
 from testkit.command import REPOSITORY
 from testkit.waiting import stretched
 from upgrader.lab import Lab
-from upgrader.lab.registry import find
+from upgrader.lab.existing_labs import find
 
 __all__ = ["free_name", "interrupted_up", "lab_command", "made_lab"]
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testkit.lab_cluster import LabCluster, make_cluster
-from upgrader.lab.registry import labs_root
+from upgrader.lab.existing_labs import labs_root
 from upgrader.ports import Kind, Kube
 
 __all__ = ["every_address", "lent_or_new", "nodes_disks", "some_cluster"]

@@ -21,7 +21,7 @@ from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster
 from testkit.lab_logs import keep_logs
 from testkit.waiting import waiting
 from upgrader.errors import UpgraderError
-from upgrader.lab.registry import labs
+from upgrader.lab.existing_labs import labs
 
 _seconds = pytest.StashKey[dict[str, float]]()
 

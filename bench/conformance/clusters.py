@@ -11,10 +11,10 @@ from pathlib import Path
 from testkit.command import must, upgrader
 from testkit.lab_cluster import LabCluster
 from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.existing_labs import find
 from upgrader.lab.image_delivery import deliver
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.oci_archive import Image
-from upgrader.lab.registry import find
 
 __all__ = ["WORKERS", "bring", "plain_cluster"]
 

@@ -18,7 +18,7 @@ from bench.conformance.suite import Started, Suite
 from testkit.command import must
 from testkit.lab_cluster import LabCluster, until
 from upgrader.errors import Blocked
-from upgrader.lab.registry import find
+from upgrader.lab.existing_labs import find
 from upgrader.ports import Kind
 
 __all__ = ["Change", "Disturbed", "around", "during", "oldest_kubelet", "undisturbed", "upgrade_specs", "upgraded"]

@@ -20,7 +20,7 @@ from testkit.command import REPOSITORY, must, upgrader
 from testkit.versions import COMPONENTS, running_versions
 from testkit.workload import Tally, Workload
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.lab.registry import find
+from upgrader.lab.existing_labs import find
 
 __all__ = ["main"]
 

@@ -30,8 +30,8 @@ from testkit.labs import nodes_disks
 from testkit.pushed_changes import BAD_FLAG
 from upgrader.errors import UpgraderError
 from upgrader.lab.binaries import HELM
+from upgrader.lab.existing_labs import find
 from upgrader.lab.nspawn_machine import machine_of
-from upgrader.lab.registry import find
 from upgrader.ports import Kind
 
 __all__ = ["main"]

@@ -22,10 +22,10 @@ from testkit.mirror import MirrorFiles, Signing, served, signature_image
 from testkit.ports import free_port
 from upgrader.lab.built_here import BuiltHere
 from upgrader.lab.debian import package_files
+from upgrader.lab.existing_labs import find
 from upgrader.lab.oci_archive import Image, compressed, digest_of, documents, native_architecture
 from upgrader.lab.private_registry import publish
 from upgrader.lab.progress_port import Silent
-from upgrader.lab.registry import find
 
 _SYSTEMS_CAS = Path("/etc/ssl/certs/ca-certificates.crt")
 

@@ -15,9 +15,9 @@ import pytest
 from testkit.lab_cluster import OLD, TARGET, LabCluster
 from testkit.node_playbooks import NodePlaybooks
 from upgrader.lab.debian import node_root
+from upgrader.lab.existing_labs import find
 from upgrader.lab.node_source import node_source
 from upgrader.lab.progress_port import Silent
-from upgrader.lab.registry import find
 
 _STATE = (
     "dpkg-query --show --showformat='${Package} ${Version} ${db:Status-Want}\\n' kubelet kubeadm kubectl containerd"

@@ -27,9 +27,9 @@ from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Interrupted, RollbackFailed, StepFailed, UpgraderError, UsageError
-from upgrader.gates.availability.guard import guarded
 from upgrader.gates.availability.phases import Phases
 from upgrader.gates.availability.series_file import SERIES
+from upgrader.gates.availability_gate import with_availability_gates
 from upgrader.gates.bake_gate import baked_together
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.shared_reads import SharedReads
@@ -299,7 +299,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
         pipeline = job.pipeline
         if probe and job.enforce_availability:
             limits = partial(settings.limits, controllers=len(session.cluster.controllers))
-            pipeline = guarded(pipeline, probe.counts, limits)
+            pipeline = with_availability_gates(pipeline, probe.counts, limits)
         if compares:
             pipeline = compares.around(pipeline)
         pipeline = baked_together(pipeline, settings.bake_seconds, tools.clock)

@@ -23,7 +23,7 @@ def doctor(folder: Path) -> None:
     `upgrader check` checks the cluster. Exit codes: 0 no error, warnings at most; 2 there is an error to fix.
     """
     from upgrader.app.doctor import this_doctor
-    from upgrader.ui.symptoms import print_symptoms
+    from upgrader.ui.doctor import print_symptoms
 
     found = this_doctor(folder).examine(os.environ)
     print_symptoms(found, sys.stdout)

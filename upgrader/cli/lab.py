@@ -94,7 +94,7 @@ def status(folder: Path, name: str | None) -> None:
     from rich.console import Console
 
     from upgrader.lab import Lab
-    from upgrader.lab.registry import labs
+    from upgrader.lab.existing_labs import labs
 
     found = labs()
     if name or any(placement.folder == folder for placement in found):
@@ -268,7 +268,7 @@ def node_source_command(version: str, mirror: MirrorOptions) -> None:
 def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -> Lab:
     """The lab of that name; without a name the one whose cluster folder is -C, or else the only one."""
     from upgrader.lab import Lab
-    from upgrader.lab.registry import labs
+    from upgrader.lab.existing_labs import labs
 
     if name:
         return Lab.find(name, progress)

@@ -1,14 +1,17 @@
-"""The gate of the API's clients: a step disturbs them no more than its limits allow."""
+"""The gate of the API's clients: a step that disturbs them more than its limits allow has failed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from upgrader.errors import GateFailed
 from upgrader.model.availability import Availability, Limits
-from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
+from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending, unknown
+from upgrader.model.settings import GatePolicy
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 
-__all__ = ["AvailabilityGate"]
+__all__ = ["AvailabilityGate", "with_availability_gates"]
 
 _SHOWN = 5
 """Failures that a breach names; the report has more."""
@@ -51,3 +54,32 @@ class AvailabilityGate:
             remedy="Find out what the failures have in common. If they are acceptable, raise `availability.maxFailed` "
             "or `availability.maxGap` of the step in upgrader.yaml.",
         )
+
+
+def with_availability_gates(
+    pipeline: Pipeline, counts: Callable[[], Availability | None], limits: Callable[[str], Limits]
+) -> Pipeline:
+    """The pipeline with a gate on each step that changes something; `limits` are those of a step's name.
+
+    A release's breach is seen while Helm still waits, and ends that wait. A rollback has no such gate: it is completed
+    whatever it costs the clients.
+    """
+    return Pipeline(tuple(_gated(item, counts, limits(item.step.name)) for item in pipeline.steps))
+
+
+def _gated(item: PipelineStep, counts: Callable[[], Availability | None], limits: Limits) -> PipelineStep:
+    if not item.changes:
+        return item
+    gate = AvailabilityGate(item.step.name, limits, counts)
+    step = item.watched(lambda: _check(gate)) if item.watched else item.step
+    return replace(item, step=step, gates=(*item.gates, _asked_like(item.gates, gate)))
+
+
+def _asked_like(others: tuple[GateRun, ...], gate: AvailabilityGate) -> GateRun:
+    return replace(others[0], gate=gate) if others else GateRun(gate, GatePolicy())
+
+
+def _check(gate: AvailabilityGate) -> None:
+    verdict = gate.check()
+    if verdict.kind is VerdictKind.BROKEN:
+        raise GateFailed(f"gate {gate.name}: " + "\n".join(verdict.lines()), remedy=verdict.remedy)

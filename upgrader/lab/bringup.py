@@ -10,6 +10,7 @@ from upgrader.lab.build_parts import Parts
 from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.daemon_images import checkpointer_image
+from upgrader.lab.existing_labs import lab_dir
 from upgrader.lab.external_etcd import client_files, etcd_files
 from upgrader.lab.flannel import flannel_objects
 from upgrader.lab.haproxy_agent import agent_rights, start_agent
@@ -26,7 +27,6 @@ from upgrader.lab.node_disk import make_disk
 from upgrader.lab.nspawn_machine import machine_of, record_lower
 from upgrader.lab.private_registry import login_files, login_secret, publish, published, registry_files, trust_files
 from upgrader.lab.progress_port import LabProgress
-from upgrader.lab.registry import lab_dir
 from upgrader.lab.spec import Node, Placement
 
 __all__ = ["BringUp"]

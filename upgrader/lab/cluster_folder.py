@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from upgrader.lab.bastion import bastion_of, ssh_config
+from upgrader.lab.existing_labs import write_atomically
 from upgrader.lab.keys import known_hosts
-from upgrader.lab.registry import write_atomically
 from upgrader.lab.spec import Node, Placement
 
 __all__ = ["ssh_command", "write_access", "write_cluster", "write_values"]

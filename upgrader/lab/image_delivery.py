@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.existing_labs import lab_dir
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.oci_archive import Image, digest, write_archive
-from upgrader.lab.registry import lab_dir
 from upgrader.lab.spec import Placement
 
 __all__ = ["deliver"]

@@ -17,14 +17,7 @@ from upgrader.lab.build_parts import Parts, prepare, probably_prepared
 from upgrader.lab.built_here import BuiltHere
 from upgrader.lab.cluster_folder import ssh_command
 from upgrader.lab.command_runner import CommandRunner
-from upgrader.lab.host_capabilities import host_capabilities, require
-from upgrader.lab.image_catalog import IMAGE_VERSIONS
-from upgrader.lab.keys import join_secrets
-from upgrader.lab.kubeadm_cluster import KubeadmCluster
-from upgrader.lab.nspawn_machine import machine_of
-from upgrader.lab.origin import Origin
-from upgrader.lab.progress_port import LabProgress, Silent
-from upgrader.lab.registry import (
+from upgrader.lab.existing_labs import (
     any_lab,
     claim,
     exclusive,
@@ -35,6 +28,13 @@ from upgrader.lab.registry import (
     remove_root,
     set_complete,
 )
+from upgrader.lab.host_capabilities import host_capabilities, require
+from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.lab.keys import join_secrets
+from upgrader.lab.kubeadm_cluster import KubeadmCluster
+from upgrader.lab.nspawn_machine import machine_of
+from upgrader.lab.origin import Origin
+from upgrader.lab.progress_port import LabProgress, Silent
 from upgrader.lab.snapshot import put_back, remember, require_snapshot
 from upgrader.lab.spec import LabSpec, Node, Placement
 from upgrader.lab.sysctls import prepare_kernel, restore_kernel

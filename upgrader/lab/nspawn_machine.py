@@ -20,8 +20,8 @@ from shlex import quote
 from upgrader.errors import LabError
 from upgrader.lab import cgroups, network
 from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.existing_labs import lab_dir, write_atomically
 from upgrader.lab.host_capabilities import HostCapabilities
-from upgrader.lab.registry import lab_dir, write_atomically
 from upgrader.lab.spec import Node, Placement
 
 __all__ = ["BOUND", "NspawnMachine", "machine_of", "record_lower"]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from upgrader.errors import UsageError
 from upgrader.lab.build_cache import remove_tree
+from upgrader.lab.existing_labs import lab_dir
 from upgrader.lab.image_catalog import link_store
 from upgrader.lab.nspawn_machine import BOUND
-from upgrader.lab.registry import lab_dir
 from upgrader.lab.spec import Placement
 
 __all__ = ["put_back", "remember", "require_snapshot"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from upgrader.lab.registry import labs_root, write_atomically
+from upgrader.lab.existing_labs import labs_root, write_atomically
 
 __all__ = ["prepare_kernel", "restore_kernel"]
 

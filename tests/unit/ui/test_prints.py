@@ -30,6 +30,7 @@ from upgrader.steps.playbook.plan import PlannedPlaybook
 from upgrader.steps.release.plan import PlannedRelease
 from upgrader.steps.step_document import ObjectChange
 from upgrader.ui.comparison import print_comparison
+from upgrader.ui.doctor import print_symptoms
 from upgrader.ui.errors import print_error
 from upgrader.ui.findings import draw_findings, on_screen
 from upgrader.ui.plan import print_plan
@@ -37,7 +38,6 @@ from upgrader.ui.plan_markdown import plan_markdown
 from upgrader.ui.proposed_steps import print_steps
 from upgrader.ui.runs import print_history, print_rollback_order
 from upgrader.ui.summary import print_report
-from upgrader.ui.symptoms import print_symptoms
 from upgrader.ui.terminal import console, duration, filled, milliseconds, show
 
 DIFF = "--- now\n+++ planned\n@@ -1 +1 @@\n-image: a:v1\n+image: a:v2"

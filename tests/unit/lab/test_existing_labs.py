@@ -9,7 +9,7 @@ import pytest
 
 from upgrader.errors import LabError
 from upgrader.lab import registry
-from upgrader.lab.registry import claim, exclusive, find, is_complete, labs, labs_root, remove_root, set_complete
+from upgrader.lab.existing_labs import claim, exclusive, find, is_complete, labs, labs_root, remove_root, set_complete
 from upgrader.lab.spec import LabSpec
 
 

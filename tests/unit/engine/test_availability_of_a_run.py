@@ -1,4 +1,4 @@
-"""A run that is guarded by the availability prober."""
+"""A run whose steps the availability gate judges."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from testkit.fakes.helm import FakeHelm
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
 from upgrader.engine.execution.runner import RunResult
 from upgrader.errors import GateFailed
-from upgrader.gates.availability.guard import guarded
 from upgrader.gates.availability.phases import Phases
+from upgrader.gates.availability_gate import with_availability_gates
 from upgrader.model.availability import Availability, Limits, Phase
 from upgrader.model.event import ApprovalRequested, GateChecked, StepStarted, UndoStarted
 from upgrader.model.outcome import Verdict
@@ -35,7 +35,7 @@ class Clients:
 
 def guard(clients: Clients, *steps: PipelineStep, most: int = 2) -> tuple[PipelineStep, ...]:
     """The steps, each of which may fail so many requests."""
-    return guarded(Pipeline(steps), lambda: clients.seen, lambda _: Limits(most, 5.0)).steps
+    return with_availability_gates(Pipeline(steps), lambda: clients.seen, lambda _: Limits(most, 5.0)).steps
 
 
 def test_a_step_that_disturbs_clients_is_rolled_back(bench: Bench) -> None:
