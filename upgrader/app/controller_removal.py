@@ -196,8 +196,6 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
             f"controller {first_few(sorted(marks))} is left out; nothing was changed",
             remedy=f"First bring it back (upgrader resume), or remove it. Or if {name} is dead: --dead",
         )
-    installed = observe_installed(session)
-    version = installed.version
     returning = _returning(replace(session, cluster=staying), marks)
     left_out = {} if returning else marks
     if left_out and len(staying.controllers) - len(left_out) < _LEAST:
@@ -206,6 +204,8 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
             "remain; nothing was changed",
             remedy=f"First bring {first_few(sorted(left_out))} back: without it, etcd has no majority.",
         )
+    installed = observe_installed(replace(session, cluster=staying).without(left_out))
+    version = installed.version
     state = _State.of(session, host, said=dead)
     addresses = node_addresses(tools.kube, staying)
     api = _api_values(session)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.adopt.left_out_pipeline import LeavingOut, Return
@@ -19,7 +19,7 @@ from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.resume import left_to_resume
-from upgrader.app.upgrade import PlannedUpgrade, refuse_over_interrupted
+from upgrader.app.upgrade import CheckedPlan, PlannedUpgrade, refuse_over_interrupted
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.load import load_settings
 from upgrader.errors import ApiUnavailable, Blocked
@@ -90,11 +90,12 @@ class WantedUpgrade:
 
     def check(self, session: Session, host: Host, version: KubernetesVersion) -> bool:
         """Whether there is anything to upgrade. Raises Blocked where a check forbids it without that controller."""
+        without = session.without({host.name: LeftOut("out", version)})
         with session.with_bundle(self.bundled_in).bundle() as bundle:
-            planned = PlannedUpgrade.of(session, bundle, self.most)
-            if not planned.checked(self.skips).document.to_do:
+            # With all the replicas that are installed: to leave one out is no upgrade. That one isn't asked.
+            planned = PlannedUpgrade.of(replace(session, cluster=without.cluster), bundle, self.most)
+            if not planned.later and not CheckedPlan(planned.plan, ()).document.to_do:
                 return False
-            without = session.without({host.name: LeftOut("out", version)})
             PlannedUpgrade.of(without, bundle, self.most).checked(self.skips).refuse_if_blocked()
         return True
 
@@ -138,9 +139,10 @@ def _leaving_out(
     tools = session.tools
     check_chosen_by_label(tools.kube)
     refuse_over_interrupted(session, front_end, anew=wanted.anew, down=host.name)
-    installed = observe_installed(session)
+    staying = session.without({host.name: LeftOut("leaving", None)})
+    installed = observe_installed(staying)
     version = installed.version
-    staying = session.at(version).without({host.name: LeftOut("leaving", version)})
+    staying = staying.at(version)
     examined = examine_all(tools.hosts, staying.cluster)
     facts = {item.host.name: item.facts for item in examined if item.facts is not None}
     if problem := etcd_problem(facts, staying.cluster):
@@ -192,9 +194,9 @@ def _return(session: Session, front_end: FrontEnd, held: HeldLock) -> ProposedCh
     if not marks or _is_to_resume(session):
         return None
     host = next(each for each in session.cluster.controllers if each.name in marks)
+    refuse_not_back(session, host)
     installed = observe_installed(session)
     whole = session.at(installed.version)
-    refuse_not_back(whole, host)
     findings = run_checks(whole.preflight_context(installed.observed), _CHECKS)
     health = whole.read_health_before()
     before = whole.without(marks).builder.since(health).context

@@ -197,6 +197,21 @@ def test_nothing_to_upgrade_leaves_nobody_out(place: Place) -> None:
         assert proposed is not None, "half left out is completed all the same"
 
 
+def test_controller_that_is_down_is_asked_for_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where upgrader.yaml has etcd's image, what is installed is read on each controller that takes part."""
+    asked: list[tuple[str, ...]] = []
+    observe = FakeSession.observe
+
+    def observed(session: FakeSession) -> Observed:
+        asked.append(tuple(host.name for host in session.cluster.controllers))
+        return observe(session)
+
+    monkeypatch.setattr(FakeSession, "observe", observed)
+    die(place)
+    assert leaving(place) is not None
+    assert set(asked) == {NAMES[:2]}
+
+
 def test_upgrade_that_a_check_forbids_leaves_nobody_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks are those of the cluster without the controller; what may be skipped, is."""
     finding = Finding("removed-apis.used", "error", "an API is still used")
