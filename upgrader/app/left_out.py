@@ -90,8 +90,9 @@ class WantedUpgrade:
 
     def check(self, session: Session, host: Host, version: KubernetesVersion) -> bool:
         """Whether there is anything to upgrade. Raises Blocked where a check forbids it without that controller."""
+        session = session.with_bundle(self.bundled_in)
         without = session.without({host.name: LeftOut("out", version)})
-        with session.with_bundle(self.bundled_in).bundle() as bundle:
+        with session.bundle() as bundle:
             # With all the replicas that are installed: to leave one out is no upgrade. That one isn't asked.
             planned = PlannedUpgrade.of(replace(session, cluster=without.cluster), bundle, self.most)
             if not planned.later and not CheckedPlan(planned.plan, ()).document.to_do:
