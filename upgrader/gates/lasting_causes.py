@@ -33,19 +33,20 @@ def lasting_cause(kube: Kube, pod: Pod, beside: Collection[Pod], events: Collect
     for item in begun:
         if item.restarts:
             continue
-        log = log_tail(kube, pod, item, lines=_LOG_LINES)
-        if found := unreachable_backend(log) or _undecrypted(kube, log, item, beside):
+        found = unreachable_backend(log_tail(kube, pod, item)) or _undecrypted(kube, pod, item, beside)
+        if found:
             return f"{item.name}: {found}"
     return "" if any(item.restarts for item in begun) else next(_refused(events), "")
 
 
-def _undecrypted(kube: Kube, log: tuple[str, ...], item: Container, beside: Collection[Pod]) -> str:
+def _undecrypted(kube: Kube, pod: Pod, item: Container, beside: Collection[Pod]) -> str:
     """What it can't decrypt and a Ready pod beside it can: an object that none can read keeps none from being Ready."""
+    log = log_tail(kube, pod, item, lines=_LOG_LINES)
     if not undecrypted(log):
         return ""
-    others = [pod for pod in beside if pod.ready and any(each.name == item.name for each in pod.containers)]
+    others = [one for one in beside if one.ready and any(each.name == item.name for each in one.containers)]
     try:
-        logs = [kube.logs(pod.namespace, pod.name, item.name, lines=_LOG_LINES) for pod in others]
+        logs = [kube.logs(one.namespace, one.name, item.name, lines=_LOG_LINES) for one in others]
     except ApiError:
         return ""  # not known whether they can: the pod's own deadline decides
     return undecrypted(log, readable("\n".join(logs))) if logs else ""

@@ -20,6 +20,8 @@ _REFUSAL = re.compile(
 """How Go's and Python's argument parsers refuse a command line."""
 _NO_CONNECTION = re.compile(r'failed to connect to \{Addr: "(?P<address>[^"]+)".*(?:desc = |Err: )"?(?P<why>[^"]+)')
 """How a gRPC client, such as kube-apiserver's for etcd, reports that nothing answers at an address."""
+_GIVEN_UP = re.compile(r"operation was canceled|context canceled")
+"""The client itself has closed what it was opening, as kube-apiserver does with etcd's clients while it starts."""
 _UNDECRYPTED = re.compile(
     r"unable to transform key \\?\"(?P<key>[^\"\\]+)\\?\": (?P<why>.+?)(?:; reinitializing.*|\\?\".*)?$"
 )
@@ -53,7 +55,8 @@ def unreachable_backend(lines: tuple[str, ...]) -> str:
 
     Uses the times in its own log, as its node's clock may differ from ours.
     """
-    match = _lasting([(line, match) for line in lines if (match := _NO_CONNECTION.search(line))])
+    failed = [(line, match) for line in lines if (match := _NO_CONNECTION.search(line))]
+    match = _lasting([(line, match) for line, match in failed if not _GIVEN_UP.search(match["why"])])
     return f"it can't connect to {match['address']}: {match['why'].strip()}" if match else ""
 
 

@@ -243,7 +243,7 @@ ready() {
   # upgrader reads this: a check that is refused for long won't be answered ever (lasting_causes.py).
   found="/readyz: ${CHECK:-unknown}${CODE:+ $CODE}"
   [[ -e $opened ]] || { say "not listening: kube-apiserver is not ready ($found)"; exit 1; }
-  [[ $good ]] || { say "kube-apiserver is $STATUS ($found)"; exit 1; }
+  [[ $good ]] || { say "kube-apiserver is ${STATUS:-unknown} ($found)"; exit 1; }
 }
 
 live() {

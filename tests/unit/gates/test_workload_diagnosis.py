@@ -126,6 +126,15 @@ def test_dead_backend_is_certain_before_the_crash(
         assert "it can't connect to 127.0.0.1:2999: " in verdict.reason and "refused" in verdict.reason
 
 
+@pytest.mark.parametrize("why", ["operation was canceled", "context canceled"])
+def test_connection_that_the_client_itself_gave_up_is_no_dead_backend(kube: FakeKube, why: str) -> None:
+    """A kube-apiserver that starts on a busy node closes clients of etcd that it was opening; nothing refused them."""
+    pod = rolling(kube, running(ready=False))
+    log = dialing("00:00:02", "00:00:40").replace("connect: connection refused", why)
+    kube.log_texts[pod, "main", False] = log
+    assert look(kube).kind is VerdictKind.PENDING
+
+
 def test_dead_backend_of_another_container_is_the_cause(kube: FakeKube) -> None:
     """A proxy that waits for kube-apiserver fails its probe first, and has nothing to say about etcd."""
     pod = rolling(kube, running("kube-apiserver", ready=False), running("proxy", ready=False))
