@@ -180,7 +180,7 @@ def _push_and_roll_back(site: Site, words: list[str], mark: MarkIt, patience_sec
     good = helm.deployed_revision(site, _APISERVER)
     mark(BAD_FLAG_PUSHED)
     waiting = ("--wait", "--timeout", f"{patience_seconds:.0f}s") if wait else ()
-    result = "Helm was content"
+    result = "Helm reported success"
     try:
         site.cluster.helm("upgrade", _APISERVER, *words, *waiting, timeout_seconds=patience_seconds + 20)
     except ApiError as error:
