@@ -80,8 +80,8 @@ def forget(folder: Path, cell: str) -> None:
     """
     from upgrader.app.guard_cells import forget_cell
 
-    forget_cell(folder, cell, lambda name: say(f"asked: {name}"))
-    say(f"forgotten: {cell}")
+    forget_cell(folder, cell, lambda name: say(f"removing from: {name}"))
+    say(f"removed: {cell}")
 
 
 class _Told:

@@ -54,7 +54,7 @@ def lab() -> None:
 @click.option("--external-etcd", is_flag=True, help="External etcd, as a service on its own node.")
 @click.option("--host-names", is_flag=True, help="Host names that differ from the node names.")
 @click.option("--bastion", is_flag=True, help="SSH to all machines only through a bastion.")
-@click.option("--ingress", is_flag=True, help="A load balancer before the workers, with guard's agent on it.")
+@click.option("--ingress", is_flag=True, help="A load balancer in front of the workers, with guard's agent on it.")
 @click.option(
     "--debian", type=int, metavar="N", default=12, show_default=True, help="Debian release of the machines: 12 or 13."
 )

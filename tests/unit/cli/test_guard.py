@@ -86,7 +86,7 @@ def test_a_cell_is_forgotten_by_all_that_know_it(kube: FakeKube, monkeypatch: py
     for name, cells in (("a", ("one", "two")), ("b", ("one",)), ("c", ("two",))):
         protector(kube, name, *cells, once="three" if name == "a" else "")
     ended = upgrader("forget-cell", "two")
-    assert (ended.exit_code, ended.stderr) == (0, "asked: shop/a\nasked: shop/c\nforgotten: two\n")
+    assert (ended.exit_code, ended.stderr) == (0, "removing from: shop/a\nremoving from: shop/c\nremoved: two\n")
 
 
 def test_what_was_to_be_forgotten_before_is_forgotten_too(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
