@@ -217,7 +217,7 @@ class LeaveEtcdStep(OneWay):
 
     def summary(self) -> str:
         which = f"member {self.member.member}" if self.member.member else "its member, already removed,"
-        return f"remove {which} of {self.host.name} from etcd, which has {self.member.left} left"
+        return f"remove {which} of {self.host.name} from etcd; members left: {self.member.left}"
 
     def apply(self, note: Callable[[str], None]) -> None:
         if self.member.successor and self.pods:

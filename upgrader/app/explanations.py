@@ -74,9 +74,9 @@ _RECOVERED: Mapping[str, tuple[str, str]] = {
     ),
     "certificates.expired": (
         "…: certificates have expired",
-        "`kubeadm certs renew all` on that controller, then run it again",
+        "`kubeadm certs renew all` on that controller, then `upgrader recover` again",
     ),
-    "certificates.not-yet-valid": ("…: certificates aren't valid yet", "correct the clocks, or renew them"),
+    "certificates.not-yet-valid": ("…: certificates aren't valid yet", "correct the clocks, or renew the certificates"),
     "clock.off": ("…: the clock is wrong, and certificates aren't valid by it", "set the clock (`timedatectl`)"),
     "containerd.down": (
         "…: containerd is stopped, or fails: no container can be started or inspected",

@@ -50,7 +50,7 @@ class RunToReport:
         """Make the files in the run's folder again; returns the page's path."""
         if self.run.place:
             raise UsageError(
-                f"the journal of {self.run.name} is in {self.run.place}, and the run has no folder here",
+                f"the journal of {self.run.name} is in {self.run.place}, and its folder is not on this machine",
                 remedy="Print the report with `-o html`, or run this in the folder that has the run.",
             )
         own = Templates.of_user(os.environ)

@@ -129,7 +129,7 @@ def _refuse_done(state: RunState, done: str) -> None:
     if done in stuck:
         return
     step = state.step(done)
-    why = "it has no such step, or has not started it"
+    why = "the run doesn't have this step, or has not started it"
     if step is not None:
         why = "its rollback has not failed"
         if not _is_playbook(step):

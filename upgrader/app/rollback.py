@@ -67,7 +67,7 @@ class RunToRollBack:
         begun = [step.name for step in run.state.steps]
         if to and to not in begun:
             raise UsageError(
-                f"--to {to}: run {run.state.run} has not started such a step",
+                f"--to {to}: run {run.state.run} doesn't have this step, or has not started it",
                 remedy=f"Its steps: {', '.join(begun) or 'none'}",
             )
         why = RollbackRequested(run.state.run, lock_holder(), to)

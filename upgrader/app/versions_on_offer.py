@@ -82,7 +82,7 @@ def read_versions(file: Path) -> tuple[KubernetesVersion, ...]:
         raise ConfigError(f"{file}: {error}", remedy="Pass a text file with one version per line.") from error
     found = tuple(KubernetesVersion.parse(line) for line in lines if _RELEASE.fullmatch(line))
     if not found:
-        raise ConfigError(f"{file}: it has no version such as v1.37.1", remedy="Write one version per line.")
+        raise ConfigError(f"{file}: it contains no version (such as v1.37.1)", remedy="Write one version per line.")
     return found
 
 

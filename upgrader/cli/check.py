@@ -86,11 +86,11 @@ def check(
     is wrong, or something in it can't be checked.
     """
     if offline and trial:
-        raise UsageError("--trial needs a cluster, and --offline doesn't use one", remedy="Leave one of them out.")
+        raise UsageError("--trial needs a cluster, and --offline doesn't use one", remedy="Use only one of them.")
     if offline and metrics:
-        raise UsageError("--metrics needs a cluster, and --offline doesn't use one", remedy="Leave one of them out.")
+        raise UsageError("--metrics needs a cluster, and --offline doesn't use one", remedy="Use only one of them.")
     if offline and wait:
-        raise UsageError("--wait needs a cluster, and --offline doesn't use one", remedy="Leave one of them out.")
+        raise UsageError("--wait needs a cluster, and --offline doesn't use one", remedy="Use only one of them.")
     patience = wait_seconds(wait=wait, timeout=timeout)
     skips = Skips.of(skipped, reason)
     shown = front_end(busy=not offline or bool(audit_logs))  # before the imports, which take seconds

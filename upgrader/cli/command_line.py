@@ -183,7 +183,7 @@ def wait_seconds(*, wait: bool, timeout: float | None) -> float | None:
 def one_run(name: str | None, named: str | None) -> str | None:
     """The run of `--run RUN` or of RUN alone; None for neither. Raises UsageError for two."""
     if name and named and name != named:
-        raise UsageError(f"both --run {name} and run {named} were given", remedy="Leave one of them out.")
+        raise UsageError(f"both --run {name} and run {named} were given", remedy="Use only one of them.")
     return name or named
 
 

@@ -147,5 +147,5 @@ def _refuse_another(context: click.Context, option: str, name: str, after: Path 
     if given and not same and before != after:
         raise UsageError(
             f"{option} is given twice: {before} before the command, and {after} after it",
-            remedy="Leave one of them out.",
+            remedy="Use only one of them.",
         )

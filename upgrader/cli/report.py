@@ -67,7 +67,7 @@ def report(
         _compare(folder, compare, output)
         return
     if opened and output is not None:
-        raise UsageError("--open and -o can't be combined", remedy="Leave one of them out.")
+        raise UsageError("--open and -o can't be combined", remedy="Use only one of them.")
     if redacted and output is None:
         raise UsageError(
             "--redacted needs -o: the files in the run's folder are never redacted",

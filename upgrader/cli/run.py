@@ -131,7 +131,7 @@ def run(
             "a saved plan has one minor version: --max-hops and --pause-between can't be combined with --plan"
         )
     if resume_first and anew:
-        raise UsageError("--resume and --new can't be combined", remedy="Leave one of them out.")
+        raise UsageError("--resume and --new can't be combined", remedy="Use only one of them.")
     patience = wait_seconds(wait=wait, timeout=timeout)
     skips = Skips.of(skipped, reason)
     shown = front_end(busy=not resume_first)  # before the imports, which take seconds

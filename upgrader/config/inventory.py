@@ -124,7 +124,7 @@ def no_controllers(inventory: Path) -> ConfigError:
     """The error of an inventory that names no controller."""
     return ConfigError(
         f"{shown(inventory)}: no host is in the group 'controllers'",
-        remedy="Put the machines that run the control plane into a group of that name.",
+        remedy="Add a group `controllers` with the machines that run the control plane.",
     )
 
 

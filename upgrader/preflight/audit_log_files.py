@@ -65,7 +65,7 @@ def _files(path: Path) -> Iterator[Path]:
         return
     files = sorted(each for each in path.rglob("*") if not each.name.startswith(".") and each.is_file())
     if not files:
-        raise UsageError(f"{path}: the folder has no file", remedy=_REMEDY)
+        raise UsageError(f"{path}: the folder contains no files", remedy=_REMEDY)
     yield from files
 
 

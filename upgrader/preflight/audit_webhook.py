@@ -54,6 +54,6 @@ def _unanswered(host: str, command: PlannedCommand, path: str, why: str) -> Find
         "audit-webhook.unanswered",
         "error" if waits else "warning",
         f"{host}: the audit webhook of the planned kube-apiserver doesn't answer: {why}",
-        f"It is the server in {path}. {effect}",
+        f"Its URL is in {path}. {effect}",
         f"Correct that file, or audit-webhook-config-file in the values of release {command.release.name}.",
     )

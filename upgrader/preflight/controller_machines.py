@@ -37,7 +37,7 @@ def check_machines(context: PreflightContext) -> Iterator[Finding]:
                 "unknown",
                 f"controller {host.name} can't be examined",
                 examined.error if examined else "It was not examined.",
-                f"Check that `python3` runs on {host.name} over SSH: recovery needs it, too.",
+                f"Check that `python3` runs on {host.name} over SSH: recovery also needs it.",
             )
             continue
         identity = examined.facts.identity

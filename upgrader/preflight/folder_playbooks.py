@@ -56,7 +56,7 @@ def _named(settings: Settings) -> Iterator[tuple[Path, bool]]:
 
 def _plays(path: Path, found: Any) -> list[Mapping[str, Any]]:
     if not isinstance(found, list) or not found:
-        raise ConfigError(f"{shown(path)}:1: a playbook is a list of plays")
+        raise ConfigError(f"{shown(path)}:1: a playbook must be a list of plays")
     for number, play in enumerate(found, 1):
         if not isinstance(play, Mapping) or not any(key in play for key in _PLAYS):
             raise ConfigError(f"{shown(path)}: play {number} has no key 'hosts' or 'import_playbook'")

@@ -36,9 +36,9 @@ def check_planned_images(context: PreflightContext) -> Iterator[Finding]:
                 "releases.image-pinned",
                 "error",
                 f"{command.component} would stay at {image} instead of {context.target}",
-                f"The values of release {command.release.name} pin its image by "
-                f"{'a digest or a tag that names no version' if named is None else 'its tag'}. The run would succeed, "
-                "but keep the old version.",
+                f"The values of release {command.release.name} pin this image to "
+                f"{'a digest or a tag that names no version' if named is None else 'a tag of another version'}. "
+                "The run would succeed, but keep the old version.",
                 "Remove `tag` and `digest` of that image from the values, so that it follows `kubernetesVersion`; or "
                 f"set them to those of {context.target}.",
             )

@@ -87,8 +87,8 @@ class MigrateStorageStep:
             why = error.message if isinstance(error, ApiError) else str(error)
             raise StepFailed(
                 f"the migration ended after {objects:,} objects: {why}",
-                remedy="Run `upgrader migrate-storage` again: it goes through all objects again; those already "
-                "migrated are quick.",
+                remedy="Run `upgrader migrate-storage` again: it goes through all objects again, and quickly "
+                "through those already migrated.",
             ) from error
         if refused:
             raise StepFailed(

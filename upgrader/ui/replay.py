@@ -56,7 +56,7 @@ def _play(
 
 def _shown(event: Event | UnknownEvent) -> Event:
     if isinstance(event, UnknownEvent):
-        return Note(f"an event of a newer version of upgrader, which this one doesn't know: {event.type[:60]}")
+        return Note(f"an unknown event, from a newer version of upgrader: {event.type[:60]}")
     return event
 
 

@@ -152,7 +152,7 @@ def test_playbook_that_is_none_is_an_error(at: Path) -> None:
     (at / "checks.yml").write_text("- {tasks: []}\n")
     (at / "undo.yml").write_text("hosts: all\n")
     titles = [title for _, _, title in findings(at)]
-    assert "play 1 has no key 'hosts'" in titles[0] and "a playbook is a list of plays" in titles[1]
+    assert "play 1 has no key 'hosts'" in titles[0] and "a playbook must be a list of plays" in titles[1]
 
 
 def test_playbook_for_no_machine(at: Path) -> None:

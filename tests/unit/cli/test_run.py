@@ -137,4 +137,4 @@ def test_new_run_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
     CliRunner().invoke(cli, ["-C", str(tmp_path), "run", "--to", str(TO), "--new"])
     assert seen == [True]
-    assert "Leave one of them out" in CliRunner().invoke(cli, ["run", "--new", "--resume"]).exception.remedy  # type: ignore[union-attr]
+    assert "Use only one of them" in CliRunner().invoke(cli, ["run", "--new", "--resume"]).exception.remedy  # type: ignore[union-attr]

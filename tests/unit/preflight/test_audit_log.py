@@ -224,7 +224,7 @@ def test_file_that_is_no_audit_log(tmp_path: Path, content: str) -> None:
 
 def test_what_can_not_be_read(tmp_path: Path) -> None:
     """An empty folder, and a packed file that ends too early."""
-    with pytest.raises(UsageError, match="the folder has no file"):
+    with pytest.raises(UsageError, match="the folder contains no files"):
         read_audit_log([tmp_path])
     packed = gzip.compress(json.dumps(event()).encode() * 9)
     for broken in (packed[:20], packed[:12] + b"\xff" + packed[13:], b"plain"):

@@ -84,7 +84,7 @@ def test_node_that_is_down_gets_nothing_and_stops_nothing() -> None:
     step = ImportImagesStep((pods,), Archives(NGINX), nodes, NODES, ImageSettings(), lambda: {"worker-1"})
     step.apply(notes.append)
     assert [name for name, _ in nodes.sent] == ["controller-1"] and {name for name, _ in nodes.ran} == {"controller-1"}
-    assert notes[0] == "down, so nothing is imported there: worker-1; import its images before it comes back"
+    assert notes[0] == "skipped, because they are down: worker-1; import the images there before they come back"
 
 
 def test_node_that_has_a_part_of_an_archive() -> None:

@@ -102,7 +102,7 @@ class Loop:
     def _stand_by(self) -> Report:
         # What was seen before another instance acted proves nothing now.
         self._history = History()
-        self._log_change("role", "standby: the other instance of this node acts")
+        self._log_change("role", "standby: another instance on this node is active")
         return Report(self.clock(), acting=False)
 
     def _act(self) -> Report:

@@ -72,7 +72,7 @@ class EtcdKind(PlannedKind[PlannedEtcd]):
         strangers = [item.node for item in point.etcd if item.node not in controllers]
         if strangers:
             raise UsageError(
-                f"the run's journal restores etcd on {', '.join(strangers)}, but the inventory lacks them",
+                f"the run's journal restores etcd on {', '.join(strangers)}, but they aren't in the inventory",
                 remedy="Add them to the group `controllers` of the inventory, and run this again.",
             )
         return settings

@@ -67,7 +67,7 @@ class ImportImagesStep(OneWay):
         down = self.down()
         nodes = [node for node in self.nodes if node.name not in down]
         if left := [node.name for node in self.nodes if node.name in down]:
-            note(f"down, so nothing is imported there: {first_few(left)}; import its images before it comes back")
+            note(f"skipped, because they are down: {first_few(left)}; import the images there before they come back")
         with ThreadPoolExecutor(self.settings.imported_at_once(len(nodes))) as pool:
             work = {pool.submit(self._import, node, archives): node for node in nodes}
             try:

@@ -146,7 +146,7 @@ class NodesKind(PlannedKind[PlannedNodes]):
         pool = next((item for item in self._settings.pools if item.step == step.name), None)
         if pool is None:
             raise UsageError(
-                f"the run's journal restores nodes in step {step.name!r}, but upgrader.yaml has no such pool",
+                f"the run's journal restores nodes in step {step.name!r}, but upgrader.yaml has no pool for it",
                 remedy="Restore `nodes.pools` in upgrader.yaml, and run this again.",
             )
         cluster = self.context.cluster
@@ -154,8 +154,8 @@ class NodesKind(PlannedKind[PlannedNodes]):
         strangers = [item.node for item in point.nodes if item.node not in {host.name for host in hosts}]
         if strangers:
             raise UsageError(
-                f"the run's journal restores {', '.join(strangers)} in step {step.name!r}, but the inventory lacks "
-                "them",
+                f"the run's journal restores {', '.join(strangers)} in step {step.name!r}, but they aren't in the "
+                "inventory",
                 remedy="Add these nodes to their group in the inventory, and run this again.",
             )
         if not _FINGERPRINT.fullmatch(point.configuration):

@@ -59,7 +59,7 @@ class DownWorkers:
             watch()
             wait = self._wait(manifest, namespace, lambda _: True, any_workload=True)
             found.extend([wait] if wait is not None and wait.lacks_pods_there else [])
-            return "" if found else "no worker is down that keeps it"
+            return "" if found else "no worker that is down keeps it"
 
         wait_until(self.clock, not_yet, seconds=_TAINT_SECONDS if ran_out else 0.0)
         return found[0] if found else None

@@ -140,7 +140,7 @@ def test_a_journal_that_names_others_is_not_followed() -> None:
     with pytest.raises(UsageError, match="has no section `etcd`"):
         builder(None).rollback(begun)
     stranger = replace(POINT, etcd=(EtcdBefore("controller-9", OLD, ""),))
-    with pytest.raises(UsageError, match="controller-9, but the inventory lacks them"):
+    with pytest.raises(UsageError, match="controller-9, but they aren't in the inventory"):
         builder(settings()).rollback(state(StepState("etcd", "passed", restore_point=stranger)))
 
 

@@ -50,7 +50,7 @@ def _unattributed(host: str, port: int, instances: int) -> str:
     listening = sockets_at(host, port)
     if listening >= instances:
         return ""
-    return f"{instances} instances run here, and {listening} of them listen: which one answered is not known"
+    return f"{instances} instances run here, and {listening} of them listen: it is not known which one answered"
 
 
 def _connect(host: str, port: int) -> str:

@@ -22,7 +22,7 @@ _TOTALS = {
     "invariant_violations": "Planned changes that were held back because they would break an invariant: a bug.",
 }
 _OF_WORKLOADS = {
-    "generation": ("generation", "Number of the last-known-good."),
+    "generation": ("generation", "Number of the last-known-good generation."),
     "generations": ("kept", "Intact generations on disk."),
     "damaged_generations": ("damaged", "Damaged generations on disk."),
     "failed_generations": ("failed", "Generations that did not stay up as standby pods."),

@@ -147,7 +147,7 @@ class Generator:
         if _name(protector) not in self._of_people:
             self._of_people.add(_name(protector))
             LOG.warning(
-                "a PodProtector that guard didn't create has the name of a Deployment's: guard doesn't change it",
+                "guard didn't create this PodProtector, which has the name of a Deployment's: it is left unchanged",
                 extra={"protector": _name(protector)},
             )
         return Work()

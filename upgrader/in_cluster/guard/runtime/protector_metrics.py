@@ -53,7 +53,7 @@ class ProtectorMetrics:
         )
         self.requests = Histogram(
             "webhook_request",
-            "Duration of an answer.",
+            "Duration of answering an admission request.",
             ["cell", "status", "cause"],
             buckets=_SECONDS,
             registry=registry,

@@ -120,7 +120,9 @@ def _compare_sums(path: Path, file: int, found: dict[str, Entry]) -> None:
         if match is None:
             raise _wrong(path, f"{SUMS}:{number}", "it is not a line of sha256sum")
         if match[2] not in found or match[2] in summed or match[2] == SUMS:
-            raise _wrong(path, f"{SUMS}:{number}: {match[2]}", "the bundle has no such file, or it is listed twice")
+            raise _wrong(
+                path, f"{SUMS}:{number}: {match[2]}", "the bundle doesn't contain this file, or lists it twice"
+            )
         summed[match[2]] = number, match[1]
     for name, entry in found.items():
         if name == SUMS:
