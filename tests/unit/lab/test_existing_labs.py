@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from upgrader.errors import LabError
-from upgrader.lab import registry
+from upgrader.lab import existing_labs
 from upgrader.lab.existing_labs import claim, exclusive, find, is_complete, labs, labs_root, remove_root, set_complete
 from upgrader.lab.spec import LabSpec
 
 
 @pytest.fixture(autouse=True)
 def _own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_ROOT", tmp_path / "labs")
-    monkeypatch.setattr(registry, "_networks_in_use", list)
+    monkeypatch.setattr(existing_labs, "_ROOT", tmp_path / "labs")
+    monkeypatch.setattr(existing_labs, "_networks_in_use", list)
 
 
 def test_a_claimed_lab_is_found_as_it_was_asked_for(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_labs_get_places_of_their_own(tmp_path: Path) -> None:
     first = claim(LabSpec("one"), tmp_path)
     second = claim(LabSpec("two"), tmp_path)
     assert (first.index, second.index) == (0, 1)
-    (registry.lab_dir("one") / "lab.json").unlink()
+    (existing_labs.lab_dir("one") / "lab.json").unlink()
     assert claim(LabSpec("three"), tmp_path).index == 0
     assert [placement.spec.name for placement in labs()] == ["three", "two"]
 
@@ -39,7 +39,7 @@ def test_labs_get_places_of_their_own(tmp_path: Path) -> None:
 def test_a_lab_of_another_version_keeps_its_place(tmp_path: Path) -> None:
     """It has options that this version doesn't know: it is named, and doesn't keep others from being made."""
     claim(LabSpec("newer"), tmp_path)
-    file = registry.lab_dir("newer") / "lab.json"
+    file = existing_labs.lab_dir("newer") / "lab.json"
     file.write_text(file.read_text().replace('"host_names"', '"of_tomorrow"'))
     assert claim(LabSpec("one"), tmp_path).index == 1
     with pytest.raises(LabError, match=r"lab newer has options .*: of_tomorrow"):
@@ -48,7 +48,7 @@ def test_a_lab_of_another_version_keeps_its_place(tmp_path: Path) -> None:
 
 def test_networks_that_the_machine_uses_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A route into a lab's range moves the lab to the next one."""
-    monkeypatch.setattr(registry, "_networks_in_use", lambda: [IPv4Network("10.128.7.0/24")])
+    monkeypatch.setattr(existing_labs, "_networks_in_use", lambda: [IPv4Network("10.128.7.0/24")])
     assert claim(LabSpec("one"), tmp_path).network == "10.129.0.0/16"
 
 
