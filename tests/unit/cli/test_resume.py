@@ -307,7 +307,11 @@ def test_playbook_that_was_taken_back_by_hand(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("step", "why"),
-    [("a", "it isn't a playbook"), ("c", "no such step, or has not started it"), ("nope", "no such step")],
+    [
+        ("a", "it isn't a playbook"),
+        ("c", "the run doesn't have this step, or has not started it"),
+        ("nope", "doesn't have this step"),
+    ],
 )
 def test_nothing_else_is_called_done(site: Site, step: str, why: str) -> None:
     """A person's word counts for the playbook that upgrader could not undo, and the error names that one."""
