@@ -61,7 +61,7 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
                 newest = not any(each.state.is_upgrade for each in since)
                 # As it began: neither leaving a controller out nor its return comes between a run and its end.
                 marked = session.as_marked()
-                refuse_relabelled(session.tools.kube, marked.left_out)
+                refuse_relabelled(session.tools.kube, marked.left_out.keys())
                 yield ExistingRun(marked, front_end, held, run.state, home, bool(since), newest)
         except ApiUnavailable as error:
             raise ApiUnavailable(

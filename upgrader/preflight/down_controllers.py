@@ -119,18 +119,19 @@ def check_left_out(context: PreflightContext) -> Iterator[Finding]:
         )
 
 
-def relabelled(mark: LeftOut, node: KubeObject) -> bool:
+def relabelled(node: KubeObject) -> bool:
     """Whether pods of the control plane may be placed on a controller that is left out, as its node has its label
-    again: kubeadm, a GitOps tool or a person gave it back.
+    again: kubeadm, a GitOps tool or a person gave it back. One that is only to be left out has no mark yet.
     """
-    return mark.phase != "returning" and CONTROL_PLANE in (node["metadata"].get("labels") or {})
+    mark = LeftOut.of(node)
+    return mark is not None and mark.phase != "returning" and CONTROL_PLANE in (node["metadata"].get("labels") or {})
 
 
-def refuse_relabelled(kube: Kube, left_out: Mapping[str, LeftOut]) -> None:
+def refuse_relabelled(kube: Kube, left_out: Collection[str]) -> None:
     """Raises Blocked for a controller that is left out, and whose node has its label again."""
-    for name, mark in left_out.items():
+    for name in left_out:
         node = kube.get(NODES, name)
-        if node is not None and relabelled(mark, node):
+        if node is not None and relabelled(node):
             raise Blocked(
                 f"controller {name} is left out, but its node has the label {CONTROL_PLANE} again: pods of the control "
                 "plane may be placed there, where no gate checks them; nothing was changed",
@@ -146,7 +147,7 @@ def _unlabel(name: str) -> str:
 
 
 def _marked(name: str, mark: LeftOut, node: KubeObject) -> Iterator[Finding]:
-    if relabelled(mark, node):
+    if relabelled(node):
         yield Finding(
             "nodes.relabelled",
             "error",

@@ -138,6 +138,15 @@ def test_label_that_somebody_gave_back(three: World) -> None:
             refuse_relabelled(three.kube, {LAST: mark})
 
 
+def test_controller_that_is_to_be_left_out_has_its_label(three: World) -> None:
+    """The upgrade is checked before anything is done to its node: that is no label that somebody gave back."""
+    down(three, LAST)
+    context = marked(three)
+    node = dict(three.kube.get(NODES, LAST) or {})
+    three.kube.put(NODES, {**node, "metadata": {**node["metadata"], "annotations": {}, "labels": CONTROL_PLANE}})
+    assert found(context).keys() == {"nodes.left-out"}
+
+
 def test_nothing_to_upgrade_leaves_nobody_out(three: World) -> None:
     """The remedy is no command that refuses again."""
     down(three, LAST)
