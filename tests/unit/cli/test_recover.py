@@ -17,7 +17,7 @@ from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_deployment, add_node, add_pod, running
 from tests.unit.recover.controllers import controller
 from upgrader.app import recovery
-from upgrader.app.execution import FinishedRun
+from upgrader.app.execution import FinishedRun, NewRun
 from upgrader.cli.main import cli
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import RollbackFailed, UsageError
@@ -25,7 +25,6 @@ from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import GatePolicy
-from upgrader.pipeline import Pipeline
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.pipeline import RecoverTools
@@ -88,8 +87,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     def opened(_folder: Path) -> Iterator[Site]:
         yield site
 
-    def executed(_session: object, _front_end: object, pipeline: Pipeline, **_options: object) -> FinishedRun:
-        site.ran.append(tuple(item.step.name for item in pipeline.steps))
+    def executed(_session: object, _front_end: object, new: NewRun, **_options: object) -> FinishedRun:
+        site.ran.append(tuple(item.step.name for item in new.pipeline.steps))
         return FinishedRun(RunState(), site.folder)
 
     @contextmanager
