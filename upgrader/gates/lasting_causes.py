@@ -53,8 +53,12 @@ def _undecrypted(kube: Kube, pod: Pod, item: Container, beside: Collection[Pod])
 
 
 def _refused(events: Collection[KubeObject]) -> Iterator[str]:
-    """That it has refused its own readiness probe for long, by the kubelet's own count and clock."""
-    for event in events:
+    """That it has refused its own readiness probe for long, by the kubelet's own count and clock.
+
+    Only if the newest result says so: an instance that got further has failed for another reason since.
+    """
+    probed = [event for event in events if event.get("reason") == "Unhealthy" and event.get("lastTimestamp")]
+    for event in sorted(probed, key=lambda each: str(each["lastTimestamp"]))[-1:]:
         match = _REFUSED.search(event.get("message", ""))
         first, last = parse_time(event.get("firstTimestamp")), parse_time(event.get("lastTimestamp"))
         if match and first and last and (seconds := (last - first).total_seconds()) >= _REFUSED_SECONDS:

@@ -270,6 +270,15 @@ def test_check_that_is_refused_for_long_is_certain(
         assert f"it has refused its own readiness check for 20 s: HTTP {status}" in verdict.reason
 
 
+def test_check_that_fails_otherwise_since_is_not_refused_for_long(kube: FakeKube) -> None:
+    """On a busy node, one that has read its roles after half a minute says next that it isn't ready yet."""
+    pod = rolling(kube, running("kube-apiserver"), running("haproxy", ready=False))
+    since, until, now = (f"2026-01-01T00:00:{each}Z" for each in ("01", "31", "33"))
+    add_event(kube, f"{pod}-uid", "Unhealthy", REFUSED.format(403), since=since, at=until)
+    add_event(kube, f"{pod}-uid", "Unhealthy", REFUSED.format(500), since=now, at=now)
+    assert look(kube).kind is VerdictKind.PENDING
+
+
 def test_log_without_times_proves_nothing(kube: FakeKube) -> None:
     """Failures in an unknown format are not measured."""
     pod = rolling(kube, running(ready=False))
