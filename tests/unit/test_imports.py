@@ -41,10 +41,10 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def test_every_dependency_is_used() -> None:
-    """What nobody imports is only one more package to trust. ansible-core is run as a program."""
+    """What nobody imports is only one more package to trust. ansible-core is a program, and zoneinfo reads tzdata."""
     package = TESTS.parent / "upgrader"
     modules = {name.partition(".")[0] for path in package.rglob("*.py") for name in imported(path)}
     declared = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]["dependencies"]
-    names = {re.split(r"[<>=~!;\[ ]", each, maxsplit=1)[0] for each in declared} - {"ansible-core"}
+    names = {re.split(r"[<>=~!;\[ ]", each, maxsplit=1)[0] for each in declared} - {"ansible-core", "tzdata"}
     others = {"pyyaml": "yaml"}
     assert sorted(name for name in names if others.get(name, name.replace("-", "_")) not in modules) == []

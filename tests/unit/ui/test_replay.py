@@ -128,7 +128,7 @@ def test_event_of_a_newer_version(tmp_path: Path) -> None:
         "data": {},
     }
     output = shown(tmp_path, str(events_file(GOOD, tmp_path, json.dumps(newer) + "\n")))
-    assert "this one doesn't know: Teleported" in output and "\x1b" not in output and "x" * 60 not in output
+    assert "from a newer version of upgrader: Teleported" in output and "\x1b" not in output and "x" * 60 not in output
 
 
 def test_torn_last_line_is_ignored(tmp_path: Path) -> None:
