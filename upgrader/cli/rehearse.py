@@ -11,6 +11,7 @@ import click
 
 from upgrader.cli.command_line import TARGET, front_end
 from upgrader.cli.output import OUTPUT, Output, print_plain
+from upgrader.model.emulation import minor_text
 from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:
@@ -71,4 +72,4 @@ def _described(rehearsed: Rehearsed) -> dict[str, object]:
 
 
 def _minor(minor: Minor | None) -> str | None:
-    return None if minor is None else ".".join(map(str, minor))
+    return None if minor is None else minor_text(minor)

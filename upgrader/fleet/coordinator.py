@@ -246,7 +246,6 @@ def goes_on(decision: Decision, state: CampaignState) -> bool:
     """Whether anything can happen without a person."""
     if decision.done:
         return False
-    running = any(each.phase == "running" and each.problem != "unknown" for each in state.clusters.values())
-    waits = (*decision.waits.values(), *decision.stages.values())
-    timed = any(wait.until is not None and not wait.person for wait in waits)
+    running = any(each.in_progress for each in state.clusters.values())
+    timed = any(wait.timed for wait in (*decision.waits.values(), *decision.stages.values()))
     return running or timed or bool(decision.starts)

@@ -78,6 +78,11 @@ class Wait:
     person: bool = False
     """Whether it waits for a person: without one, nothing changes."""
 
+    @property
+    def timed(self) -> bool:
+        """Whether it ends by itself, at a time that is known."""
+        return self.until is not None and not self.person
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -260,8 +265,8 @@ class _Deciding:
 
     def _goes_on(self) -> bool:
         """Whether a run is in progress, or about to be, or something has a time."""
-        running = any(each.phase == "running" and each.problem != "unknown" for each in self.state.clusters.values())
-        timed = any(wait.until is not None and not wait.person for wait in self.waits.values())
+        running = any(each.in_progress for each in self.state.clusters.values())
+        timed = any(wait.timed for wait in self.waits.values())
         return bool(running or timed or self.starts or self.skips)
 
     def _needs_a_person(self, cluster: FleetCluster) -> bool:

@@ -74,6 +74,11 @@ class ClusterState:
         return self.phase == "running" or (self.phase == "interrupted" and self.unended)
 
     @property
+    def in_progress(self) -> bool:
+        """Whether its process runs, as far as is known."""
+        return self.phase == "running" and self.problem != "unknown"
+
+    @property
     def retried(self) -> bool:
         """Whether it was interrupted, and is begun again without a person."""
         return self.phase == "interrupted" and self.interruptions <= RETRIES
