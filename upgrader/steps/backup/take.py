@@ -53,7 +53,8 @@ free=$(df --output=avail -B1 -- "$work" | tail -n 1)
 tar --create --file "$work/files.tar" "$@"
 [ $? -le 1 ]
 """
-_REMOVE = 'rm -rf -- "$1" && rmdir --ignore-fail-on-non-empty -- "$2"'
+# Where nothing was collected, neither folder is there: that must not hide why.
+_REMOVE = 'rm -rf -- "$1" && { [ ! -e "$2" ] || rmdir --ignore-fail-on-non-empty -- "$2"; }'
 _MEASURE = 'set -eu; stat -c %s -- "$1"; sha256sum -- "$1"'
 # Of an adopted kube-apiserver only the checkpoints are on disk; its manifest is there while a standby pod serves.
 _KEYS = r"""cd -- "$1" || exit 1

@@ -23,7 +23,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BackupSettings
 from upgrader.ports import CommandResult
 from upgrader.steps.backup.etcd_member import ASIDE, MANIFEST
-from upgrader.steps.backup.take import _COLLECT, _KEYS, BackupTaker
+from upgrader.steps.backup.take import _COLLECT, _KEYS, _REMOVE, BackupTaker
 from upgrader.steps.backup.verify import BackupFile
 
 OTHER = Host("controller-2", "10.0.0.12")
@@ -232,6 +232,19 @@ def collect(root: Path, *elsewhere: str) -> subprocess.CompletedProcess[str]:
     """What is run on a controller."""
     command = ["bash", "-c", _COLLECT, "bash", str(root / "work"), str(root), *elsewhere]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("left", ["", "upgrader/own/files.tar", "upgrader/own/files.tar upgrader/other/snapshot.db"])
+def test_what_was_collected_is_removed(tmp_path: Path, left: str) -> None:
+    """Also where nothing was, as on a controller after one that failed; and nothing of another use."""
+    for name in left.split():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    place = tmp_path / "upgrader"
+    command = ["sh", "-c", _REMOVE, "sh", str(place / "own"), str(place)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    assert not (place / "own").exists()
+    assert place.exists() is ("other" in left)
 
 
 def test_kubeadms_copies_of_etcd_are_no_part_of_a_controllers_files(tmp_path: Path) -> None:
