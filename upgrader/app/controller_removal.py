@@ -204,7 +204,8 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
             "remain; nothing was changed",
             remedy=f"First bring {first_few(sorted(left_out))} back: without it, etcd has no majority.",
         )
-    installed = observe_installed(replace(session, cluster=staying).without(left_out))
+    remaining = replace(session, cluster=staying).without(left_out)
+    installed = observe_installed(remaining)
     version = installed.version
     state = _State.of(session, host, said=dead)
     addresses = node_addresses(tools.kube, staying)
@@ -213,11 +214,10 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     endpoint = control_plane_endpoint(tools.kube.get(_CONFIG_MAPS, KUBEADM_CONFIG_MAP, "kube-system"), port)
     names = {*server_addresses(cluster.kubeconfig, cluster.context), host_of(endpoint)}
     check_etcd_servers(name, state.own, (api.get("etcd") or {}).get("servers") or ())
-    check_endpoints(tools.hosts, staying.controllers[0], name, state.own, names)
+    check_endpoints(tools.hosts, remaining.cluster.controllers[0], name, state.own, names)
     server = f"https://{endpoint}" if endpoint else server_at(addresses[0], port)
     files = edited_counts(session.settings, addresses)
-    checked = replace(session.at(version), cluster=staying).without(left_out)
-    findings = run_checks(checked.preflight_context(installed.observed), _CHECKS)
+    findings = run_checks(remaining.at(version).preflight_context(installed.observed), _CHECKS)
     return LeavingController(
         session.settings.folder,
         front_end,

@@ -273,6 +273,22 @@ def test_controller_that_was_left_out_returns_in_the_place_of_a_dead_one(
         place.removal(dead=True).__enter__()
 
 
+def test_controller_that_is_left_out_is_asked_for_no_address(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of five may be away while another one is dead: one that takes part resolves the API's names."""
+    first = NAMES[0]
+    found = dict(place.kube.get(NODES, first) or {})
+    meta = {**found["metadata"], "labels": {}, "annotations": {LEFT_OUT: LeftOut("out", FROM).text()}}
+    taints = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
+    status = {**found["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
+    place.kube.put(NODES, {**found, "metadata": meta, "spec": {"taints": taints}, "status": status})
+    place.die()
+    asked: list[str] = []
+    monkeypatch.setattr(controller_removal, "_LEAST", 1)  # as if there were five
+    monkeypatch.setattr(controller_removal, "check_endpoints", lambda _hosts, host, *_: asked.append(host.name))
+    with place.removal(dead=True):
+        assert asked == [NAMES[1]]
+
+
 def etcd_step(proposed: ProposedRemoval) -> LeaveEtcdStep:
     """The step that removes the member."""
     (found,) = (item.step for item in proposed.pipeline.steps if isinstance(item.step, LeaveEtcdStep))
