@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from upgrader.errors import ApiError
 from upgrader.gates.pod_evidence import log_tail
@@ -18,6 +18,12 @@ _LOG_LINES = 300
 
 _REFUSED = re.compile(r"kube-apiserver is not ready \(/readyz: L7STS (?P<status>401|403)\)")
 """How the readiness probe beside kube-apiserver tells of its own request (charts/kube-apiserver/files/proxy.sh)."""
+
+_REFUSALS = {
+    "401": ("Unauthorized", "kube-apiserver's authentication flags"),
+    "403": ("Forbidden", "kube-apiserver's authorization flags"),
+}
+"""HTTP status → its name, and where its cause is."""
 
 _REFUSED_SECONDS = 20
 """A kube-apiserver answers 403, too, from its start until it has read the roles: for a second, or some under load."""
@@ -36,7 +42,7 @@ def lasting_cause(kube: Kube, pod: Pod, beside: Collection[Pod], events: Collect
         found = unreachable_backend(log_tail(kube, pod, item)) or _undecrypted(kube, pod, item, beside)
         if found:
             return f"{item.name}: {found}"
-    return "" if any(item.restarts for item in begun) else next(_refused(events), "")
+    return "" if any(item.restarts for item in begun) else _refused(events)
 
 
 def _undecrypted(kube: Kube, pod: Pod, item: Container, beside: Collection[Pod]) -> str:
@@ -52,21 +58,18 @@ def _undecrypted(kube: Kube, pod: Pod, item: Container, beside: Collection[Pod])
     return undecrypted(log, readable("\n".join(logs))) if logs else ""
 
 
-def _refused(events: Collection[KubeObject]) -> Iterator[str]:
-    """That it has refused its own readiness probe for long, by the kubelet's own count and clock.
+def _refused(events: Collection[KubeObject]) -> str:
+    """That it has refused its own readiness probe for long, by the kubelet's own clock; "" if it hasn't.
 
     Only if the newest result says so: an instance that got further has failed for another reason since.
     """
     probed = [event for event in events if event.get("reason") == "Unhealthy" and event.get("lastTimestamp")]
-    for event in sorted(probed, key=lambda each: str(each["lastTimestamp"]))[-1:]:
-        match = _REFUSED.search(event.get("message", ""))
-        first, last = parse_time(event.get("firstTimestamp")), parse_time(event.get("lastTimestamp"))
-        if match and first and last and (seconds := (last - first).total_seconds()) >= _REFUSED_SECONDS:
-            kind, flags = _REFUSALS[match["status"]]
-            yield f"it has refused its own readiness check for {seconds:.0f} s: HTTP {match['status']} {kind} ({flags})"
-
-
-_REFUSALS = {
-    "401": ("Unauthorized", "kube-apiserver's authentication flags"),
-    "403": ("Forbidden", "kube-apiserver's authorization flags"),
-}
+    newest = max(probed, key=lambda each: str(each["lastTimestamp"]), default=None)
+    match = _REFUSED.search(newest.get("message", "")) if newest else None
+    if newest is None or match is None:
+        return ""
+    first, last = parse_time(newest.get("firstTimestamp")), parse_time(newest.get("lastTimestamp"))
+    if first is None or last is None or (seconds := (last - first).total_seconds()) < _REFUSED_SECONDS:
+        return ""
+    kind, flags = _REFUSALS[match["status"]]
+    return f"it has refused its own readiness check for {seconds:.0f} s: HTTP {match['status']} {kind} ({flags})"
