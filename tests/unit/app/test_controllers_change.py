@@ -96,6 +96,16 @@ class Place:
             NODES, {**node, "status": {**node["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}}
         )
 
+    def leave_out_first(self, *, away: bool = False) -> None:
+        """The first controller is marked as left out; `away`: its node is unreachable, too."""
+        node = dict(self.kube.get(NODES, NAMES[0]) or {})
+        mark = {"labels": {}, "annotations": {LEFT_OUT: LeftOut("out", FROM).text()}}
+        node["metadata"] = {**node["metadata"], **mark}
+        if away:
+            node["spec"] = {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}
+            node["status"] = {**node["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
+        self.kube.put(NODES, node)
+
     def interfaces(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         """The addresses of a controller."""
         found = (f"10.0.0.{host.name[-1]}/24", *(["10.0.0.9/32"] if host.name == self.holder else []))
@@ -251,9 +261,7 @@ def test_controller_that_was_left_out_returns_in_the_place_of_a_dead_one(
     """
     place = healthy_place(tmp_path, monkeypatch, controller_removal, new_controllers)
     first = NAMES[0]
-    found = dict(place.kube.get(NODES, first) or {})
-    meta = {**found["metadata"], "labels": {}, "annotations": {LEFT_OUT: LeftOut("out", FROM).text()}}
-    place.kube.put(NODES, {**found, "metadata": meta})
+    place.leave_out_first()
     with pytest.raises(Blocked, match=f"controller {first} is left out; nothing was changed") as caught:
         place.removal().__enter__()
     assert "upgrader resume" in caught.value.remedy
@@ -266,21 +274,14 @@ def test_controller_that_was_left_out_returns_in_the_place_of_a_dead_one(
     ]
     asked_first = {host.name for gate in asked for host in gate.gate.cluster.controllers}  # type: ignore[attr-defined]
     assert asked_first == {NAMES[1]}
-    taints = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
-    status = {**found["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
-    place.kube.put(NODES, {**found, "metadata": meta, "spec": {"taints": taints}, "status": status})
+    place.leave_out_first(away=True)
     with pytest.raises(Blocked, match=f"without {LAST}, and without {first}, which is left out, too few"):
         place.removal(dead=True).__enter__()
 
 
 def test_controller_that_is_left_out_is_asked_for_no_address(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of five may be away while another one is dead: one that takes part resolves the API's names."""
-    first = NAMES[0]
-    found = dict(place.kube.get(NODES, first) or {})
-    meta = {**found["metadata"], "labels": {}, "annotations": {LEFT_OUT: LeftOut("out", FROM).text()}}
-    taints = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]
-    status = {**found["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
-    place.kube.put(NODES, {**found, "metadata": meta, "spec": {"taints": taints}, "status": status})
+    place.leave_out_first(away=True)
     place.die()
     asked: list[str] = []
     monkeypatch.setattr(controller_removal, "_LEAST", 1)  # as if there were five
