@@ -11,7 +11,6 @@ import click
 
 from upgrader.cli.command_line import TARGET, front_end
 from upgrader.cli.output import OUTPUT, Output, print_plain
-from upgrader.model.emulation import minor_text
 from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:
@@ -55,13 +54,18 @@ def rehearse(folder: Path, target: KubernetesVersion | None, output: Output) -> 
 
 
 def _described(rehearsed: Rehearsed) -> dict[str, object]:
+    from upgrader.model.emulation import minor_text
+
+    def minor(found: Minor | None) -> str | None:
+        return None if found is None else minor_text(found)
+
     result = rehearsed.result
     return {
         "current": str(rehearsed.current),
         "target": str(rehearsed.target),
-        "current_emulates": _minor(rehearsed.current_emulates),
-        "target_emulates": _minor(rehearsed.target_emulates),
-        "emulated_first": _minor(rehearsed.emulated_first),
+        "current_emulates": minor(rehearsed.current_emulates),
+        "target_emulates": minor(rehearsed.target_emulates),
+        "emulated_first": minor(rehearsed.emulated_first),
         "blocked": rehearsed.blocked,
         "controller": result.controller,
         "counts": result.counts,
@@ -69,7 +73,3 @@ def _described(rehearsed: Rehearsed) -> dict[str, object]:
         "peak_bytes": result.peak_bytes,
         "findings": [asdict(finding) for finding in rehearsed.findings],
     }
-
-
-def _minor(minor: Minor | None) -> str | None:
-    return None if minor is None else minor_text(minor)
