@@ -338,10 +338,12 @@ def make_cluster(
     clock_skew_seconds: float = 0.0,
     version: str = OLD,
     checkpointer: Mapping[str, Any] = MappingProxyType({}),
+    saved: bool = True,
 ) -> LabCluster:
     """Bring a one-controller lab up at a version, and adopt it; on any failure, remove it.
 
     `switches` are further options of `lab up`, such as `--registry`; `checkpointer` are values of the pod-checkpointer.
+    Only one that is `saved`, which reboots it, can be restored.
     """
     cluster = LabCluster(name, home, home / "kept", clock_skew_seconds, version)
     try:
@@ -351,7 +353,8 @@ def make_cluster(
         assert set(cluster.versions()) == set(COMPONENTS)
         cluster.wait_healthy(version)
         cluster.keep_files()
-        cluster.save()
+        if saved:
+            cluster.save()
     except BaseException:
         upgrader("-C", home, "lab", "down", "--force", "--name", name)
         raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,7 +32,8 @@ for the end of its standby pods. `make soak` and `make demo` have its own: 20 an
 
 
 class _Clusters:
-    """The shared cluster, made when a test first asks for it, and restored when a test left it in another state.
+    """The shared cluster, made when a test first asks for it. One that a test left in another state is restored in
+    `make soak`, and replaced in `make test`: only a test that fails does that there, and to save it takes a minute.
 
     There is one in each process: more of them share the same two cores, and each costs a fifth of one while it waits.
 
@@ -40,9 +41,9 @@ class _Clusters:
     removed. Save it first (`upgrader lab save adopted`), so that it can be restored.
     """
 
-    def __init__(self, home: Path, checkpointer: Mapping[str, int]) -> None:
+    def __init__(self, home: Path, *, soak: bool) -> None:
         self._home = home
-        self._checkpointer = checkpointer
+        self._soak = soak
         self._lent = bool(os.environ.get("UPGRADER_LAB"))
         self._made: LabCluster | None = None
 
@@ -50,22 +51,29 @@ class _Clusters:
         """An adopted cluster, healthy at a version, with the files that it came with."""
         with waiting("a cluster"):
             if self._made is None:
-                name = f"e2e-{os.getpid()}"
-                self._made = _lent_cluster(self._home) if self._lent else self._new(name)
-            cluster = self._made
-            cluster.restore_files()
-            if _usable(cluster, version):
-                return cluster
-            cluster.restore()
-            # Its containers have just been started again: a check names those as restarted, and refuses a run.
-            cluster.wait_until_settled(OLD)
+                self._made = _lent_cluster(self._home) if self._lent else self._new()
+            self._made.restore_files()
+            if _usable(self._made, version):
+                return self._made
+            if self._lent or self._soak:
+                self._made.restore()
+                # Its containers have just been started again: a check names those as restarted, and refuses a run.
+                self._made.wait_until_settled(OLD)
+            else:
+                self._made.down()
+                self._made = None  # also if no other can be made
+                self._made = self._new()
             if version != OLD:
-                ended = cluster.run(version)
+                ended = self._made.run(version)
                 assert ended.exit_code == 0, ended
-            return cluster
+            return self._made
 
-    def _new(self, name: str) -> LabCluster:
-        return make_cluster(name, self._home / name, checkpointer=self._checkpointer)
+    def _new(self) -> LabCluster:
+        name = f"e2e-{os.getpid()}"
+        checkpointer = {} if self._soak else _QUICK
+        made = make_cluster(name, self._home / name, checkpointer=checkpointer, saved=self._soak)
+        made.wait_until_settled(OLD)
+        return made
 
     def close(self, *, keep: bool) -> None:
         """Remove the cluster, unless it is kept or was lent."""
@@ -97,7 +105,7 @@ def _usable(cluster: LabCluster, version: str) -> bool:
 @pytest.fixture(scope="session")
 def _clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Clusters]:
     soak = any(item.get_closest_marker("soak") for item in request.session.items)
-    clusters = _Clusters(tmp_path_factory.mktemp("labs"), {} if soak else _QUICK)
+    clusters = _Clusters(tmp_path_factory.mktemp("labs"), soak=soak)
     try:
         yield clusters
     finally:
