@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from upgrader.onhost.backup.await_pod import gone
 from upgrader.onhost.common.questions import Failed
@@ -16,6 +20,9 @@ from upgrader.onhost.facts import container_facts
 _MANIFESTS = "/etc/kubernetes/manifests"
 _KUBELET_SECONDS = 10.0
 _SECONDS = 60.0
+_LOCK_SECONDS = 30.0
+_INTERVAL_SECONDS = 0.2
+_PROC = "/proc"
 
 
 def main(prefix: str, units: str, folder: str, around: str) -> None:
@@ -25,7 +32,7 @@ def main(prefix: str, units: str, folder: str, around: str) -> None:
     answer = {}
     try:
         # First: at its end, a unit empties its folder.
-        _stop_units(f"{units}*.service")
+        _stop_units(units)
         for path in glob.glob(os.path.join(_MANIFESTS, glob.escape(prefix) + "*.json")):
             os.unlink(path)
         runtime = container_facts.runtime(container_facts.socket_path(""), _SECONDS)
@@ -37,21 +44,70 @@ def main(prefix: str, units: str, folder: str, around: str) -> None:
         if not gone(runtime, prefix, _SECONDS):
             answer["failed"] = f"the pods {prefix}… did not stop within {_SECONDS:.0f} s"
         elif folder and os.path.lexists(folder):
-            shutil.rmtree(folder)
-            if around and not os.listdir(around):
-                os.rmdir(around)
+            with _locked(os.path.dirname(around or folder)):
+                _remove(folder, around)
     except (Failed, ValueError, OSError) as error:
         answer["failed"] = str(error)
     sys.stdout.write(json.dumps(answer) + "\n")
 
 
-def _stop_units(pattern: str) -> None:
-    """Stop them, and wait for their ends. Raises Failed."""
+def _remove(folder: str, around: str) -> None:
+    """Where a restore has not taken it over meanwhile."""
+    if os.path.lexists(folder):
+        shutil.rmtree(folder)
+    if around and os.path.isdir(around) and not os.listdir(around):
+        os.rmdir(around)
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """A restore takes what it has prepared out of there under the same lock: all of it, or nothing. Raises Failed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while not _try_lock(descriptor):
+            if time.monotonic() >= deadline:
+                raise Failed(f"{folder} was locked for {_LOCK_SECONDS:.0f} s by another process, such as a restore")
+            time.sleep(_INTERVAL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _runs(prefix: str) -> bool:
+    """Whether a process of one of these units runs, as its control group says: that needs no systemctl to answer."""
+    for path in glob.glob(os.path.join(_PROC, "[0-9]*", "cgroup")):
+        try:
+            with open(path) as file:
+                if f"/{prefix}" in file.read():
+                    return True
+        except OSError:
+            continue  # it has ended meanwhile
+    return False
+
+
+def _stop_units(prefix: str) -> None:
+    """Stop them, and wait for their ends. Only rehearsals have units: without one, a backup needs no systemctl. Raises
+    Failed.
+    """
+    if not _runs(prefix):
+        return
+    pattern = f"{prefix}*.service"
     command = ["systemctl", "stop", "--", pattern]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise Failed(f"the units {pattern} did not stop within {_SECONDS:.0f} s") from None
+    except FileNotFoundError:
+        raise Failed(f"the units {pattern} can't be stopped: there is no systemctl") from None
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()
         raise Failed(f"the units {pattern} can't be stopped: {said or f'exit code {done.returncode}'}")

@@ -36,6 +36,9 @@ __all__ = ["Restoration"]
 Note = Callable[[str], None]
 
 _DATA = "data"
+_CLAIMED = "upgrader-restore"
+"""The folder beside the old data that has the new: a restore's alone, from its first stop on."""
+_LOCK_SECONDS = "60"
 _REVISIONS_A_SECOND = 1000
 """More than any cluster writes, on average since 1970."""
 _UNIT_SECONDS = 120.0
@@ -51,19 +54,29 @@ if [ -e "$1" ]; then mv -f -- "$1" "$2"; sync -f "$2"; fi
 systemctl stop kubelet
 """
 
-# A backup that began meanwhile has removed it: etcd runs on then.
-_IS_PREPARED = """cd -- "$1"
+_DISCARD = 'rm -rf -- "$1/$2"'
+
+# Out of the place that the next backup empties, where it would be lost once the API, and with it the lock, is away.
+# Under the lock of what empties it: what is moved is complete. Where a backup came first, etcd runs on.
+_CLAIM = """set -eu
+cd -- "$1"
+exec 9<.
+flock -w "$4" 9 || { echo "another process is removing files in $1; nothing was stopped" >&2; exit 1; }
 [ -d "upgrader/$2/member" ] || { echo "the data that was prepared is gone; nothing was stopped" >&2; exit 1; }
+rm -rf -- "$3"
+mv -- "upgrader/$2" "$3"
+sync -f .
 """
 
 # Two renames: between them there is no data, and the restore that is run again puts its own in place.
 _REPLACE = """set -eu
 cd -- "$1"
-[ -d "upgrader/$2/member" ]
+[ -d "$2/member" ]
 mkdir -m 0700 -- "$3"
 [ ! -e member ] || mv -T -- member "$3/member"
-chown -R --reference=. -- "upgrader/$2/member"
-mv -T -- "upgrader/$2/member" member
+chown -R --reference=. -- "$2/member"
+mv -T -- "$2/member" member
+rm -rf -- "$2"
 sync -f .
 """
 
@@ -206,6 +219,7 @@ class Restoration:
             for member in self.members:
                 # After an interrupted restore it doesn't run; without etcd's manifest it starts none.
                 self._run(member.host, _KUBELET)
+                self._run(member.host, _DISCARD, member.data_dir, _CLAIMED)
                 work.prepare(member, 3 * self.manifest.snapshot.bytes)
             note("sending the snapshot to " + ", ".join(member.host.name for member in self.members))
             if send_snapshot(self.backup, self.tools.hosts, self.members) != self.manifest:
@@ -221,7 +235,7 @@ class Restoration:
 
     def _stop(self, note: Note) -> None:
         for member in self.members:
-            self._run(member.host, _IS_PREPARED, member.data_dir, _DATA)
+            self._run(member.host, _CLAIM, member.data_dir, _DATA, _CLAIMED, _LOCK_SECONDS)
         for member in self.members:
             note(f"{member.host.name}: moving etcd's manifest to {ASIDE}, stopping the kubelet and the control plane")
             self._run(member.host, _HALT, MANIFEST, ASIDE)
@@ -230,7 +244,7 @@ class Restoration:
     def _replace(self, kept: str, note: Note) -> None:
         for member in self.members:
             note(f"{member.host.name}: moving the old data to {member.data_dir}/{kept}")
-            self._run(member.host, _REPLACE, member.data_dir, _DATA, kept)
+            self._run(member.host, _REPLACE, member.data_dir, _CLAIMED, kept)
 
     def _start(self, bump: int, note: Note) -> None:
         # The revision at which etcd has exactly what was restored.
