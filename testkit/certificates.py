@@ -24,15 +24,21 @@ class Authority:
         _write(stem, builder.sign(self._key, hashes.SHA256()), self._key)
 
     def issue(
-        self, stem: Path, subject: str, *, hours: tuple[float, float] = (-1, 1), hosts: Sequence[str] = ()
+        self,
+        stem: Path,
+        subject: str,
+        *,
+        hours: tuple[float, float] = (-1, 1),
+        hosts: Sequence[str] = (),
+        addresses: Sequence[str] = (),
     ) -> None:
         """Write a certificate and its key for a name, from and until so many hours from now.
 
-        It is valid for 127.0.0.1, and for the names of `hosts`.
+        It is valid for 127.0.0.1, for `addresses`, and for the names of `hosts`.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        names = x509.SubjectAlternativeName([address, *map(x509.DNSName, hosts)])
+        own = (x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses))
+        names = x509.SubjectAlternativeName([*own, *map(x509.DNSName, hosts)])
         builder = _builder(_name(subject), self._name, key, hours).add_extension(names, critical=False)
         _write(stem, builder.sign(self._key, hashes.SHA256()), key)
 

@@ -22,8 +22,14 @@ Answer = tuple[int, bytes]
 class Server:
     """An API server of one page for every path, over TLS with client certificates."""
 
-    def __init__(self, folder: Path, authority: Authority, answer: Callable[[str, str, bytes], Answer]) -> None:
-        authority.issue(folder / "server", "127.0.0.1")
+    def __init__(
+        self,
+        folder: Path,
+        authority: Authority,
+        answer: Callable[[str, str, bytes], Answer],
+        at: tuple[str, int] = ("127.0.0.1", 0),
+    ) -> None:
+        authority.issue(folder / "server", "127.0.0.1", addresses=[at[0]])
         self.clients: list[str] = []
         self.types: list[str | None] = []
         self.connections: list[socket.socket] = []
@@ -56,7 +62,7 @@ class Server:
         context.load_cert_chain(folder / "server.pem", folder / "server.key")
         context.load_verify_locations(folder / "ca.pem")
         context.verify_mode = ssl.CERT_REQUIRED
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(at, Handler)
         self._server.daemon_threads = True
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that hang up are meant to
@@ -84,9 +90,9 @@ class Node:
         self.servers: list[Server] = []
         self.answer: Answer = (200, b'{"items": []}')
 
-    def serve(self, authority: Authority | None = None) -> Server:
+    def serve(self, authority: Authority | None = None, at: tuple[str, int] = ("127.0.0.1", 0)) -> Server:
         """Start a server that gives `answer`."""
-        server = Server(self.folder, authority or self.authority, lambda *_: self.answer)
+        server = Server(self.folder, authority or self.authority, lambda *_: self.answer, at)
         self.servers.append(server)
         return server
 

@@ -48,6 +48,7 @@ class Cluster:
     manifests: set[Workload] = field(default_factory=set)
     others_serve: bool = False
     here: bool = False
+    balanced: bool = False
 
     def pods(self) -> list[Pod]:
         """Pods of the node."""
@@ -69,6 +70,10 @@ class Cluster:
     def is_here(self) -> bool:
         """Where the kubelet finds the API."""
         return self.here
+
+    def leads_elsewhere(self) -> bool:
+        """Whether a load balancer on the node leads to others, too."""
+        return self.balanced
 
     def serves_elsewhere(self) -> bool:
         """Another API server."""

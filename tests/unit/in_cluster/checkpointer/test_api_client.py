@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import cycle
+from threading import Thread
 
 import pytest
 
@@ -92,6 +97,68 @@ def test_another_instance_is_asked_at_its_own_address(node: Node) -> None:
     for body in (slice_of("127.0.0.1", port=server.port), b"{}"):
         assert not serves_elsewhere(node, server, (200, body), "127.0.0.1")
     assert not serves_elsewhere(node, server, (200, slice_of("127.0.0.1", port=nobody)), "10.0.0.9")
+
+
+@contextmanager
+def balancer(*ports_of: tuple[str, int]) -> Iterator[int]:
+    """A load balancer of TCP on this node, which gives each connection to the next of these servers; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(16) as pool:
+
+        def copied(source: socket.socket, to: socket.socket) -> None:
+            with suppress(OSError):
+                while data := source.recv(65536):
+                    to.sendall(data)
+            with suppress(OSError):
+                to.shutdown(socket.SHUT_WR)
+
+        def exchanged(client: socket.socket, to: tuple[str, int]) -> None:
+            with client, socket.create_connection(to) as server:
+                back = Thread(target=copied, args=(server, client))
+                back.start()
+                copied(client, server)
+                back.join()
+
+        def accepting() -> None:
+            for to in cycle(ports_of):
+                try:
+                    client = listening.accept()[0]
+                except OSError:
+                    return
+                pool.submit(exchanged, client, to)
+
+        accepts = Thread(target=accepting)
+        accepts.start()
+        try:
+            yield int(listening.getsockname()[1])
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            accepts.join()
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_load_balancer_on_the_node_is_told_from_its_own_server(node: Node, balanced: bool) -> None:
+    """Both are reached on this very node. Behind the one, a certificate of another node's server is seen."""
+    here = node.serve()
+    there = node.serve(at=("127.0.0.2", here.port))
+    node.answer = (200, slice_of("127.0.0.1", "127.0.0.2", port=here.port))
+    own, other = ("127.0.0.1", here.port), ("127.0.0.2", there.port)
+    with balancer(own, *([other] if balanced else [])) as port:
+        api = Api(node.kubeconfig(f"https://127.0.0.1:{port}"), "controller-1", 10, "127.0.0.1")
+        assert api.serves_elsewhere() and api.is_here()
+        assert api.leads_elsewhere() is balanced
+        api.close()
+
+
+def test_servers_that_cannot_be_told_apart_lead_nowhere_else(node: Node) -> None:
+    """The node's own address isn't known, or nothing answers there: the standby pod may be all that there is."""
+    here = node.serve()
+    there = node.serve(at=("127.0.0.2", here.port))
+    node.answer = (200, slice_of("127.0.0.2", port=here.port))
+    for address in ("", "127.0.0.3"):
+        with balancer(("127.0.0.2", there.port)) as port:
+            api = Api(node.kubeconfig(f"https://127.0.0.1:{port}"), "controller-1", 10, address)
+            assert not api.leads_elsewhere()
+            api.close()
 
 
 def test_where_the_kubelets_api_is(node: Node) -> None:

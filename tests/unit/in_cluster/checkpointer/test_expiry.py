@@ -151,6 +151,20 @@ def test_the_only_api_that_a_kubelet_knows_stays(tmp_path: Path, cluster: Cluste
     assert list(loop.store.read()) == []
 
 
+def test_load_balancer_on_the_node_keeps_no_standby_pod(tmp_path: Path, cluster: Cluster) -> None:
+    """The kubelet of a demoted controller finds the API at its own node, where a load balancer leads to the others as
+    well: the standby pod isn't needed.
+    """
+    loop = instance(tmp_path, cluster)
+    cluster.owners = {"kube-apiserver": SETTLED}
+    passes(loop, cluster, 14)
+    loop.store.activate(API, 1)
+    cluster.found, cluster.sandboxes = [], [standby_of(1)]
+    cluster.others_serve, cluster.here, cluster.balanced = True, True, True
+    passes(loop, cluster, 16 + EXPIRED)
+    assert list(loop.store.read()) == []
+
+
 def test_a_checkpoint_that_does_not_run_is_no_api(tmp_path: Path, cluster: Cluster) -> None:
     """A demoted controller's load balancer of its own leads to others: the checkpoint that doesn't run goes."""
     loop = instance(tmp_path, cluster)

@@ -55,8 +55,9 @@ Neither of them runs where another static pod of the node has the workload's nam
 workload is outside of what may have a checkpoint: it doesn't start, and ends once the API has answered for
 `release_after`. And a checkpoint expires: what has no pod here, while its owner is gone or has all its pods elsewhere,
 is removed after `expire_after`, kube-apiserver only while another instance was seen to serve all that time. Where the
-kubelet's own address for the API leads to this node, a standby pod of kube-apiserver that runs here stays: others can't
-take its place for this node. That lasts until the controller has its own pod again, or its kubelet another address.
+kubelet's own address for the API leads to this node only, a standby pod of kube-apiserver that runs here stays: others
+can't take its place for this node. That lasts until the controller has its own pod again, or its kubelet another
+address. A load balancer on the node is seen to lead to the others as well: it keeps no standby pod.
 
 A standby pod has failed when it was needed and nothing else could be the reason: for `crash_grace` the kubelet has had
 a sandbox for it and it didn't stay up, while what it depends on (etcd) answered. Then the next older intact generation

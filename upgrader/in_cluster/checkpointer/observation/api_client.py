@@ -20,6 +20,8 @@ from upgrader.in_cluster.checkpointer.observed_values import Content, Owner
 from upgrader.in_cluster.checkpointer.static_pods.pods import Pod
 
 _STRATEGIC = "application/strategic-merge-patch+json"
+_BALANCED = 8
+"""New connections by which a load balancer is told from a server: it gives each one to any of its servers."""
 
 
 class Api:
@@ -76,17 +78,50 @@ class Api:
 
     def serves_elsewhere(self) -> bool:
         """Whether an API server that isn't this node's answers, asked at its own address."""
+        return any(self._serves(host, port) for host, port in self._others())
+
+    def leads_elsewhere(self) -> bool:
+        """Whether the kubelet's address for the API also leads to another node's server, as that of a load balancer on
+        this node does.
+
+        A server is told by its certificate. Where this node's own isn't known, or all have the same, the answer is no:
+        it can't be seen that the kubelet would still have an API without the server here.
+        """
+        others = self._others()
+        own = {self._certificate(self._address, port) for _, port in others[:1] if self._address}
+        theirs = {self._certificate(host, port) for host, port in others} - own - {None}
+        if not theirs or not own or None in own:
+            return False
+        assert self._endpoint is not None  # it was just used
+        host, port = self._endpoint.host, self._endpoint.port
+        return any(self._certificate(host, port) in theirs for _ in range(_BALANCED))
+
+    def _others(self) -> list[tuple[str, int]]:
+        """The addresses and ports of the API servers that aren't this node's."""
         path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
         found = self._object("GET", path)
         ports = [p["port"] for p in found.get("ports") or [] if p.get("port")]
         hosts = {a for e in found.get("endpoints") or [] for a in e.get("addresses") or []} - {self._address}
-        return any(self._serves(host, ports[0]) for host in sorted(hosts) if ports)
+        return [(host, ports[0]) for host in sorted(hosts) if ports]
+
+    def _certificate(self, host: str, port: int) -> bytes | None:
+        """Of the server that a new connection to this address reaches; None where that has no valid one."""
+        connection = self._new_connection(host, port)
+        try:
+            connection.connect()
+            assert isinstance(connection.sock, ssl.SSLSocket)
+            return connection.sock.getpeercert(binary_form=True)
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+    def _new_connection(self, host: str, port: int) -> http.client.HTTPSConnection:
+        assert self._endpoint is not None  # it was just used
+        return http.client.HTTPSConnection(host, port, timeout=self._timeout_seconds, context=self._endpoint.context)
 
     def _serves(self, host: str, port: int) -> bool:
-        assert self._endpoint is not None  # it was just used
-        connection = http.client.HTTPSConnection(
-            host, port, timeout=self._timeout_seconds, context=self._endpoint.context
-        )
+        connection = self._new_connection(host, port)
         try:
             connection.request("GET", "/readyz", headers={"User-Agent": "pod-checkpointer"})
             response = connection.getresponse()

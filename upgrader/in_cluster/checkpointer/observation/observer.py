@@ -64,6 +64,9 @@ class ApiReader(Protocol):
     def is_here(self) -> bool:
         """Whether the API server that answered last was reached on this very node, as its kubelet reaches it."""
 
+    def leads_elsewhere(self) -> bool:
+        """Whether the kubelet's address for the API also leads to another node's server."""
+
     def serves_elsewhere(self) -> bool:
         """Whether an API server that isn't this node's answers."""
 
@@ -267,12 +270,13 @@ class Observer:
     def _replaced(self, workload: Workload, stored: StoredWorkload, barred: Mapping[Workload, str]) -> bool:
         """Whether others do its work. What answers may be its own standby pod, which nothing else would replace.
 
-        The kubelet has one address for the API. Where that leads to this node, only what runs here does its work,
-        even while others serve: without it, the node would be lost to the cluster.
+        The kubelet has one address for the API. Where that leads only to this node, only what runs here does its work,
+        even while others serve: without it, the node would be lost to the cluster. A load balancer on this node leads
+        to the others as well.
         """
         if stored.inventory({}).policy is not Policy.API_AWAY or workload in barred:
             return True
-        if workload == KUBE_APISERVER and stored.active and self.api.is_here():
+        if workload == KUBE_APISERVER and stored.active and self.api.is_here() and not self.api.leads_elsewhere():
             return False
         return self.api.serves_elsewhere()
 
