@@ -13,7 +13,7 @@ from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
-from upgrader.errors import RollbackFailed, UsageError
+from upgrader.errors import ApiError, RollbackFailed, UsageError
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Cluster
 from upgrader.model.release import RECOVERED_RELEASE
@@ -96,13 +96,41 @@ def propose_recovery(
 ) -> Iterator[ProposedRecovery]:
     """Examine the controllers, or only those that `only` names; `dry_run` takes no lock."""
     with (
-        open_session(folder) as session,
+        open_session(folder) as opened,
         nullcontext() if dry_run else locked_folder(folder),
     ):
-        _check_names(session.cluster, only)
+        _check_names(opened.cluster, only)
+        session = _without_left_out(opened, only, front_end)
         tools = session.recover_tools(only)
         seen = tools.examine()
         yield ProposedRecovery(seen, tools, recover_pipeline(seen, tools), session, front_end)
+
+
+def _without_left_out(session: Session, only: tuple[str, ...], front_end: FrontEnd) -> Session:
+    """Without the controllers that are left out: nothing is asked there, and no gate waits for them.
+
+    Raises UsageError where `only` names one.
+    """
+    try:
+        found = session.as_marked()
+    except ApiError:
+        if session.settings.degraded == "allow":
+            front_end.notify(
+                "Without the API, it can't be read whether a controller is left out. If this run waits for one that "
+                "is, interrupt it once the API answers, and run it again: it then goes on without that controller."
+            )
+        return session
+    for name in found.left_out:
+        if name in only:
+            raise UsageError(
+                f"controller {name} is left out: nothing is recovered there",
+                remedy=f"When it is back: upgrader resume. To recover the others: leave out --host {name}.",
+            )
+        front_end.notify(
+            f"Controller {name} is left out: it isn't examined, and nothing is recovered there. When it is back: "
+            "upgrader resume"
+        )
+    return found
 
 
 def _check_names(cluster: Cluster, names: tuple[str, ...]) -> None:
