@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from upgrader.adopt.left_out_steps import LeaveOutStep, MarkStep, RemovePodsStep
 from upgrader.model.cluster import Host
+from upgrader.model.left_out import LeftOut
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
@@ -28,6 +29,8 @@ class LeavingOut:
 
     host: Host
     tools: Tools
+    mark: LeftOut
+    """With the versions that the controller may start."""
 
     def pipeline(self, plans: Mapping[str, Plan], build: StepContext) -> Pipeline:
         """`plans`, one for each release, and `build` are of the cluster without the controller, as are all gates.
@@ -39,7 +42,7 @@ class LeavingOut:
         kind = ReleaseKind(build)
         steps = [PipelineStep(VerifyStep("healthy"), build.gates.of_controllers(), (), changes=False)]
         steps += [kind.free(planned[name], plans[name]) for name in _COUNTED if planned[name].pending]
-        steps.append(_step(LeaveOutStep(self.tools.kube, self.host, version)))
+        steps.append(_step(LeaveOutStep(self.tools.kube, self.host, self.mark)))
         steps += [replace(kind.step(planned[name], plans[name]), gates=(), undo_gates=()) for name in _COUNTED]
         gates = [gate for name in BUILT_IN_CHARTS for gate in _own_gates(planned[name], plans[name], build)]
         removal = RemovePodsStep(self.tools.kube, self.tools.clock, self.host)

@@ -32,8 +32,8 @@ class LeaveOutStep(OneWay):
 
     kube: Kube
     host: Host
-    version: KubernetesVersion
-    """What the control plane runs."""
+    mark: LeftOut
+    """With the versions that it may start."""
     name: str = "leave-out"
 
     def summary(self) -> str:
@@ -48,9 +48,8 @@ class LeaveOutStep(OneWay):
                 "not left out",
                 remedy="Run this again: it begins with the cluster as it is now.",
             )
-        before = LeftOut.of(node)  # of an interruption, or of a return in which it went down again
-        mark = LeftOut("leaving", before.version if before else self.version)
-        mark_left_out(self.kube, self.host.name, mark, labelled=False)
+        mark = LeftOut.of(node) or self.mark  # of an interruption, or of a return in which it went down again
+        mark_left_out(self.kube, self.host.name, mark.in_phase("leaving"), labelled=False)
         withdraw(self.kube, self.host.name)
 
 
@@ -110,9 +109,11 @@ class MarkStep(OneWay):
         }[self.phase]
 
     def apply(self, note: Callable[[str], None]) -> None:
-        """The version stays that of the mark there is."""
+        """The versions stay those of the mark there is; where pods are placed on it again, theirs is one more."""
         node = self.kube.get(_NODES, self.host.name)
         before = LeftOut.of(node) if node is not None else None
-        version = before.version if before is not None else self.version
-        mark = LeftOut(self.phase, version) if self.phase else None
+        mark = None
+        if self.phase is not None:
+            mark = (before or LeftOut(self.phase, self.version)).in_phase(self.phase)
+            mark = mark.starting(self.version) if self.labelled else mark
         mark_left_out(self.kube, self.host.name, mark, labelled=self.labelled)

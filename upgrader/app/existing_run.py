@@ -9,15 +9,21 @@ from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.unended_upgrade import built_on
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns, bring_home
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ApiUnavailable, UsageError
+from upgrader.errors import ApiUnavailable, Blocked, UsageError
 from upgrader.model.run_kind import RunKind
-from upgrader.preflight.down_controllers import refuse_relabelled
+from upgrader.preflight.down_controllers import half_left_out, refuse_relabelled
 
 __all__ = ["ExistingRun", "existing_run"]
 
+_NO_WAY_BACK = {
+    RunKind.FINALIZE: "ended the emulation",
+    RunKind.MIGRATE_STORAGE: "migrated the stored objects",
+}
+"""Behind a run of these kinds, no older version can be served from the data."""
 _SEARCH_AGAIN = (
     "Make these places reachable, or run this command on the machine where the run was started. If the API is down: "
     "`upgrader recover --dry-run`"
@@ -62,6 +68,7 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
                 # As it began: neither leaving a controller out nor its return comes between a run and its end.
                 marked = session.as_marked()
                 refuse_relabelled(session.tools.kube, marked.left_out.keys())
+                _refuse_half_left_out(marked)
                 yield ExistingRun(marked, front_end, held, run.state, home, bool(since), newest)
         except ApiUnavailable as error:
             raise ApiUnavailable(
@@ -98,35 +105,37 @@ def _choose(found: DiscoveredRuns, name: str | None) -> DiscoveredRun:
 
 def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
     """The changes of a later run build on those of this one."""
-    for later in found.runs[found.runs.index(run) + 1 :]:
-        state = later.state
-        if any(step.to_undo for step in state.steps):
-            if state.kind is RunKind.FINALIZE:
-                raise UsageError(
-                    f"the later run {later.name} ended the emulation: {run.name} can no longer be resumed or rolled "
-                    "back",
-                    remedy="Objects may be stored in versions that the old minor can't read. Fix the problem with a "
-                    "new `upgrader run`.",
-                )
-            if state.kind is RunKind.RENEW_CERTIFICATES:
-                continue  # no version depends on when a certificate ends
-            if state.kind is RunKind.MIGRATE_STORAGE:
-                if not _other_minor(run.state):
-                    continue
-                raise UsageError(
-                    f"the later run {later.name} migrated the stored objects: {run.name} can no longer be resumed or "
-                    "rolled back",
-                    remedy="Objects may be stored in versions that the old minor can't read. Fix the problem with a "
-                    "new `upgrader run`.",
-                )
-            raise UsageError(
-                f"the changes of the later run {later.name} are still in place",
-                remedy=f"First roll it back (upgrader rollback --run {later.name}), or continue from there."
-                if state.is_upgrade
-                else f"It was `{state.kind.command}`. An upgrade from before it can't be continued: start a new run.",
-            )
+    later = built_on(run, found)
+    if later is None:
+        return
+    kind = later.state.kind
+    if kind in _NO_WAY_BACK:
+        raise UsageError(
+            f"the later run {later.name} {_NO_WAY_BACK[kind]}: {run.name} can no longer be resumed or rolled back",
+            remedy="Objects may be stored in versions that the old minor can't read. Fix the problem with a new "
+            "`upgrader run`.",
+        )
+    raise UsageError(
+        f"the changes of the later run {later.name} are still in place",
+        remedy=f"First roll it back (upgrader rollback --run {later.name}), or continue from there."
+        if later.state.is_upgrade
+        else _start_anew(kind),
+    )
 
 
-def _other_minor(state: RunState) -> bool:
-    """Whether the run led from one minor to another, or can't be known not to have."""
-    return state.current is None or state.target is None or state.target.minors_after(state.current) != 0
+def _start_anew(kind: RunKind) -> str:
+    if kind is RunKind.LEAVE_OUT_CONTROLLER:
+        return (
+            "It left out a controller that was down, and an upgrade from before it can't be continued. If that "
+            "controller is back, bring it back first: upgrader resume (without --run). Then start a new run: upgrader "
+            "run"
+        )
+    return f"It was `{kind.command}`. An upgrade from before it can't be continued: start a new run: upgrader run"
+
+
+def _refuse_half_left_out(marked: Session) -> None:
+    """Raise Blocked where a controller is neither left out nor takes part: the releases may count it, or not."""
+    for name, mark in marked.left_out.items():
+        if mark.phase != "out":
+            what, how = half_left_out(mark.phase)
+            raise Blocked(f"controller {name}: {what}; nothing was changed", remedy=how)

@@ -10,6 +10,7 @@ from pathlib import Path
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.unended_upgrade import built_on, newest_upgrade
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.app.wiring import Session, open_session
 from upgrader.errors import Blocked
@@ -103,17 +104,25 @@ def refuse_unended(session: Session, *, without: str = "") -> None:
     """Raise Blocked where the newest upgrade has not reached its end.
 
     `without`: a controller that is dead. One that has failed is at its end then: without that controller, no gate of it
-    passes, neither forward nor back.
+    passes, neither forward nor back. So is one that can't be continued.
     """
-    upgrades = [run for run in session.find_runs().runs if run.state.is_upgrade]
-    if upgrades and not upgrades[-1].state.over and not (without and upgrades[-1].state.outcome == "failed"):
-        name, outcome = upgrades[-1].name, upgrades[-1].state.result
-        failing = f" If that fails because {without} is dead, run this again: it goes on from what that has left."
-        raise Blocked(
-            f"upgrade {name} is not complete ({outcome}); nothing was changed",
-            remedy="Complete it with `upgrader resume`, or undo it with `upgrader rollback`."
-            + (failing if without else ""),
+    found = session.find_runs()
+    newest = newest_upgrade(found)
+    if newest is None or newest.state.over:
+        return
+    later = built_on(newest, found)
+    if without and (later is not None or newest.state.outcome == "failed"):
+        return
+    if later is not None:
+        remedy = (
+            f"It can't be continued, as the changes of {later.name} build on it: start a new run (upgrader run). If a "
+            "controller is left out and back, bring it back first: upgrader resume"
         )
+    else:
+        remedy = "Complete it with `upgrader resume`, or undo it with `upgrader rollback`."
+        if without:
+            remedy += f" If that fails because {without} is dead, run this again: it goes on from what that has left."
+    raise Blocked(f"upgrade {newest.name} is not complete ({newest.state.result}); nothing was changed", remedy=remedy)
 
 
 def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from upgrader.app.saved_plans import read_plan
+from upgrader.app.unended_upgrade import built_on, newest_upgrade
 from upgrader.app.wiring import open_session
 from upgrader.config.load import Overrides, load_settings
 from upgrader.engine.history.run_discovery import DiscoveredRuns
@@ -38,11 +39,11 @@ def interrupted_upgrade(folder: Path, notify: Callable[[str], None]) -> str:
 
 
 def newest_without_end(found: DiscoveredRuns) -> str:
-    """The same, of runs that were found."""
-    newest = next((run for run in reversed(found.runs) if run.state.is_upgrade), None)
+    """The same, of runs that were found. One on which the changes of a later run build has its end there."""
+    newest = newest_upgrade(found)
     if newest is None or newest.state.started is None or newest.state.outcome not in (None, "interrupted"):
         return ""
-    return newest.name
+    return "" if built_on(newest, found) else newest.name
 
 
 def refuse_other_target(

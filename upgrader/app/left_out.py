@@ -7,7 +7,7 @@ gates, its rollback and its resumption know of nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +18,15 @@ from upgrader.app.as_installed import observe_installed
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
-from upgrader.app.resume import left_to_resume
+from upgrader.app.unended_upgrade import upgrade_to_resume
 from upgrader.app.upgrade import CheckedPlan, PlannedUpgrade, refuse_over_interrupted
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.load import load_settings
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiUnavailable, Blocked
-from upgrader.gates.kubernetes_kinds import NODES
+from upgrader.gates.kubernetes_kinds import NODES, PODS
 from upgrader.gates.node_health import condition_problem
+from upgrader.gates.started_version import image_version
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
@@ -34,7 +36,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
-from upgrader.onhost.sending.host_facts import Examined
+from upgrader.onhost.sending.host_facts import Certificate, Examined
 from upgrader.pipeline import Pipeline
 from upgrader.ports import KubeObject
 from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
@@ -43,6 +45,8 @@ from upgrader.preflight.refusal import refusal
 
 __all__ = ["ProposedChange", "WantedUpgrade", "propose_leaving_out", "propose_return", "refuse_not_back"]
 
+_API_SERVER = "kube-apiserver"
+_KUBELET_PKI = "/var/lib/kubelet/"
 _CHECKS = tuple((name, check) for name, check in CHECKS if name in ("access", "hosts", "helm", "webhooks"))
 
 
@@ -88,10 +92,10 @@ class WantedUpgrade:
     bundled_in: Path | None = None
     anew: bool = False
 
-    def check(self, session: Session, host: Host, version: KubernetesVersion) -> bool:
+    def check(self, session: Session, host: Host, mark: LeftOut) -> bool:
         """Whether there is anything to upgrade. Raises Blocked where a check forbids it without that controller."""
         session = session.with_bundle(self.bundled_in)
-        without = session.without({host.name: LeftOut("out", version)})
+        without = session.without({host.name: mark.in_phase("out")})
         with session.bundle() as bundle:
             # With all the replicas that are installed: to leave one out is no upgrade. That one isn't asked.
             planned = PlannedUpgrade.of(replace(session, cluster=without.cluster), bundle, self.most)
@@ -139,10 +143,12 @@ def _leaving_out(
 ) -> ProposedChange | None:
     tools = session.tools
     check_chosen_by_label(tools.kube)
-    refuse_over_interrupted(session, front_end, anew=wanted.anew, down=host.name)
+    begun = bool(left_out_of(tools.kube, session.cluster))
+    refuse_over_interrupted(session, front_end, anew=wanted.anew or begun, down=host.name)
     staying = session.without({host.name: LeftOut("leaving", None)})
     installed = observe_installed(staying)
     version = installed.version
+    mark = _mark(session, host, version)
     staying = staying.at(version)
     examined = examine_all(tools.hosts, staying.cluster)
     facts = {item.host.name: item.facts for item in examined if item.facts is not None}
@@ -152,13 +158,42 @@ def _leaving_out(
             remedy="Every etcd member that is left must be healthy. Repair these, or bring that controller back.",
         )
     # What was begun is completed, whatever is to follow: half left out is no state to stay in.
-    if not left_out_of(tools.kube, session.cluster) and not wanted.check(session, host, version):
+    if not begun and not wanted.check(session, host, mark):
         return None
     findings = run_checks(staying.preflight_context(installed.observed), _CHECKS)
     health = staying.read_health_before()
     build = staying.builder.since(health).context
-    pipeline = LeavingOut(host, tools).pipeline(installed.plans(staying), build)
+    pipeline = LeavingOut(host, tools, mark).pipeline(installed.plans(staying), build)
     return ProposedChange(RunKind.LEAVE_OUT_CONTROLLER, host, pipeline, findings, staying, front_end, held, health)
+
+
+def _mark(session: Session, host: Host, version: KubernetesVersion) -> LeftOut:
+    """With every version of kube-apiserver that its checkpoints may start.
+
+    In the middle of an upgrade, the releases' version is one that the controller may never have had: it died with the
+    older one, or its checkpoint is still of that one while a newer pod is listed.
+    """
+    kube = session.tools.kube
+    pods = kube.list(PODS, "kube-system", fields=f"spec.nodeName={host.name}")
+    containers = (each for pod in pods for each in pod["spec"]["containers"])
+    images = [str(each.get("image", "")) for each in containers if each["name"] == _API_SERVER]
+    listed = (image_version(_API_SERVER, image) for image in images)
+    found = LeftOut("leaving", version).starting(*(each for each in listed if each is not None))
+    for state in _unended_upgrades(session):
+        if state.current is None:
+            return replace(found, version=None, newest=found.newest or found.version)
+        begun = state.step(_API_SERVER) is not None and state.target is not None
+        found = found.starting(state.current, *([state.target] if begun and state.target else ()))
+    return found
+
+
+def _unended_upgrades(session: Session) -> Iterator[RunState]:
+    """The upgrades since the one by which every controller got one version."""
+    for run in reversed(session.find_runs().runs):
+        if run.state.is_upgrade:
+            if run.state.over:
+                return
+            yield run.state
 
 
 @contextmanager
@@ -168,31 +203,37 @@ def propose_return(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Ite
     None where none is left out, or the newest upgrade is to be resumed first. Raises Blocked if it isn't back yet.
     """
     with open_session(folder) as session, locked_folder(folder):
-        if not _left_out(session) or _is_to_resume(session):
+        marks = _marks(session)
+        if not marks or _upgrade_comes_first(session, marks):
             yield None
             return
         with cluster_lock(session, front_end, take_over=take_over) as held:
             yield _return(session, front_end, held)
 
 
-def _left_out(session: Session) -> bool:
-    """Whether a controller is known to be left out. Without the API nothing returns: resuming a run says what to do."""
+def _marks(session: Session) -> Mapping[str, LeftOut]:
+    """The controllers that are known to be left out. Without the API nothing returns: resuming a run says what to
+    do.
+    """
     try:
-        return bool(left_out_of(session.tools.kube, session.cluster))
+        return left_out_of(session.tools.kube, session.cluster)
     except ApiUnavailable:
-        return False
+        return {}
 
 
-def _is_to_resume(session: Session) -> bool:
-    """Whether anything is left to do of the newest upgrade: it began without the controller, and ends without it."""
-    upgrades = [run.state for run in session.find_runs().runs if run.state.is_upgrade]
-    return bool(upgrades) and left_to_resume(upgrades[-1], session.tools.clock.now())
+def _upgrade_comes_first(session: Session, marks: Mapping[str, LeftOut]) -> bool:
+    """Whether the newest upgrade is to be resumed: it began without the controller, and ends without it. One from
+    before can't be: the controller returns to what that upgrade has left, and the next one goes on from there. What is
+    half done comes before everything else.
+    """
+    half = any(mark.phase != "out" for mark in marks.values())
+    return not half and bool(upgrade_to_resume(session.find_runs(), session.tools.clock.now()))
 
 
 def _return(session: Session, front_end: FrontEnd, held: HeldLock) -> ProposedChange | None:
     tools = session.tools
     marks = left_out_of(tools.kube, session.cluster)
-    if not marks or _is_to_resume(session):
+    if not marks or _upgrade_comes_first(session, marks):
         return None
     host = next(each for each in session.cluster.controllers if each.name in marks)
     refuse_not_back(session, host)
@@ -212,6 +253,7 @@ def refuse_not_back(session: Session, host: Host) -> None:
     The session is of all controllers that take part once it does.
     """
     examined = {item.host.name: item for item in examine_all(session.tools.hosts, session.cluster)}
+    _refuse_expired(examined[host.name], session.tools.clock.now().timestamp())
     if problem := _not_back(session.tools.kube.get(NODES, host.name), examined[host.name]):
         raise Blocked(
             f"controller {host.name} is left out, and not back yet: {problem}; nothing was changed",
@@ -231,6 +273,31 @@ def refuse_not_back(session: Session, host: Host) -> None:
             f"controller {host.name} was left out, and can't return yet: in etcd, {problem}; nothing was changed",
             remedy="Repair etcd there, then run this again.",
         )
+
+
+def _refuse_expired(examined: Examined, now: float) -> None:
+    """Nothing renews certificates on a machine that is away. Without valid ones, its kubelet doesn't report, its member
+    of etcd can't join the others, and its kube-apiserver serves nobody: each of these would be told as the cause.
+    """
+    facts = examined.facts
+    found = facts.certificates if facts is not None else ()
+    expired = sorted(each.path for each in found if isinstance(each, Certificate) and each.not_after <= now)
+    if not expired:
+        return
+    name = examined.host.name
+    kubelet = [path for path in expired if path.startswith(_KUBELET_PKI)]
+    remedies = [f"On {name}: kubeadm certs renew all"] if expired != kubelet else []
+    if kubelet:
+        remedies.append(
+            f"On another controller: kubeadm kubeconfig user --org system:nodes --client-name system:node:{name} > "
+            f"kubelet.conf; write it to /etc/kubernetes/kubelet.conf on {name}, and remove "
+            f"{_KUBELET_PKI}pki/kubelet-client* there"
+        )
+    raise Blocked(
+        f"controller {name} was left out, and can't return yet: certificates there have expired meanwhile: "
+        f"{', '.join(expired)}; nothing was changed",
+        remedy="\n".join((*remedies, f"Then on {name}: systemctl restart kubelet. Then run this again.")),
+    )
 
 
 def _not_back(node: KubeObject | None, examined: Examined) -> str:

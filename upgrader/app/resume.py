@@ -13,8 +13,9 @@ from upgrader.app.existing_run import ExistingRun, existing_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.hops import hops_left, skips_of
 from upgrader.app.locking import lock_holder, own_name
+from upgrader.app.unended_upgrade import left_to_resume
 from upgrader.app.wiring import Session
-from upgrader.engine.execution.next_action import Action, End, next_action
+from upgrader.engine.execution.next_action import Action, next_action
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
@@ -29,7 +30,7 @@ from upgrader.steps.images.import_images import ImportImagesStep
 from upgrader.steps.plan import Plan, changed_inputs, step_inputs
 from upgrader.steps.playbook.undone_by_hand import undone_by_hand
 
-__all__ = ["ResumableRun", "ResumedRun", "left_to_resume", "resumable_run"]
+__all__ = ["ResumableRun", "ResumedRun", "resumable_run"]
 
 
 @dataclass(frozen=True)
@@ -101,14 +102,6 @@ def resumable_run(
                 yield ResumableRun(run, why, resumed, bundle, done)
         else:
             yield ResumableRun(run, why, resumed, done=done)
-
-
-def left_to_resume(state: RunState, now: datetime) -> bool:
-    """Whether `resume` would continue it. An interrupted run is resumed even if only its end is missing; one that has
-    ended must have work left.
-    """
-    resumed = follow(state, RunResumed(state.run, lock_holder()), now)
-    return not state.over and (state.outcome != "failed" or not isinstance(next_action(resumed), End))
 
 
 def _refuse_over(state: RunState, now: datetime) -> None:

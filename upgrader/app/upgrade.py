@@ -14,6 +14,7 @@ from upgrader.app.host_changes import host_changes
 from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.saved_plans import BoundPlan, SavedFile, bind, read_plan, write_plan
+from upgrader.app.unended_upgrade import upgrade_to_resume
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.step_times import usual_seconds
@@ -237,7 +238,7 @@ class PlannedUpgrade:
     @classmethod
     def of(cls, session: Session, bundle: Bundle | None, most: int | None = None) -> PlannedUpgrade:
         if session.settings.degraded == "allow":
-            session = session.as_marked()  # without that, a check refuses what is left out
+            session = _as_marked(session)  # without that, a check refuses what is left out
         observed, settings = session.observe(), session.settings
         path = upgrade_path(observed.server, settings.target, settings.through, most)
         ahead = settings.target.minors_after(observed.server) > 0
@@ -265,6 +266,13 @@ class PlannedUpgrade:
         findings = skips.apply(self.session.preflight(self.observed, self.plan))
         hops = forecast(self.session, self.observed, self.plan, self.later, self.bundle)
         return CheckedPlan(self.plan, findings, usual, ahead=tuple(_once(findings, hops, skips)))
+
+
+def _as_marked(session: Session) -> Session:
+    marked = session.as_marked()
+    if not marked.left_out:
+        return marked
+    return replace(marked, upgrade_to_resume=upgrade_to_resume(marked.find_runs(), marked.tools.clock.now()))
 
 
 def _not_adopted(observed: Observed, error: ChartRefused) -> Blocked | None:

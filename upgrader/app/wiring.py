@@ -116,6 +116,9 @@ class Session:
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     """The controllers of the inventory that `cluster` and the values are without, as they are down."""
 
+    upgrade_to_resume: str = ""
+    """The upgrade that is left to resume before one of these can return; "": none."""
+
     @property
     def webhooks(self) -> UnreachableWebhooks:
         """Guard's webhooks that can't be reached, for a run."""
@@ -264,6 +267,7 @@ class Session:
             audit_log=self.audit_log,
             leaves_out=self.settings.degraded == "allow",
             left_out=self.left_out,
+            upgrade_to_resume=self.upgrade_to_resume,
             run_at_work=self._run_at_work,
         )
 

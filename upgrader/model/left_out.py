@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from upgrader.model.version import KubernetesVersion
@@ -31,11 +31,32 @@ class LeftOut:
 
     phase: LeftOutPhase
     version: KubernetesVersion | None
-    """The version that the control plane had then, which its checkpoints may start; None if the mark doesn't say."""
+    """The oldest version that its checkpoints may start; None if that isn't known."""
+    newest: KubernetesVersion | None = None
+    """The newest one, where it is another: it died in the middle of an upgrade, or of its return."""
+
+    @property
+    def span(self) -> str:
+        """Which versions it may start, as a person reads it."""
+        if self.version is None:
+            return "its version"
+        return f"{self.version}" + (f" or {self.newest}" if self.newest else "")
+
+    def starting(self, *versions: KubernetesVersion) -> LeftOut:
+        """The same, which may start these as well. An oldest version that isn't known stays so."""
+        known = [each for each in (self.version, self.newest, *versions) if each is not None]
+        newest = max(known, default=None)
+        oldest = min(known) if self.version is not None else None
+        return LeftOut(self.phase, oldest, newest if newest != oldest else None)
+
+    def in_phase(self, phase: LeftOutPhase) -> LeftOut:
+        """The same, which got so far."""
+        return replace(self, phase=phase)
 
     def text(self) -> str:
         """As the annotation has it."""
-        return json.dumps({"phase": self.phase, "version": str(self.version or "")})
+        more = {"newest": str(self.newest)} if self.newest else {}
+        return json.dumps({"phase": self.phase, "version": str(self.version or ""), **more})
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> LeftOut | None:
@@ -46,7 +67,8 @@ class LeftOut:
         try:
             found = json.loads(text)
             if found["phase"] in get_args(LeftOutPhase):
-                return cls(found["phase"], KubernetesVersion.known(str(found["version"])))
-        except (ValueError, KeyError, TypeError, RecursionError):  # the node's own kubelet may write it
+                newest = KubernetesVersion.known(str(found.get("newest", "")))
+                return cls(found["phase"], KubernetesVersion.known(str(found["version"])), newest)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # the node's own kubelet may write it
             pass
         return cls("leaving", None)

@@ -89,6 +89,8 @@ class PreflightContext:
     """Whether upgrader.yaml allows a run to leave out a controller that is down."""
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     """The controllers of the inventory that the run leaves out, by name; `cluster` is without them."""
+    upgrade_to_resume: str = ""
+    """The newest upgrade, where `resume` would continue it before it brings one of these back; "": there is none."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property

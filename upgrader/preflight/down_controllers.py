@@ -10,7 +10,7 @@ from upgrader.gates.node_health import is_unreachable
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
-from upgrader.model.left_out import CONTROL_PLANE, LeftOut
+from upgrader.model.left_out import CONTROL_PLANE, LeftOut, LeftOutPhase
 from upgrader.onhost.sending.host_facts import EtcdServer, HostFacts, Unknown
 from upgrader.ports import Hosts, Kube, KubeObject
 from upgrader.preflight.context import PreflightContext
@@ -19,6 +19,7 @@ __all__ = [
     "LEAST_CONTROLLERS",
     "check_left_out",
     "etcd_problem",
+    "half_left_out",
     "is_down",
     "left_out_of",
     "may_be_left_out",
@@ -98,7 +99,7 @@ def check_left_out(context: PreflightContext) -> Iterator[Finding]:
         node = context.nodes.get(name)
         if node is None:
             continue
-        yield from _marked(name, mark, node)
+        yield from _marked(context, name, mark, node)
         yield from _too_far(context, name, mark)
         for step in context.plan.steps if context.plan else ():
             if step.kind in _NEED_ALL and step.action != "unchanged":
@@ -146,7 +147,17 @@ def _unlabel(name: str) -> str:
     )
 
 
-def _marked(name: str, mark: LeftOut, node: KubeObject) -> Iterator[Finding]:
+def half_left_out(phase: LeftOutPhase) -> tuple[str, str]:
+    """What was interrupted where a mark isn't `out`, and the command that completes it."""
+    if phase == "returning":
+        return "its return was interrupted", "To complete it: upgrader resume"
+    return (
+        "leaving it out was interrupted",
+        "To complete it: upgrader run. If the controller is back: upgrader resume",
+    )
+
+
+def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObject) -> Iterator[Finding]:
     if relabelled(node):
         yield Finding(
             "nodes.relabelled",
@@ -156,14 +167,18 @@ def _marked(name: str, mark: LeftOut, node: KubeObject) -> Iterator[Finding]:
             _unlabel(name),
         )
     if mark.phase != "out":
-        how = {
-            "leaving": (
-                "leaving it out was interrupted",
-                "To complete it: upgrader run. If the controller is back: upgrader resume",
-            ),
-            "returning": ("its return was interrupted", "To complete it: upgrader resume"),
-        }[mark.phase]
+        how = half_left_out(mark.phase)
         yield Finding("nodes.half-left-out", "error", f"controller {name}: {how[0]}", "", how[1])
+    elif not is_unreachable(node) and context.upgrade_to_resume:
+        # A return comes only behind the end of that upgrade: without this, neither could have a new one before it.
+        yield Finding(
+            "nodes.left-out",
+            "warning",
+            f"controller {name} is back, and the run leaves it out all the same",
+            f"Upgrade {context.upgrade_to_resume} isn't complete, and {name} can only be brought back after it. This "
+            f"run goes on from what that one has left. {name} keeps {mark.span}, which may serve meanwhile.",
+            f"Once this run has succeeded: upgrader resume, which brings {name} back.",
+        )
     elif not is_unreachable(node):
         yield Finding(
             "nodes.returned",
@@ -177,21 +192,23 @@ def _marked(name: str, mark: LeftOut, node: KubeObject) -> Iterator[Finding]:
             "nodes.left-out",
             "warning",
             f"controller {name} is down, and the run leaves it out",
-            f"It keeps {mark.version or 'its version'}, which its checkpoints may start when it comes back. etcd has "
+            f"It keeps {mark.span}, which its checkpoints may start when it comes back. etcd has "
             "no spare member: if another controller goes down, so does the API.",
             f"When {name} is back: upgrader resume. If it is gone for good: upgrader controllers remove {name} --dead",
         )
 
 
 def _too_far(context: PreflightContext, name: str, mark: LeftOut) -> Iterator[Finding]:
-    """kube-apiservers may be one minor apart, and its own may start at any moment."""
+    """kube-apiservers may be one minor apart, and its own may start at any moment, in each version that it has."""
     apart = context.target.minors_after(mark.version) if mark.version else None
-    if apart not in (0, 1) and not (apart is None and context.target.minors_after(context.observed.server) == 0):
+    ahead = mark.newest.minors_after(context.target) if mark.newest else 0
+    patch = apart is None and context.target.minors_after(context.observed.server) == 0
+    if (apart not in (0, 1) and not patch) or ahead > 1:
         yield Finding(
             "nodes.left-out-skew",
             "error",
             f"{context.target} is too far from controller {name}, which was left out at "
-            f"{mark.version or 'an unknown version'}",
+            f"{mark.span if mark.version else 'an unknown version'}",
             "Its kube-apiserver may start beside the others at any moment, and these may be one minor apart at most.",
             f"Bring {name} back, then: upgrader resume. If it is gone for good: upgrader controllers remove {name} "
             "--dead",

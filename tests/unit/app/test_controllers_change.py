@@ -78,15 +78,21 @@ class Place:
             found = {"metadata": {"name": name, "labels": labels}, "spec": spec}
             self.kube.put(WORKLOADS["Deployment"], found, "kube-system")
 
-    def interrupt(self, kind: RunKind, *more: Event) -> None:
-        """A run that was killed: its journal has no end, unless these records are one."""
-        folder = self.folder / "runs" / f"20260101T000000-{kind}"
+    def interrupt(
+        self, kind: RunKind, *more: Event, after: bool = False, current: KubernetesVersion | None = FROM
+    ) -> None:
+        """A run that was killed: its journal has no end, unless these records are one. `after`: it is the second."""
+        folder = self.folder / "runs" / f"2026010{2 if after else 1}T000000-{kind}"
         folder.mkdir(parents=True)
         journal = Journal(folder / JOURNAL, self.world.clock)
-        journal.emit(RunStarted(folder.name, kind, ("a",), f"runs/{folder.name}", target=TO, current=FROM))
+        journal.emit(RunStarted(folder.name, kind, ("a",), f"runs/{folder.name}", target=TO, current=current))
         for event in more:
             journal.emit(event)
         journal.close()
+
+    def newest_upgrade(self) -> str:
+        """The name of the upgrade that was interrupted."""
+        return next(each.name for each in (self.folder / "runs").iterdir() if each.name.endswith(RunKind.UPGRADE))
 
     def die(self) -> None:
         """The last controller loses its power."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,15 @@ import pytest
 from tests.unit.app.test_controllers_change import LAST, NAMES, Place, healthy_place
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO
+from tests.unit.recover.host_facts_json import host_facts
 from upgrader.adopt.withdrawal import CONTROL_PLANE
-from upgrader.app import backup, existing_run, left_out, upgrade
+from upgrader.app import backup, controller_removal, existing_run, left_out, recovery, upgrade
 from upgrader.app.front_end import FrontEnd
+from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.left_out import ProposedChange, WantedUpgrade, propose_leaving_out, propose_return
-from upgrader.app.upgrade import check_upgrade
-from upgrader.errors import ApiUnavailable, Blocked, StepFailed
+from upgrader.app.unended_upgrade import upgrade_to_resume
+from upgrader.app.upgrade import check_upgrade, propose_upgrade
+from upgrader.errors import ApiUnavailable, Blocked, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import NODES, PODS
 from upgrader.model.event import Event, RunEnded, StepEnded, StepStarted
 from upgrader.model.finding import Finding
@@ -28,6 +32,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
+from upgrader.onhost.sending.host_facts import Certificate, Examined, Unknown
 from upgrader.ports import KubeObject
 from upgrader.steps.release.helm_release import ChartStep
 
@@ -186,6 +191,112 @@ def test_what_resume_does_first(place: Place, more: tuple[Event, ...], first: bo
     assert (returning(place) is None) is first
 
 
+LEFT = StepStarted("kube-apiserver", "3 → 2 replicas", RestorePoint("kube-apiserver", "kube-system", 2))
+
+
+def half_way(place: Place, *end: Event) -> None:
+    """An upgrade has stopped in its middle as a controller died; that one was left out, and is back."""
+    place.interrupt(RunKind.UPGRADE, BEGUN, *end)
+    # Its name sorts behind the upgrade's.
+    place.interrupt(RunKind.LEAVE_OUT_CONTROLLER, LEFT, RunEnded("l", "succeeded", 2.0), after=True)
+    place.run_version(TO, others=FROM)
+    mark(place)
+
+
+@pytest.mark.parametrize("end", [(), (RunEnded("r", "failed", 1.0, "kube-apiserver is not Ready"),)])
+def test_controller_that_is_back_before_the_next_upgrade_begins(
+    place: Place, monkeypatch: pytest.MonkeyPatch, end: tuple[Event, ...]
+) -> None:
+    """Every command that refuses names one that works: `resume` brings it back, each release at the version that it
+    has, then `run` goes on from there.
+    """
+    monkeypatch.setattr(upgrade, "open_session", vars(left_out)["open_session"])
+    monkeypatch.setattr(existing_run, "open_session", vars(left_out)["open_session"])
+    monkeypatch.setattr(controller_removal, "open_session", vars(left_out)["open_session"])
+    half_way(place, *end)
+    name = place.newest_upgrade()
+
+    with pytest.raises(UsageError, match=r"the changes of the later run .* are still in place") as back:
+        existing_run.existing_run(place.folder, name, FrontEnd(), take_over=False).__enter__()
+    with pytest.raises(Blocked, match=f"upgrade {name} is not complete") as removed:
+        place.removal().__enter__()
+    for refused in (back.value, removed.value):
+        assert "bring it back first: upgrader resume" in refused.remedy and "upgrader run" in refused.remedy
+        assert "rollback" not in refused.remedy
+
+    found = returning(place)
+    assert found is not None
+    specs = {item.step.name: item.step.spec for item in found.pipeline.steps if isinstance(item.step, ChartStep)}
+    assert {each: spec.values["kubernetesVersion"] for each, spec in specs.items()} == {"kube-apiserver": str(TO)}
+    do(found, "take-back")
+    assert LeftOut.of(node(place)) == LeftOut("returning", FROM, TO), "it may start both from now on"
+    do(found, "mark")
+    with propose_upgrade(place.folder, TO, FrontEnd(), take_over=False) as proposed:
+        assert [host.name for host in proposed.session.cluster.controllers] == list(NAMES)
+
+
+def test_upgrade_that_cannot_be_continued_needs_no_word_that_its_changes_stay(place: Place) -> None:
+    """There is nothing to choose: it can neither be resumed nor rolled back, and a retried job begins a new run."""
+    half_way(place)
+    with vars(left_out)["open_session"](place.folder) as session:
+        found = session.find_runs()
+    assert newest_without_end(found) == ""
+    assert upgrade_to_resume(found, place.world.clock.now()) == ""
+
+
+@pytest.mark.parametrize(("phase", "way"), [("leaving", "upgrader run"), ("returning", "upgrader resume")])
+def test_half_left_out_comes_before_the_upgrade(
+    place: Place, monkeypatch: pytest.MonkeyPatch, phase: str, way: str
+) -> None:
+    """Killed between the mark and the releases, nothing is known of how many they count: no run is continued then, and
+    what completes it is named.
+    """
+    monkeypatch.setattr(existing_run, "open_session", vars(left_out)["open_session"])
+    place.interrupt(RunKind.UPGRADE, BEGUN)
+    mark(place, phase)
+    if phase == "leaving":
+        node_before = node(place)
+        place.kube.put(NODES, {**node_before, "metadata": {**node_before["metadata"], "labels": {}}})
+    with pytest.raises(Blocked, match="was interrupted; nothing was changed") as caught:
+        existing_run.existing_run(place.folder, None, FrontEnd(), take_over=False).__enter__()
+    assert way in caught.value.remedy
+    assert returning(place) is not None
+    die(place)
+    assert leaving(place) is not None, "the operator chose to keep the upgrade's changes when it was begun"
+
+
+def pod_there(place: Place, name: str, version: str) -> None:
+    """A pod of kube-apiserver that the API lists on the controller."""
+    containers = [{"name": "kube-apiserver", "image": f"registry.k8s.io/kube-apiserver:{version}"}]
+    meta = {"name": name, "namespace": "kube-system", "labels": {"app.kubernetes.io/name": "kube-apiserver"}}
+    place.kube.put(PODS, {"metadata": meta, "spec": {"nodeName": LAST, "containers": containers}, "status": {}})
+
+
+@pytest.mark.parametrize("evidence", ["journal", "pods"])
+def test_mark_has_each_version_that_the_controller_may_start(place: Place, evidence: str) -> None:
+    """It died in the middle of an upgrade: the release is of the newer version, its checkpoint of the older one."""
+    die(place)
+    if evidence == "journal":
+        place.interrupt(RunKind.UPGRADE, BEGUN, RunEnded("r", "failed", 1.0, "no"))
+    else:
+        pod_there(place, "kube-apiserver-checkpoint-3", str(FROM))
+    place.run_version(TO, others=FROM)
+    found = leaving(place)
+    do(found, "leave-out")
+    assert LeftOut.of(node(place)) == LeftOut("leaving", FROM, TO)
+    do(found, "mark")
+    assert LeftOut.of(node(place)) == LeftOut("out", FROM, TO)
+
+
+def test_mark_of_an_upgrade_that_does_not_say_where_it_began(place: Place) -> None:
+    """The oldest version isn't known then, which allows patches only."""
+    die(place)
+    place.interrupt(RunKind.UPGRADE, BEGUN, RunEnded("r", "failed", 1.0, "no"), current=None)
+    do(leaving(place), "leave-out")
+    found = LeftOut.of(node(place))
+    assert found is not None and found.version is None and found.span == "its version"
+
+
 def test_nothing_to_upgrade_leaves_nobody_out(place: Place) -> None:
     """The run is refused by its checks then, as by default."""
     die(place)
@@ -335,6 +446,31 @@ def test_return_waits_for_the_controller(place: Place) -> None:
     assert found is not None and len(found.session.cluster.controllers) == len(NAMES)
 
 
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("/etc/kubernetes/pki/etcd/peer.crt", f"On {LAST}: kubeadm certs renew all"),
+        ("/var/lib/kubelet/pki/kubelet-client-current.pem", f"--client-name system:node:{LAST}"),
+    ],
+)
+def test_certificates_that_have_expired_while_it_was_away(
+    place: Place, monkeypatch: pytest.MonkeyPatch, path: str, remedy: str
+) -> None:
+    """They are why etcd's member, or its kubelet, doesn't come back: named first, with what renews them there."""
+    mark(place)
+    silent(place)
+    now = place.world.clock.now().timestamp()
+    ended, valid = Certificate(path, 0.0, now), Certificate("/etc/kubernetes/pki/apiserver.crt", 0.0, now + 1)
+    facts = replace(host_facts({}), certificates=(ended, valid, Unknown("no such file")))
+    monkeypatch.setattr(
+        left_out, "examine_all", lambda _, cluster: tuple(Examined(host, facts) for host in cluster.controllers)
+    )
+    with pytest.raises(Blocked, match=f"{LAST} was left out, and can't return yet: certificates there") as caught:
+        returning(place)
+    assert path in caught.value.message and valid.path not in caught.value.message
+    assert remedy in caught.value.remedy and f"on {LAST}: systemctl restart kubelet" in caught.value.remedy
+
+
 def test_controller_that_returned(place: Place) -> None:
     """It has its label before the releases count it, and no mark once all gates have passed."""
     mark(place)
@@ -404,3 +540,30 @@ def test_backup_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(place.kube, "get", away)
     taken = backup.take_backup(place.folder, FrontEnd())
     assert taken == list(NAMES)
+
+
+def test_recovery_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It isn't asked, and no gate waits for it; that is said. Where no mark can be read, what to do then is said."""
+    monkeypatch.setattr(recovery, "open_session", vars(left_out)["open_session"])
+    die(place)
+    mark(place)
+    said: list[str] = []
+
+    def recovered(only: tuple[str, ...] = ()) -> list[str]:
+        with recovery.propose_recovery(place.folder, only, FrontEnd(notify=said.append), dry_run=True) as proposed:
+            assert proposed.tools.cluster == proposed.session.cluster
+            return [item.host.name for item in proposed.seen.controllers]
+
+    assert recovered() == list(NAMES[:2])
+    (told,) = said
+    assert told.startswith(f"Controller {LAST} is left out: it isn't examined") and "upgrader resume" in told
+    with pytest.raises(UsageError, match=f"controller {LAST} is left out") as caught:
+        recovered((LAST,))
+    assert "upgrader resume" in caught.value.remedy
+
+    def away(*_: object) -> None:
+        raise ApiUnavailable("refused")
+
+    monkeypatch.setattr(place.kube, "get", away)
+    assert recovered() == list(NAMES)
+    assert "interrupt it once the API answers, and run it again" in said[-1]

@@ -120,6 +120,18 @@ def test_controller_that_is_back_gets_its_turn_first(three: World) -> None:
     assert told.blocking and "upgrader resume" in told.remedy
 
 
+def test_upgrade_that_cannot_be_completed_keeps_no_run_from_starting(three: World) -> None:
+    """A return waits for the end of the upgrade before it, and that one fails again: without the controller, a new run
+    goes on from there, as while it was down.
+    """
+    mark = LeftOut("out", V(1, 36, 3), V(1, 37, 1))
+    told = found(replace(marked(three, mark), upgrade_to_resume="20260101T000000-v1.37.1"))
+    assert told.keys() == {"nodes.left-out"} and not told["nodes.left-out"].blocking
+    assert "20260101T000000-v1.37.1 isn't complete" in told["nodes.left-out"].diagnosis
+    assert "v1.36.3 or v1.37.1" in told["nodes.left-out"].diagnosis
+    assert "upgrader resume" in told["nodes.left-out"].remedy
+
+
 def test_label_that_somebody_gave_back(three: World) -> None:
     """Pods of the control plane would be placed there, and no gate would ask them. A return gives it back itself."""
     down(three, LAST)
@@ -198,6 +210,18 @@ def test_kube_apiservers_stay_within_one_minor(three: World, version: Any, targe
     down(three, LAST)
     three.target = target
     assert ("nodes.left-out-skew" in found(marked(three, LeftOut("out", version)))) is refused
+
+
+@pytest.mark.parametrize(
+    ("target", "refused"), [(V(1, 36, 4), False), (V(1, 37, 1), False), (V(1, 38, 0), True), (V(1, 35, 9), True)]
+)
+def test_each_version_that_it_may_start_counts(three: World, target: Any, refused: bool) -> None:
+    """It died in the middle of an upgrade: the newer one alone would allow one minor too much."""
+    down(three, LAST)
+    three.target = target
+    mark = LeftOut("out", V(1, 36, 3), V(1, 37, 1))
+    assert ("nodes.left-out-skew" in found(marked(three, mark))) is refused
+    assert LeftOut.of({"metadata": {"annotations": {LEFT_OUT: mark.text()}}}) == mark
 
 
 def test_step_that_needs_every_controller(three: World) -> None:
