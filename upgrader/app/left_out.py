@@ -277,7 +277,7 @@ def refuse_not_back(session: Session, host: Host) -> None:
 
 def _refuse_expired(examined: Examined, now: float) -> None:
     """Nothing renews certificates on a machine that is away. Without valid ones, its kubelet doesn't report, its member
-    of etcd can't join the others, and its kube-apiserver serves nobody: each of these would be told as the cause.
+    of etcd can't join the others, and its kube-apiserver serves no client: each of these would be told as the cause.
     """
     facts = examined.facts
     found = facts.certificates if facts is not None else ()
