@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from upgrader.config.plain_file import read_plain
 from upgrader.errors import ConfigError
 from upgrader.model.go_yaml import GoLoader
 from upgrader.yaml_limits import LOADER, check_limits
@@ -141,9 +143,8 @@ def _keys(node: yaml.Node) -> Iterator[str]:
 def _loader(path: Path, kind: type[Any] = _Loader) -> Iterator[Any]:
     """A YAML loader of the file; what it raises inside the block becomes ConfigError."""
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise ConfigError(f"{shown(path)}: can't be read: it is a pipe, a socket or a device")
-        text = path.read_text(encoding="utf-8")
+        # With the line ends of any system, as a text file has them.
+        text = io.TextIOWrapper(io.BytesIO(read_plain(path)), encoding="utf-8").read()
         check_limits(text)
         yield kind(text)
     except OSError as error:

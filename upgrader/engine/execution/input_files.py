@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from upgrader.config.plain_file import open_plain
 from upgrader.errors import UsageError
 
 __all__ = ["NewDigest", "canonical", "file_digests", "identity", "unique"]
@@ -51,22 +52,30 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def file_digests(
-    root: Path, name: str, *, leave_out: Collection[Path] = (), new_digest: NewDigest = _plain
+    root: Path,
+    name: str,
+    *,
+    leave_out: Collection[Path] = (),
+    new_digest: NewDigest = _plain,
+    most_bytes: int | None = None,
 ) -> dict[str, str]:
     """Name → digest of all that is at and below `root`, which is called `name`; nothing where there is none.
 
-    A link counts with where it leads to, and what is there counts as well. A folder that several links lead to is read
-    once. What git keeps for itself (`.git`) isn't read. Raises UsageError for what can't be read, or is neither a file
-    nor a folder.
+    A link counts with where it leads to, and what is there counts as well. What is left out is left out behind links to
+    it, too, but not under another name of the same file: that name may be one that is read. A folder that several links
+    lead to is read once. What git keeps for itself (`.git`) isn't read. Raises UsageError for what can't be read, or is
+    neither a file nor a folder, and where all files together have more than `most_bytes`.
     """
-    left_out = {found for path in leave_out if (found := identity(path)) is not None}
+    read = 0
+    left_out = {found: os.path.realpath(path) for path in leave_out if (found := identity(path)) is not None}
     seen: set[tuple[int, int]] = set()
 
     def of(path: Path, name: str) -> Iterator[tuple[str, str]]:
+        nonlocal read
         if path.is_symlink():
             yield f"link {name}", _digest(new_digest(f"link {name}"), os.fsencode(os.readlink(path)))
         place = identity(path)
-        if place is None or place in left_out or path.name == _GIT:
+        if place is None or path.name == _GIT or left_out.get(place) == os.path.realpath(path):
             return
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -76,6 +85,11 @@ def file_digests(
                 for child in sorted(os.listdir(path)):
                     yield from of(path / child, f"{name}/{child}" if name else child)
         elif stat.S_ISREG(mode):
+            read += path.stat().st_size
+            if most_bytes is not None and read > most_bytes:
+                raise UsageError(
+                    f"{root} has more than {most_bytes} bytes of inputs", remedy="Move large files out of the folder."
+                )
             # Whether it may be executed decides what Ansible takes an inventory for.
             kind = b"program\0" if mode & stat.S_IXUSR else b"file\0"
             yield name, _file_digest(new_digest(name), kind, path)
@@ -123,7 +137,7 @@ def _digest(new: Digest, content: bytes) -> str:
 def _file_digest(new: Digest, kind: bytes, path: Path) -> str:
     """Read piece by piece: a folder may hold anything."""
     new.update(kind)
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         while piece := file.read(1024 * 1024):
             new.update(piece)
     return new.hexdigest()
