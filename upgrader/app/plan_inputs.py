@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from upgrader.app.run_inputs import input_roots, not_inputs, settings_text
 from upgrader.config.kubeconfig import named_files
-from upgrader.engine.execution.input_files import canonical, file_digests, identity, unique
+from upgrader.engine.execution.input_files import canonical, file_digests, unique
 from upgrader.errors import UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.bundle_index import BundleIndex
@@ -30,9 +31,6 @@ from upgrader.steps.release.plan import PlannedRelease
 
 __all__ = ["PlanKey", "plan_inputs", "records_key"]
 
-_OWN = "runs"
-"""What the run writes itself, in the cluster folder."""
-_VARIABLES = frozenset({"group_vars", "host_vars"})
 _CONFIGURATIONS = (Path("~/.ansible.cfg"), Path("/etc/ansible/ansible.cfg"))
 """Where Ansible looks for its configuration; it runs in a folder of its own, without one."""
 
@@ -77,11 +75,9 @@ def plan_inputs(
     """Each input by its name in messages. `file` is the plan's own; `tools`: the version of each program that is used;
     `bundle`: what the bundle has, whose checksums stand for its content.
 
-    All of the cluster folder is included, because a playbook may include any file. Of what is elsewhere, the charts
-    count, and the folders of the inventory, of playbooks and of what links to them lead to. Raises UsageError for what
-    can't be read.
+    Raises UsageError for what can't be read.
     """
-    found = unique(_inputs(settings, plan, key, _left_out(settings, plan, file), tools))
+    found = unique(_inputs(settings, plan, key, file, tools))
     if bundle is not None:
         name = "(what the bundle has)"
         found[name] = key.of(f"text {name}", canonical(to_json(bundle, mask=False)).encode()).hexdigest()
@@ -89,77 +85,25 @@ def plan_inputs(
 
 
 def _inputs(
-    settings: Settings, plan: Plan, key: PlanKey, left_out: Collection[Path], tools: Mapping[str, str]
+    settings: Settings, plan: Plan, key: PlanKey, file: Path, tools: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    def files(root: Path, name: str) -> Iterable[tuple[str, str]]:
-        return file_digests(root, name, leave_out=left_out, new_digest=lambda each: key.of(f"file {each}")).items()
-
-    folder = settings.folder.resolve()
-    yield from files(folder, "")
-    for name, root in _elsewhere(settings, plan):
-        if not root.resolve().is_relative_to(folder):
-            yield from files(root.resolve(), f"({name})")
-    for name, text in _texts(settings, plan, folder, tools):
+    given = not_inputs(settings, (settings.kubeconfig, *named_files(settings.kubeconfig), file))
+    for name, root in input_roots(settings):
+        digests = file_digests(root, name, leave_out=given, new_digest=lambda each: key.of(f"file {each}"))
+        yield from digests.items()
+    for name, text in _texts(settings, plan, tools):
         yield name, key.of(f"text {name}", _bytes(text)).hexdigest()
 
 
-def _texts(settings: Settings, plan: Plan, folder: Path, tools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _texts(settings: Settings, plan: Plan, tools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for step in planned_of(plan, PlannedRelease):
         yield f"(the values of {step.name})", canonical([step.spec.namespace, step.spec.values])
         yield f"(what {step.name} renders to)", step.after
-    yield "(the settings)", _settings(settings, folder)
+    yield "(the settings)", settings_text(settings)
     for name, value in _ansibles_environment():
         yield f"({name})", value
     for name, version in tools.items():
         yield f"(the version of {name})", version
-
-
-def _left_out(settings: Settings, plan: Plan, file: Path) -> Collection[Path]:
-    """What changes from machine to machine, or from run to run; never what a step names, or Ansible reads by itself."""
-    own = settings.folder / _OWN
-    given = (settings.kubeconfig, *named_files(settings.kubeconfig), file)
-    named = dict(_named(settings, plan))
-    for path in given:
-        for name, root in named.items():
-            if identity(path) is not None and identity(path) == identity(root):
-                raise UsageError(
-                    f"{path} is also {name}, which a saved plan has to include", remedy="Move it to another folder."
-                )
-        if _VARIABLES & set(path.resolve().parts):
-            raise UsageError(
-                f"{path} is in a folder from which Ansible reads variables", remedy="Move it to another folder."
-            )
-    for name, root in named.items():
-        if root.resolve().is_relative_to(own.resolve()) or ".git" in root.resolve().parts:
-            raise UsageError(f"{name} is in {root.parent}, which a saved plan can't cover", remedy="Move it elsewhere.")
-    return (own, *given)
-
-
-def _named(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
-    yield "the inventory", settings.inventory
-    for step in plan.steps:
-        yield from step.files
-
-
-def _elsewhere(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
-    """The roots that may lie outside of the cluster folder. Ansible looks beside a file where a link to it leads."""
-    for name, path in _named(settings, plan):
-        if name.startswith(("the chart", "the playbooks")):
-            yield name, path
-        else:
-            yield f"beside {name}", path.parent
-            if path.resolve().parent != path.parent.resolve():
-                yield f"beside what {name} links to", path.resolve().parent
-
-
-def _settings(settings: Settings, folder: Path) -> str:
-    """As they were read, with paths in the folder relative to it: upgrader.yaml may have been another one then."""
-    inside = settings.kubeconfig.resolve().is_relative_to(folder)
-    kubeconfig = settings.kubeconfig.resolve().relative_to(folder) if inside else Path("elsewhere")
-    text = repr(replace(settings, folder=Path(), kubeconfig=kubeconfig))
-    for path in {str(settings.folder), str(settings.folder.absolute()), str(folder)} - {"."}:
-        text = text.replace(path, "")
-    return text
 
 
 def _ansibles_environment() -> Iterator[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from upgrader.model.images import ImageChange
@@ -61,11 +60,6 @@ class PlannedStep:
     def disturbs(self) -> bool:
         """Whether it may change what metrics say."""
         return self.action != "unchanged"
-
-    @property
-    def files(self) -> tuple[tuple[str, Path], ...]:
-        """The files and folders that it is made from, each with its name in messages."""
-        return ()
 
     def inputs(self) -> Mapping[str, str]:
         """What it is made from, to detect changes when its run is resumed; {}: nothing but the run's versions.

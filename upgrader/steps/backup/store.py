@@ -8,7 +8,7 @@ from pathlib import Path
 
 from upgrader.errors import UsageError
 
-__all__ = ["PART_SUFFIX", "SUFFIX", "backups", "claim", "prune", "remove_unfinished"]
+__all__ = ["PART_SUFFIX", "SUFFIX", "backups", "claim", "own_files", "prune", "remove_unfinished"]
 
 SUFFIX, PART_SUFFIX = ".tar.age", ".part"
 _OURS = re.compile(r"(\d{8}T\d{6})(-v[0-9A-Za-z.+-]+)?\.tar\.age")
@@ -42,6 +42,11 @@ def backups(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if _taken(path.name) and path.is_file())
 
 
+def own_files(folder: Path) -> list[Path]:
+    """All that a backup writes there, whole or not; no files with other names, and no links, which may lead to any."""
+    return [path for path in (*backups(folder), *_unfinished(folder), folder / _WHOSE) if not path.is_symlink()]
+
+
 def prune(folder: Path, newest: Path, *, keep: int, max_age_seconds: float | None, now: datetime) -> tuple[Path, ...]:
     """Remove all but the newest `keep`, and those that are too old; returns them.
 
@@ -61,9 +66,13 @@ def prune(folder: Path, newest: Path, *, keep: int, max_age_seconds: float | Non
 
 def remove_unfinished(folder: Path) -> None:
     """Remove what an interrupted backup left. The folder's lock keeps others from writing one now. Raises OSError."""
-    for path in folder.glob(f"*{SUFFIX}{PART_SUFFIX}"):
-        if _OURS.fullmatch(path.name.removesuffix(PART_SUFFIX)):
-            path.unlink()
+    for path in _unfinished(folder):
+        path.unlink()
+
+
+def _unfinished(folder: Path) -> list[Path]:
+    found = sorted(folder.glob(f"*{SUFFIX}{PART_SUFFIX}"))
+    return [path for path in found if _OURS.fullmatch(path.name.removesuffix(PART_SUFFIX))]
 
 
 def _minor(name: str) -> str:

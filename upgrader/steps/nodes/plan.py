@@ -89,10 +89,6 @@ class PlannedNodes(PlannedStep):
     def fingerprint(self) -> tuple[str, ...]:
         return (*map(str, self.nodes), self.configuration.fingerprint)
 
-    @property
-    def files(self) -> tuple[tuple[str, Path], ...]:
-        return ((f"the playbooks of {self.name}", self.playbooks),)
-
     def inputs(self) -> Mapping[str, str]:
         parts = {**file_digests(self.playbooks, "playbooks"), "source": canonical(self.source.at(self.target))}
         got = self.configuration.fingerprint

@@ -12,7 +12,7 @@ from upgrader.model.observed import Observed
 from upgrader.steps.planned import PlannedStep
 from upgrader.steps.step_document import HostChanges, ObjectChange, StepDocument, Undo
 
-__all__ = ["PlannedPlaybook", "playbook_inputs"]
+__all__ = ["PlannedPlaybook", "looked_into", "playbook_inputs"]
 
 _BESIDE = frozenset(
     {
@@ -70,11 +70,6 @@ class PlannedPlaybook(PlannedStep):
     def fingerprint(self) -> tuple[str, ...]:
         return ()
 
-    @property
-    def files(self) -> tuple[tuple[str, Path], ...]:
-        undo = ((f"the undo of {self.name}", self.undo),) if self.undo else ()
-        return ((f"the playbook of {self.name}", self.playbook), *undo)
-
     def inputs(self) -> Mapping[str, str]:
         return playbook_inputs(self.playbook)
 
@@ -104,8 +99,12 @@ def playbook_inputs(playbook: Path) -> Mapping[str, str]:
     return found
 
 
+def looked_into(name: str) -> bool:
+    """Whether Ansible takes files from a folder of this name beside a playbook without being told to."""
+    return name in _BESIDE or name.endswith("_plugins")
+
+
 def _beside(parent: Path) -> Iterator[Path]:
     for folder in sorted(path for path in parent.glob("*") if path.is_dir()):
-        known = folder.name in _BESIDE or folder.name.endswith("_plugins")
-        if known or any((folder / part).is_dir() for part in _ROLE):
+        if looked_into(folder.name) or any((folder / part).is_dir() for part in _ROLE):
             yield folder

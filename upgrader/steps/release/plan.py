@@ -70,10 +70,6 @@ class PlannedRelease(PlannedStep):
     def fingerprint(self) -> tuple[str, ...]:
         return masked_text(self.before), masked_text(self.after)
 
-    @property
-    def files(self) -> tuple[tuple[str, Path], ...]:
-        return ((f"the chart of {self.name}", self.spec.chart),)
-
     def inputs(self) -> Mapping[str, str]:
         chart, values = file_digests(self.spec.chart, "chart"), canonical(self.spec.values)
         return {**chart, "namespace": self.spec.namespace, "values": values}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from upgrader.model.first_few import first_few
@@ -67,12 +66,6 @@ class PlannedSurge(PlannedStep):
         if self.end or not self.needed:
             return NOTHING_TO_UNDO
         return Undo(self.kind, text="the surge nodes are drained and removed")
-
-    @property
-    def files(self) -> tuple[tuple[str, Path], ...]:
-        if self.end:
-            return ()
-        return (f"the playbook of {self.name}", self.surge.add), (f"the undo of {self.name}", self.surge.remove)
 
     def inputs(self) -> Mapping[str, str]:
         playbook = self.surge.remove if self.end else self.surge.add

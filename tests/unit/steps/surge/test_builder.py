@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.steps.nodes.test_builder import NEW, NODES, OLD, builder, names, observed, state
-from upgrader.app.plan_inputs import _named as named_inputs
+from upgrader.app.run_inputs import named_inputs
 from upgrader.engine.state.run_state import StepState
 from upgrader.errors import UsageError
 from upgrader.model.node_settings import NodePool
@@ -124,8 +124,7 @@ def test_plan_shows_a_surge() -> None:
 
 def test_saved_plan_is_bound_to_both_playbooks() -> None:
     """As to any other that runs on this machine."""
-    one = builder(WITH_SURGE)
-    found = dict(named_inputs(one.settings, one.plan((), observed())))
+    found = dict(named_inputs(builder(WITH_SURGE).settings))
     assert (found["the playbook of surge-workers"], found["the undo of surge-workers"]) == (ADD, REMOVE)
 
 

@@ -1,0 +1,109 @@
+"""Where the files are that a run of a cluster folder may read: all of the folder, and what its settings name elsewhere.
+
+A saved plan and the approval of a fleet's campaign cover the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from upgrader.config.charts import charts_folder
+from upgrader.config.playbooks import playbooks_folder
+from upgrader.engine.execution.input_files import identity
+from upgrader.errors import UsageError
+from upgrader.model.settings import ReleaseSettings, Settings
+from upgrader.steps.playbook.plan import looked_into
+
+__all__ = ["RUNS", "input_roots", "not_inputs", "named_inputs", "settings_text"]
+
+RUNS = "runs"
+"""What the run writes itself, in the cluster folder."""
+_VARIABLES = frozenset({"group_vars", "host_vars"})
+
+
+def named_inputs(settings: Settings) -> Iterator[tuple[str, Path]]:
+    """The files and folders that the settings name, each with its name in messages."""
+    yield "the inventory", settings.inventory
+    for item in settings.pipeline:
+        if isinstance(item, ReleaseSettings):
+            yield f"the chart of {item.name}", item.chart or charts_folder() / item.name
+            continue
+        yield f"the playbook of {item.name}", item.playbook
+        if item.undo:
+            yield f"the undo of {item.name}", item.undo
+    for pool in settings.nodes.pools if settings.nodes else ():
+        yield f"the playbooks of {pool.step}", playbooks_folder()
+        if pool.surge:
+            yield f"the playbook of {pool.surge_steps[0]}", pool.surge.add
+            yield f"the undo of {pool.surge_steps[0]}", pool.surge.remove
+
+
+def input_roots(settings: Settings) -> Iterator[tuple[str, Path]]:
+    """What is read with all that is below it: the cluster folder, as "", and roots outside of it by their names.
+
+    All of the folder is included, because a playbook may include any file. Of what is elsewhere, the charts count, and
+    the folders of the inventory, of playbooks and of what links to them lead to. Values from elsewhere are in
+    `settings_text`.
+    """
+    folder = settings.folder.resolve()
+    yield "", folder
+    for name, root in _elsewhere(settings):
+        if not root.resolve().is_relative_to(folder):
+            yield f"({name})", root.resolve()
+
+
+def _elsewhere(settings: Settings) -> Iterator[tuple[str, Path]]:
+    """The roots that may lie outside of the cluster folder. Ansible looks beside a file where a link to it leads."""
+    for name, path in named_inputs(settings):
+        if name.startswith(("the chart", "the playbooks")):
+            yield name, path
+        else:
+            yield f"beside {name}", path.parent
+            if path.resolve().parent != path.parent.resolve():
+                yield f"beside what {name} links to", path.resolve().parent
+
+
+def not_inputs(settings: Settings, given: Collection[Path]) -> Collection[Path]:
+    """What changes from machine to machine, or from run to run: what a run writes, and `given`, such as credentials.
+
+    Never what a step names, or Ansible reads by itself: raises UsageError for that.
+    """
+    own, folder = settings.folder / RUNS, settings.folder.resolve()
+    if own.is_symlink():
+        raise UsageError(
+            f"{own} is a link, so that what a run writes may be what another one reads",
+            remedy="Make it a folder of the cluster folder.",
+        )
+    named = dict(named_inputs(settings))
+    for path in given:
+        real = path.resolve()
+        for name, root in named.items():
+            if identity(path) is not None and (identity(path) == identity(root) or _is_chart(name, root, real)):
+                raise UsageError(
+                    f"{path} is also {name}, which an approval has to include", remedy="Move it to another folder."
+                )
+        inside = real.relative_to(folder).parts[:-1] if real.is_relative_to(folder) else ()
+        if _VARIABLES & set(real.parts) or any(map(looked_into, inside)):
+            raise UsageError(f"{path} is in a folder that Ansible reads by itself", remedy="Move it to another folder.")
+    for name, root in named.items():
+        if root.resolve().is_relative_to(own.resolve()) or ".git" in root.resolve().parts:
+            raise UsageError(f"{name} is in {root.parent}, which an approval can't cover", remedy="Move it elsewhere.")
+    return (own, *given)
+
+
+def _is_chart(name: str, root: Path, path: Path) -> bool:
+    """Whether a path is in a chart, all of whose files templates can read."""
+    return name.startswith("the chart") and path.is_relative_to(root.resolve())
+
+
+def settings_text(settings: Settings) -> str:
+    """As they were read, with paths in the folder relative to it: upgrader.yaml may have been another one then."""
+    folder = settings.folder.resolve()
+    inside = settings.kubeconfig.resolve().is_relative_to(folder)
+    kubeconfig = settings.kubeconfig.resolve().relative_to(folder) if inside else Path("elsewhere")
+    text = repr(replace(settings, folder=Path(), kubeconfig=kubeconfig))
+    for path in {str(settings.folder), str(settings.folder.absolute()), str(folder)} - {"."}:
+        text = text.replace(path, "")
+    return text
