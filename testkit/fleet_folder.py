@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-__all__ = ["FLEET", "INVENTORY", "write_fleet"]
+__all__ = ["FLEET", "INVENTORY", "server_of", "write_fleet", "write_kubeconfig"]
 
 FLEET = """\
 apiVersion: upgrader.io/v1alpha1
@@ -36,11 +37,29 @@ clusters:
 
 
 def write_fleet(folder: Path, fleet: str = FLEET, inventory: str = INVENTORY) -> Path:
-    """Write both files, and a folder for each of the four clusters; returns the fleet's folder."""
+    """Write both files, and a folder with a kubeconfig for each of the four clusters; returns the fleet's folder."""
     (folder / "fleet.yaml").write_text(fleet)
     (folder / "fleet-inventory.yaml").write_text(inventory)
     for name in "abcd":
         cluster = folder / "clusters" / name
         cluster.mkdir(parents=True, exist_ok=True)
         (cluster / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+        write_kubeconfig(cluster)
     return folder
+
+
+def write_kubeconfig(folder: Path, *, server: str = "", token: str = "t", **user: object) -> None:
+    """Write a cluster folder's kubeconfig; `server`: by default, the folder's name. `user` has more of its keys."""
+    content = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": f"https://{server or folder.name}:6443"}}],
+        "users": [{"name": "u", "user": {"token": token, **user} if token else user}],
+    }
+    (folder / "kubeconfig").write_text(json.dumps(content))
+
+
+def server_of(kubeconfig: Path) -> str:
+    """The host of the server in a kubeconfig as `write_kubeconfig` writes it, also in a copy of its content."""
+    server = json.loads(kubeconfig.read_bytes())["clusters"][0]["cluster"]["server"]
+    return str(server).removeprefix("https://").removesuffix(":6443")

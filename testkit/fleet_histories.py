@@ -115,7 +115,7 @@ class _Oracle:
         if book.due is not None and now < book.due:
             raise Broken(f"{name} was begun too early after an interruption")
         if resume:
-            if book.status != "stuck" or book.problem == "identity":
+            if book.status != "stuck" or book.problem in ("identity", "changed"):
                 raise Broken(f"{name} is {book.status} {book.problem}, and was resumed")
             return
         if book.status not in ("new", "to-repeat"):

@@ -150,12 +150,15 @@ def check_upgrade(
             return PlannedUpgrade.of(told, None).checked(skips)
 
 
-def plan_upgrade(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd = SILENT) -> CheckedPlan:
-    """What an upgrade would change, on the hosts as well, and what the checks find. Changes nothing.
+def plan_upgrade(
+    folder: Path, target: KubernetesVersion | None, front_end: FrontEnd = SILENT, kubeconfig: Path | None = None
+) -> CheckedPlan:
+    """What an upgrade would change, on the hosts as well, and what the checks find. Changes nothing. `kubeconfig` None:
+    the folder's.
 
     Raises UsageError for a bundle whose checksums are wrong.
     """
-    with front_end.busy(), open_session(folder, target) as session, session.bundle() as bundle:
+    with front_end.busy(), open_session(folder, target, kubeconfig) as session, session.bundle() as bundle:
         planned = PlannedUpgrade.of(session.telling(front_end.doing), bundle)
         return _asked(planned.session, planned.checked(NO_SKIPS))
 

@@ -80,6 +80,7 @@ __all__ = [
     "age_files",
     "copy_image",
     "intended_steps",
+    "open_api",
     "open_kube",
     "open_renderer",
     "open_session",
@@ -404,6 +405,16 @@ def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
 
 
 @contextmanager
+def open_api(kubeconfig: Path, timeout_seconds: float) -> Iterator[Kube]:
+    """Only the API that a kubeconfig's current context leads to; each call has this timeout."""
+    kube = KubeAdapter(kubeconfig, timeout_seconds=timeout_seconds)
+    try:
+        yield kube
+    finally:
+        kube.close()
+
+
+@contextmanager
 def open_stranger(kubeconfig: Path, context: str) -> Iterator[tuple[Kube, HostKeys]]:
     """The API of a cluster that has no folder yet, and the machines that identify themselves."""
     kube = KubeAdapter(kubeconfig, context)
@@ -423,12 +434,14 @@ def _known_runs(settings: Settings, brief_kube: Kube) -> tuple[RunState, ...]:
 
 
 @contextmanager
-def open_session(folder: Path, target: KubernetesVersion | None = None) -> Iterator[Session]:
-    """Read a cluster folder and connect; `target` None means the file's.
+def open_session(
+    folder: Path, target: KubernetesVersion | None = None, kubeconfig: Path | None = None
+) -> Iterator[Session]:
+    """Read a cluster folder and connect; `target` and `kubeconfig` None mean the file's.
 
     Raises UsageError for whatever is wrong with the folder, before any connection.
     """
-    settings = load_settings(folder, os.environ, Overrides(target=target))
+    settings = load_settings(folder, os.environ, Overrides(target=target, kubeconfig=kubeconfig))
     refuse_missing(settings, os.environ)
     kubeconfig, context = find_context(settings, os.environ)
     settings = replace(settings, kubeconfig=kubeconfig)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from upgrader.fleet.decide import Decision
     from upgrader.fleet.model import Fleet
     from upgrader.fleet.state import CampaignState
+    from upgrader.model.version import KubernetesVersion
+    from upgrader.steps.plan_document import PlanDocument
 
 __all__ = ["fleet"]
 
@@ -43,11 +45,16 @@ def plan(folder: Path) -> None:
 
     from upgrader.app.upgrade import plan_upgrade
     from upgrader.fleet.plans import plan_fleet
-    from upgrader.fleet.use_cases import proposed_fleet
+    from upgrader.fleet.use_cases import planning_kubeconfig, proposed_fleet
     from upgrader.ui.fleet import print_classes, print_fleet, print_new_traits
 
     proposed = proposed_fleet(folder)
-    planned = plan_fleet(proposed, lambda each, target: plan_upgrade(each, target).document, shown.doing)
+
+    def planned_one(each: Path, target: KubernetesVersion) -> PlanDocument:
+        with planning_kubeconfig(each, proposed) as kubeconfig:
+            return plan_upgrade(each, target, kubeconfig=kubeconfig).document
+
+    planned = plan_fleet(proposed, planned_one, shown.doing)
     shown.doing("")
     print_fleet(proposed, sys.stdout)
     print_classes(planned.classes, sys.stdout)

@@ -146,6 +146,12 @@ class FleetSpec(Section):
         "twice that time, for its rollback, is left of the window.",
         examples=["30m"],
     )
+    kubeconfig_exec: list[Text] = Field(
+        default=[],
+        description="Commands that kubeconfigs may run for credentials (`exec`): names that are searched on PATH, or "
+        "absolute paths. All who can change a cluster folder can run them as your user, with any arguments.",
+        examples=[["aws"]],
+    )
 
 
 class FleetYaml(Section):

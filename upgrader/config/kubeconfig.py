@@ -17,7 +17,7 @@ from upgrader.config.yaml_document import Document, read_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.model.redaction.known_secrets import KNOWN, secrets_in
 
-__all__ = ["KubeconfigContext", "Login", "named_files", "read_kubeconfig"]
+__all__ = ["KubeconfigContext", "Login", "named_files", "read_kubeconfig", "refuse_unsupported"]
 
 _REREAD_SECONDS = 60.0
 """Files of tokens and certificates are replaced without notice; kubectl reads them again as often."""
@@ -55,19 +55,9 @@ def read_kubeconfig(kubeconfig: Path, context: str = "") -> KubeconfigContext:
     document = read_mapping(kubeconfig)
     chosen = _named(document, "contexts", context or str(document.data.get("current-context") or ""), "context")
     cluster = _absolute(kubeconfig, _named(document, "clusters", str(chosen.get("cluster", "")), "cluster"))
-    if cluster.get("insecure-skip-tls-verify"):
-        raise ConfigError(
-            f"{shown(kubeconfig)}: insecure-skip-tls-verify is set, so any machine could pose as the API server",
-            remedy="Name the cluster's CA with certificate-authority or certificate-authority-data instead.",
-        )
     name = str(chosen.get("user") or "")
     given = _absolute(kubeconfig, _named(document, "users", name, "user")) if name else {}
-    for key in ("auth-provider", "username", "as", "as-uid", "as-groups", "as-user-extra"):
-        if given.get(key):
-            raise ConfigError(
-                f"{shown(kubeconfig)}: its user has '{key}', which upgrader doesn't support",
-                remedy="Use a client certificate, a token, a token file or an `exec` plugin.",
-            )
+    refuse_unsupported(kubeconfig, cluster, given)
     user = {key: given[key] for key in given if key.startswith("client-")}
     expires = None
     from_plugin = False
@@ -80,6 +70,21 @@ def read_kubeconfig(kubeconfig: Path, context: str = "") -> KubeconfigContext:
     server = str(cluster.get("server", "")).rstrip("/")
     files = _fingerprint(kubeconfig, cluster, user)
     return KubeconfigContext(kubeconfig, server, cluster, user, expires, from_plugin, files)
+
+
+def refuse_unsupported(kubeconfig: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a server that isn't verified, and for a kind of login that upgrader doesn't have."""
+    if cluster.get("insecure-skip-tls-verify"):
+        raise ConfigError(
+            f"{shown(kubeconfig)}: insecure-skip-tls-verify is set, so any machine could pose as the API server",
+            remedy="Name the cluster's CA with certificate-authority or certificate-authority-data instead.",
+        )
+    for key in ("auth-provider", "username", "as", "as-uid", "as-groups", "as-user-extra"):
+        if user.get(key):
+            raise ConfigError(
+                f"{shown(kubeconfig)}: its user has '{key}', which upgrader doesn't support",
+                remedy="Use a client certificate, a token, a token file or an `exec` plugin.",
+            )
 
 
 class Login:
@@ -177,10 +182,11 @@ def named_files(kubeconfig: Path) -> tuple[Path, ...]:
         document = read_mapping(kubeconfig)
     except ConfigError:
         return ()
+    listed = {kind: document.data.get(kind) for kind in ("clusters", "users")}
     sections = [
-        entry.get(section[:-1])
-        for section in ("clusters", "users")
-        for entry in document.data.get(section) or ()
+        entry.get(kind.removesuffix("s"))
+        for kind, entries in listed.items()
+        for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, dict)
     ]
     names = [part.get(key) for part in sections if isinstance(part, dict) for key in (*_FILES, "tokenFile")]

@@ -5,8 +5,9 @@ Killed anywhere, it goes on: what was begun is in the journal, and whether that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from upgrader.engine.journal.journal_file import Journal
 from upgrader.errors import UsageError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.causes import cause_of
+from upgrader.fleet.clusters import keep_kubeconfig
 from upgrader.fleet.decide import Decision, Held, Skip, Start, decide
 from upgrader.fleet.events import (
     CampaignEnded,
@@ -26,10 +28,11 @@ from upgrader.fleet.events import (
     Problem,
     SoakChecked,
 )
-from upgrader.fleet.inputs import pins_differ
+from upgrader.fleet.inputs import Inputs, pins_differ
+from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.outcomes import CommandEnd, Result, result_of
-from upgrader.fleet.questions import Ask, problem_before, problem_of_resume, soak_problem
+from upgrader.fleet.questions import Found, Questions
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.ports import Clock
 
@@ -70,13 +73,14 @@ class Coordinator:
     journal: Journal
     executor: Executor
     clock: Clock
-    ask: Ask
+    questions: Questions
     pins: Callable[[], Pins]
     """What a run would be begun with now, as `own_pins`."""
     _read: tuple[float, Pins] | None = None
     """What that said last, and when, on the monotonic clock."""
     _asked: dict[str, float] = field(default_factory=dict)
     """When a cluster was asked last, on the monotonic clock."""
+    _inquiry: Inquiry[Found] = field(default_factory=Inquiry)
     _known: CampaignState | None = None
     """What the journal says, which only this coordinator writes."""
 
@@ -122,23 +126,55 @@ class Coordinator:
 
     def _act(self, decision: Decision, state: CampaignState) -> bool:
         """Do what was decided; whether that was anything."""
-        begun = self.clock.monotonic()
-        for skip in decision.skips:
-            self._skip(skip, state.clusters[skip.cluster])
-        for start in decision.starts:
-            # Each asks a cluster, so that a pause, or an edit, may come between two of them.
-            if self.clock.monotonic() - begun > _FRESH_SECONDS or self.campaign.is_asked:
-                return True
-            held = self._held(state)
-            if held.everything or (held.starts and not start.resume):
-                return True
-            self._start(start, state.clusters[start.cluster])
         ended = decision.done and state.ended is None
         if ended:
             self.journal.emit(CampaignEnded(self.campaign.name))
-        found = [self._check(self.fleet.by_name[name], state.clusters[name]) for name in decision.checks]
-        found += [self._soak(self.fleet.by_name[name], state.clusters[name]) for name in decision.soaks]
-        return bool(decision.skips or decision.starts or ended or any(found))
+        soaks = decision.soaks
+        decided, stopped, news = self.clock.monotonic(), False, False
+        skips = {each.cluster: each for each in decision.skips}
+        starts = {each.cluster: each for each in decision.starts}
+        for name, answer in self._inquiry.answers(self._asked_now(decision, state)):
+            cluster = state.clusters[name]
+            found = answer or Found("unreachable", f"it has not answered within {self._inquiry.seconds:.0f} s")
+            self._asked[name] = self.clock.monotonic()
+            if name in skips:
+                self._skip(skips[name], cluster, found)
+            elif name in starts:
+                # A pause, or an edit, may have come since; and a window may have closed.
+                if not found.problem and self.clock.monotonic() - decided > _FRESH_SECONDS:
+                    decided, decision = self.clock.monotonic(), self._decide(self.campaign.journaled())
+                stopped = stopped or self.campaign.is_asked or self._holds(state, starts[name])
+                if found.problem or (not stopped and starts[name] in decision.starts):
+                    self._start(starts[name], cluster, found)
+            elif name in soaks:
+                news |= self._soak(cluster, found)
+            else:
+                news |= self._found(cluster, found.problem, found.reason)
+        return bool(skips or starts or ended or news)
+
+    def _asked_now(self, decision: Decision, state: CampaignState) -> Mapping[str, Callable[[], Found]]:
+        """The questions of this look, by cluster: those about to begin first, then the one that waits longest."""
+        asked: dict[str, Callable[[], Found]] = {}
+        for start in decision.starts:
+            asked[start.cluster] = self._question(state.clusters[start.cluster], resume=start.resume)
+        for skip in decision.skips:
+            asked[skip.cluster] = self._question(state.clusters[skip.cluster])
+        for name in sorted((*decision.checks, *decision.soaks), key=lambda name: self._asked.get(name, 0.0)):
+            if name not in asked and self._due(name):
+                each, soak = state.clusters[name], name in decision.soaks
+                asked[name] = self._of_soak(each) if soak else self._question(each, resume=each.active)
+        return asked
+
+    def _question(self, each: ClusterState, *, resume: bool = False) -> Callable[[], Found]:
+        question = self.questions.before_resume if resume else self.questions.before
+        return partial(question, self.fleet.by_name[each.name], each.digest)
+
+    def _of_soak(self, each: ClusterState) -> Callable[[], Found]:
+        return partial(self.questions.after_soak, self.fleet.by_name[each.name], each.digest, self.fleet.target)
+
+    def _holds(self, state: CampaignState, start: Start) -> bool:
+        held = self._held(state)
+        return bool(held.everything or (held.starts and not start.resume))
 
     def _collect(self, state: CampaignState) -> bool:
         """Write down which runs have ended."""
@@ -148,18 +184,22 @@ class Coordinator:
     def _has_ended(self, cluster: ClusterState) -> bool:
         """Write down how a cluster's run ended, or that it isn't known; whether there is anything new."""
         attempt = self.campaign.attempt(cluster.name, cluster.attempt)
+        fleet_cluster = self.fleet.by_name[cluster.name]
         try:
+            if moved := self.questions.moved(fleet_cluster, cluster.digest):
+                raise UsageError(moved)
             running = self.executor.running(attempt)
             end = None if running else self.executor.end(attempt)
         except UsageError as error:
             return self._found(cluster, "unknown", f"whether its run is in progress isn't known: {error.message}")
         if running:
+            self._renew(fleet_cluster, cluster)
             return self._found(cluster, "", "") if cluster.problem == "unknown" else False
         assert cluster.since is not None, "it was begun"
         result = result_of(
             end,
             cluster.name,
-            self.fleet.by_name[cluster.name].folder,
+            fleet_cluster.folder,
             self.fleet.target,
             before=cluster.before,
             resumed=cluster.run if cluster.unended else "",
@@ -169,8 +209,18 @@ class Coordinator:
         self._end(cluster, cluster.attempt, result, seconds)
         return True
 
+    def _renew(self, cluster: FleetCluster, state: ClusterState) -> None:
+        """Hand a run in progress the credentials of now, as tokens end; whatever else has changed, it keeps its own."""
+        if self._due(cluster.name) and (used := self.questions.credentials(cluster, state.digest)):
+            keep_kubeconfig(used, self._kubeconfig(cluster.name))
+
+    def _kubeconfig(self, name: str) -> Path:
+        """The copy with which a cluster's run works."""
+        return self.campaign.attempt(name, 0).with_name("kubeconfig")
+
     def _end(self, cluster: ClusterState, attempt: int, result: Result, seconds: float) -> None:
         self._found(cluster, "", "")
+        self._kubeconfig(cluster.name).unlink(missing_ok=True)
         self.journal.emit(
             ClusterEnded(
                 cluster.name, attempt, result.outcome, seconds, result.run, result.cause, result.reason, result.open
@@ -184,53 +234,38 @@ class Coordinator:
         self.journal.emit(ClusterChecked(cluster.name, problem, reason))
         return True
 
-    def _skip(self, skip: Skip, state: ClusterState) -> None:
+    def _skip(self, skip: Skip, state: ClusterState, found: Found) -> None:
         """Leave out a cluster that still doesn't answer: there may have been no coordinator to ask it until now."""
-        self._asked[skip.cluster] = self.clock.monotonic()
-        problem, reason = self._problem(self.fleet.by_name[skip.cluster], state)
-        if problem == "unreachable":
+        if found.problem == "unreachable":
             self.journal.emit(ClusterSkipped(skip.cluster, "", skip.reason))
         else:
-            self._found(state, problem, reason)
+            self._found(state, found.problem, found.reason)
 
-    def _start(self, start: Start, state: ClusterState) -> None:
+    def _start(self, start: Start, state: ClusterState, found: Found) -> None:
         cluster = self.fleet.by_name[start.cluster]
-        problem, reason = self._problem(cluster, state, resume=start.resume)
-        if problem:
-            self._asked[cluster.name] = self.clock.monotonic()
-            self._found(state, problem, reason)
+        if found.problem or found.kubeconfig is None:
+            self._found(state, found.problem, found.reason)
             return
         number = state.attempt + 1
         before = newest_name(cluster.folder / "runs")
         self.journal.emit(ClusterStarting(cluster.name, number, start.resume, before))
-        arguments = ["-C", str(cluster.folder), "run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
-        arguments += ["--approved-inputs", state.digest]
+        attempt, kubeconfig = self.campaign.attempt(cluster.name, number), self._kubeconfig(cluster.name)
+        arguments = ["-C", str(cluster.folder), "--kubeconfig", str(kubeconfig)]
+        arguments += ["run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
+        arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
         try:
-            self.executor.start(
-                self.campaign.attempt(cluster.name, number), [*arguments, "--resume"] if start.resume else arguments
-            )
+            keep_kubeconfig(found.kubeconfig, kubeconfig)
+            self.executor.start(attempt, [*arguments, "--resume"] if start.resume else arguments)
         except UsageError as error:
             run = state.run if start.resume else ""
             cause = cause_of("", error.message, cluster.name)
             self._end(state, number, Result("interrupted", run, cause, error.message, start.resume), 0.0)
 
-    def _check(self, cluster: FleetCluster, state: ClusterState) -> bool:
-        """Ask a cluster with a problem again; whether that has changed."""
-        if not self._due(cluster.name):
+    def _soak(self, state: ClusterState, found: Found) -> bool:
+        """Write down what a cluster is like at the end of its stage's soak; whether there is anything new."""
+        if found.reason and found.reason == state.soak_reason:
             return False
-        return self._found(state, *self._problem(cluster, state, resume=state.active))
-
-    def _problem(self, cluster: FleetCluster, state: ClusterState, *, resume: bool = False) -> tuple[Problem, str]:
-        return problem_of_resume(cluster, self.ask) if resume else problem_before(cluster, state.digest, self.ask)
-
-    def _soak(self, cluster: FleetCluster, state: ClusterState) -> bool:
-        """Ask a cluster at the end of its stage's soak; whether there is anything new."""
-        if not self._due(cluster.name):
-            return False
-        reason = soak_problem(cluster, self.fleet.target, self.ask)
-        if reason and reason == state.soak_reason:
-            return False
-        self.journal.emit(SoakChecked(cluster.name, not reason, reason))
+        self.journal.emit(SoakChecked(state.name, not found.reason, found.reason))
         return True
 
     def _due(self, name: str) -> bool:

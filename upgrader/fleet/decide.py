@@ -208,11 +208,13 @@ class _Deciding:
                 self._retry(each, resume=True)
 
     def _may_resume(self, each: ClusterState) -> bool:
-        """An API that doesn't answer keeps no run from going on, as that may restore it; another cluster's does."""
+        """An API that doesn't answer keeps no run from going on, as that may restore it; another cluster's does, and so
+        does a folder that isn't as it was approved: what is in it would be run.
+        """
         if self.held.everything:
             self.waits[each.name] = Wait(self.held.everything, person=True)
             return False
-        if each.problem != "identity":
+        if each.problem not in ("identity", "changed"):
             return True
         self.checks.append(each.name)
         self.waits[each.name] = Wait(each.problem_reason, person=True)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 import upgrader
+from upgrader.app.run_inputs import input_roots, not_inputs, settings_text
 from upgrader.config.charts import charts_folder
+from upgrader.config.kubeconfig import named_files
+from upgrader.config.load import load_settings
 from upgrader.config.playbooks import playbooks_folder
-from upgrader.config.yaml_document import read_mapping
-from upgrader.engine.execution.input_files import canonical, file_digests
-from upgrader.errors import ConfigError
+from upgrader.config.used_kubeconfig import UsedKubeconfig, read_used
+from upgrader.engine.execution.input_files import canonical, file_digests, unique
+from upgrader.errors import UsageError
 from upgrader.fleet.events import Pins
+from upgrader.steps.backup.store import own_files
 
-__all__ = ["NOT_INPUTS", "folder_digest", "own_pins", "pins_differ"]
+__all__ = ["Inputs", "folder_digest", "folder_place", "inputs_of", "kubeconfig_of", "own_pins", "pins_differ"]
 
-NOT_INPUTS = ("runs", "backups", "kubeconfig", "known_hosts")
-"""What a run writes into the top of a cluster folder, and credentials, which are replaced at any time."""
-
-_OWN = frozenset({"backup.folder", "cluster.kubeconfig"})
-_FILES = frozenset({"values", "chart", "config", "path", "bundle"})
-_PLAYBOOKS = frozenset({"playbook", "undo", "add", "remove"})
-"""Keys of upgrader.yaml whose values are paths: as above, of files and charts, of playbooks."""
+_YAML = "upgrader.yaml"
+_MOST_BYTES = 16 * 1024**3
+"""More than a bundle of images has; without a limit, a file with a hole of some exabytes would be read for years."""
 
 
 def own_pins() -> Pins:
@@ -43,59 +46,81 @@ def pins_differ(begun: Pins | None, now: Pins) -> str:
     return f"the {what} of upgrader {now.upgrader} have changed since the campaign began"
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """What a person approves of a cluster, each as a digest."""
+
+    files: str
+    """Of all that a run may read, as `folder_digest`."""
+    kubeconfig: str
+    """Of what is pinned of the kubeconfig."""
+    place: str
+    """Of where the cluster folder is, links followed, seen from the fleet's folder."""
+
+    def __str__(self) -> str:
+        return f"{self.files}.{self.kubeconfig}.{self.place}"
+
+    @staticmethod
+    def parse(text: str) -> Inputs:
+        """As they are in the journal."""
+        files, _, rest = text.partition(".")
+        kubeconfig, _, place = rest.partition(".")
+        return Inputs(files, kubeconfig, place)
+
+
+def inputs_of(fleet: Path, folder: Path, commands: Collection[str], environ: Mapping[str, str]) -> Inputs:
+    """The inputs of a cluster folder as they are now. `commands` as for `kubeconfig_of`. Raises UsageError."""
+    return Inputs(folder_digest(folder), kubeconfig_of(folder, commands, environ).pinned, folder_place(fleet, folder))
+
+
+def folder_place(fleet: Path, folder: Path) -> str:
+    """A digest of where a cluster folder is, links followed."""
+    place = os.path.relpath(os.path.realpath(folder), os.path.realpath(fleet))
+    return sha256(os.fsencode(place)).hexdigest()
+
+
+def kubeconfig_of(folder: Path, commands: Collection[str], environ: Mapping[str, str]) -> UsedKubeconfig:
+    """What is used of a cluster folder's kubeconfig; `commands` are those that it may run. Raises UsageError."""
+    with _read(folder):
+        return read_used(load_settings(folder, {}), environ, commands)
+
+
 def folder_digest(folder: Path) -> str:
-    """Of every file of a cluster folder but those of NOT_INPUTS and hidden ones, with what links lead to; and of what
-    its upgrader.yaml names elsewhere. Raises UsageError for what can't be read.
+    """Of all that a run of a cluster folder may read, with what links lead to and what its upgrader.yaml names
+    elsewhere; not of credentials, past runs and backups, which change at any time. Raises UsageError for what can't be
+    read, also where upgrader.yaml isn't valid.
     """
-    texts = tuple(_texts(folder))
-    own = [text for key, text in texts if key in _OWN]
-    inside = file_digests(folder, "", leave_out=[*folder.glob(".*"), *(folder / name for name in (*NOT_INPUTS, *own))])
-    found = {name: digest for name, digest in inside.items() if not _left_out(name)}
-    for path in _named_elsewhere(folder, texts):
-        found |= file_digests(path, f"({path})")
-    return _digest(found)
+    with _read(folder):
+        return _folder_digest(folder)
 
 
-def _left_out(name: str) -> bool:
-    """Of a name as `file_digests` gives it: `link a/b`, `a/b`; or `a/`, a folder, which is nothing without files."""
-    parts = Path(name.removeprefix("link ")).parts
-    passing = any(part.startswith(".") or part == "__pycache__" for part in parts)
-    return name.endswith("/") or parts[0] in NOT_INPUTS or passing
-
-
-def _named_elsewhere(folder: Path, texts: Iterable[tuple[str, str]]) -> Iterator[Path]:
-    """What upgrader.yaml names outside of the folder: files, charts, and the folders of playbooks."""
-    inside = folder.resolve()
-    for key, text in texts:
-        path = folder / text
-        if not text or path.resolve().is_relative_to(inside):
-            continue
-        name = key.rpartition(".")[2]
-        if name in _PLAYBOOKS:
-            yield path.parent
-        elif key == "cluster.inventory":
-            yield from (path, path.parent / "group_vars", path.parent / "host_vars")
-        elif name in _FILES:
-            yield path
-
-
-def _texts(folder: Path) -> Iterator[tuple[str, str]]:
-    """Each text of upgrader.yaml, with its key, such as `steps.values`."""
+@contextmanager
+def _read(folder: Path) -> Iterator[None]:
+    """Whatever its owner has put into a folder, such as links in a circle: it is the folder that is wrong."""
     try:
-        yield from _texts_of("", read_mapping(folder / "upgrader.yaml").data)
-    except ConfigError:  # `upgrader run` refuses it, and says why
-        return
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        raise UsageError(
+            f"{folder}, or what it names, can't be read: {why}", remedy="Look at the folder's files and links."
+        ) from error
 
 
-def _texts_of(key: str, value: object) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for name, each in value.items():
-            yield from _texts_of(f"{key}.{name}" if key else str(name), each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts_of(key, each)
-    elif isinstance(value, str):
-        yield key, value
+def _folder_digest(folder: Path) -> str:
+    settings = load_settings(folder, {})
+    given = (settings.kubeconfig, *named_files(settings.kubeconfig), *own_files(settings.backup.folder))
+    leave_out = not_inputs(settings, given)
+    digests = (
+        file_digests(root, name, leave_out=leave_out, most_bytes=_MOST_BYTES).items()
+        for name, root in input_roots(settings)
+    )
+    found = unique(item for items in digests for item in items if not item[0].endswith("/"))
+    if _YAML not in found:
+        raise UsageError(
+            f"{folder / _YAML} is none of the folder's inputs, so that no approval would cover anything",
+            remedy="Let neither cluster.kubeconfig nor a file that the kubeconfig names be that file.",
+        )
+    return _digest({**found, "(the settings)": settings_text(settings)})
 
 
 def _digest(files: Mapping[str, str]) -> str:

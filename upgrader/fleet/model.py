@@ -86,6 +86,8 @@ class Fleet:
     exclusions: tuple[Exclusion, ...] = ()
     expected_seconds: float = 1800.0
     """How long a run is thought to take before the campaign has measured one."""
+    commands: frozenset[str] = frozenset()
+    """Those that kubeconfigs may run for credentials."""
 
     @cached_property
     def stage_of(self) -> Mapping[str, Stage]:

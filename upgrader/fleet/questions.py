@@ -1,62 +1,135 @@
-"""What a campaign asks before it begins a cluster: is it the inventory's, is its folder as it was approved?"""
+"""What a campaign asks before it begins a cluster: is it the inventory's, and is all of it as it was approved?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.errors import ApiError, UpgraderError, UsageError
-from upgrader.fleet.clusters import Answer
+from upgrader.fleet.clusters import Answer, private_kubeconfig
 from upgrader.fleet.events import Problem
-from upgrader.fleet.inputs import folder_digest
+from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Ask", "problem_before", "problem_of_resume", "soak_problem"]
+__all__ = ["Ask", "Found", "Questions"]
 
 Ask = Callable[[Path], Answer]
-"""Asks a cluster folder's cluster, as `ask_cluster`."""
+"""Asks the cluster that a kubeconfig leads to, as `ask_cluster`."""
 
 
-def problem_before(cluster: FleetCluster, digest: str, ask: Ask) -> tuple[Problem, str]:
-    """Why a cluster must not be begun, and the reason; `digest` is that of its folder as it was approved."""
-    try:
-        changed = folder_digest(cluster.folder) != digest
-    except UsageError as error:
-        return "changed", f"whether its folder has changed isn't known: {error.message}"
-    if changed:
-        return "changed", (
-            f"its folder has changed since the campaign began: upgrader fleet approve --changes {cluster.name}"
-        )
-    return _identity(cluster, ask)
+@dataclass(frozen=True)
+class Found:
+    """What was found of a cluster."""
+
+    problem: Problem = ""
+    reason: str = ""
+    """Why it isn't begun, or, at the end of a soak, why that hasn't passed; "": nothing is wrong."""
+    kubeconfig: UsedKubeconfig | None = None
+    """What leads to it, if nothing is wrong, or only its API doesn't answer."""
 
 
-def problem_of_resume(cluster: FleetCluster, ask: Ask) -> tuple[Problem, str]:
-    """Why an interrupted run must not go on. It may restore an API that doesn't answer."""
-    problem, reason = _identity(cluster, ask)
-    return ("", "") if problem == "unreachable" else (problem, reason)
+class _Wrong(Exception):
+    """Ends the questions about a cluster."""
+
+    def __init__(self, problem: Problem, reason: str) -> None:
+        super().__init__(reason)
+        self.found = Found(problem, reason)
 
 
-def soak_problem(cluster: FleetCluster, target: KubernetesVersion, ask: Ask) -> str:
-    """Why a cluster isn't as a soak should leave it; "" if it answers at the target."""
-    try:
-        answer = ask(cluster.folder)
-    except UpgraderError as error:
-        return error.message
-    if answer.uid == cluster.uid and answer.version == target:
-        return ""
-    return f"{answer.version} of the cluster with the UID {answer.uid} answers"
+@dataclass(frozen=True)
+class Questions:
+    """Questions about single clusters; each is answered by a value, whatever is in the cluster's folder."""
+
+    fleet: Path
+    """The fleet's folder."""
+    commands: frozenset[str]
+    """Those that kubeconfigs may run."""
+    ask: Ask
+    environ: Mapping[str, str]
+    """May name kubectl's kubeconfig."""
+
+    def before(self, cluster: FleetCluster, digest: str) -> Found:
+        """Why a cluster must not be begun; `digest` is of what was approved."""
+        return self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest)))
+
+    def before_resume(self, cluster: FleetCluster, digest: str) -> Found:
+        """Why an interrupted run must not go on. It may restore an API that doesn't answer."""
+        found = self.before(cluster, digest)
+        return Found(kubeconfig=found.kubeconfig) if found.problem == "unreachable" else found
+
+    def after_soak(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
+        """Why a cluster isn't as a soak should leave it."""
+        return self._found(lambda: self._at_target(cluster, Inputs.parse(digest), target))
+
+    def moved(self, cluster: FleetCluster, digest: str) -> str:
+        """Why nothing may be read from a cluster folder: a link now leads to another one. "": it is where it was."""
+        if folder_place(self.fleet, cluster.folder) == Inputs.parse(digest).place:
+            return ""
+        now = os.path.realpath(cluster.folder)
+        return f"{cluster.folder} now leads to another folder than when it was approved, {now}"
+
+    def credentials(self, cluster: FleetCluster, digest: str) -> UsedKubeconfig | None:
+        """Its kubeconfig as it is now; None where it can't be used, or isn't as it was approved."""
+        return self._found(lambda: Found(kubeconfig=self._kubeconfig(cluster, Inputs.parse(digest)))).kubeconfig
+
+    def _found(self, question: Callable[[], Found]) -> Found:
+        try:
+            return question()
+        except _Wrong as wrong:
+            return wrong.found
+        except UpgraderError as error:
+            return Found("identity", error.message)
+        except Exception as error:  # noqa: BLE001 - what surprises, in one cluster's folder, ends nothing for all others
+            return Found("identity", f"it can't be examined: {type(error).__name__}: {error}")
+
+    def _as_approved(self, cluster: FleetCluster, digest: str) -> UsedKubeconfig:
+        approved = Inputs.parse(digest)
+        if moved := self.moved(cluster, digest):
+            raise _Wrong("changed", moved)
+        try:
+            changed = folder_digest(cluster.folder) != approved.files
+        except UsageError as error:
+            raise _Wrong("changed", f"whether its folder has changed isn't known: {error.message}") from error
+        if changed:
+            raise _changed("its folder has changed", cluster)
+        return self._kubeconfig(cluster, approved)
+
+    def _kubeconfig(self, cluster: FleetCluster, approved: Inputs) -> UsedKubeconfig:
+        try:
+            used = kubeconfig_of(cluster.folder, self.commands, self.environ)
+        except UpgraderError as error:
+            reason = f"it isn't known which cluster its kubeconfig leads to: {error.message}"
+            raise _Wrong("identity", f"{reason} {error.remedy}".strip()) from error
+        if used.pinned != approved.kubeconfig:
+            raise _changed("its kubeconfig has another server, CA, command or file", cluster)
+        return used
+
+    def _identified(self, cluster: FleetCluster, used: UsedKubeconfig) -> Found:
+        try:
+            answer = self._answer(used)
+        except ApiError as error:
+            return Found("unreachable", error.message, used)
+        except UpgraderError as error:
+            return Found("identity", f"it isn't known which cluster its kubeconfig leads to: {error.message}")
+        if answer.uid == cluster.uid:
+            return Found(kubeconfig=used)
+        said = f"its kubeconfig leads to the cluster with the UID {answer.uid}; the inventory has {cluster.uid}"
+        return Found("identity", said)
+
+    def _at_target(self, cluster: FleetCluster, approved: Inputs, target: KubernetesVersion) -> Found:
+        answer = self._answer(self._kubeconfig(cluster, approved))
+        if answer.uid == cluster.uid and answer.version == target:
+            return Found()
+        return Found("identity", f"{answer.version} of the cluster with the UID {answer.uid} answers")
+
+    def _answer(self, used: UsedKubeconfig) -> Answer:
+        with private_kubeconfig(used) as kubeconfig:
+            return self.ask(kubeconfig)
 
 
-def _identity(cluster: FleetCluster, ask: Ask) -> tuple[Problem, str]:
-    try:
-        answer = ask(cluster.folder)
-    except ApiError as error:
-        return "unreachable", error.message
-    except UpgraderError as error:
-        return "identity", f"it isn't known which cluster its kubeconfig leads to: {error.message}"
-    if answer.uid == cluster.uid:
-        return "", ""
-    return "identity", (
-        f"its kubeconfig leads to the cluster with the UID {answer.uid}; the inventory has {cluster.uid}"
-    )
+def _changed(what: str, cluster: FleetCluster) -> _Wrong:
+    return _Wrong("changed", f"{what} since the campaign began: upgrader fleet approve --changes {cluster.name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -72,8 +73,9 @@ class _Inventory:
             cluster = FleetCluster(entry.name, folder, entry.uid, dict(entry.labels))
             self._unique(first, index, "name", entry.name, entry.name)
             self._unique(first, index, "uid", entry.uid, entry.uid)
-            self._unique(first, index, "folder", str(folder.resolve()), shown(folder))
-            if not self.begun and not (folder / "upgrader.yaml").is_file():
+            if not self.begun:
+                self._unique(first, index, "folder", os.path.realpath(folder), shown(folder))
+            if not self.begun and not os.path.isfile(folder / "upgrader.yaml"):
                 self.problems.append(
                     self.document.error(
                         ("clusters", index, "folder"),
@@ -121,6 +123,7 @@ class _Reader:
             windows=windows,
             exclusions=exclusions,
             expected_seconds=spec.expected_run,
+            commands=frozenset(spec.kubeconfig_exec),
         )
 
     def _wrong(self, where: KeyPath, text: str, remedy: str = "") -> None:

@@ -13,7 +13,7 @@ from upgrader.app.wiring import system_clock
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder, folder_lock
 from upgrader.errors import Blocked, CampaignStopped, Locked, UsageError
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
-from upgrader.fleet.clusters import ask_cluster
+from upgrader.fleet.clusters import ask_cluster, private_kubeconfig
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Held, decide
 from upgrader.fleet.events import (
@@ -28,10 +28,11 @@ from upgrader.fleet.events import (
     StageApproved,
     Unpaused,
 )
-from upgrader.fleet.inputs import folder_digest, own_pins, pins_differ
+from upgrader.fleet.inputs import Inputs, inputs_of, kubeconfig_of, own_pins, pins_differ
 from upgrader.fleet.local_executor import LocalExecutor
-from upgrader.fleet.model import Fleet
+from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import refuse_open_runs
+from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.first_few import first_few
@@ -44,6 +45,7 @@ __all__ = [
     "fleet_status",
     "open_campaign",
     "pause",
+    "planning_kubeconfig",
     "proposed_fleet",
     "refuse_unfinished",
     "retry",
@@ -74,6 +76,13 @@ def proposed_fleet(folder: Path) -> Fleet:
     """The fleet of a folder, as a campaign would begin it. Raises UsageError, and ConfigError with file and line."""
     _refuse_overrides()
     return read_fleet(folder, system_clock().now())
+
+
+@contextmanager
+def planning_kubeconfig(folder: Path, fleet: Fleet) -> Iterator[Path]:
+    """A copy of a cluster folder's kubeconfig, with which the cluster is planned. Raises UsageError."""
+    with private_kubeconfig(kubeconfig_of(folder, fleet.commands, os.environ)) as path:
+        yield path
 
 
 def begun_fleet(folder: Path, campaign: Campaign) -> Fleet:
@@ -128,7 +137,7 @@ def open_campaign(folder: Path, confirm: Callable[[Fleet, bool], None], *, anew:
             if campaign:
                 _refuse_running(campaign, state, executor)
             refuse_open_runs(fleet, begun_fleet(folder, campaign) if campaign else None, state)
-            inputs = tuple(ClusterInputs(each.name, folder_digest(each.folder)) for each in fleet.clusters)
+            inputs = tuple(ClusterInputs(each.name, str(_inputs(folder, fleet, each))) for each in fleet.clusters)
             pins = own_pins()
             confirm(fleet, state.open)
             name = f"{clock.now():%Y%m%dT%H%M%S}-fleet-{fleet.target}"
@@ -136,9 +145,21 @@ def open_campaign(folder: Path, confirm: Callable[[Fleet, bool], None], *, anew:
                 folder, CampaignStarted(name, fleet.target, pins, inputs, own_name()), files, clock
             )
         try:
-            yield Coordinator(folder, fleet, campaign, journal, executor, clock, ask_cluster, own_pins)
+            questions = Questions(folder, fleet.commands, ask_cluster, os.environ)
+            yield Coordinator(folder, fleet, campaign, journal, executor, clock, questions, own_pins)
         finally:
             journal.close()
+
+
+def _inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs:
+    """What is approved of a cluster now. Raises UsageError that names it."""
+    try:
+        return inputs_of(folder, cluster.folder, fleet.commands, os.environ)
+    except UsageError as error:
+        raise UsageError(
+            f"cluster {cluster.name} can't be approved: {error.message}",
+            remedy=f"{error.remedy} Or name the cluster in `exclude`.".strip(),
+        ) from error
 
 
 def _refuse_changes(campaign: Campaign, state: CampaignState, folder: Path) -> None:
@@ -203,7 +224,15 @@ def approve_changes(folder: Path, cluster: str, reason: str) -> None:
     campaign = _open(folder)
     fleet = begun_fleet(folder, campaign)
     _known(campaign.state(), cluster)
-    _ask(campaign, InputsApproved(cluster, folder_digest(fleet.by_name[cluster].folder), own_name(), reason))
+    mine = fleet.by_name[cluster]
+    inputs = _inputs(folder, fleet, mine)
+    for other in fleet.clusters:
+        if other is not mine and os.path.realpath(other.folder) == os.path.realpath(mine.folder):
+            raise UsageError(
+                f"the folder of cluster {cluster} is also that of cluster {other.name}, {mine.folder.resolve()}",
+                remedy="Give each cluster a folder of its own: they would share their runs.",
+            )
+    _ask(campaign, InputsApproved(cluster, str(inputs), own_name(), reason))
 
 
 def pause(folder: Path, reason: str) -> None:

@@ -119,7 +119,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     tools = Tools(world.helm, world.kube, world.playbooks, world.clock, world.hosts)
 
     @contextmanager
-    def opened(_folder: Path, target: V | None = None) -> Iterator[Session]:
+    def opened(_folder: Path, target: V | None = None, _kubeconfig: Path | None = None) -> Iterator[Session]:
         session = HopSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
         yield session.at(target) if target else session
 

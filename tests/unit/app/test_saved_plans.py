@@ -80,7 +80,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     tools = Tools(world.helm, world.kube, world.playbooks, world.clock, world.hosts)
 
     @contextmanager
-    def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
+    def opened(
+        _folder: Path, _target: KubernetesVersion | None = None, _kubeconfig: Path | None = None
+    ) -> Iterator[Session]:
         settings = made.settings
         hosts = (Host("controller-1", "10.0.0.2"),)
         cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, hosts)

@@ -89,7 +89,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     tools = Tools(world.helm, world.kube, world.playbooks, world.clock, world.hosts)
 
     @contextmanager
-    def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
+    def opened(
+        _folder: Path, _target: KubernetesVersion | None = None, _kubeconfig: Path | None = None
+    ) -> Iterator[Session]:
         yield FakeSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
 
     monkeypatch.setattr(upgrade, "open_session", opened)

@@ -11,15 +11,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testkit.fakes.clock import FakeClock
-from testkit.fleet_folder import FLEET, INVENTORY, write_fleet
+from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet
 from tests.unit.ui.test_plan_markdown import document
 from upgrader.app import upgrade
 from upgrader.cli.main import cli
 from upgrader.cli.resuming import refuse_other_inputs
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
-from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UpgraderError, UsageError
+from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UsageError
 from upgrader.fleet import use_cases
-from upgrader.fleet.clusters import Answer, ask_cluster
+from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.events import Pins
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     clock = FakeClock()
     uids = dict(zip("abcd", ("u1", "u2", "u3", "u4"), strict=True))
     monkeypatch.setattr(use_cases, "system_clock", lambda: clock)
-    monkeypatch.setattr(use_cases, "ask_cluster", lambda cluster: Answer(uids[cluster.name], TARGET))
+    monkeypatch.setattr(use_cases, "ask_cluster", lambda kubeconfig: Answer(uids[server_of(kubeconfig)], TARGET))
     monkeypatch.setattr(use_cases, "own_pins", lambda: PINS)
     monkeypatch.setattr(LocalExecutor, "start", lambda *_: None)
     monkeypatch.setattr(LocalExecutor, "running", lambda *_: False)
@@ -106,7 +106,8 @@ def test_one_kubeconfig_for_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_plan_shows_classes_and_names_what_is_blocked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that can't be planned ends the command with the code of a check, after all were planned."""
 
-    def plan(cluster: Path, target: KubernetesVersion) -> SimpleNamespace:
+    def plan(cluster: Path, target: KubernetesVersion, kubeconfig: Path) -> SimpleNamespace:
+        assert server_of(kubeconfig) == cluster.name and kubeconfig.parent != cluster, "a copy that no one can change"
         if cluster.name == "c":
             raise ApiUnavailable("cannot connect to 10.0.0.3")
         return SimpleNamespace(document=document())
@@ -114,7 +115,7 @@ def test_plan_shows_classes_and_names_what_is_blocked(folder: Path, monkeypatch:
     monkeypatch.setattr(upgrade, "plan_upgrade", plan)
     with pytest.raises(Blocked, match=r"1 of 3 clusters can't be upgraded: c"):
         fleet(folder, "plan")
-    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_: SimpleNamespace(document=document()))
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: SimpleNamespace(document=document()))
     shown = fleet(folder, "plan")
     assert shown.exit_code == 0 and "to v1.37.1: 3 clusters in 2 stages" in shown.stdout
 
@@ -319,19 +320,6 @@ def test_run_of_a_campaign_refuses_other_inputs(tmp_path: Path) -> None:
     refuse_other_inputs(tmp_path, None)
     with pytest.raises(Blocked, match="has changed while the run was being planned"):
         refuse_other_inputs(tmp_path, approved)
-
-
-@pytest.mark.parametrize("kind", ["folder", "binary", "none", "empty"])
-def test_kubeconfig_that_can_not_be_read(tmp_path: Path, kind: str) -> None:
-    """It is that cluster's problem, and no end of the coordinator."""
-    kubeconfig = tmp_path / "kubeconfig"
-    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
-    if kind == "folder":
-        kubeconfig.mkdir()
-    elif kind != "none":
-        kubeconfig.write_bytes(b"\xff\x00" if kind == "binary" else b"")
-    with pytest.raises(UpgraderError):
-        ask_cluster(tmp_path)
 
 
 def test_exit_code_of_a_run_of_which_nothing_is_known() -> None:

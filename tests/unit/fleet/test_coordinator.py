@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from testkit.fleet_folder import write_fleet
+from testkit.fleet_folder import server_of, write_fleet, write_kubeconfig
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
@@ -20,8 +20,9 @@ from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import LOOK_SECONDS, Coordinator
 from upgrader.fleet.decide import Wait
 from upgrader.fleet.events import CampaignStarted, ClusterInputs, ClusterSkipped, Paused, Pins, RetryRequested, Unpaused
-from upgrader.fleet.inputs import folder_digest
+from upgrader.fleet.inputs import Inputs, inputs_of
 from upgrader.fleet.outcomes import CommandEnd
+from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.state import CampaignState
 from upgrader.model.event import RunEnded, RunStarted
@@ -71,11 +72,12 @@ class Machine:
         self.at_ask: dict[str, Callable[[], object]] = {}
         """What happens while a cluster is asked."""
 
-    def ask(self, folder: Path) -> Answer:
-        self.at_ask.pop(folder.name, lambda: None)()
-        if folder.name in self.silent:
-            raise ApiUnavailable(f"{folder.name} doesn't answer")
-        return self.answers[folder.name]
+    def ask(self, kubeconfig: Path) -> Answer:
+        name = server_of(kubeconfig)
+        self.at_ask.pop(name, lambda: None)()
+        if name in self.silent:
+            raise ApiUnavailable(f"{name} doesn't answer")
+        return self.answers[name]
 
     # upgrader.fleet.coordinator.Executor
 
@@ -122,23 +124,29 @@ class Machine:
         self.ends[attempt] = CommandEnd(code, run, "", error, time=self.clock.now())
 
 
+def inputs(machine: Machine, name: str) -> Inputs:
+    fleet = read_fleet(machine.folder, machine.clock.now())
+    return inputs_of(machine.folder, machine.folder / "clusters" / name, fleet.commands, {})
+
+
 def begun(machine: Machine) -> Campaign:
     fleet = read_fleet(machine.folder, machine.clock.now())
-    inputs = tuple(ClusterInputs(each.name, folder_digest(each.folder)) for each in fleet.clusters)
+    approved = tuple(ClusterInputs(each.name, str(inputs(machine, each.name))) for each in fleet.clusters)
     (machine.folder / "runs").mkdir()
     name = "20260101T000000-fleet-v1.37.1"
     campaign, journal = begin(
-        machine.folder, CampaignStarted(name, TARGET, PINS, inputs, "me"), fleet_files(machine.folder), machine.clock
+        machine.folder, CampaignStarted(name, TARGET, PINS, approved, "me"), fleet_files(machine.folder), machine.clock
     )
     journal.close()
     return campaign
 
 
 def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
-    fleet = read_fleet(machine.folder, machine.clock.now())
+    fleet = read_fleet(machine.folder, machine.clock.now(), begun=campaign.folder)
     journal = campaign.reopen(machine.clock)
+    questions = Questions(machine.folder, fleet.commands, machine.ask, {})
     return Coordinator(
-        machine.folder, fleet, campaign, journal, machine, machine.clock, machine.ask, lambda: machine.pins
+        machine.folder, fleet, campaign, journal, machine, machine.clock, questions, lambda: machine.pins
     )
 
 
@@ -158,9 +166,13 @@ def test_campaign_to_its_end(machine: Machine) -> None:
     decision, state = one.run(lambda *_: None)
     assert decision.done and state.ended is not None and campaign.state().ended == state.ended
     assert machine.begun == {"a": 1, "b": 1, "c": 1}
-    folder = str(machine.folder / "clusters/a")
-    approved = ["--approved-inputs", folder_digest(machine.folder / "clusters/a")]
-    assert machine.commands[0] == ["-C", folder, "run", "--to", "v1.37.1", "--yes", "-o", "json", *approved]
+    folder, kubeconfig = str(machine.folder / "clusters/a"), campaign.folder / "clusters/a/kubeconfig"
+    approved = ["--approved-inputs", inputs(machine, "a").files]
+    assert machine.commands[0] == [
+        *("-C", folder, "--kubeconfig", str(kubeconfig), "run", "--to", "v1.37.1", "--yes", "-o", "json"),
+        *approved,
+    ]
+    assert not kubeconfig.exists(), "no credentials stay behind"
     assert (state.ended - campaign.state().started).total_seconds() >= 180  # type: ignore[operator]
     assert newest_campaign(machine.folder) == campaign
 
@@ -301,9 +313,9 @@ def test_values_that_change_in_the_middle(machine: Machine) -> None:
     """An edit in a cluster's folder reaches it only once it was approved; credentials and past runs are no edit."""
     campaign = begun(machine)
     cluster = machine.folder / "clusters/b"
-    (cluster / "kubeconfig").write_text("new")
-    (cluster / ".cache").mkdir()
-    (cluster / ".cache/x").write_text("x")
+    write_kubeconfig(cluster, token="new")
+    (cluster / "runs").mkdir()
+    (cluster / "runs/x").write_text("x")
     (cluster / "values").mkdir()
     (cluster / "values/kubernetes.yaml").write_text("a: 1\n")
     decision, _ = coordinator(machine, campaign).run(lambda *_: None)
@@ -405,7 +417,7 @@ def test_unreachable_cluster_is_asked_again_before_it_is_skipped(machine: Machin
 
 @pytest.mark.parametrize("what", ["pause", "edit", "upgrade"])
 def test_stop_in_the_middle_of_a_batch(machine: Machine, what: str) -> None:
-    """A pause, an edit of the fleet's files or a new program between two starts of one look keeps the second back."""
+    """A pause, an edit of the fleet's files or a new program while clusters are asked keeps all of them back."""
     campaign = begun(machine)
     inventory = machine.folder / "fleet-inventory.yaml"
     happens: dict[str, Callable[[], object]] = {
@@ -416,23 +428,23 @@ def test_stop_in_the_middle_of_a_batch(machine: Machine, what: str) -> None:
     machine.at_ask["b"] = happens[what]
     one = coordinator(machine, campaign)
     decision, _ = one.run(lambda *_: None)
-    assert machine.begun == {"a": 1, "b": 1}
+    assert machine.begun == {"a": 1}
     assert decision.stages["canary"] == Wait(decision.stop, person=True) and decision.stop
 
 
 def test_window_that_closes_in_the_middle_of_a_batch(machine: Machine) -> None:
-    """Clusters that answer slowly are begun by a decision that is no older than some seconds."""
+    """A cluster that answers slowly is begun only if it may still begin by then."""
+    window = '  windows: [{selector: {}, cron: "0 0 * * *", duration: 2h, timeZone: UTC}]\n'
+    (machine.folder / "fleet.yaml").write_text(FLEET + window)
     campaign = begun(machine)
     one = coordinator(machine, campaign)
-    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
-    machine.clock.sleep(180)
-    machine.at_ask["b"] = lambda: machine.clock.sleep(30)
+    machine.at_ask["a"] = lambda: machine.clock.sleep(3 * 3600)
     one.look()
-    assert machine.begun == {"a": 1}, "asked at the end of its soak"
+    assert machine.begun == {}
+    machine.clock.sleep(21 * 3600)
+    machine.at_ask["a"] = lambda: machine.clock.sleep(30)
     one.look()
-    assert machine.begun == {"a": 1, "b": 1}
-    one.look()
-    assert machine.begun == {"a": 1, "b": 1, "c": 1}
+    assert machine.begun == {"a": 1}, "no cluster is kept back by how long its answer takes"
 
 
 def test_attempt_that_can_not_be_read(machine: Machine) -> None:

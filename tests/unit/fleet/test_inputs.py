@@ -17,11 +17,12 @@ cluster: {inventory: ../inventory/hosts.yml, kubeconfig: ../kubeconfigs/a}
 pipeline:
 - {release: web, chart: ../../charts/web, values: ../../values/web.yaml}
 - {playbook: ../../playbooks/db.yml}
+kubernetesVersion: v1.36.3
 backup: {folder: saved}
 """
 
 
-def write(path: Path, text: str = "1") -> None:
+def write(path: Path, text: str = "a: 1\n") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -59,23 +60,33 @@ def cluster(tmp_path: Path) -> Path:
         "playbooks/db.yml",
         "playbooks/roles/db/tasks/main.yml",
         "clusters/a/new.yaml",
+        "clusters/a/.hidden/x.yml",
+        "clusters/a/saved/roles.yml",
+        "clusters/a/ssh/known_hosts",
     ],
 )
 def test_change_that_a_run_would_read(cluster: Path, tmp_path: Path, changed: str) -> None:
     """Linked folders and files that are named elsewhere count as what is in the folder."""
     before = folder_digest(cluster)
-    write(tmp_path / changed, "2")
+    write(tmp_path / changed, "a: 2\n")
     assert folder_digest(cluster) != before
 
 
 @pytest.mark.parametrize(
     "changed",
-    ["clusters/kubeconfigs/a", "clusters/a/saved/x", "clusters/a/runs/x", "clusters/a/.cache/x", "clusters/b/x"],
+    [
+        "clusters/kubeconfigs/a",
+        "clusters/a/saved/20260101T000000-v1.36.3.tar.age",
+        "clusters/a/saved/20260101T000000-v1.36.3.tar.age.part",
+        "clusters/a/saved/cluster-uid",
+        "clusters/a/runs/x",
+        "clusters/b/x",
+    ],
 )
 def test_change_that_is_no_input(cluster: Path, tmp_path: Path, changed: str) -> None:
     """Credentials, backups, runs and other clusters' folders may change at any time."""
     before = folder_digest(cluster)
-    write(tmp_path / changed, "2")
+    write(tmp_path / changed, "a: 2\n")
     assert folder_digest(cluster) == before
 
 
@@ -100,6 +111,77 @@ def test_links_in_a_circle_and_files_that_are_none(cluster: Path) -> None:
     assert folder_digest(cluster)
     os.mkfifo(cluster / "pipe")
     with pytest.raises(UsageError, match="pipe is a pipe"):
+        folder_digest(cluster)
+
+
+@pytest.mark.parametrize(
+    ("yaml", "changed"),
+    [
+        ("backup: {folder: .}", "hosts.yml"),
+        ("backup: {folder: .}", "upgrader.yaml"),
+        ("cluster: {inventory: .hosts.yml}", ".hosts.yml"),
+        ("pipeline: [{release: web, chart: .web, values: .web.yaml}]", ".web.yaml"),
+    ],
+)
+def test_names_that_leave_nothing_out(tmp_path: Path, yaml: str, changed: str) -> None:
+    """Whatever a folder's upgrader.yaml calls its parts, a change of each that a run reads is a change."""
+    for name in (".web/Chart.yaml", ".web.yaml", "hosts.yml", ".hosts.yml", "roles/db/tasks/main.yml"):
+        write(tmp_path / name)
+    write(tmp_path / "upgrader.yaml", f"kubernetesVersion: v1.36.3\n{yaml}\n")
+    before = folder_digest(tmp_path)
+    with (tmp_path / changed).open("a") as file:
+        file.write("\n# more\n")
+    assert folder_digest(tmp_path) != before
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("hosts.yml", "is also the inventory"),
+        ("upgrader.yaml", "is none of the folder's inputs"),
+        ("roles/db/tasks/main.yml", "is in a folder that Ansible reads by itself"),
+        ("web/values.yaml", "is also the chart of web"),
+        ("runs/hosts.yml", None),
+    ],
+)
+def test_credentials_that_are_also_an_input(tmp_path: Path, place: str, message: str | None) -> None:
+    """A kubeconfig, which may change at any time, is no file that a run reads as something else."""
+    yaml = f"kubernetesVersion: v1.36.3\ncluster: {{kubeconfig: {place}}}\npipeline: [{{release: web, chart: web}}]\n"
+    for name in ("web/Chart.yaml", "hosts.yml", place):
+        write(tmp_path / name)
+    write(tmp_path / "upgrader.yaml", yaml)
+    if message is None:
+        assert folder_digest(tmp_path)
+        return
+    with pytest.raises(UsageError, match=message):
+        folder_digest(tmp_path)
+
+
+def test_another_name_of_a_file_that_is_left_out(tmp_path: Path) -> None:
+    """A hard link to the kubeconfig counts: it may be a role. Where runs are written is no link to what is read."""
+    write(tmp_path / "upgrader.yaml", "kubernetesVersion: v1.36.3\n")
+    write(tmp_path / "kubeconfig")
+    write(tmp_path / "roles/db/tasks/main.yml")
+    (tmp_path / "roles/db/tasks/more.yml").hardlink_to(tmp_path / "kubeconfig")
+    before = folder_digest(tmp_path)
+    write(tmp_path / "kubeconfig", "a: 2\n")
+    assert folder_digest(tmp_path) != before
+    (tmp_path / "runs").symlink_to("roles")
+    with pytest.raises(UsageError, match="runs is a link"):
+        folder_digest(tmp_path)
+
+
+def test_backups_among_roles(tmp_path: Path) -> None:
+    """Where Ansible looks for roles, nothing may change by itself."""
+    write(tmp_path / "upgrader.yaml", "kubernetesVersion: v1.36.3\nbackup: {folder: roles}\n")
+    with pytest.raises(UsageError, match="is in a folder that Ansible reads by itself"):
+        folder_digest(tmp_path)
+
+
+def test_folder_whose_upgrader_yaml_is_not_valid(cluster: Path) -> None:
+    """What a run would read isn't known: no digest covers it."""
+    (cluster / "upgrader.yaml").write_text("cluster: [\n")
+    with pytest.raises(UsageError, match="is not valid YAML"):
         folder_digest(cluster)
 
 

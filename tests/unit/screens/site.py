@@ -163,7 +163,9 @@ class Site:
         self.settings = replace(self.settings, **settings)
 
     @contextmanager
-    def _opened(self, _folder: Path, target: KubernetesVersion | None = None) -> Iterator[Session]:
+    def _opened(
+        self, _folder: Path, target: KubernetesVersion | None = None, _kubeconfig: Path | None = None
+    ) -> Iterator[Session]:
         world = self.world
         host = Host("controller-1", "10.0.0.2")
         cluster = Cluster(self.folder, self.settings.kubeconfig, "demo", self.settings.inventory, (host,), self.workers)

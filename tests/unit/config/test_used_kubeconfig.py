@@ -1,0 +1,128 @@
+"""What is used of a kubeconfig: what is pinned of it, and the copy that is handed on."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.fleet_folder import write_kubeconfig
+from upgrader.config.load import load_settings
+from upgrader.config.used_kubeconfig import UsedKubeconfig, read_used
+from upgrader.errors import ConfigError
+
+PEM = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"
+EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws", "args": ["a"]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    cluster = tmp_path / "cluster"
+    cluster.mkdir()
+    (cluster / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    return cluster
+
+
+def used(folder: Path, *commands: str, **user: Any) -> UsedKubeconfig:
+    write_kubeconfig(folder, **user)
+    return read_used(load_settings(folder, {}), {}, commands)
+
+
+def user_of(found: UsedKubeconfig) -> dict[str, Any]:
+    user: dict[str, Any] = json.loads(found.content)["users"][0]["user"]
+    return user
+
+
+def test_credentials_may_change_and_nothing_else(folder: Path) -> None:
+    """Another token isn't noticed; another server, a command, its arguments, or the name of a file is."""
+    for name in ("token", "other"):
+        (folder / name).write_text(f"{name}\n")
+    before = used(folder).pinned
+    assert used(folder, token="another").pinned == before
+    others = [
+        used(folder, server="evil"),
+        used(folder, tokenFile="token"),
+        used(folder, tokenFile="other"),
+        used(folder, "aws", token="", exec=EXEC),
+        used(folder, "aws", token="", exec={**EXEC, "args": ["b"]}),
+        used(folder, "aws", token="", exec={**EXEC, "env": [{"name": "A", "value": "b"}]}),
+    ]
+    assert len({before, *(each.pinned for each in others)}) == 7
+
+
+def test_copy_has_the_content_of_files(folder: Path) -> None:
+    """It names none: what they are replaced by later isn't read. A new content is another credential only."""
+    (folder / "token").write_text("from a file\n")
+    (folder / "client.pem").write_text(PEM)
+    first = used(folder, tokenFile="token", **{"client-certificate": "client.pem", "client-key": "client.pem"})
+    data = base64.b64encode(PEM.encode()).decode()
+    assert user_of(first) == {"token": "from a file", "client-certificate-data": data, "client-key-data": data}
+    (folder / "token").write_text("rotated")
+    second = used(folder, tokenFile="token", **{"client-certificate": "client.pem", "client-key": "client.pem"})
+    assert second.pinned == first.pinned and user_of(second)["token"] == "rotated"
+
+
+def test_commands_are_allowed_by_name(folder: Path) -> None:
+    """Only one that the campaign names is kept; one beside the kubeconfig, which its owner writes, never is."""
+    assert user_of(used(folder, "aws", token="", exec=EXEC)) == {"exec": EXEC}
+    for command, allowed in (("aws", ()), ("./aws", ("./aws", "aws")), (["aws"], ("aws",))):
+        with pytest.raises(ConfigError, match="doesn't allow the command"):
+            used(folder, *allowed, token="", exec={**EXEC, "command": command})
+    with pytest.raises(ConfigError, match="doesn't allow"):
+        used(folder, token="", exec="aws")
+
+
+@pytest.mark.parametrize(
+    ("user", "message"),
+    [
+        ({"tokenFile": "../secret"}, "is outside of the cluster folder"),
+        ({"tokenFile": "link"}, "is outside of the cluster folder"),
+        ({"tokenFile": "pipe"}, "it is a pipe"),
+        ({"tokenFile": "none"}, "No such file"),
+        ({"tokenFile": "circle"}, "can't be read"),
+        ({"tokenFile": "a\0b"}, "can't be read"),
+        ({"tokenFile": "lines"}, "has characters that no token has"),
+        ({"client-key": "lines"}, "is not in PEM format"),
+        ({"auth-provider": {"name": "gcp"}}, "which upgrader doesn't support"),
+        ({"username": "me"}, "which upgrader doesn't support"),
+    ],
+)
+def test_what_is_refused(folder: Path, user: dict[str, Any], message: str) -> None:
+    """No file of the machine is read and sent to a server, and nothing that isn't a plain file is waited for."""
+    (folder.parent / "secret").write_text("secret")
+    (folder / "link").symlink_to("../secret")
+    (folder / "circle").symlink_to("circle")
+    (folder / "lines").write_text("- a\n- b\n")
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(ConfigError, match=message):
+        used(folder, **user)
+
+
+@pytest.mark.parametrize("kind", ["folder", "binary", "none", "empty", "text", "no user"])
+def test_kubeconfig_that_is_none(folder: Path, kind: str) -> None:
+    """It is an error of the file, whatever is there."""
+    kubeconfig = folder / "kubeconfig"
+    contents = {"binary": b"\xff\x00", "empty": b"", "text": b"a"}
+    if kind == "folder":
+        kubeconfig.mkdir()
+    elif kind == "no user":
+        write_kubeconfig(folder)
+        kubeconfig.write_text(kubeconfig.read_text().replace('"users": [', '"users": [1, {"name": "u", "user": 1}, '))
+    elif kind != "none":
+        kubeconfig.write_bytes(contents[kind])
+    with pytest.raises(ConfigError):
+        read_used(load_settings(folder, {}), {}, ())
+
+
+def test_files_beside_a_kubeconfig_that_is_linked(folder: Path) -> None:
+    """A link to a kubeconfig elsewhere, as `init` makes it, may name what is beside that."""
+    home = folder.parent / "home"
+    home.mkdir()
+    (home / "token").write_text("t")
+    write_kubeconfig(home, server="cluster", tokenFile=str(home / "token"))
+    (folder / "kubeconfig").symlink_to(home / "kubeconfig")
+    assert user_of(read_used(load_settings(folder, {}), {}, ())) == {"token": "t"}

@@ -1,0 +1,183 @@
+"""Folders of clusters that other teams write: nothing in them runs code, or ends or holds up anything but their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier, Event
+from typing import Any
+
+import pytest
+
+from testkit.fleet_folder import write_kubeconfig
+from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, look_until, phases
+from upgrader.fleet.clusters import Answer
+from upgrader.fleet.inquiry import Inquiry
+from upgrader.fleet.reading import read_fleet
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "server": {"server": "evil"},
+    "exec": {"token": "", "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "evil"}},
+    "tokenFile": {"tokenFile": "kubeconfig"},
+    "file elsewhere": {"tokenFile": "/etc/hostname"},
+}
+"""What a kubeconfig may have become, as `write_kubeconfig` writes it."""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize("changed", list(OTHERS))
+def test_kubeconfig_that_changes_in_the_middle(machine: Machine, changed: str) -> None:
+    """If a kubeconfig is replaced after the approval, nothing is run, read or asked; only its cluster waits."""
+    campaign = begun(machine)
+    write_kubeconfig(machine.folder / "clusters/b", **OTHERS[changed])
+    asked: list[str] = []
+    machine.at_ask["evil"] = lambda: asked.append("evil")
+    decision, _ = coordinator(machine, campaign).run(lambda *_: None)
+    assert phases(campaign) == {"a": "succeeded", "b": "waiting", "c": "succeeded"} and asked == []
+    said = {"exec": "doesn't allow the command 'evil'", "file elsewhere": "is outside of the cluster folder"}
+    assert said.get(changed, "upgrader fleet approve --changes b") in decision.waits["b"].reason
+    assert decision.waits["b"].person
+    write_kubeconfig(machine.folder / "clusters/b", token="rotated")
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+
+
+def test_kubeconfig_that_changes_in_the_middle_of_a_run(machine: Machine) -> None:
+    """A run works with a copy, which gets new credentials, and nothing else that was not approved."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    one.look()
+    copy, cluster = campaign.folder / "clusters/a/kubeconfig", machine.folder / "clusters/a"
+
+    def after_a_minute(**changed: Any) -> bytes:
+        write_kubeconfig(cluster, **changed)
+        machine.processes = dict.fromkeys(machine.processes, 2)
+        machine.clock.sleep(61)
+        one.look()
+        return copy.read_bytes()
+
+    assert copy.stat().st_mode & 0o077 == 0
+    assert b"rotated" in after_a_minute(token="rotated")
+    for changed in OTHERS.values():
+        assert b"rotated" in after_a_minute(**changed)
+
+
+def test_folder_that_changes_before_a_resume(machine: Machine) -> None:
+    """What was put into a folder while its run was interrupted is run no more than before the first attempt."""
+    machine.exit_codes = {"a": [130]}
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["a"].phase == "interrupted")
+    hosts = machine.folder / "clusters/a/hosts.yml"
+    hosts.write_text("more: {}\n")
+    decision, state = one.run(lambda *_: None)
+    assert machine.begun == {"a": 1} and state.clusters["a"].active
+    assert "upgrader fleet approve --changes a" in decision.waits["a"].reason and decision.waits["a"].person
+    hosts.unlink()
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+
+
+def test_folder_that_becomes_a_link_to_another(machine: Machine) -> None:
+    """Its cluster waits, also in the middle of its run, and reads and ends nothing of the other one's."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["b"].phase == "running")
+    folders = [machine.folder / "clusters" / name for name in "bc"]
+    for folder in folders:
+        folder.rename(folder.with_suffix(".old"))
+        folder.symlink_to("a")
+    decision, state = one.run(lambda *_: None)
+    assert {state.clusters[name].problem for name in "bc"} == {"unknown"}
+    assert all("now leads to another folder" in decision.waits[name].reason for name in "bc")
+    assert read_fleet(machine.folder, machine.clock.now(), begun=campaign.folder).clusters
+    for folder in folders:
+        folder.unlink()
+        folder.with_suffix(".old").rename(folder)
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+
+
+def _replaced(change: Callable[[Path], object]) -> Callable[[Path], object]:
+    def replace_file(path: Path) -> None:
+        path.unlink()
+        change(path)
+
+    return replace_file
+
+
+def _inventory_in_a_circle(path: Path) -> None:
+    (path.parent / "x").symlink_to("x")
+    path.write_text('{"cluster": {"inventory": "x/hosts.yml"}, "kubernetesVersion": "v1.36.3"}')
+
+
+ODD_FILES: dict[str, Callable[[Path], object]] = {
+    "pipe": _replaced(os.mkfifo),
+    "device": _replaced(lambda path: path.symlink_to("/dev/zero")),
+    "circle": _replaced(lambda path: path.symlink_to(path.name)),
+    "long name": _replaced(lambda path: path.symlink_to("x" * 300)),
+    "folder": _replaced(Path.mkdir),
+    "NUL": lambda path: path.write_bytes(b"a: \0\n"),
+    "NUL in a name": lambda path: path.write_text(r'{"cluster": {"inventory": "a\0"}, "kubernetesVersion": "v1.36.3"}'),
+    "circle in a name": _inventory_in_a_circle,
+    "list": lambda path: path.write_text("- a\n"),
+    "lists in lists": lambda path: path.write_text("[" * 5000),
+    "no entries": lambda path: path.write_text('{"current-context": "c", "contexts": [1], "clusters": 1, "users": ""}'),
+    "large": lambda path: os.truncate(path, 1 << 40),
+}
+
+
+@pytest.mark.parametrize("file", ["upgrader.yaml", "kubeconfig"])
+@pytest.mark.parametrize("odd", list(ODD_FILES))
+def test_odd_files_in_a_folder(machine: Machine, file: str, odd: str) -> None:
+    """Whatever takes the place of a file of one cluster is that cluster's reason to wait, and the others go on."""
+    campaign = begun(machine)
+    ODD_FILES[odd](machine.folder / "clusters/b" / file)
+    decision, _ = coordinator(machine, campaign).run(lambda *_: None)
+    assert phases(campaign) == {"a": "succeeded", "b": "waiting", "c": "succeeded"}
+    assert decision.waits["b"].person and "examined" not in decision.waits["b"].reason
+
+
+def test_question_that_surprises(machine: Machine) -> None:
+    """An error that is not foreseen is that cluster's, with its text."""
+    campaign = begun(machine)
+    machine.at_ask["b"] = lambda: {}["no such key"]  # type: ignore[index]
+    one = coordinator(machine, campaign)
+    state = look_until(one, lambda state: bool(state.clusters["b"].problem))
+    assert "it can't be examined: KeyError" in state.clusters["b"].problem_reason
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+
+
+def test_clusters_are_asked_at_once(machine: Machine) -> None:
+    """One that doesn't answer delays no other: each waits here until the other is asked."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    both = Barrier(2)
+    machine.at_ask |= {"b": lambda: both.wait(60), "c": lambda: both.wait(60)}
+    look_until(one, lambda state: state.clusters["b"].phase == "running")
+    assert machine.begun == {"a": 1, "b": 1, "c": 1} and not both.broken
+
+
+def test_cluster_that_is_still_being_asked(machine: Machine) -> None:
+    """After a look's time it counts as unreachable, and isn't asked twice at once."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    one._inquiry = Inquiry(seconds=0.0)
+    answer, asked = Event(), list[bool]()
+
+    def held(kubeconfig: Path) -> Answer:
+        asked.append(answer.wait(60))
+        return machine.ask(kubeconfig)
+
+    one.questions = replace(one.questions, ask=held)
+    for _ in range(2):
+        decision, state = one.look()
+        assert state.clusters["a"].problem == "unreachable"
+        assert "has not answered within 0 s" in decision.waits["a"].reason
+        machine.clock.sleep(61)
+    answer.set()
+    one._inquiry = Inquiry()
+    assert one.run(lambda *_: None)[0].done and asked[0]
