@@ -13,6 +13,7 @@ from typing import Protocol
 
 from upgrader.engine.history.past_runs import newest_name
 from upgrader.engine.journal.journal_file import Journal
+from upgrader.engine.journal.record import plain
 from upgrader.errors import UsageError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.causes import cause_of
@@ -228,8 +229,8 @@ class Coordinator:
         )
 
     def _found(self, cluster: ClusterState, problem: Problem, reason: str) -> bool:
-        """Write down what was found of a cluster; whether that has changed."""
-        if (problem, reason) == (cluster.problem, cluster.problem_reason):
+        """Write down what was found of a cluster; whether that has changed. The journal has it with secrets masked."""
+        if (problem, plain(reason)) == (cluster.problem, cluster.problem_reason):
             return False
         self.journal.emit(ClusterChecked(cluster.name, problem, reason))
         return True
@@ -263,7 +264,7 @@ class Coordinator:
 
     def _soak(self, state: ClusterState, found: Found) -> bool:
         """Write down what a cluster is like at the end of its stage's soak; whether there is anything new."""
-        if found.reason and found.reason == state.soak_reason:
+        if found.reason and plain(found.reason) == state.soak_reason:
             return False
         self.journal.emit(SoakChecked(state.name, not found.reason, found.reason))
         return True

@@ -13,6 +13,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import server_of, write_fleet, write_kubeconfig
+from upgrader.engine.journal import record
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
@@ -273,6 +274,24 @@ def test_cluster_that_answers_again(machine: Machine) -> None:
     assert [each.cluster for each in one.look()[0].starts] == ["a"]
     one.look()
     assert machine.begun == {"a": 1}
+
+
+@pytest.mark.parametrize("soaked", [False, True])
+def test_reason_with_a_secret_is_written_once(machine: Machine, soaked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that says its token in each answer makes no line of the journal for each time it is asked."""
+    campaign = begun(machine)
+    monkeypatch.setattr(record, "mask_secrets", lambda text: text.replace("doesn't answer", "[masked]"))
+    one = coordinator(machine, campaign)
+    if soaked:
+        look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+        machine.clock.sleep(180)
+    machine.silent = {"a"}
+    one.look()
+    before = (campaign.folder / JOURNAL).read_bytes()
+    assert b"a [masked]" in before
+    machine.clock.sleep(61)
+    one.look()
+    assert (campaign.folder / JOURNAL).read_bytes() == before
 
 
 def test_soak_is_shut_while_a_cluster_does_not_answer(machine: Machine) -> None:

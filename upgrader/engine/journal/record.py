@@ -17,7 +17,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from upgrader.engine.journal import read_schema_2
 from upgrader.engine.journal.decode import EVENTS, UnknownEvent, event_from
@@ -43,9 +44,10 @@ _NAMES = frozenset(
         "node",
         "steps",
         "gate",
-        "outcome",
-        "on_failure",
         "to",
+        "id",
+        "code",
+        "name",
         "digest",
         "release",
         "namespace",
@@ -57,10 +59,42 @@ _NAMES = frozenset(
         "stage",
         "request",
         "before",
+        "upgrader",
         "charts",
+        "program",
+        "emulated",
+        "acquired",
+        "renewed",
+        # What a restore point has.
+        "configured",
+        "deployment",
+        "at",
+        "kubelet",
+        "surge",
+        "image",
+        "version",
+        # What a resumed run compares.
+        "workers",
+        "unready",
+        "secret_digest",
+        "servers",
+        "server",
+        "start",
+        "verb",
+        "groups",
+        "api_services",
+        "templates",
+        "leases",
+        "cluster_ip",
+        "service_ranges",
+        "conversions",
+        "RefusedShare.what",
     ]
 )
-"""Fields that a resumed run, or a campaign, acts by: they come from its files, and must stay as they are."""
+"""Fields that a resumed run, or a campaign, acts by, and `CLASS.FIELD` where another class has a text of that name:
+they come from its files, or name objects, and must stay as they are, whatever a password is. Values of enumerations
+always do.
+"""
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
 """Of a machine without a clock of its own, and far from where a later moment, or another zone's, would have no date."""
@@ -172,8 +206,9 @@ def plain(value: Any, *, free: bool = True) -> Any:
     if isinstance(value, KubernetesVersion):
         return str(value)
     if dataclasses.is_dataclass(value):
+        texts = _texts(type(value))  # type: ignore[arg-type]  # mypy takes no class for hashable here
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: plain(each, free=name not in _NAMES) for name, each in fields.items()}
+        return {name: plain(each, free=name in texts) for name, each in fields.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item, free=free) for item in value]
     if isinstance(value, str) and free:
@@ -182,3 +217,18 @@ def plain(value: Any, *, free: bool = True) -> Any:
         if len(value) > TEXT_CHARACTERS:
             return f"{value[:TEXT_CHARACTERS]}… ({len(value) - TEXT_CHARACTERS} more characters)"
     return value
+
+
+@cache
+def _texts(kind: type[Any]) -> frozenset[str]:
+    """The fields of an event, or of a part of one, with free text: those of others' words."""
+    return frozenset(
+        name
+        for name, hint in get_type_hints(kind).items()
+        if _is_text(hint) and name not in _NAMES and f"{kind.__name__}.{name}" not in _NAMES
+    )
+
+
+def _is_text(hint: Any) -> bool:
+    """Whether it is a text, several, or one that may be missing; a Literal has its values where these have types."""
+    return hint is str or (get_origin(hint) is not Literal and any(map(_is_text, get_args(hint))))
