@@ -33,7 +33,9 @@ __all__ = [
 ]
 
 Outcome = Literal["succeeded", "blocked", "rolled-back", "broken", "interrupted"]
-"""How a cluster's run ended. `blocked`: nothing was changed; `broken`: manual action is required."""
+"""How a cluster's run ended. `blocked`: nothing was changed, or of several minors, nothing after the last one that was
+reached; `broken`: manual action is required.
+"""
 
 Problem = Literal["", "unreachable", "identity", "changed", "unknown"]
 """Why a cluster isn't begun: its API doesn't answer, is another cluster's, or its folder isn't as it was approved; or,

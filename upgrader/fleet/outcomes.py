@@ -7,11 +7,14 @@ from datetime import datetime
 from pathlib import Path
 
 from upgrader.engine.history.past_runs import PastRun, newest_name, run_named
+from upgrader.errors import ApiUnavailable
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.events import Outcome
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["CommandEnd", "Result", "result_of"]
+
+_UNREACHABLE = ApiUnavailable.__name__
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,17 @@ def result_of(
 
     `before` is the newest run that the cluster's folder had when the attempt began; `resumed` the run that the attempt
     was to resume, "" where it was to begin one. Whatever the process said: a run without an end in its journal is open.
+
+    An upgrade over several minors has a run for each. The command names the last one that has ended, and its exit code
+    may be of the next one, which was blocked, or was begun and has no end.
     """
     runs = folder / "runs"
-    name = (end.run if end else "") or _begun(runs, before) or resumed
-    run = run_named(runs, name) if name else None
+    begun = _begun(runs, before)
+    unnamed = _open_run(runs, begun, end) if end and end.run else None
+    if unnamed is not None and end is not None:
+        end = replace(end, run="")
+    name = (end.run if end else "") or begun or resumed
+    run = unnamed or (run_named(runs, name) if name else None)
     time = end.time if end else run.state.updated if run else None
     ended = end is not None and bool(end.run) and end.exit_code not in (0, 6, 130)
     unknown = None if ended else _unknown(name, run, cluster)
@@ -63,6 +73,16 @@ def _begun(runs: Path, before: str) -> str:
     """The run that was begun since, which a process that was killed can't have said; "" for none."""
     newest = newest_name(runs)
     return "" if newest == before else newest or before  # none where there was one: nothing is known of it
+
+
+def _open_run(runs: Path, newest: str, end: CommandEnd) -> PastRun | None:
+    """The newest run, if the command has begun it after the one that it names, and its journal has no end."""
+    run = run_named(runs, newest) if newest not in ("", end.run) else None
+    if run is None or run.outcome not in ("interrupted", "unknown"):
+        return None
+    started = run.state.started
+    later = started is not None and end.time is not None and started > end.time
+    return None if later else run
 
 
 def _unknown(name: str, run: PastRun | None, cluster: str) -> Result | None:
@@ -83,7 +103,9 @@ def _known(
         return _by_command(end, cluster, run if end.run else None, target)
     if run is None:
         return Result("interrupted", reason="its process ended before it had begun a run")
-    return _by_journal(run, cluster, target, end.what if end else "")
+    if end is not None and _on_the_way(run, target):
+        return _by_command(end, cluster, run, target)
+    return _by_journal(run, cluster, target)
 
 
 def _cause(end: CommandEnd, cluster: str) -> str:
@@ -91,33 +113,43 @@ def _cause(end: CommandEnd, cluster: str) -> str:
 
 
 def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, target: KubernetesVersion) -> Result:
-    """Of an attempt that began no run, or whose run has an end."""
+    """Of an attempt that began no run, or whose last run has an end: of several minors, this may be the one before the
+    one that the exit code is of, of which nothing was begun then.
+    """
     cause = _cause(end, cluster)
+    between = run is not None and _on_the_way(run, target)
+    name = run.name if run else end.run
+    where = f"at {run.state.target}, on the way to {target}: " if run and between else ""
     match end.exit_code:
         case 0:
             if run is None or not _reached(run, target):
-                said = f"it ended with 0, but no journal says that run {end.run or 'of its own'} reached {target}"
-                return Result("broken", end.run, cause_of("", said.replace(end.run, ""), cluster), said)
-            return Result("succeeded", end.run)
-        case 2 | 3:
-            return Result("blocked", end.run, cause, end.what)
+                said = f"it ended with 0, but no journal says that run {name or 'of its own'} reached {target}"
+                return Result("broken", name, cause_of("", said.replace(name, ""), cluster), said)
+            return Result("succeeded", name)
         case 4:
-            return Result("rolled-back", end.run, cause, end.what)
+            return Result("rolled-back", name, cause, where + end.what)
         case 6 | 130:
-            return Result("interrupted", end.run, cause, end.what, open=run is not None and _on_the_way(run, target))
+            return Result("interrupted", name, cause, where + end.what, open=between)
+        case 5 if end.code == _UNREACHABLE and (between or not name):
+            # Begun again like any interrupted one: then its API is asked first, as `onUnreachable` says.
+            return Result("interrupted", name, cause, where + end.what, open=between)
+        case 5 if between or not name:
+            return Result("blocked", name, cause, where + end.what)
+        case 2 | 3:
+            return Result("blocked", name, cause, where + end.what)
         case _:
-            return Result("broken", end.run, cause, end.what)
+            return Result("broken", name, cause, where + end.what)
 
 
-def _by_journal(run: PastRun, cluster: str, target: KubernetesVersion, said: str) -> Result:
-    """Of a run that has an end, of which the process of the campaign has not `said` that it is its own."""
+def _by_journal(run: PastRun, cluster: str, target: KubernetesVersion) -> Result:
+    """Of a run that has an end, of which the process of the campaign has not said that it is its own."""
     reason = run.state.reason
     if _reached(run, target):
         return Result("succeeded", run.name)
     if run.outcome == "rolled-back":
         return Result("rolled-back", run.name, cause_of("", reason, cluster), reason)
     if _on_the_way(run, target):
-        return Result("interrupted", run.name, reason=said or f"it is at {run.state.target}, on the way", open=True)
+        return Result("interrupted", run.name, reason=f"it is at {run.state.target}, on the way", open=True)
     return Result("broken", run.name, cause_of("", reason, cluster), reason)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -103,13 +104,71 @@ def test_folder_whose_runs_are_gone(tmp_path: Path) -> None:
     assert ended(tmp_path, None, before=FIRST).open
 
 
-@pytest.mark.parametrize("end", [None, CommandEnd(130, FIRST), CommandEnd(3, "", "Blocked", "a check")])
+@pytest.mark.parametrize("end", [None, CommandEnd(130, FIRST), CommandEnd(6, "", "Locked", "locked")])
 def test_between_two_hops(tmp_path: Path, end: CommandEnd | None) -> None:
     """A cluster that has reached a version on the way is neither at the old one nor at the new one."""
     write_run(tmp_path, outcome="succeeded", target=HOP)
     resumed = "" if end is None or end.run else FIRST
     result = ended(tmp_path, end, before=resumed, resumed=resumed)
     assert (result.outcome, result.run, result.open) == ("interrupted", FIRST, True)
+
+
+@pytest.mark.parametrize("resumed", ["", FIRST])
+@pytest.mark.parametrize(
+    ("code", "error", "expected"),
+    [
+        (2, "UsageError", "blocked"),
+        (3, "Blocked", "blocked"),
+        (4, "StepFailed", "rolled-back"),
+        (5, "HelmError", "blocked"),
+        (5, "ApiUnavailable", "interrupted"),
+        (1, "KeyError", "broken"),
+    ],
+)
+def test_next_hop_that_was_not_begun(tmp_path: Path, code: int, error: str, expected: str, resumed: str) -> None:
+    """A hop that a check blocks, or whose API doesn't answer, leaves the cluster healthy where the hop before has
+    brought it: that run isn't broken, and the reason says where the cluster is.
+    """
+    write_run(tmp_path, outcome="succeeded", target=HOP)
+    named = "" if resumed else FIRST
+    result = ended(tmp_path, CommandEnd(code, named, error, "why"), before=resumed, resumed=resumed)
+    assert (result.outcome, result.run, result.open) == (expected, FIRST, expected == "interrupted")
+    assert result.reason == "at v1.36.3, on the way to v1.37.1: why" and result.cause == f"{error}: why"
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_next_hop_that_its_command_could_not_name(tmp_path: Path, valid: bool) -> None:
+    """A command whose second run could not end names the first one: the second one is open."""
+    write_run(tmp_path, outcome="succeeded", target=HOP)
+    write_run(tmp_path, SECOND) if valid else damage(tmp_path, SECOND)
+    result = ended(tmp_path, CommandEnd(5, FIRST, "JournalError", "the disk is full"))
+    assert (result.outcome, result.run, result.open) == ("interrupted", SECOND, True)
+
+
+def test_hop_that_was_rolled_back(tmp_path: Path) -> None:
+    """The last hop is the one that counts."""
+    write_run(tmp_path, outcome="succeeded", target=HOP)
+    write_run(tmp_path, SECOND, outcome="rolled-back")
+    assert ended(tmp_path, CommandEnd(4, SECOND, "GateFailed", "x")).outcome == "rolled-back"
+    assert ended(tmp_path, None).outcome == "rolled-back"
+
+
+def test_run_that_someone_began_afterwards(tmp_path: Path) -> None:
+    """It isn't the campaign's, whose own run was rolled back before that."""
+    write_run(tmp_path, outcome="rolled-back")
+    write_run(tmp_path, SECOND)
+    end = CommandEnd(4, FIRST, "GateFailed", "x", time=FakeClock().now() - timedelta(seconds=1))
+    assert ended(tmp_path, end) == Result("rolled-back", FIRST, "GateFailed: x", "x")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [("ApiUnavailable", "interrupted"), ("ApiError", "blocked"), ("HelmError", "blocked")]
+)
+def test_error_before_any_run(tmp_path: Path, error: str, expected: str) -> None:
+    """Nothing was begun, so that nothing is broken; a cluster whose API didn't answer is asked again."""
+    write_run(tmp_path, outcome="succeeded", target=HOP)
+    result = ended(tmp_path, CommandEnd(5, "", error, "why"), before=FIRST)
+    assert result == Result(expected, "", f"{error}: why", "why")  # type: ignore[arg-type]
 
 
 def test_success_without_a_run_that_reached_the_target(tmp_path: Path) -> None:
