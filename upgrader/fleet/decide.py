@@ -313,8 +313,12 @@ class _Deciding:
             return Wait(self.stop, person=True)
         opening = next_opening(cluster.labels, self.fleet.windows, self.fleet.exclusions, self.now, self.needed)
         if opening is None:
-            minutes = self.needed / 60
-            return Wait(f"no window is as long as a run and its rollback, {minutes:.0f} minutes", person=True)
+            needs = f"a run and its rollback, which take {self.needed / 60:.0f} minutes"
+            return Wait(
+                f"no time is left by its windows and exclusions for {needs}: begin another campaign with "
+                "others: upgrader fleet run --new",
+                person=True,
+            )
         if opening.begins > self.now:
             return Wait("its window", opening.begins)
         domain = self.fleet.domain_of(cluster.name)

@@ -10,7 +10,10 @@ from zoneinfo import ZoneInfo
 from upgrader.fleet.cron import Cron
 from upgrader.fleet.selectors import Selector
 
-__all__ = ["Exclusion", "Opening", "Window", "next_opening"]
+__all__ = ["FOREVER", "Exclusion", "Opening", "Window", "next_opening"]
+
+FOREVER = datetime(9000, 1, 1, tzinfo=UTC)
+"""What begins then doesn't begin: dates end with the year 9999, also those that are reckoned with."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,17 @@ class Exclusion:
 
     @property
     def span(self) -> tuple[datetime, datetime]:
-        """Begin and end in UTC."""
-        begin = datetime.combine(self.first, time(), self.zone)
-        return begin.astimezone(UTC), datetime.combine(self.last + timedelta(days=1), time(), self.zone).astimezone(UTC)
+        """Begin and end in UTC; `FOREVER` at the latest."""
+        if self.last.year >= FOREVER.year:
+            return _midnight(self.first, self.zone), FOREVER
+        return _midnight(self.first, self.zone), _midnight(self.last + timedelta(days=1), self.zone)
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    """When a day begins. The first and the last day have no date in some other zones."""
+    if not 1 < day.year < FOREVER.year:
+        return datetime.min.replace(tzinfo=UTC) if day.year == 1 else FOREVER
+    return datetime.combine(day, time(), zone).astimezone(UTC)
 
 
 @dataclass(frozen=True)
@@ -80,12 +91,13 @@ def next_opening(
 
 
 def _between(closed: Sequence[tuple[datetime, datetime]], now: datetime) -> Iterator[tuple[datetime, datetime | None]]:
-    """The spans from `now` on that no exclusion covers; nothing ends the last one."""
+    """The spans from `now` on that no exclusion covers; nothing ends the last one, unless there is none."""
     for first, last in closed:
         if first > now:
             yield now, first
         now = max(now, last)
-    yield now, None
+    if now < FOREVER:
+        yield now, None
 
 
 def _of(window: Window, begin: datetime, end: datetime | None, length: timedelta) -> Opening | None:

@@ -106,6 +106,22 @@ def test_no_window() -> None:
     assert opening(exclusions=(foreign,), now="2026-12-20T00:00") == Opening(at("2026-12-20T00:00"), None)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Etc/GMT+12", "Asia/Kathmandu", "America/New_York"])
+@pytest.mark.parametrize("windows", [(), (window(),)])
+def test_first_and_last_date(zone: str, windows: tuple[Window, ...]) -> None:
+    """An exclusion without an end has the last date there is: nothing begins after its first day, in every zone."""
+    there = ZoneInfo(zone)
+    for last in (date.max, date.max.replace(day=30), date(9000, 1, 1), date(8999, 12, 31)):
+        whole = Exclusion(ALL, date.min, last, there)
+        assert next_opening({}, windows, (whole,), at("2026-12-01T22:00"), HOUR) is None
+        later = Exclusion(ALL, date(2027, 1, 1), last, there)
+        found = next_opening({}, windows, (later,), at("2026-12-01T22:00"), HOUR)
+        assert found is not None and found.begins == at("2026-12-01T22:00")
+    past = Exclusion(ALL, date.min, date.min, there)
+    found = next_opening({}, windows, (past,), at("2026-12-01T22:00"), HOUR)
+    assert found is not None and found.begins == at("2026-12-01T22:00")
+
+
 def test_two_windows() -> None:
     """The one that opens first counts; one that is too short never does."""
     found = opening(window("0 3 * * *", 2), window("0 22 * * *", 0.5), now="2026-12-01T12:00")
