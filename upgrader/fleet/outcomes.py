@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from upgrader.engine.history.past_runs import PastRun, newest_name, run_named
+from upgrader.engine.history.past_runs import PastRun, newest_name, newest_upgrade, run_named
 from upgrader.errors import ApiUnavailable
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.events import Outcome
@@ -70,9 +70,13 @@ def result_of(
 
 
 def _begun(runs: Path, before: str) -> str:
-    """The run that was begun since, which a process that was killed can't have said; "" for none."""
-    newest = newest_name(runs)
-    return "" if newest == before else newest or before  # none where there was one: nothing is known of it
+    """The upgrade that was begun since, which a process that was killed can't have said; "" for none. A person may have
+    run `recover` or `adopt` after it.
+    """
+    newest = newest_upgrade(runs, after=before)
+    if newest is not None:
+        return newest.name
+    return "" if newest_name(runs) else before  # none where there was one: nothing is known of it
 
 
 def _open_run(runs: Path, newest: str, end: CommandEnd) -> PastRun | None:

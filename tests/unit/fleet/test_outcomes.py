@@ -153,6 +153,20 @@ def test_hop_that_was_rolled_back(tmp_path: Path) -> None:
     assert ended(tmp_path, None).outcome == "rolled-back"
 
 
+@pytest.mark.parametrize("resumed", ["", FIRST])
+def test_recovery_of_a_run_that_was_killed(tmp_path: Path, resumed: str) -> None:
+    """A person who makes the API answer again has not ended the upgrade, which is still open."""
+    write_run(tmp_path)
+    run = tmp_path / "runs/20260101T000003-recover"
+    run.mkdir()
+    journal = Journal(run / JOURNAL, FakeClock())
+    journal.emit(RunStarted(run.name, RunKind.RECOVER, (), f"runs/{run.name}"))
+    journal.emit(RunEnded(run.name, "succeeded", 1.0))
+    journal.close()
+    result = ended(tmp_path, None, before=resumed, resumed=resumed)
+    assert (result.outcome, result.run, result.open) == ("interrupted", FIRST, True)
+
+
 def test_run_that_someone_began_afterwards(tmp_path: Path) -> None:
     """It isn't the campaign's, whose own run was rolled back before that."""
     write_run(tmp_path, outcome="rolled-back")

@@ -91,11 +91,13 @@ def newest_run(runs: Path) -> PastRun | None:
     return _past_run(folders[-1]) if folders else None
 
 
-def newest_upgrade(runs: Path) -> PastRun | None:
-    """The newest run that is an upgrade, or whose journal is not valid; None when there is none. No older journal is
-    read.
+def newest_upgrade(runs: Path, *, after: str = "") -> PastRun | None:
+    """The newest run that is an upgrade, or whose journal is not valid, of those `after` this run, if it is there; None
+    when there is none. No older journal is read.
     """
-    found = map(_past_run, reversed(_folders(runs)))
+    folders = _folders(runs)
+    older = next((number for number, folder in enumerate(folders, 1) if folder.name == after), 0)
+    found = map(_past_run, reversed(folders[older:]))
     return next((run for run in found if run.problem or run.state.is_upgrade), None)
 
 
