@@ -33,6 +33,8 @@ __all__ = ["Campaign", "begin", "fleet_files", "newest_campaign"]
 
 _NAME = re.compile(r"\d{8}T\d{6}-fleet-.")
 _GOES_ON = "upgrader fleet run"
+_UNREADABLE = 10**9
+"""Of a journal whose first line is damaged: it counts as the newest, so that it is named and not passed over."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +159,10 @@ def fleet_files(folder: Path) -> dict[str, bytes]:
 
 def begin(folder: Path, started: CampaignStarted, files: Mapping[str, bytes], clock: Clock) -> tuple[Campaign, Journal]:
     """A new campaign of a fleet folder, with its first event and with the `fleet_files` that were confirmed; the caller
-    holds the folder's lock. Raises UsageError.
+    holds the folder's lock, under which it gets its `sequence`. Raises UsageError.
     """
     campaign = Campaign(folder / "runs" / started.campaign)
+    sequence = 1 + max((number for number, _ in _in_order(folder) if number != _UNREADABLE), default=0)
     try:
         campaign.folder.mkdir(mode=0o700)
         for name, content in files.items():
@@ -167,15 +170,29 @@ def begin(folder: Path, started: CampaignStarted, files: Mapping[str, bytes], cl
         journal = Journal(campaign.folder / JOURNAL, clock, goes_on=_GOES_ON)
     except OSError as error:
         raise UsageError(f"{campaign.folder} can't be written: {error.strerror}") from error
-    journal.emit(started)
+    journal.emit(replace(started, sequence=sequence))
     return campaign, journal
 
 
 def newest_campaign(folder: Path) -> Campaign | None:
-    """The newest campaign of a fleet folder; None where there is none. One that has no event yet was never begun."""
+    """The newest campaign of a fleet folder, by its `sequence`, as clocks may be wrong; None where there is none. One
+    that has no event yet was never begun.
+    """
+    return next((Campaign(path) for _, path in reversed(_in_order(folder))), None)
+
+
+def _in_order(folder: Path) -> list[tuple[int, Path]]:
+    """The campaigns that were begun, with their `sequence`, oldest first."""
     found = (path for path in (folder / "runs").glob("*/") if _NAME.match(path.name) and not path.is_symlink())
-    for path in sorted(found, reverse=True):
-        journal = path / JOURNAL
-        if journal.is_file() and b"\n" in journal.read_bytes():
-            return Campaign(path)
-    return None
+    return sorted((number, path) for path in found if (number := _sequence(path / JOURNAL)) is not None)
+
+
+def _sequence(journal: Path) -> int | None:
+    """The number in a journal's first line; None where there is no whole line."""
+    if not journal.is_file():
+        return None
+    line, end, _ = journal.read_bytes().partition(b"\n")
+    try:
+        return int(json.loads(line)["data"].get("sequence", 0)) if end else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _UNREADABLE

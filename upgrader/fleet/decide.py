@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from upgrader.fleet.model import Fleet, FleetCluster, Stage
-from upgrader.fleet.state import CampaignState, ClusterState
+from upgrader.fleet.state import CampaignState, ClusterState, clocks_disagree
 from upgrader.fleet.windows import next_opening
 from upgrader.model.first_few import first_few
 
@@ -162,7 +162,7 @@ class _Deciding:
         self.skips: list[Skip] = []
         self.waits: dict[str, Wait] = {}
         self.stages: dict[str, Wait] = {}
-        self.stop = held.everything or held.starts or self._stop()
+        self.stop = held.everything or held.starts or clocks_disagree(state, now) or self._stop()
         active = [each for each in fleet.clusters if self._of(each).active]
         self.domains = {fleet.domain_of(each.name): each.name for each in active}
         self.running = Counter(fleet.stage_of[each.name].name for each in active)

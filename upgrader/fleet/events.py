@@ -73,6 +73,8 @@ class CampaignStarted:
     clusters: tuple[ClusterInputs, ...]
     by: str
 
+    sequence: int = 0
+    """Its place among the campaigns of its folder, given under the folder's lock; 0: an older version wrote it."""
 
 @dataclass(frozen=True)
 class CampaignContinued:

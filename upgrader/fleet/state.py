@@ -28,7 +28,10 @@ from upgrader.fleet.events import (
 )
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["RETRIES", "CampaignState", "ClusterState", "Phase", "fold"]
+__all__ = ["RETRIES", "CampaignState", "ClusterState", "Phase", "clocks_disagree", "fold"]
+
+_CLOCK_SECONDS = 300.0
+"""More than the clocks of two machines that are kept in time differ by."""
 
 RETRIES = 3
 """How often an interrupted run is begun again by itself."""
@@ -107,6 +110,8 @@ class CampaignState:
     """How long runs took that succeeded or were rolled back, all attempts of each together, oldest first."""
     requests: frozenset[str] = frozenset()
     """Those that were taken from their files."""
+    latest: datetime | None = None
+    """The latest time of any event."""
 
     @property
     def open(self) -> bool:
@@ -116,9 +121,21 @@ class CampaignState:
 
 def fold(events: Iterable[tuple[datetime, CampaignEvent]], state: CampaignState = CampaignState()) -> CampaignState:
     """The state after these events, each with its time."""
+    latest = state.latest
     for time, event in events:
         state = _after(state, time, event)
-    return state
+        latest = max(latest or time, time)
+    return replace(state, latest=latest)
+
+
+def clocks_disagree(state: CampaignState, now: datetime) -> str:
+    """That the journal has a line of a time to come, so that no time can be judged; "" where it hasn't."""
+    if state.latest is None or (state.latest - now).total_seconds() <= _CLOCK_SECONDS:
+        return ""
+    return (
+        f"the clock says {now:%Y-%m-%d %H:%M}Z, and the campaign's journal has a line of {state.latest:%Y-%m-%d %H:%M}Z"
+        ": set the clock. If that line was written by a clock that was ahead: upgrader fleet run --new"
+    )
 
 
 def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> CampaignState:

@@ -553,3 +553,19 @@ def test_skipped_in_the_middle_of_a_run(machine: Machine) -> None:
     campaign.ask(RetryRequested("b", "me"), machine.clock)
     assert coordinator(machine, campaign).run(lambda *_: None)[0].done
     assert machine.commands[-1][-1] == "--resume" and phases(campaign)["b"] == "succeeded"
+
+
+def test_newest_campaign_is_told_without_a_clock(machine: Machine) -> None:
+    """A campaign that a clock which was ahead has named isn't the newest for a year; one whose journal is damaged isn't
+    passed over.
+    """
+    first = begun(machine)
+    (first.folder.parent / "20991231T000000-fleet-v1.37.1").mkdir()
+    names = ["20991231T000001-fleet-v1.37.1", "20260101T000001-fleet-v1.37.1", "20260101T000000-fleet-v1.37.2"]
+    for name in names:
+        started = CampaignStarted(name, TARGET, PINS, (), "me")
+        newest, journal = begin(machine.folder, started, fleet_files(machine.folder), machine.clock)
+        journal.close()
+        assert newest_campaign(machine.folder) == newest
+    (first.folder / JOURNAL).write_bytes(b"{}\n")
+    assert newest_campaign(machine.folder) == first

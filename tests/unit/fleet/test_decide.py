@@ -307,6 +307,18 @@ def test_retry_in_each_phase() -> None:
     assert played.tell(RetryRequested("a1", "me")).decide().starts == (Start("a1"),)
 
 
+def test_clock_that_is_behind_the_journal() -> None:
+    """No time can be judged while the journal has a line of a time to come: nothing begins, and both times are said."""
+    played = Campaign(fleet(stage("a"), clusters="a1"))
+    played.now -= timedelta(minutes=5)
+    assert played.starts == ["a1"], "clocks that are kept in time differ by less"
+    played.now -= timedelta(minutes=1)
+    decision = played.decide()
+    assert decision.starts == () and decision.waits["a1"].person
+    assert "the clock says 2026-11-30 23:54Z" in decision.stop and "a line of 2026-12-01 00:00Z" in decision.stop
+    assert "fleet run --new" in decision.stop
+
+
 def test_retry_opens_a_campaign_again() -> None:
     """A cluster that is to be run again is something to do; a request that changes nothing isn't."""
     limits = MaxFailures(blocked=IntOrPercent(1))
