@@ -180,7 +180,7 @@ class _Oracle:
             raise Broken(f"stage {stage.name} had not soaked")
 
     def _budgets(self, name: str, book: _Book) -> None:
-        busy = [each for each in self.books.values() if each.status in ("running", "stuck", "given-up")]
+        busy = [each for each in self.books.values() if each.status == "running" or each.halfway]
         if sum(each.stage == book.stage for each in busy) + 1 > self.limits[book.stage]["at once"]:
             raise Broken(f"{name} is one too many at once")
         if any(each.domain != book.domain for each in busy):
@@ -403,6 +403,12 @@ class _Play:
             book.interruptions = 0
             book.status = "ok" if told == "succeeded" else told
 
+    def _end_by_hand(self, name: str) -> None:
+        """A person ends the run of a cluster that is left out: it stays so, and holds no place."""
+        book, outcome = self.oracle.books[name], self.dice.choice(["succeeded", "rolled-back", "broken"])
+        self.tell(ClusterEnded(name, self.state.clusters[name].attempt, outcome, 0.0, "r"))  # type: ignore[arg-type]
+        book.halfway = False
+
     def _skip(self, name: str, by: str = "") -> None:
         book = self.oracle.books[name]
         self.tell(ClusterSkipped(name, by, "because"))
@@ -425,6 +431,8 @@ class _Play:
         for name, book in books.items():
             if book.status == "running" and dice.random() < 0.6:
                 self._end(name, dice.choice(self.outcomes))
+            elif book.status == "skipped" and book.halfway and dice.random() < 0.3:
+                self._end_by_hand(name)
             elif book.problem and dice.random() < 0.3:
                 self.tell(ClusterChecked(name, book.problem, "still"))  # type: ignore[arg-type]
             elif dice.random() < (0.3 if book.status == "stuck" else 0.06):

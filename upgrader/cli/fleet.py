@@ -180,5 +180,7 @@ def skip(folder: Path, cluster: str, reason: str) -> None:
     """Leave a CLUSTER out, which stays listed until it is retried."""
     from upgrader.fleet.use_cases import skip
 
-    skip(folder, cluster, reason)
+    run = skip(folder, cluster, reason)
     say(f"{cluster} is skipped. `upgrader fleet retry {cluster}` runs it later.")
+    if run:
+        say(f"Its run {run} has no end: it keeps its domain, and counts for `maxConcurrency`, until it is ended.")

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from upgrader.engine.history.past_runs import newest_name
+from upgrader.engine.history.past_runs import newest_name, newest_upgrade
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.journal.record import plain
 from upgrader.errors import UsageError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.clusters import keep_kubeconfig
-from upgrader.fleet.decide import Decision, Held, Skip, Start, decide
+from upgrader.fleet.decide import Decision, Held, Skip, Start, decide, in_progress
 from upgrader.fleet.events import (
     CampaignEnded,
     ClusterChecked,
@@ -32,15 +32,17 @@ from upgrader.fleet.events import (
 from upgrader.fleet.inputs import Inputs, pins_differ
 from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.model import Fleet, FleetCluster
-from upgrader.fleet.outcomes import CommandEnd, Result, result_of
+from upgrader.fleet.outcomes import CommandEnd, Result, Sign, result_of
 from upgrader.fleet.questions import Found, Questions
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.ports import Clock
 
-__all__ = ["IDLE_SECONDS", "LOOK_SECONDS", "Coordinator", "Executor", "goes_on"]
+__all__ = ["IDLE_SECONDS", "LOOK_SECONDS", "SILENT_SECONDS", "Coordinator", "Executor", "goes_on"]
 
 LOOK_SECONDS, IDLE_SECONDS = 2.0, 15.0
 """Between two looks, while a run is in progress and while none is."""
+SILENT_SECONDS = 3600.0
+"""After this time without a line from a run in progress, it is named; longer than a step takes that doesn't hang."""
 _ASK_AGAIN_SECONDS = 60.0
 _FRESH_SECONDS = 10.0
 """How long a decision is carried out: windows close, and files change."""
@@ -56,6 +58,10 @@ class Executor(Protocol):
 
     def running(self, attempt: Path) -> bool:
         """Whether it is running. Raises UsageError if that can't be read."""
+        ...
+
+    def sign(self, attempt: Path) -> Sign:
+        """The last sign of life of an attempt that is running. Raises UsageError if that can't be read."""
         ...
 
     def end(self, attempt: Path) -> CommandEnd | None:
@@ -180,7 +186,21 @@ class Coordinator:
     def _collect(self, state: CampaignState) -> bool:
         """Write down which runs have ended."""
         ended = [self._has_ended(each) for each in state.clusters.values() if each.phase == "running"]
+        open_runs = [each for each in state.clusters.values() if each.phase == "skipped" and each.unended]
+        ended += [self._was_ended(each) for each in open_runs if self._due(each.name)]
         return any(ended)
+
+    def _was_ended(self, cluster: ClusterState) -> bool:
+        """Write down that the open run of a cluster which is left out was ended by a person; whether it was."""
+        runs = self.fleet.by_name[cluster.name].folder / "runs"
+        newest = newest_upgrade(runs)
+        if newest is None or newest.outcome in ("interrupted", "unknown"):
+            return False
+        result = self._result(cluster, None, before=newest_name(runs), resumed=newest.name)
+        if result.open:  # between two minors
+            return False
+        self._end(cluster, cluster.attempt, result, 0.0)
+        return True
 
     def _has_ended(self, cluster: ClusterState) -> bool:
         """Write down how a cluster's run ended, or that it isn't known; whether there is anything new."""
@@ -190,21 +210,17 @@ class Coordinator:
             if moved := self.questions.moved(fleet_cluster, cluster.digest):
                 raise UsageError(moved)
             running = self.executor.running(attempt)
+            silent = self._silent(cluster, attempt) if running else ""
             end = None if running else self.executor.end(attempt)
         except UsageError as error:
             return self._found(cluster, "unknown", f"whether its run is in progress isn't known: {error.message}")
         if running:
             self._renew(fleet_cluster, cluster)
-            return self._found(cluster, "", "") if cluster.problem == "unknown" else False
+            if silent:
+                return self._found(cluster, "silent", silent)
+            return self._found(cluster, "", "") if cluster.problem in ("unknown", "silent") else False
         assert cluster.since is not None, "it was begun"
-        result = result_of(
-            end,
-            cluster.name,
-            fleet_cluster.folder,
-            self.fleet.target,
-            before=cluster.before,
-            resumed=cluster.run if cluster.unended else "",
-        )
+        result = self._result(cluster, end, before=cluster.before, resumed=cluster.run if cluster.unended else "")
         # A coordinator that was away for a night has not made the run any longer.
         seconds = max(0.0, ((result.time or self.clock.now()) - cluster.since).total_seconds())
         self._end(cluster, cluster.attempt, result, seconds)
@@ -218,6 +234,22 @@ class Coordinator:
     def _kubeconfig(self, name: str) -> Path:
         """The copy with which a cluster's run works."""
         return self.campaign.attempt(name, 0).with_name("kubeconfig")
+
+    def _result(self, cluster: ClusterState, end: CommandEnd | None, *, before: str, resumed: str) -> Result:
+        folder = self.fleet.by_name[cluster.name].folder
+        return result_of(end, cluster.name, folder, self.fleet.target, before=before, resumed=resumed)
+
+    def _silent(self, cluster: ClusterState, attempt: Path) -> str:
+        """That a run in progress has written nothing for a long time, since when, and what to do; "" where it has."""
+        assert cluster.since is not None, "it was begun"
+        sign = self.executor.sign(attempt)
+        last = max(sign.time or cluster.since, cluster.since)
+        if (self.clock.now() - last).total_seconds() < SILENT_SECONDS:
+            return ""
+        return (
+            f"its run to go on: {sign.process} has written nothing since {last:%Y-%m-%d %H:%M}Z; see {attempt} "
+            "and the cluster. If it hangs, end it: it is resumed then"
+        )
 
     def _end(self, cluster: ClusterState, attempt: int, result: Result, seconds: float) -> None:
         self._found(cluster, "", "")
@@ -282,6 +314,5 @@ def goes_on(decision: Decision, state: CampaignState) -> bool:
     """Whether anything can happen without a person."""
     if decision.done:
         return False
-    running = any(each.in_progress for each in state.clusters.values())
     timed = any(wait.timed for wait in (*decision.waits.values(), *decision.stages.values()))
-    return running or timed or bool(decision.starts)
+    return in_progress(state, decision.waits) or timed or bool(decision.starts)

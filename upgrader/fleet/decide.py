@@ -4,6 +4,9 @@
   complete when each of its clusters has succeeded, was skipped, or has failed within the stage's limits, and at least
   one has succeeded by a run of this campaign.
 - Failures are counted by outcome. One more than a limit allows, of one cause or of one outcome, stops all starts.
+- A run without an end holds its place among those that may run at once, and its domain, also if its cluster is left
+  out since: until its end is known.
+- A clock that is behind the journal's begins nothing.
 - A run that was interrupted goes on without a window, a pause or a limit: the cluster is neither at the old version nor
   at the new one, and keeps its place among those that may run at once. Another upgrader than the campaign's doesn't
   resume it.
@@ -13,7 +16,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -32,6 +35,7 @@ __all__ = [
     "Start",
     "Wait",
     "decide",
+    "in_progress",
     "needed_seconds",
     "overdrawn",
 ]
@@ -107,6 +111,12 @@ class Decision:
 def decide(fleet: Fleet, state: CampaignState, now: datetime, held: Held = Held()) -> Decision:
     """The next actions of a campaign whose journal says `state`, at `now` (UTC)."""
     return _Deciding(fleet, state, now, held).decide()
+
+
+def in_progress(state: CampaignState, waits: Mapping[str, Wait]) -> bool:
+    """Whether a run is in progress that doesn't wait for a person, as one does of which nothing is known."""
+    running = (each.name for each in state.clusters.values() if each.phase == "running")
+    return any(name not in waits or not waits[name].person for name in running)
 
 
 def needed_seconds(fleet: Fleet, state: CampaignState) -> float:
@@ -202,10 +212,23 @@ class _Deciding:
         """Runs that were interrupted go on, in whatever stage they are."""
         for cluster in self.fleet.clusters:
             each = self._of(cluster)
-            if each.phase == "running" and each.problem == "unknown":
-                self.waits[each.name] = Wait(each.problem_reason, person=True)
+            if each.phase == "running" and each.problem in ("unknown", "silent"):
+                self.waits[each.name] = self._lost(each)
+            elif each.phase == "skipped" and each.unended:
+                self.waits[each.name] = Wait(
+                    f"the end of run {each.run}, and holds its place until then: upgrader -C {cluster.folder} "
+                    f"resume, or rollback; or upgrader fleet retry {each.name}",
+                    person=True,
+                )
             elif each.active and each.retried and self._may_resume(each):
                 self._retry(each, resume=True)
+
+    def _lost(self, each: ClusterState) -> Wait:
+        """Of a run of which nothing is known, or nothing is heard: one that is only slow has its time first."""
+        if each.problem != "silent" or each.since is None:
+            return Wait(each.problem_reason, person=True)
+        until = each.since + timedelta(seconds=self.needed)
+        return Wait(each.problem_reason, until) if self.now < until else Wait(each.problem_reason, person=True)
 
     def _may_resume(self, each: ClusterState) -> bool:
         """An API that doesn't answer keeps no run from going on, as that may restore it; another cluster's does, and so
@@ -267,9 +290,8 @@ class _Deciding:
 
     def _goes_on(self) -> bool:
         """Whether a run is in progress, or about to be, or something has a time."""
-        running = any(each.in_progress for each in self.state.clusters.values())
         timed = any(wait.timed for wait in self.waits.values())
-        return bool(running or timed or self.starts or self.skips)
+        return bool(in_progress(self.state, self.waits) or timed or self.starts or self.skips)
 
     def _needs_a_person(self, cluster: FleetCluster) -> bool:
         """Whether it waits for one, or keeps its place until one comes."""
@@ -324,7 +346,11 @@ class _Deciding:
         domain = self.fleet.domain_of(cluster.name)
         for other, name in self.domains.items():
             if other != domain:
-                return Wait(f"domain {other}: {name} is being upgraded")
+                each = self.state.clusters[name]
+                stuck = each.unended and (each.phase == "skipped" or each.failed)
+                return Wait(
+                    f"domain {other}: " + (f"the run of {name} has no end" if stuck else f"{name} is being upgraded")
+                )
         most = stage.max_concurrency.at_once(len(self.fleet.members[stage.name]))
         if self.running[stage.name] >= most:
             return Wait(f"its turn: {most} at once (maxConcurrency {stage.max_concurrency})")
@@ -346,4 +372,6 @@ class _Deciding:
         said = next((f": {each.name}: {each.soak_reason}" for each in asked if each.soak_reason), "")
         reason = f"the end of its soak: {len(asked)} of its clusters must answer at the target{said}"
         limit = until + timedelta(seconds=ANSWER_SECONDS)
-        return Wait(reason, limit) if self.now < limit else Wait(reason, person=True)
+        if self.now < limit:
+            return Wait(reason, limit)
+        return Wait(f"{reason}; upgrader fleet skip CLUSTER leaves out one that is gone", person=True)

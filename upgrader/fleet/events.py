@@ -37,9 +37,10 @@ Outcome = Literal["succeeded", "blocked", "rolled-back", "broken", "interrupted"
 reached; `broken`: manual action is required.
 """
 
-Problem = Literal["", "unreachable", "identity", "changed", "unknown"]
+Problem = Literal["", "unreachable", "identity", "changed", "unknown", "silent"]
 """Why a cluster isn't begun: its API doesn't answer, is another cluster's, or its folder isn't as it was approved; or,
-of one that was begun, that nothing says whether it still runs, or how it ended.
+of one that was begun, that nothing says whether it still runs, or how it ended (`unknown`), or that it runs and has
+written nothing for a long time (`silent`).
 """
 
 
@@ -72,9 +73,9 @@ class CampaignStarted:
     pins: Pins
     clusters: tuple[ClusterInputs, ...]
     by: str
-
     sequence: int = 0
     """Its place among the campaigns of its folder, given under the folder's lock; 0: an older version wrote it."""
+
 
 @dataclass(frozen=True)
 class CampaignContinued:

@@ -13,12 +13,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from upgrader.app.event_lines import OUTCOME
 from upgrader.engine.journal.record import time_of
 from upgrader.errors import UsageError
-from upgrader.fleet.outcomes import CommandEnd
+from upgrader.fleet.outcomes import CommandEnd, Sign
 
 __all__ = ["LocalExecutor"]
 
@@ -63,9 +65,13 @@ class LocalExecutor:
                 )
         except OSError as error:
             raise UsageError(f"{self._program[0]} can't be started: {error.strerror}") from error
+        else:
+            self._processes.append(process)
+            with suppress(OSError):  # it has begun, also where the disk is full: this only names it for people
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, str(process.pid).encode(), 0)
         finally:
             os.close(lock)
-        self._processes.append(process)
 
     def running(self, attempt: Path) -> bool:
         """Whether a process of this attempt lives. Raises UsageError if that can't be read."""
@@ -85,6 +91,20 @@ class LocalExecutor:
         finally:
             os.close(lock)
         return False
+
+    def sign(self, attempt: Path) -> Sign:
+        """When an attempt that is running has written something last, and its process. Raises UsageError if that can't
+        be read.
+        """
+        try:
+            number = (attempt / _LOCK).read_text()
+            written = [(attempt / name).stat() for name in (_EVENTS, _LOG)]
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{attempt} can't be read: {error}", remedy="Fix its permissions, or the disk.") from error
+        times = [each.st_mtime for each in written if each.st_size]
+        return Sign(
+            f"process {number}" if number else "its process", datetime.fromtimestamp(max(times), UTC) if times else None
+        )
 
     def end(self, attempt: Path) -> CommandEnd | None:
         """How an attempt ended that isn't running; None if its process couldn't say. Raises UsageError for a file that

@@ -12,7 +12,7 @@ from upgrader.fleet.causes import cause_of
 from upgrader.fleet.events import Outcome
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["CommandEnd", "Result", "result_of"]
+__all__ = ["CommandEnd", "Result", "Sign", "result_of"]
 
 _UNREACHABLE = ApiUnavailable.__name__
 
@@ -29,6 +29,16 @@ class CommandEnd:
     why: str = ""
     time: datetime | None = None
     """When it said so."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """The last sign of life of an attempt that is running."""
+
+    process: str
+    """Which process that is, as an operator looks for it."""
+    time: datetime | None = None
+    """When it wrote something last; None: it hasn't yet."""
 
 
 @dataclass(frozen=True)

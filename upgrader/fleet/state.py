@@ -73,18 +73,22 @@ class ClusterState:
 
     @property
     def active(self) -> bool:
-        """Whether a run is in progress, be it that its process was interrupted: neither the old version nor the new."""
-        return self.phase == "running" or (self.phase == "interrupted" and self.unended)
-
-    @property
-    def in_progress(self) -> bool:
-        """Whether its process runs, as far as is known."""
-        return self.phase == "running" and self.problem != "unknown"
+        """Whether a run is in progress, or was interrupted and has no end, also if the cluster is left out since: it is
+        neither at the old version nor at the new one.
+        """
+        return self.phase == "running" or self.unended
 
     @property
     def retried(self) -> bool:
         """Whether it was interrupted, and is begun again without a person."""
         return self.phase == "interrupted" and self.interruptions <= RETRIES
+
+    @property
+    def may_be_skipped(self) -> bool:
+        """Whether it may be left out: it isn't running, and if it has succeeded, its soak can't end."""
+        if self.phase == "succeeded":
+            return bool(self.soak_reason)
+        return self.phase not in ("running", "skipped")
 
     @property
     def failed(self) -> bool:
@@ -159,7 +163,7 @@ def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> Campai
     known = state.clusters.get(event.cluster)
     if known is None:
         return state
-    if isinstance(event, ClusterEnded) and event.outcome in ("succeeded", "rolled-back"):
+    if isinstance(event, ClusterEnded) and event.outcome in ("succeeded", "rolled-back") and known.phase == "running":
         state = replace(state, seconds=(*state.seconds, known.worked + event.seconds))
     cluster = _cluster_after(known, time, event)
     if isinstance(event, RetryRequested) and cluster != known:
@@ -188,6 +192,8 @@ def _cluster_after(
             if not event.resume:
                 begun = replace(begun, run="", unended=False, worked=0.0)
             return replace(begun, soaked=None, soak_reason="")
+        case ClusterEnded() if cluster.phase == "skipped":
+            return replace(cluster, run=event.run, unended=event.open)  # a person has ended it
         case ClusterEnded():
             interruptions = cluster.interruptions + 1 if event.outcome == "interrupted" else 0
             return replace(
@@ -214,7 +220,7 @@ def _cluster_after(
             if cluster.unended:
                 return replace(again, phase="interrupted", since=time)
             return replace(again, phase="waiting", since=time, cause="", reason="")
-        case ClusterSkipped() if cluster.phase not in ("running", "succeeded", "skipped"):
+        case ClusterSkipped() if cluster.may_be_skipped:
             return replace(cluster, phase="skipped", since=time, reason=event.reason)
         case _:  # a request that came too late: the run it is about has begun, or has succeeded
             return cluster

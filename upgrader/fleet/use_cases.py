@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,10 @@ __all__ = [
 
 _OVERRIDES = ("UPGRADER_KUBECONFIG", "UPGRADER_CONTEXT")
 _STATUS = "upgrader fleet status"
+_RUNNING = (
+    "is being upgraded",
+    f"Wait for the end of its run. If that hangs, `{_STATUS}` names the process: end it, then it is resumed.",
+)
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ def refuse_unfinished(fleet: Fleet, decision: Decision, state: CampaignState) ->
     if decision.done and not failed:
         return
     phases = {each.phase for each in failed}
-    unknown = any(each.problem == "unknown" for each in state.clusters.values())
+    unknown = any(each.problem in ("unknown", "silent") for each in state.clusters.values())
     code = 5 if unknown or phases & {"broken", "interrupted"} else 4 if "rolled-back" in phases else 3
     if decision.done:
         names = {phase: first_few([each.name for each in failed if each.phase == phase]) for phase in sorted(phases)}
@@ -259,20 +263,41 @@ def retry(folder: Path, cluster: str) -> None:
             f"{changed} ({campaign.name}), and a cluster is retried only with what that was begun with",
             remedy="Restore it, or begin another campaign with what is there now: upgrader fleet run --new",
         )
-    if state.phase in ("running", "succeeded") or (state.phase == "waiting" and not state.problem):
-        raise UsageError(f"cluster {cluster} is {state.phase}: there is nothing to retry")
+    refusals = {
+        "running": _RUNNING,
+        "succeeded": (
+            "has succeeded in this campaign",
+            "Its soak asks it again while `upgrader fleet run` runs. To upgrade it again: upgrader fleet run --new",
+        ),
+    }
+    if not state.problem:
+        refusals["waiting"] = ("waits for its first run", f"It begins by itself; `{_STATUS}` shows what it waits for.")
+    _refuse(state, "retried", refusals)
     _ask(campaign, RetryRequested(cluster, own_name()))
 
 
-def skip(folder: Path, cluster: str, reason: str) -> None:
-    """Leave a cluster out until it is retried, also once the campaign has ended. Raises UsageError for one that runs or
-    is done.
+def skip(folder: Path, cluster: str, reason: str) -> str:
+    """Leave a cluster out until it is retried, also once the campaign has ended. Returns its run that has no end, ""
+    for none. Raises UsageError for one that runs, or has succeeded and doesn't hold up its soak.
     """
     campaign = _newest(folder)
     state = _known(campaign.state(), cluster)
-    if state.phase in ("running", "succeeded", "skipped"):
-        raise UsageError(f"cluster {cluster} is {state.phase}: it can't be skipped")
+    if not state.may_be_skipped:
+        refusals = {
+            "running": _RUNNING,
+            "succeeded": ("has succeeded", "Nothing is left to do for it, and nothing waits for it."),
+            "skipped": (f"is skipped already: {state.reason}", f"To run it again: upgrader fleet retry {cluster}"),
+        }
+        _refuse(state, "skipped", refusals)
     _ask(campaign, ClusterSkipped(cluster, own_name(), reason))
+    return state.run if state.unended else ""
+
+
+def _refuse(state: ClusterState, what: str, refusals: Mapping[str, tuple[str, str]]) -> None:
+    """Raise UsageError where there is one for the cluster's phase: why it can't be done, and what can."""
+    if refusal := refusals.get(state.phase):
+        why, remedy = refusal
+        raise UsageError(f"cluster {state.name} can't be {what}: it {why}", remedy=remedy)
 
 
 def _open(folder: Path) -> Campaign:
@@ -296,7 +321,12 @@ def _no_campaign(folder: Path) -> UsageError:
 def _known(state: CampaignState, cluster: str) -> ClusterState:
     found = state.clusters.get(cluster)
     if found is None:
-        raise UsageError(f"the campaign has no cluster {cluster}", remedy="fleet-inventory.yaml names them.")
+        raise UsageError(
+            f"the campaign {state.campaign} has no cluster {cluster}: it wasn't in its inventory when it began, or it "
+            "was excluded",
+            remedy=f"It has {first_few(list(state.clusters))}. A new one begins with the inventory as it is now: "
+            "upgrader fleet run --new",
+        )
     return found
 
 

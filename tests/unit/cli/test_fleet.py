@@ -19,6 +19,7 @@ from upgrader.cli.resuming import refuse_other_inputs
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UsageError
 from upgrader.fleet import use_cases
+from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Wait
@@ -27,7 +28,7 @@ from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import CommandEnd
-from upgrader.fleet.state import CampaignState, ClusterState
+from upgrader.fleet.state import CampaignState, ClusterState, Phase
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.run_kind import RunKind
@@ -83,8 +84,8 @@ def test_campaign_at_the_command_line(folder: Path) -> None:
     ("arguments", "message"),
     [
         (["approve", "canary", "--reason", "x"], "no stage canary needs an approval"),
-        (["retry", "b"], "cluster b is waiting: there is nothing to retry"),
-        (["retry", "z"], "the campaign has no cluster z"),
+        (["retry", "b"], "cluster b can't be retried: it waits for its first run"),
+        (["retry", "z"], "has no cluster z: it wasn't in its inventory when it began"),
         (["resume"], "isn't paused"),
     ],
 )
@@ -250,6 +251,40 @@ def test_retry_after_the_campaign_has_ended(folder: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
+    ("command", "phase", "message"),
+    [
+        (["retry", "a"], "running", "can't be retried: it is being upgraded"),
+        (["retry", "a"], "succeeded", "can't be retried: it has succeeded in this campaign"),
+        (["skip", "a", "--reason", "x"], "running", "can't be skipped: it is being upgraded"),
+        (["skip", "a", "--reason", "x"], "succeeded", "can't be skipped: it has succeeded"),
+        (["skip", "a", "--reason", "x"], "skipped", "can't be skipped: it is skipped already: gone"),
+    ],
+)
+def test_requests_about_a_cluster_in_another_phase(
+    folder: Path, command: list[str], phase: Phase, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each says why it can't be done, and what can."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    state = CampaignState("c", clusters={"a": ClusterState("a", phase=phase, reason="gone")})
+    monkeypatch.setattr(Campaign, "state", lambda _: state)
+    with pytest.raises(UsageError, match=message) as caught:
+        fleet(folder, *command)
+    assert caught.value.remedy
+
+
+def test_skip_of_a_cluster_in_the_middle_of_its_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said that its run keeps its place; a success that holds up a soak may be left out."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    each = ClusterState("a", phase="interrupted", run="r", unended=True)
+    monkeypatch.setattr(Campaign, "state", lambda _: CampaignState("c", clusters={"a": each}))
+    assert "Its run r has no end: it keeps its domain" in fleet(folder, "skip", "a", "--reason", "x").stderr
+    each = ClusterState("a", phase="succeeded", soak_reason="no answer")
+    assert "no end" not in fleet(folder, "skip", "a", "--reason", "x").stderr
+
+
+@pytest.mark.parametrize(
     ("right", "wrong"),
     [
         ("- {name: d, uid: u4}\n", "- {name: d, uid: u4}\n- {name: e, uid: u5, labels: {ring: production}}\n"),
@@ -271,8 +306,9 @@ def test_inventory_that_has_changed_since(folder: Path, right: str, wrong: str) 
     assert "Approved" in fleet(folder, "approve", "production", "--reason", "fine").stderr
     assert "Approved" in fleet(folder, "approve", "--changes", "c", "--reason", "fine").stderr
     assert "is skipped" in fleet(folder, "skip", "c", "--reason", "later").stderr
-    with pytest.raises(UsageError, match="the campaign has no cluster e"):
+    with pytest.raises(UsageError, match="has no cluster e") as caught:
         fleet(folder, "skip", "e", "--reason", "later")
+    assert "It has a, b, c" in caught.value.remedy
 
 
 def test_cluster_folder_that_is_gone(folder: Path) -> None:

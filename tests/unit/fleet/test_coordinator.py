@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,11 +18,11 @@ from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
 from upgrader.fleet.clusters import Answer
-from upgrader.fleet.coordinator import LOOK_SECONDS, Coordinator
+from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, Coordinator
 from upgrader.fleet.decide import Wait
 from upgrader.fleet.events import CampaignStarted, ClusterInputs, ClusterSkipped, Paused, Pins, RetryRequested, Unpaused
 from upgrader.fleet.inputs import Inputs, inputs_of
-from upgrader.fleet.outcomes import CommandEnd
+from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.state import CampaignState
@@ -70,6 +70,8 @@ class Machine:
         self.unreadable: set[str] = set()
         """Clusters of whose attempts nothing can be read."""
         self.unwritable: set[str] = set()
+        self.written: datetime | None = None
+        """When the processes have written something last."""
         self.at_ask: dict[str, Callable[[], object]] = {}
         """What happens while a cluster is asked."""
 
@@ -100,6 +102,9 @@ class Machine:
             if not self.processes[attempt]:
                 self._ended(attempt)
         return self.processes.get(attempt, 0) > 0
+
+    def sign(self, attempt: Path) -> Sign:
+        return Sign("process 7", self.written)
 
     def end(self, attempt: Path) -> CommandEnd | None:
         return self.ends.get(attempt)
@@ -553,6 +558,42 @@ def test_skipped_in_the_middle_of_a_run(machine: Machine) -> None:
     campaign.ask(RetryRequested("b", "me"), machine.clock)
     assert coordinator(machine, campaign).run(lambda *_: None)[0].done
     assert machine.commands[-1][-1] == "--resume" and phases(campaign)["b"] == "succeeded"
+
+
+def test_open_run_of_a_skipped_cluster_is_ended_by_hand(machine: Machine) -> None:
+    """The coordinator sees in the cluster's journal that a person has ended it; the cluster stays left out."""
+    machine.exit_codes = {"b": [130, 130, 130, 130]}
+    campaign = begun(machine)
+    coordinator(machine, campaign).run(lambda *_: None)
+    campaign.ask(ClusterSkipped("b", "me", "I look at it"), machine.clock)
+    one = coordinator(machine, campaign)
+    assert one.look()[1].clusters["b"].active
+    run = one.look()[1].clusters["b"].run
+    journal = Journal.reopen(machine.folder / "clusters/b/runs" / run / JOURNAL, machine.clock)
+    EMIT(journal, RunEnded(run, "rolled-back", 1.0))
+    journal.close()
+    machine.clock.sleep(61)
+    b = one.look()[1].clusters["b"]
+    assert (b.phase, b.active, b.reason) == ("skipped", False, "I look at it")
+
+
+def test_run_that_hangs(machine: Machine) -> None:
+    """A process that lives and writes nothing is named after an hour, with since when and what to do; the coordinator
+    doesn't wait for it forever, and one line ends the alarm.
+    """
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    one.look()
+    machine.processes = dict.fromkeys(machine.processes, 10**6)
+    machine.written = machine.clock.now()
+    decision, state = one.run(lambda *_: None)
+    assert state.clusters["a"].problem == "silent" and decision.stages["canary"] == Wait("a person: a", person=True)
+    said = decision.waits["a"].reason
+    assert f"process 7 has written nothing since {machine.written:%Y-%m-%d %H:%M}Z" in said and "clusters/a/1" in said
+    assert (machine.clock.now() - machine.written).total_seconds() < SILENT_SECONDS + 60
+    machine.written = machine.clock.now()
+    decision, state = one.look()
+    assert state.clusters["a"].problem == "" and decision.waits == {}
 
 
 def test_newest_campaign_is_told_without_a_clock(machine: Machine) -> None:

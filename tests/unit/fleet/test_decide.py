@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -33,6 +33,7 @@ from upgrader.fleet.events import (
 from upgrader.fleet.model import Domains, Fleet, FleetCluster, MaxFailures, OnUnreachable, Stage
 from upgrader.fleet.selectors import Requirement, Selector
 from upgrader.fleet.state import CampaignState, fold
+from upgrader.fleet.windows import Exclusion
 from upgrader.model.health_before import IntOrPercent
 from upgrader.model.version import KubernetesVersion
 
@@ -120,7 +121,8 @@ def test_soak_ends_by_time_and_an_answer() -> None:
     )
     assert played.decide().stages["a"] == blind
     played.tell(minutes=ANSWER_SECONDS / 60)
-    assert played.decide().stages["a"] == replace(blind, until=None, person=True)
+    late = played.decide().stages["a"]
+    assert late.person and late.reason == f"{blind.reason}; upgrader fleet skip CLUSTER leaves out one that is gone"
     assert played.tell(SoakChecked("a2", passed=True)).starts == ["b1"]
 
 
@@ -301,10 +303,37 @@ def test_retry_in_each_phase() -> None:
     played = Campaign(fleet(stage("a"), clusters="a1")).tell(ClusterChecked("a1", "unreachable", "refused"))
     assert played.tell(RetryRequested("a1", "me"), minutes=9).starts == ["a1"]
     played.ran("a1", "interrupted", "away").tell(ClusterSkipped("a1", "me", "later"))
-    assert not played.state.clusters["a1"].active
+    assert played.state.clusters["a1"].active
     assert played.tell(RetryRequested("a1", "me")).tell(minutes=1).decide().starts == (Start("a1", resume=True),)
     played.ran("a1", "interrupted", "locked", run="").tell(ClusterSkipped("a1", "me", "later"))
     assert played.tell(RetryRequested("a1", "me")).decide().starts == (Start("a1"),)
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_open_run_holds_its_place_whatever_is_said_of_it(limit: int) -> None:
+    """A cluster that is skipped in the middle of its run keeps its domain, and counts for maxConcurrency, until a
+    person has ended the run; what to do is said, and a person is called.
+    """
+    of = fleet(stage("a", max_concurrency=IntOrPercent(limit)), clusters="a1 a2", domains=Domains("region"))
+    played = Campaign(of).ran("a1", "interrupted", "away").tell(ClusterSkipped("a1", "me", "later"), minutes=1)
+    decision = played.decide()
+    assert decision.starts == () and decision.waits["a2"] == Wait("domain 1: the run of a1 has no end")
+    assert decision.waits["a1"].person and "upgrader -C /none resume, or rollback" in decision.waits["a1"].reason
+    assert decision.stages == {"a": Wait("a person: a1", person=True)} and not goes_on(decision, played.state)
+    assert played.tell(RetryRequested("a1", "me")).tell(minutes=1).decide().starts == (Start("a1", resume=True),)
+    played.tell(ClusterSkipped("a1", "me", "later"), ClusterEnded("a1", 1, "succeeded", 0.0, "r"))
+    assert played.state.clusters["a1"].phase == "skipped" and played.state.seconds == ()
+    assert played.starts == ["a2"]
+
+
+def test_cluster_that_is_gone_after_its_success() -> None:
+    """One that holds up the soak of its stage, as it doesn't answer any more, can be left out; any other can't."""
+    played = Campaign(fleet(stage("a", soak_seconds=60.0), stage("b"), clusters="a1 a2 b1")).ran("a1").ran("a2")
+    played.tell(ClusterSkipped("a1", "me", "no")).tell(SoakChecked("a1", passed=True), minutes=1)
+    assert played.state.clusters["a1"].phase == "succeeded"
+    played.tell(SoakChecked("a2", passed=False, reason="no answer"))
+    assert played.starts == []
+    assert played.tell(ClusterSkipped("a2", "me", "decommissioned")).starts == ["b1"]
 
 
 def test_clock_that_is_behind_the_journal() -> None:
@@ -317,6 +346,27 @@ def test_clock_that_is_behind_the_journal() -> None:
     assert decision.starts == () and decision.waits["a1"].person
     assert "the clock says 2026-11-30 23:54Z" in decision.stop and "a line of 2026-12-01 00:00Z" in decision.stop
     assert "fleet run --new" in decision.stop
+
+
+def test_run_that_is_silent() -> None:
+    """It has the time of a run and its rollback; after that, a person is called, and the wait says what for."""
+    played = Campaign(fleet(stage("a"), clusters="a1"))
+    played.tell(ClusterStarting("a1", 1)).tell(ClusterChecked("a1", "silent", "it to go on"), minutes=59)
+    decision = played.decide()
+    assert decision.waits == {"a1": Wait("it to go on", BEGIN + timedelta(hours=1))}
+    assert goes_on(decision, played.state)
+    decision = played.tell(minutes=1).decide()
+    assert decision.waits == {"a1": Wait("it to go on", person=True)} and not goes_on(decision, played.state)
+    assert decision.stages == {"a": Wait("a person: a1", person=True)}
+    assert goes_on(played.tell(ClusterChecked("a1", "")).decide(), played.state)
+
+
+def test_no_time_is_ever_left() -> None:
+    """An exclusion without an end is named, with what to do."""
+    whole = Exclusion(Selector(), date.min, date.max, ZoneInfo("UTC"))
+    played = Campaign(fleet(stage("a"), clusters="a1", exclusions=(whole,)))
+    wait = played.decide().waits["a1"]
+    assert wait.person and wait.reason.startswith("no time is left by its windows and exclusions for a run")
 
 
 def test_retry_opens_a_campaign_again() -> None:

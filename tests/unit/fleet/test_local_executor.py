@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from upgrader.errors import UsageError
 from upgrader.fleet.local_executor import LocalExecutor
-from upgrader.fleet.outcomes import CommandEnd
+from upgrader.fleet.outcomes import CommandEnd, Sign
 
 LAST = (
     '{"format_version":"1.0","time":"2026-12-01T00:00:00Z","type":"CommandEnded","data":{"exit_code":4,"run":"r",'
@@ -29,6 +30,13 @@ def test_attempt_is_seen_by_another_coordinator(tmp_path: Path) -> None:
     first.start(attempt, ["run"])
     second = executor("echo twice")
     assert second.running(attempt)
+    assert second.sign(attempt) == Sign(f"process {first._processes[0].pid}")
+    os.utime(attempt / "log", (9e8, 9e8))
+    (attempt / "events.jsonl").write_text("{}\n")
+    os.utime(attempt / "events.jsonl", (1e9, 1e9))
+    assert second.sign(attempt).time == datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
+    with pytest.raises(UsageError, match="none can't be read"):
+        second.sign(tmp_path / "none")
     second.start(attempt, ["run"])
     with gate.open("w") as opened:
         opened.write("begun\n")
