@@ -23,7 +23,7 @@ from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Wait
-from upgrader.fleet.events import Pins
+from upgrader.fleet.events import Pins, Problem
 from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
@@ -358,9 +358,10 @@ def test_run_of_a_campaign_refuses_other_inputs(tmp_path: Path) -> None:
         refuse_other_inputs(tmp_path, approved)
 
 
-def test_exit_code_of_a_run_of_which_nothing_is_known() -> None:
+@pytest.mark.parametrize("problem", ["unknown", "silent"])
+def test_exit_code_of_a_run_of_which_nothing_is_known(problem: Problem) -> None:
     """Whether it is in progress has to be looked at first: manual action is required."""
-    state = CampaignState(clusters={"a": ClusterState("a", phase="running", problem="unknown")})
+    state = CampaignState(clusters={"a": ClusterState("a", phase="running", problem=problem)})
     decision = Decision(stages={"canary": Wait("a person: a", person=True)})
     with pytest.raises(CampaignStopped, match="a person: a") as caught:
         use_cases.refuse_unfinished(Fleet(TARGET, (), ()), decision, state)
