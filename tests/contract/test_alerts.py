@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
 from testkit.checkpointer_series import BAD, GOOD, series_of
+from testkit.fleet_campaigns import Shown, campaign_of
 from testkit.promtool import firing, promtool
+from upgrader.fleet.reports.metrics import fleet_metrics
 
 pytestmark = pytest.mark.contract
 ROOT = Path(__file__).parents[2]
@@ -81,12 +84,49 @@ def test_counters(tmp_path: Path) -> None:
     assert "SUCCESS" in promtool("test", "rules", tmp_path / "test.yaml")
 
 
+def documented() -> list[dict[str, str]]:
+    """The alerts that docs/observability.md offers to copy."""
+    text = (ROOT / "docs/observability.md").read_text()
+    blocks = re.findall(r"```yaml\n(- alert:.*?)```", text, re.DOTALL)
+    return [rule for block in blocks for rule in yaml.safe_load(block)]
+
+
 def test_alerts_of_the_documentation(tmp_path: Path) -> None:
     """What docs/observability.md offers to copy can be read."""
-    text = (ROOT / "docs/observability.md").read_text()
-    rules = [
-        rule for block in re.findall(r"```yaml\n(- alert:.*?)```", text, re.DOTALL) for rule in yaml.safe_load(block)
-    ]
-    assert {"UpgradeNeedsAPerson", "UpgradeIsBlocked"} <= {rule["alert"] for rule in rules}
+    rules = documented()
+    assert {"UpgradeNeedsAPerson", "UpgradeIsBlocked", "FleetIsNotRun"} <= {rule["alert"] for rule in rules}
     (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "runs", "rules": rules}]}))
     assert f"SUCCESS: {len(rules)} rules found" in promtool("check", "rules", tmp_path / "rules.yaml")
+
+
+def fleet_series(shown: Shown) -> dict[str, float]:
+    """What a campaign's own code exports, by the names that promtool takes."""
+    families = fleet_metrics(shown.status, "all", datetime.fromtimestamp(0, UTC))
+    series = {}
+    for family in families:
+        for sample in family.samples:
+            labels = ",".join(f"{name}={json.dumps(value)}" for name, value in sample.labels.items())
+            series[f"{family.name}{{{labels}}}"] = sample.value
+    return series
+
+
+def test_alerts_of_a_fleet(tmp_path: Path) -> None:
+    """By what a campaign's own code exports: one that goes on but was last looked after half an hour ago isn't run; a
+    pause of an hour has not lasted yet; a broken cluster is told of; a person is asked for once nothing goes on.
+    """
+    rules = [rule for rule in documented() if rule["alert"].startswith("Fleet")]
+    assert len(rules) == 5
+    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "fleet", "rules": rules}]}))
+    good = fleet_series(campaign_of(20))
+    assert firing(tmp_path, good, tmp_path / "rules.yaml") == {"FleetIsNotRun"}
+    looked = {**good, 'upgrader_fleet_look_timestamp_seconds{fleet="all"}': 1800.0}
+    assert firing(tmp_path, looked, tmp_path / "rules.yaml") == set()
+    bad = {
+        **good,
+        'upgrader_fleet_state{fleet="all",state="goes-on"}': 0.0,
+        'upgrader_fleet_state{fleet="all",state="needs-a-person"}': 1.0,
+        'upgrader_fleet_clusters{fleet="all",stage="production",phase="broken"}': 1.0,
+        'upgrader_fleet_stopped{fleet="all"}': 1.0,
+    }
+    assert bad.keys() == good.keys()
+    assert firing(tmp_path, bad, tmp_path / "rules.yaml") == {"FleetNeedsAPerson", "FleetClusterIsBroken"}

@@ -50,6 +50,7 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.left_out import LeftOut
+from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.observed import Observed
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, Settings
@@ -80,6 +81,7 @@ __all__ = [
     "age_files",
     "copy_image",
     "intended_steps",
+    "metric_sinks",
     "open_api",
     "open_kube",
     "open_renderer",
@@ -303,12 +305,7 @@ class Session:
 
     def metric_sinks(self) -> tuple[MetricSink, ...]:
         """Where the metrics of runs go, as upgrader.yaml says."""
-        wanted, sinks = self.settings.observability, list[MetricSink]()
-        if wanted.textfile_folder:
-            sinks.append(Textfile(wanted.textfile_folder, wanted.cluster))
-        if wanted.pushgateway:
-            sinks.append(Pushgateway(HttpClient(wanted.pushgateway, _SERVICE_SECONDS), wanted.cluster))
-        return tuple(sinks)
+        return metric_sinks(self.settings.observability)
 
     def webhook_service(self) -> HttpService | None:
         """The server that messages for people go to; None where upgrader.yaml names none."""
@@ -391,6 +388,16 @@ def own_machine() -> OwnMachine:
 def system_clock() -> Clock:
     """The clock of this machine, for what comes before a session."""
     return SystemClock()
+
+
+def metric_sinks(wanted: ObservabilitySettings) -> tuple[MetricSink, ...]:
+    """Where metrics go, as a file's section `observability` says."""
+    sinks = list[MetricSink]()
+    if wanted.textfile_folder:
+        sinks.append(Textfile(wanted.textfile_folder, wanted.cluster))
+    if wanted.pushgateway:
+        sinks.append(Pushgateway(HttpClient(wanted.pushgateway, _SERVICE_SECONDS), wanted.cluster))
+    return tuple(sinks)
 
 
 @contextmanager

@@ -12,8 +12,9 @@ import click
 from upgrader.cli.command_line import YES, confirm, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import TEXT_OR_JSON
+from upgrader.cli.report import show_page
 from upgrader.cli.whole_lines import GroupOfWholeLines
-from upgrader.errors import Blocked
+from upgrader.errors import Blocked, UpgraderError, UsageError
 
 if TYPE_CHECKING:
     from upgrader.fleet.decide import Decision
@@ -84,6 +85,7 @@ def run(folder: Path, anew: bool, yes: bool) -> None:
     blocked, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another coordinator runs, 130
     interrupted. Failures within `maxFailures` let the campaign go on to its end, and count for the exit code.
     """
+    from upgrader.fleet.reports.publishing import publishing
     from upgrader.fleet.use_cases import open_campaign, refuse_unfinished
     from upgrader.model.first_few import first_few
     from upgrader.ui.fleet import changed_lines, phase_lines, print_fleet
@@ -101,8 +103,9 @@ def run(folder: Path, anew: bool, yes: bool) -> None:
         seen.append((decision, state))
         for line in (*phase_lines(state, before[1]), *changed_lines(decision, before[0])):
             say(line)
+        publisher.look(decision, state)
 
-    with open_campaign(folder, ask, anew=anew) as coordinator:
+    with open_campaign(folder, ask, anew=anew) as coordinator, publishing(coordinator, say) as publisher:
         if over := coordinator.over:
             say("The newest campaign is done, and no file has changed since: nothing to do (--new begins another).")
         decision, state = coordinator.look() if over else coordinator.run(show)
@@ -128,6 +131,31 @@ def status(folder: Path, output: str) -> None:
 
 
 @fleet.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["calendar"]),
+    help="Print the calendar (iCalendar) on standard output, and write no file.",
+)
+@click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
+@click.pass_obj
+def report(folder: Path, output: str | None, opened: bool) -> None:
+    """Write the newest campaign's page (fleet.html) and calendar (fleet.ics) to runs/CAMPAIGN, and print its path.
+
+    `fleet run` writes both whenever something changes. The page shows stages, clusters and windows over time, what each
+    waits for, and failures by cause; the calendar has what is next. Reads only the folder.
+    """
+    from upgrader.fleet.reports.files import fleet_calendar, fleet_report
+
+    if output is not None:
+        if opened:
+            raise UsageError("--open and -o can't be combined", remedy="Use only one of them.")
+        click.echo(fleet_calendar(folder), nl=False)
+        return
+    show_page(fleet_report(folder), opened=opened)
+
+
+@fleet.command()
 @click.argument("name", metavar="STAGE|CLUSTER")
 @click.option("--changes", is_flag=True, help="Approve what has changed in the folder of a cluster.")
 @_REASON
@@ -137,6 +165,7 @@ def approve(folder: Path, name: str, changes: bool, reason: str) -> None:
     from upgrader.fleet.use_cases import approve, approve_changes
 
     (approve_changes if changes else approve)(folder, name, reason)
+    _refresh(folder)
     say(f"Approved: {name}")
 
 
@@ -148,6 +177,7 @@ def pause(folder: Path, reason: str) -> None:
     from upgrader.fleet.use_cases import pause
 
     pause(folder, reason)
+    _refresh(folder)
     say("Paused: no further cluster begins. `upgrader fleet resume` ends that.")
 
 
@@ -158,6 +188,7 @@ def resume(folder: Path) -> None:
     from upgrader.fleet.use_cases import unpause
 
     unpause(folder)
+    _refresh(folder)
     say("Resumed. If no coordinator runs: upgrader fleet run")
 
 
@@ -169,6 +200,7 @@ def retry(folder: Path, cluster: str) -> None:
     from upgrader.fleet.use_cases import retry
 
     retry(folder, cluster)
+    _refresh(folder)
     say(f"{cluster} is retried. If no coordinator runs: upgrader fleet run")
 
 
@@ -181,6 +213,17 @@ def skip(folder: Path, cluster: str, reason: str) -> None:
     from upgrader.fleet.use_cases import skip
 
     run = skip(folder, cluster, reason)
+    _refresh(folder)
     say(f"{cluster} is skipped. `upgrader fleet retry {cluster}` runs it later.")
     if run:
         say(f"Its run {run} has no end: it keeps its domain, and counts for `maxConcurrency`, until it is ended.")
+
+
+def _refresh(folder: Path) -> None:
+    """Have the page show what was asked for; that it can't be written undoes none of it."""
+    from upgrader.fleet.reports.files import refresh
+
+    try:
+        refresh(folder)
+    except UpgraderError as error:
+        say(f"The campaign's page is not up to date: {error.message}")

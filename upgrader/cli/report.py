@@ -18,7 +18,7 @@ from upgrader.errors import UsageError
 if TYPE_CHECKING:
     from upgrader.reporting.report.formats import Format
 
-__all__ = ["report"]
+__all__ = ["report", "show_page"]
 
 
 @click.command()
@@ -77,7 +77,11 @@ def report(
     if output is not None:
         click.echo(found.text(output, redact=redacted), nl=False)
         return
-    page = found.write()
+    show_page(found.write(), opened=opened)
+
+
+def show_page(page: Path, *, opened: bool) -> None:
+    """Print where a page is, and open it in a browser if that was asked for."""
     click.echo(page)
     if opened and not webbrowser.open(page.absolute().as_uri()):
         say("No browser could be started: open the file above.")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from upgrader.config.observability_yaml import ClusterName, HttpSection
 from upgrader.config.section import Duration, NodeShare, Section, Text, Version
+from upgrader.model.observability import ObservabilitySettings
 
 __all__ = ["ClusterEntry", "FleetInventoryYaml", "FleetYaml", "SelectorSection", "StageSection"]
 
@@ -131,6 +134,30 @@ class ExclusionSection(Section):
     time_zone: Text = Field(description="An IANA time zone, such as `Europe/Berlin`.")
 
 
+class FleetObservabilitySection(Section):
+    """Where the metrics of the campaign go ([Many clusters](../fleet.md#reports-metrics-and-a-calendar))."""
+
+    fleet: ClusterName = Field(
+        default="", description="The fleet's name in metrics. Empty: that of the folder of `fleet.yaml`."
+    )
+    textfile_directory: str = Field(
+        default="",
+        description="The folder that node_exporter's textfile collector reads on this machine, relative to "
+        "`fleet.yaml`. Empty: nowhere.",
+    )
+    pushgateway: HttpSection | None = Field(
+        default=None, description="The Pushgateway that they are pushed to. Paths are relative to `fleet.yaml`."
+    )
+
+    def at(self, folder: Path) -> ObservabilitySettings:
+        """The settings; `folder` is that of `fleet.yaml`, which names the fleet if nothing else does."""
+        return ObservabilitySettings(
+            cluster=self.fleet or folder.resolve().name or "fleet",
+            textfile_folder=folder / self.textfile_directory if self.textfile_directory else None,
+            pushgateway=self.pushgateway.at(folder) if self.pushgateway else None,
+        )
+
+
 class FleetSpec(Section):
     """The campaign."""
 
@@ -152,6 +179,7 @@ class FleetSpec(Section):
         "absolute paths. All who can change a cluster folder can run them as your user, with any arguments.",
         examples=[["aws"]],
     )
+    observability: FleetObservabilitySection = FleetObservabilitySection()
 
 
 class FleetYaml(Section):

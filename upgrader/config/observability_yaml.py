@@ -12,7 +12,14 @@ from pydantic import BeforeValidator, Field, model_validator
 from upgrader.config.section import Section
 from upgrader.model.observability import HttpEndpoint, ObservabilitySettings, WebhookSettings
 
-__all__ = ["BasicAuthSection", "HttpSection", "ObservabilitySection", "WebhookSection", "observability_settings"]
+__all__ = [
+    "BasicAuthSection",
+    "ClusterName",
+    "HttpSection",
+    "ObservabilitySection",
+    "WebhookSection",
+    "observability_settings",
+]
 
 
 def _url(text: object) -> str:

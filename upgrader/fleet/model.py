@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -11,6 +11,7 @@ from typing import Literal
 from upgrader.fleet.selectors import Selector
 from upgrader.fleet.windows import Exclusion, Window
 from upgrader.model.health_before import NONE, IntOrPercent
+from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["AfterUnreachable", "Domains", "Fleet", "FleetCluster", "MaxFailures", "OnUnreachable", "Stage"]
@@ -88,6 +89,8 @@ class Fleet:
     """How long a run is thought to take before the campaign has measured one."""
     commands: frozenset[str] = frozenset()
     """Those that kubeconfigs may run for credentials."""
+    observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
+    """Where metrics go; its `cluster` is the fleet's name in them."""
 
     @cached_property
     def stage_of(self) -> Mapping[str, Stage]:

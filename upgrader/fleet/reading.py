@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -47,7 +47,7 @@ def read_fleet(folder: Path, now: datetime, *, begun: Path | None = None) -> Fle
     fleet = reader.read()
     if reader.problems:
         raise all_in_one(reader.problems)
-    return fleet
+    return replace(fleet, observability=file.spec.observability.at(folder.absolute()))
 
 
 def _entries(folder: Path) -> tuple[Document, tuple[ClusterEntry, ...]]:

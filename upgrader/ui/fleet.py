@@ -11,6 +11,7 @@ from rich.text import Text
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.model import Fleet, Stage
 from upgrader.fleet.plans import PlanClass
+from upgrader.fleet.reports.words import detail, first_line, minute, until
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.traits import NewTrait
 from upgrader.fleet.use_cases import FleetStatus
@@ -66,25 +67,25 @@ def print_fleet_status(status: FleetStatus, stream: TextIO | None = None) -> Non
         return
     out.print(Text.assemble((state.campaign, "bold")), soft_wrap=True)
     if state.ended is not None:
-        print_line(out, Text(f"ended {_time(state.ended)}"))
+        print_line(out, Text(f"ended {minute(state.ended)}"))
         if status.changed:
             print_line(out, Text("its files have changed since: `upgrader fleet run` begins another campaign"))
     elif status.coordinator is None:
         print_line(out, Text("no coordinator: nothing begins until `upgrader fleet run` goes on", style="yellow"))
     else:
-        print_line(out, Text(f"run by {status.coordinator.holder} since {_time(status.coordinator.since)}"))
+        print_line(out, Text(f"run by {status.coordinator.holder} since {minute(status.coordinator.since)}"))
     if status.decision.stop and state.ended is None:
         print_line(out, Text(f"no cluster begins: {status.decision.stop}", style="red"))
     for stage in status.fleet.stages:
         out.print()
         print_line(out, _stage_line(stage, status), 2)
-        for names, wait in _groups(stage, status):
+        for names in _groups(stage, status):
             each = status.state.clusters[names[0]]
             mark, style = _MARKS[each.phase]
             count = f"{len(names)}  " if len(names) > 1 else ""
             print_line(out, Text.assemble("  ", (f"{mark} {each.phase}", style), f"  {count}{first_few(names)}"), 6)
-            if detail := _detail(names, wait, status):
-                print_line(out, Text(f"      {detail}", style="dim"), 6)
+            if said := _detail(names, status):
+                print_line(out, Text(f"      {said}", style="dim"), 6)
 
 
 def _stage_line(stage: Stage, status: FleetStatus) -> Text:
@@ -93,42 +94,33 @@ def _stage_line(stage: Stage, status: FleetStatus) -> Text:
     line = Text.assemble((stage.name, "bold"), f"  {done} of {len(members)} done")
     wait = status.decision.stages.get(stage.name)
     if status.state.ended is None and wait is not None and (done == len(members) or wait.person):
-        line.append(f", waits for {wait.reason}{_until(wait)}")
+        line.append(f", waits for {wait.reason}{until(wait)}")
     return line
 
 
-def _groups(stage: Stage, status: FleetStatus) -> Iterator[tuple[list[str], Wait | None]]:
-    """Clusters of a stage in the same state that wait for the same thing, and what that is."""
+def _groups(stage: Stage, status: FleetStatus) -> Iterable[list[str]]:
+    """Clusters of a stage in the same state that wait for the same thing."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     for cluster in status.fleet.members[stage.name]:
         each, wait = status.state.clusters[cluster.name], status.decision.waits.get(cluster.name)
         key = (each.phase, each.cause or each.reason, wait.reason if wait else "", wait.until if wait else None)
         groups.setdefault(key, []).append(cluster.name)
-    for names in groups.values():
-        yield names, status.decision.waits.get(names[0])
+    return groups.values()
 
 
-def _detail(names: Sequence[str], wait: Wait | None, status: FleetStatus) -> str:
+def _detail(names: Sequence[str], status: FleetStatus) -> str:
     each = status.state.clusters[names[0]]
-    if wait is not None:
-        return f"waits for {wait.reason}{_until(wait)}"
-    if each.phase == "running":
+    if each.phase == "running" and each.name not in status.decision.waits:
         begun = sorted(since for name in names if (since := status.state.clusters[name].since) is not None)
-        return f"since {_time(begun[0])}" + (f", the last one since {_time(begun[-1])}" if len(begun) > 1 else "")
-    if any(start.cluster == each.name for start in status.decision.starts):
-        return "next to be resumed" if each.unended else "next to begin"
-    return "" if each.phase in ("waiting", "succeeded") else each.reason.partition("\n")[0]
-
-
-def _until(wait: Wait) -> str:
-    return f", until {_time(wait.until)}" if wait.until else ""
+        return f"since {minute(begun[0])}" + (f", the last one since {minute(begun[-1])}" if len(begun) > 1 else "")
+    return detail(each, status.decision)
 
 
 def changed_lines(decision: Decision, before: Decision | None) -> Iterator[str]:
     """What is new since the last look: a line for clusters or stages that wait for the same other thing than before."""
     known = {**before.waits, **before.stages} if before else {}
     yield from _grouped(
-        (name, f"waiting for {wait.reason}{_until(wait)}")
+        (name, f"waiting for {wait.reason}{until(wait)}")
         for name, wait in (*decision.waits.items(), *decision.stages.items())
         if name not in known or known[name].reason != wait.reason
     )
@@ -149,7 +141,7 @@ def phase_lines(state: CampaignState, before: CampaignState | None) -> Iterator[
 
 
 def _because(reason: str) -> str:
-    first = reason.partition("\n")[0]
+    first = first_line(reason)
     return f": {first}" if first else ""
 
 
@@ -231,10 +223,6 @@ def _wait_json(wait: Wait | None) -> dict[str, Any] | None:
 
 def _iso(time: datetime | None) -> str:
     return time.isoformat().replace("+00:00", "Z") if time else ""
-
-
-def _time(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M}Z"
 
 
 def _length(seconds: float) -> str:

@@ -366,3 +366,30 @@ def test_exit_code_of_a_run_of_which_nothing_is_known(problem: Problem) -> None:
     with pytest.raises(CampaignStopped, match="a person: a") as caught:
         use_cases.refuse_unfinished(Fleet(TARGET, (), ()), decision, state)
     assert caught.value.exit_code == 5
+
+
+def test_page_and_calendar_of_a_campaign(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fleet run` writes both beside the journal, a person's command writes them again, and `fleet report` at any time;
+    metrics go where fleet.yaml says.
+    """
+    (tmp_path / "metrics").mkdir()
+    spec = FLEET.replace("  target:", "  observability: {fleet: all, textfileDirectory: metrics}\n  target:")
+    (folder / "fleet.yaml").write_text(spec)
+    with pytest.raises(UsageError, match="has no campaign yet"):
+        fleet(folder, "report")
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    page = next((folder / "runs").glob("*/fleet.html"))
+    assert "Needs a person" in page.read_text() and "etcd has an alarm" in page.read_text()
+    metrics = (tmp_path / "metrics/upgrader-all-fleet.prom").read_text()
+    assert 'upgrader_fleet_state{fleet="all",state="needs-a-person"} 1.0' in metrics
+    fleet(folder, "pause", "--reason", "audit")
+    assert "audit" in page.read_text()
+    page.unlink()
+    assert fleet(folder, "report").stdout == f"{page}\n" and page.is_file()
+    assert fleet(folder, "report", "-o", "calendar").stdout_bytes == (page.parent / "fleet.ics").read_bytes()
+    with pytest.raises(UsageError, match="can't be combined"):
+        fleet(folder, "report", "-o", "calendar", "--open")
+    page.unlink()
+    page.mkdir()
+    assert "page is not up to date" in fleet(folder, "resume").stderr

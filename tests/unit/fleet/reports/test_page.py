@@ -1,0 +1,157 @@
+"""`fleet.html`: what it says for five clusters and for 500, and what a hostile name can't make of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testkit.fleet_campaigns import BEGIN, HOSTILE, Shown, campaign_of
+from tests.unit.reporting.report.test_html import Page
+from upgrader.errors import ConfigError
+from upgrader.fleet.decide import Decision, decide
+from upgrader.fleet.events import CampaignEvent, ClusterEnded, ClusterSkipped, Paused, RetryRequested
+from upgrader.fleet.reports.page import fleet_html
+from upgrader.fleet.state import fold
+from upgrader.rendering import Templates
+
+
+def html(shown: Shown, page: Path | None = None) -> str:
+    return fleet_html(shown.status, shown.attempts, shown.now, page=page)
+
+
+def with_state(shown: Shown, **changes: object) -> Shown:
+    """The same campaign with other facts of its state, decided anew."""
+    state = replace(shown.status.state, **changes)  # type: ignore[arg-type]
+    decision = decide(shown.status.fleet, state, shown.now) if state.open else Decision(done=True)
+    return replace(shown, status=replace(shown.status, state=state, decision=decision))
+
+
+@pytest.mark.parametrize("number", [5, 500])
+def test_page_loads_nothing_and_runs_nothing(number: int) -> None:
+    """No script, image or form, no inline style or handler; its policy allows its own style alone, by its hash."""
+    found = Page(html(campaign_of(number, reason=HOSTILE)))
+    tags = [tag for tag, _ in found.elements]
+    assert set(tags) & {"script", "img", "link", "iframe", "form", "object", "base", "input"} == set()
+    assert [key for _, each in found.elements for key in each if key.startswith("on") or key == "style"] == []
+    (policy,) = [each["content"] for _, each in found.elements if each.get("http-equiv") == "Content-Security-Policy"]
+    digest = base64.b64encode(hashlib.sha256(found.style.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert tags.index("meta") < tags.index("style")
+
+
+def test_hostile_texts_are_text() -> None:
+    """What an error says is shown as it is, and is no markup and no template; control characters are gone."""
+    page = html(campaign_of(40, reason=HOSTILE))
+    assert "<script>" not in page and "\x1b" not in page
+    assert "<script>alert(1)</script>" in Page(page).text and "{{ 7*7 }}" in Page(page).text
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    """A cluster's name, a stage's and a run's are text too, also in attributes and in links."""
+    shown = campaign_of(5)
+    state, name = shown.status.state, '"><script>alert(2)</script>'
+    first = shown.status.fleet.clusters[0]
+    run = tmp_path / 'clusters/a/runs/javascript:alert(3)"x'
+    run.mkdir(parents=True)
+    (run / "report.html").touch()
+    cluster = replace(first, name=name, folder=tmp_path / "clusters/a")
+    clusters = {name: replace(state.clusters[first.name], name=name, run=run.name), **state.clusters}
+    fleet = shown.status.fleet
+    stages = (replace(fleet.stages[0], name=name), *fleet.stages[1:])
+    fleet = replace(fleet, clusters=(cluster, *fleet.clusters[1:]), stages=stages, excluded=(name,))
+    state = replace(state, clusters=clusters)
+    status = replace(shown.status, fleet=fleet, state=state, decision=decide(fleet, state, shown.now))
+    page = html(replace(shown, status=status), tmp_path / "runs/campaign")
+    found = Page(page)
+    assert "<script>" not in page and name in found.text
+    assert [each["href"] for tag, each in found.elements if tag == "a"] == [
+        "../../clusters/a/runs/javascript%3Aalert%283%29%22x/report.html"
+    ]
+
+
+def test_five_clusters_are_all_there() -> None:
+    """Each cluster, what it waits for and until when, and failures with what the first one said."""
+    text = Page(html(campaign_of(5))).text
+    for name in campaign_of(5).status.fleet.by_name:
+        assert name in text
+    assert "1 of 5" in text and "No answer" not in text
+    assert "waits for its API to answer" in text and "until 2026-12-04 00:36Z" in text
+    assert "waits: the stages before it come first" in text
+    assert "rolled-back 1 cluster: eu-central-001.example gate: etcd has an alarm: NOSPACE" in text
+    assert "Not in this campaign: lab." in text
+
+
+def test_500_clusters_begin_with_an_overview() -> None:
+    """A large stage is folded, those that wait for the same are one row, failures are grouped and come first."""
+    page = html(campaign_of(500))
+    found = Page(page)
+    assert len(page) < 600_000
+    folded = [attributes for tag, attributes in found.elements if tag == "details"]
+    assert sum("open" in each for each in folded) == 1, "only the canary is unfolded"
+    assert "135 clusters waiting" in found.text and "and 130 more" in found.text
+    assert "waits for its window, until 2026-12-02 21:00Z" in found.text
+    assert "(closes 2026-12-02 23:00:00)" in found.text, "an exclusion begins at midnight in Berlin"
+    rows = found.text.partition("Clusters of production")[0]
+    assert rows and found.text.index("eu-central-008.example blocked") < found.text.index("eu-central-002.example")
+    assert "rolled-back 2 clusters: eu-central-001.example, eu-central-004.example" in found.text
+
+
+def test_colour_is_never_the_only_sign() -> None:
+    """Each phase is said in words beside what is drawn."""
+    found = Page(html(campaign_of(40)))
+    for word in ("succeeded", "running", "blocked", "rolled-back", "waiting", "unreachable"):
+        assert word in found.text
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (["Running", "run by ann@host-1 since 2026-11-30 21:00Z"], campaign_of(20)),
+        (["Not being run", "no coordinator runs", "upgrader fleet run"], campaign_of(20, runs=False)),
+        (
+            ["No cluster begins", "paused by bob: audit"],
+            with_state(campaign_of(20), paused=Paused("bob", "audit")),
+        ),
+        (["Done, with failures", "3 of 20 clusters have failed"], with_state(campaign_of(20), ended=BEGIN)),
+    ],
+    ids=["running", "no coordinator", "paused", "done with failures"],
+)
+def test_first_thing_is_how_far_it_is(said: list[str], shown: Shown) -> None:
+    """The page begins with one sentence on the campaign, and with what to do."""
+    text = Page(html(shown)).text
+    for each in said:
+        assert each in text.partition("Stages and clusters")[0]
+
+
+def test_campaign_that_needs_a_person() -> None:
+    """Blocked for good, the page says which person's act it waits for."""
+    shown = campaign_of(20)
+    names = list(shown.status.state.clusters)
+    ends = [ClusterEnded(name, 1, "succeeded", 1.0, "r") for name in names[1:-2]]
+    state = fold(((shown.now, each) for each in ends), shown.status.state)
+    text = Page(html(with_state(shown, clusters=state.clusters))).text
+    assert "Needs a person" in text and "an approval: upgrader fleet approve last" in text
+
+
+def test_done_and_left_out() -> None:
+    """A campaign without failures is done, and names what was left out and how it is run later."""
+    shown = campaign_of(5)
+    names = list(shown.status.state.clusters)
+    events: list[CampaignEvent] = [RetryRequested(names[1], "me"), ClusterSkipped(names[1], "me", "later")]
+    state = fold(((shown.now, each) for each in events), shown.status.state)
+    text = Page(html(with_state(shown, clusters=state.clusters, ended=shown.now))).text
+    assert "Done" in text and "Left out: eu-central-001.example." in text and "upgrader fleet retry CLUSTER" in text
+
+
+def test_template_of_the_users_own(tmp_path: Path) -> None:
+    """One that can't be rendered is named with its file and line."""
+    (tmp_path / "upgrader/templates/fleet").mkdir(parents=True)
+    templates = Templates.of_user({"XDG_CONFIG_HOME": str(tmp_path)})
+    (tmp_path / "upgrader/templates/fleet/fleet.html.j2").write_text("{{ nothing_like_it }}")
+    shown = campaign_of(5)
+    with pytest.raises(ConfigError, match=r"fleet\.html\.j2:1: "):
+        fleet_html(shown.status, shown.attempts, shown.now, templates=templates)

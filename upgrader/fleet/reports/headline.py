@@ -1,0 +1,49 @@
+"""How far a campaign is, in one sentence, and what to do next."""
+
+from __future__ import annotations
+
+from upgrader.fleet.reports.metrics import state_of
+from upgrader.fleet.reports.words import first_line, minute
+from upgrader.fleet.use_cases import FleetStatus
+from upgrader.model.first_few import first_few
+from upgrader.reporting.report.headline import Headline
+
+__all__ = ["fleet_headline"]
+
+_RUN = "upgrader fleet run"
+_STATUS = "upgrader fleet status"
+
+
+def fleet_headline(status: FleetStatus) -> Headline:
+    """Of a campaign that was begun."""
+    title = f"Fleet upgrade to {status.fleet.target}"
+    known = state_of(status)
+    if known == "done":
+        return _done(status, title)
+    if known == "needs-a-person":
+        waits = [wait.reason for wait in status.decision.stages.values() if wait.person]
+        why = first_line(status.decision.stop or "; ".join(dict.fromkeys(waits)) or "it waits for a person")
+        advice = "`upgrader fleet approve`, `retry`, `skip` or `resume` tell it how to go on; then it is continued."
+        return Headline("bad", title, "Needs a person", f"Nothing goes on without a person: {why}.", advice, (_RUN,))
+    if status.coordinator is None:
+        sentence = "Runs in progress go on, but no further one begins: no coordinator runs."
+        return Headline("open", title, "Not being run", sentence, "Continue it.", (_RUN,))
+    by = f"It is run by {status.coordinator.holder} since {minute(status.coordinator.since)}"
+    if status.decision.stop:
+        stop = first_line(status.decision.stop)
+        return Headline("back", title, "No cluster begins", f"{by}. No cluster begins: {stop}.", commands=(_STATUS,))
+    return Headline("open", title, "Running", f"{by}.", commands=(_STATUS,))
+
+
+def _done(status: FleetStatus, title: str) -> Headline:
+    clusters = status.state.clusters.values()
+    failed = [each.name for each in clusters if each.failed]
+    skipped = [each.name for each in clusters if each.phase == "skipped"]
+    count = sum(each.phase == "succeeded" for each in clusters)
+    left = f" Left out: {first_few(skipped)}." if skipped else ""
+    again = "upgrader fleet retry CLUSTER"
+    if failed:
+        sentence = f"It is done, but {len(failed)} of {len(clusters)} clusters have failed: {first_few(failed)}.{left}"
+        return Headline("bad", title, "Done, with failures", sentence, "Fix their causes, then retry them.", (again,))
+    sentence = f"{count} of {len(clusters)} clusters run {status.fleet.target}.{left}"
+    return Headline("good", title, "Done", sentence, "", (again,) if skipped else ())
