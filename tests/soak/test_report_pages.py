@@ -12,6 +12,8 @@ import pytest
 from testkit import example_runs as runs
 from testkit.browser import Browser
 from testkit.example_runs import Story, nodes_story, series_of, state_of
+from testkit.fleet_campaigns import campaign_of
+from upgrader.fleet.reports.page import fleet_html
 from upgrader.reporting.report.html import report_html
 
 PAGES: dict[str, Story] = {
@@ -45,6 +47,13 @@ def page(folder: Path, name: str, pages: Mapping[str, Story] = PAGES) -> Path:
     return path
 
 
+def fleet_page(folder: Path, number: int) -> Path:
+    """The page of a campaign of so many clusters."""
+    path, shown = folder / "fleet.html", campaign_of(number)
+    path.write_text(fleet_html(shown.status, shown.attempts, shown.now), encoding="utf-8")
+    return path
+
+
 def axe(browser: Browser) -> list[Any]:
     """What axe finds on the page that is shown, with all of it unfolded: rules and the elements that break them."""
     browser.evaluate(files("axe_core_python").joinpath("axe.min.js").read_text() + "; 0")
@@ -75,6 +84,24 @@ def test_page_loads_whole_and_without_a_complaint(tmp_path: Path, browser: Brows
 def test_everybody_can_read_it(tmp_path: Path, browser: Browser, name: str, dark: bool) -> None:
     """axe finds nothing: contrast, names of what can be pressed, headings, lists, languages."""
     browser.show(page(tmp_path, name, FOR_AXE), width=1100, dark=dark)
+    assert axe(browser) == []
+
+
+@pytest.mark.parametrize("number", [5, 500])
+def test_page_of_a_fleet_loads_whole(tmp_path: Path, browser: Browser, number: int) -> None:
+    """As that of a run: no message, no request but for the file, and nothing wider than the screen, if unfolded too."""
+    path = fleet_page(tmp_path, number)
+    for width in (1100, 390, 320):
+        assert browser.show(path, width=width) < 2
+        browser.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.problems == [] and set(browser.requests) == {path.as_uri()}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_everybody_can_read_a_fleet(tmp_path: Path, browser: Browser, dark: bool) -> None:
+    """axe finds nothing on the page of a campaign."""
+    browser.show(fleet_page(tmp_path, 20), width=1100, dark=dark)
     assert axe(browser) == []
 
 
