@@ -28,6 +28,7 @@ from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import CommandEnd
+from upgrader.fleet.reports import files
 from upgrader.fleet.state import CampaignState, ClusterState, Phase
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.outcome import RunOutcome
@@ -44,6 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     clock = FakeClock()
     uids = dict(zip("abcd", ("u1", "u2", "u3", "u4"), strict=True))
     monkeypatch.setattr(use_cases, "system_clock", lambda: clock)
+    monkeypatch.setattr(files, "system_clock", lambda: clock)
     monkeypatch.setattr(use_cases, "ask_cluster", lambda kubeconfig: Answer(uids[server_of(kubeconfig)], TARGET))
     monkeypatch.setattr(use_cases, "own_pins", lambda: PINS)
     monkeypatch.setattr(LocalExecutor, "start", lambda *_: None)
