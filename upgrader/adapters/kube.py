@@ -24,7 +24,8 @@ __all__ = ["FIELD_MANAGER", "KubeAdapter"]
 FIELD_MANAGER = "upgrader"
 
 _PODS = Kind("v1", "pods")
-_LOG_BYTES = 65536
+_LOG_LINE_BYTES = 2048
+"""Of each of a log's last lines. The kubelet counts from the first of them: too few would cut off the last ones."""
 _PAGE = 500
 """Objects in one page: each page has the whole deadline, and thousands of pods in one page would take longer."""
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -189,7 +190,7 @@ class KubeAdapter:
         return meta.get("uid") == uid and "deletionTimestamp" not in meta
 
     def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
-        query = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
+        query = {"container": container, "tailLines": str(lines), "limitBytes": str(lines * _LOG_LINE_BYTES)}
         if previous:
             query["previous"] = "true"
         path = _path(_PODS, namespace, pod) + "/log"

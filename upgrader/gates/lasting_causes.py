@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from upgrader.errors import ApiError
-from upgrader.gates.pod_evidence import log_tail
-from upgrader.model.log_lines import readable, undecrypted, unreachable_backend
+from upgrader.model.log_lines import unreachable_backend
+from upgrader.model.stored_resources import stored_resources
+from upgrader.model.undecrypted import Undecrypted, undecrypted
 from upgrader.model.workload import Container, Pod, parse_time
-from upgrader.ports import Kube, KubeObject
+from upgrader.ports import Kind, Kube, KubeObject
 
 __all__ = ["lasting_cause"]
-
-_LOG_LINES = 300
-"""A kube-apiserver without a key logs several lines for each try, about every second."""
 
 _REFUSED = re.compile(r"kube-apiserver is not ready \(/readyz: L7STS (?P<status>401|403)\)")
 """How the readiness probe beside kube-apiserver tells of its own request (charts/kube-apiserver/files/proxy.sh)."""
@@ -29,33 +27,42 @@ _REFUSED_SECONDS = 20
 """A kube-apiserver answers 403, too, from its start until it has read the roles: for a second, or some under load."""
 
 
-def lasting_cause(kube: Kube, pod: Pod, beside: Collection[Pod], events: Collection[KubeObject]) -> str:
+def lasting_cause(
+    kube: Kube, pod: Pod, log_of: Callable[[Container], tuple[str, ...]], events: Collection[KubeObject]
+) -> str:
     """Why a pod that isn't Ready won't be; "" if that isn't certain.
 
     Only of containers that never ran before, and so aren't waiting for a node to boot; and of each of them, as one that
-    waits for another may be the first whose probe fails. `beside` are the workload's other pods, `events` the pod's.
+    waits for another may be the first whose probe fails. `log_of` reads a container's log, `events` are the pod's.
     """
     begun = [item for item in pod.containers if not item.init and (item.running_since or item.terminated)]
     for item in begun:
         if item.restarts:
             continue
-        found = unreachable_backend(log_tail(kube, pod, item)) or _undecrypted(kube, pod, item, beside)
+        log = log_of(item)
+        found = unreachable_backend(log) or next((str(each) for each in undecrypted(log) if _read(kube, each)), "")
         if found:
             return f"{item.name}: {found}"
     return "" if any(item.restarts for item in begun) else _refused(events)
 
 
-def _undecrypted(kube: Kube, pod: Pod, item: Container, beside: Collection[Pod]) -> str:
-    """What it can't decrypt and a Ready pod beside it can: an object that none can read keeps none from being Ready."""
-    log = log_tail(kube, pod, item, lines=_LOG_LINES)
-    if not undecrypted(log):
-        return ""
-    others = [one for one in beside if one.ready and any(each.name == item.name for each in one.containers)]
+def _read(kube: Kube, found: Undecrypted) -> bool:
+    """Whether the instances that serve can decrypt it: one that isn't Ready answers no client.
+
+    An object that none can decrypt was like that before. kube-apiserver waits for its resource for a minute at most
+    (--storage-initialization-timeout), unless it needs the resource itself. A request for one object reads etcd, and
+    not the cache of an instance that had the key once.
+    """
+    group = found.resource.partition(".")[2]
     try:
-        logs = [kube.logs(one.namespace, one.name, item.name, lines=_LOG_LINES) for one in others]
-    except ApiError:
-        return ""  # not known whether they can: the pod's own deadline decides
-    return undecrypted(log, readable("\n".join(logs))) if logs else ""
+        for item in stored_resources(kube.raw, (), only=group):
+            if str(item) == found.resource:
+                *_, namespace, name = found.key.split("/")
+                kind = Kind(item.api_version, item.plural, item.namespaced)
+                return kube.get(kind, name, namespace if item.namespaced else "") is not None
+    except (ApiError, ValueError):
+        pass  # not known whether they can: the pod's own deadline decides
+    return False
 
 
 def _refused(events: Collection[KubeObject]) -> str:

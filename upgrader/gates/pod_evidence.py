@@ -20,7 +20,8 @@ __all__ = [
     "warnings_of",
 ]
 
-_LOG_LINES = 40
+_LOG_LINES = 300
+"""A kube-apiserver that can't read etcd logs several lines for each try, about every second, for each resource."""
 _EVENTS = 6
 _ALIKE_CHARACTERS = 60
 
@@ -56,16 +57,16 @@ def probe_container(events: tuple[KubeObject, ...]) -> str:
     return ""
 
 
-def log_tail(kube: Kube, pod: Pod, container: Container, *, lines: int = _LOG_LINES) -> tuple[str, ...]:
+def log_tail(kube: Kube, pod: Pod, container: Container) -> tuple[str, ...]:
     """The last log lines of a container: of its previous instance if that failed and the present one runs.
 
     Empty when there are none. A log that can't be read is one line that says so, as that must not hide the fault.
     """
     previous = container.running_since is not None and container.last is not None and container.last.error
     try:
-        text = kube.logs(pod.namespace, pod.name, container.name, previous=previous, lines=lines)
+        text = kube.logs(pod.namespace, pod.name, container.name, previous=previous, lines=_LOG_LINES)
         if not text and previous:
-            text = kube.logs(pod.namespace, pod.name, container.name, lines=lines)
+            text = kube.logs(pod.namespace, pod.name, container.name, lines=_LOG_LINES)
     except ApiError as error:
         return (f"(the log can't be read: {error.message})",)
     if not text:

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, PODS, REPLICA_SETS, SECRETS, WORKLOADS
 from upgrader.gates.trial_pod import trial_pod
+from upgrader.model.undecrypted import is_undecrypted
 from upgrader.onhost.node.refused_writes import is_servers_own, is_webhooks
 from upgrader.ports import Clock, Kube, KubeObject
 
@@ -35,8 +36,6 @@ _REFUSED = re.compile(
 _NAMESPACE = "kube-system"
 NOT_ACCEPTED = (401, 403)
 """Statuses with which an API server answers credentials that it doesn't accept."""
-_UNREADABLE = re.compile("unable to transform key|no matching prefix found|no matching key was found", re.IGNORECASE)
-"""An encryption configuration without the key of what is stored. Its exact words: a message has the server's name."""
 _TRIAL = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "upgrader-trial"}}
 _WORKLOAD = "kube-apiserver"
 
@@ -82,7 +81,7 @@ def refusal(kube: Kube, release: str = "", *, admitted: bool = False, known: Adm
     except ApiUnavailable:
         return None
     except ApiError as error:
-        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not _UNREADABLE.search(error.message):
+        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not is_undecrypted(error.message):
             return None  # etcd may be slow, or electing a leader: that passes
         return Refusal(error.message, credentials=error.status in NOT_ACCEPTED)
     # Records alone may be elsewhere: in HELM_DRIVER's database, or nowhere, as Argo CD applies charts without them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
+from functools import cache, partial
 
 from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
@@ -32,6 +33,8 @@ from upgrader.ports import Kube
 __all__ = ["diagnose_reading", "diagnose_workload", "explain_pod", "missing"]
 
 _SHOWN_LOG_LINES = 10
+_LAST_LOG_LINES = 40
+"""Among these is why a container ended; an error before them may have passed."""
 
 _SINGLE_READS = 5
 """From how many nodes on one list is cheaper than a read of each."""
@@ -97,7 +100,7 @@ def _heard(kube: Kube, nodes: Collection[str]) -> dict[str, datetime]:
 def explain_pod(kube: Kube, subject: str, pod: Pod) -> Verdict | None:
     """Why one pod isn't Ready, as `pending` or `broken`; None when it is. Raises ApiUnavailable or ApiError."""
     fault = worst_fault([pod])
-    return _explain(kube, None, subject, fault, ()) if fault is not None else None
+    return _explain(kube, None, subject, fault) if fault is not None else None
 
 
 def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
@@ -106,7 +109,7 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
     fault = worst_fault(reading.newest)
     if fault is not None:
         subject = new_and_ready(reading) if reading.workload.ordered else str(ref)
-        return _explain(kube, ref, subject, fault, reading.others)
+        return _explain(kube, ref, subject, fault)
     if reading.workload.desired > 0 and len(reading.newest) < reading.workload.desired:
         # The controller can't create the pods, or the nodes refuse them.
         refused = [f"pod {pod.name} was rejected by {pod.node}: {pod.message}" for pod in reading.failed[-1:]]
@@ -119,7 +122,7 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault, beside: Collection[Pod]) -> Verdict:
+def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault) -> Verdict:
     """A fault as a verdict: the reason is one sentence with the cause, the details are the evidence."""
     pod, item = fault.pod, fault.container
     events = warnings_of(kube, pod.namespace, pod.uid)
@@ -130,10 +133,11 @@ def _explain(kube: Kube, ref: WorkloadRef | None, subject: str, fault: Fault, be
         name = probe_container(events) or name
         item = next((c for c in pod.containers if c.name == name), item)
     started = item is not None and (item.terminated or item.last or item.running_since) is not None
-    log = log_tail(kube, pod, item) if item is not None and started else ()
+    log_of = cache(partial(log_tail, kube, pod))
+    log = log_of(item)[-_LAST_LOG_LINES:] if item is not None and started else ()
     # A log explains a container that ended; for one that runs, the probe's event explains more.
     cause = mask_secrets(fault.words) or (headline(log) if fault.severity >= Severity.FAILING else "")
-    lasting = "" if fault.broken else lasting_cause(kube, pod, beside, events)
+    lasting = "" if fault.broken else lasting_cause(kube, pod, log_of, events)
     cause = lasting or cause or causal_event(events)
     where = f"container {name} of pod {pod.name}" if name else f"pod {pod.name}"
     on = f" on {pod.node}" if pod.node else ""

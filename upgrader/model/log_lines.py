@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from upgrader.model.redaction.printable import mask_secrets
 
-__all__ = ["headline", "readable", "refuses_its_arguments", "undecrypted", "unreachable_backend"]
+__all__ = ["headline", "lasting", "readable", "refuses_its_arguments", "unreachable_backend"]
 
 _KLOG = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [^\]]+\] ")
 _CAUSE = re.compile(r"^(?:Error:|[Ff]atal|FATAL|panic:|[EF]\d{4} |.*\b(?:level=(?:error|fatal)|\[ALERT\]))")
@@ -22,10 +22,6 @@ _NO_CONNECTION = re.compile(r'failed to connect to \{Addr: "(?P<address>[^"]+)".
 """How a gRPC client, such as kube-apiserver's for etcd, reports that nothing answers at an address."""
 _GIVEN_UP = re.compile(r"operation was canceled|context canceled")
 """The client itself has closed what it was opening, as kube-apiserver does with etcd's clients while it starts."""
-_UNDECRYPTED = re.compile(
-    r"unable to transform key \\?\"(?P<key>[^\"\\]+)\\?\": (?P<why>.+?)(?:; reinitializing.*|\\?\".*)?$"
-)
-"""How kube-apiserver reports an object in etcd that it has no key for, or another one than it was encrypted with."""
 _TIME = re.compile(r"^[IWEF]\d{4} (\d\d):(\d\d):(\d\d)")
 _DAY_SECONDS = 86400
 _PATIENT_SECONDS = 10
@@ -51,32 +47,24 @@ def refuses_its_arguments(line: str) -> bool:
 
 
 def unreachable_backend(lines: tuple[str, ...]) -> str:
-    """What a program could not connect to, from the first of these lines to the last; "" if it didn't try for so long.
+    """What a program has not been able to connect to for long, as of the end of these lines; "" for nothing.
 
     Uses the times in its own log, as its node's clock may differ from ours.
     """
     failed = [(line, match) for line in lines if (match := _NO_CONNECTION.search(line))]
-    match = _lasting([(line, match) for line, match in failed if not _GIVEN_UP.search(match["why"])])
+    match = lasting([(line, match) for line, match in failed if not _GIVEN_UP.search(match["why"])], lines)
     return f"it can't connect to {match['address']}: {match['why'].strip()}" if match else ""
 
 
-def undecrypted(lines: tuple[str, ...], of_another: tuple[str, ...] = ()) -> str:
-    """What kube-apiserver could not decrypt from the first of these lines to the last, as above; "" for nothing.
-
-    What another instance, of these lines, can't decrypt either doesn't count.
-    """
-    known = {match["key"] for line in of_another if (match := _UNDECRYPTED.search(line))}
-    found = [(line, match) for line in lines if (match := _UNDECRYPTED.search(line))]
-    match = _lasting([(line, match) for line, match in found if match["key"] not in known])
-    return f"it can't decrypt {match['key']} (encryption-provider-config): {match['why'].strip()}" if match else ""
-
-
-def _lasting(failed: Sequence[tuple[str, re.Match[str]]]) -> re.Match[str] | None:
-    """The last of the failures, if they lasted for long by the times of their lines."""
+def lasting(failed: Sequence[tuple[str, re.Match[str]]], lines: tuple[str, ...]) -> re.Match[str] | None:
+    """The last of the failures among some lines, if they lasted for long and until the end, by the lines' own times."""
     if not failed:
         return None
     first, last = _seconds(failed[0][0]), _seconds(failed[-1][0])
-    if first is None or last is None or (last - first) % _DAY_SECONDS < _PATIENT_SECONDS:
+    end = next((time for line in reversed(lines) if (time := _seconds(line)) is not None), None)
+    if first is None or last is None or end is None:
+        return None
+    if (last - first) % _DAY_SECONDS < _PATIENT_SECONDS or (end - last) % _DAY_SECONDS >= _PATIENT_SECONDS:
         return None
     return failed[-1][1]
 

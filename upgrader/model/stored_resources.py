@@ -27,16 +27,18 @@ class StoredResource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-def stored_resources(read: Callable[[str], str], elsewhere: Collection[str]) -> Iterator[StoredResource]:
+def stored_resources(
+    read: Callable[[str], str], elsewhere: Collection[str], *, only: str | None = None
+) -> Iterator[StoredResource]:
     """Each resource once, whatever the number of its versions; without those that expire by themselves.
 
-    `read` gets a path of the API. `elsewhere` are the group versions that an aggregated API server stores. Raises
-    ValueError for an answer that can't be parsed.
+    `read` gets a path of the API. `elsewhere` are the group versions that an aggregated API server stores. `only` is
+    the one group whose resources are wanted ("": the core group). Raises ValueError for an answer that can't be parsed.
     """
     try:
         seen: set[tuple[str, str]] = set()
         for group, api_version in _group_versions(json.loads(read("/apis"))):
-            if api_version in elsewhere:
+            if api_version in elsewhere or only not in (None, group):
                 continue
             path = f"/apis/{api_version}" if group else f"/api/{api_version}"
             for item in json.loads(read(path))["resources"]:

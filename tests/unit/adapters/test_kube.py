@@ -57,6 +57,14 @@ def test_paths_and_queries(kube: KubeAdapter, server: ScriptedServer) -> None:
     assert server.headers[0]["authorization"] == "Bearer s3cret-token"
 
 
+def test_end_of_a_log_is_not_cut_off(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """The kubelet counts bytes from the first of the last lines: more lines need more bytes."""
+    server.answers((200, {}, b"line\n"))
+    assert kube.logs("ns", "a", "main", lines=300) == "line\n"
+    ((_, path, _),) = server.asked
+    assert path == f"/api/v1/namespaces/ns/pods/a/log?container=main&tailLines=300&limitBytes={300 * 2048}"
+
+
 @pytest.mark.parametrize("trouble", [None, 500, 502, 503, 504, 429])
 def test_reads_are_tried_again(kube: KubeAdapter, server: ScriptedServer, trouble: int | None) -> None:
     """A broken connection or a moment's trouble doesn't reach the caller of a read."""

@@ -48,10 +48,18 @@ def test_refusal_is_in_the_servers_words(status: int, credentials: bool) -> None
     assert (found.text, found.credentials) == (f"HTTP {status}", credentials)
 
 
-def test_server_error_is_a_refusal_only_where_it_does_not_pass() -> None:
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Internal error occurred: no matching key was found for the provided AES transformer",
+        "corrupt object, Code: 7, AdditionalErrorMsg: data from the storage is not transformable: stale key",
+    ],
+    ids=["until v1.36", "since v1.37"],
+)
+def test_server_error_is_a_refusal_only_where_it_does_not_pass(message: str) -> None:
     """etcd that is slow answers 500 as well; a Secret that no key opens stays unreadable."""
     assert refusal(RefusingKube(refused(500))) is None
-    error = ApiError("HTTP 500 Internal error occurred: no matching key was found for the provided AES transformer")
+    error = ApiError(f"HTTP 500 {message}")
     error.status = 500
     assert refusal(RefusingKube(error)) is not None
 

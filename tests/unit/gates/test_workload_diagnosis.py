@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,12 +21,12 @@ from tests.unit.gates.builders import (
 )
 from upgrader.contract.checkpoints import CONDITION
 from upgrader.errors import ApiError
-from upgrader.gates.kubernetes_kinds import WORKLOADS
+from upgrader.gates.kubernetes_kinds import SECRETS, WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.gates.workload_reading import find_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
-from upgrader.ports import Kind
+from upgrader.ports import Kind, KubeObject
 
 WEB = WorkloadRef("Deployment", "kube-system", "web")
 
@@ -152,31 +154,75 @@ def test_dead_backend_is_certain_at_the_first_end(kube: FakeKube) -> None:
     assert look(kube).kind is VerdictKind.BROKEN
 
 
+def test_backend_that_answers_again_is_no_cause(kube: FakeKube) -> None:
+    """etcd was away for 10 s, and kube-apiserver has gone on since: it isn't Ready for another reason."""
+    pod = rolling(kube, running("kube-apiserver", ready=False))
+    since = "I0101 00:00:30.123456       1 controller.go:1] something else\n"
+    kube.log_texts[pod, "kube-apiserver", False] = dialing("00:00:02", "00:00:12") + since
+    assert look(kube).kind is VerdictKind.PENDING
+
+
 OBJECT = "/registry/secrets/kube-system/key"
+LOST = "no matching key was found for the provided AES"
 
 
-def undecrypted(*times: str, key: str = OBJECT) -> str:
-    """A log of kube-apiserver that has lost a key, with a try at each of these times."""
-    said = (
-        f'failed to list *core.Secret: unable to transform key "{key}": no matching key was found for the provided AES'
-    )
+def retried(resource: str, said: str, times: tuple[str, ...]) -> str:
+    """A log of kube-apiserver that can't list a resource, with a try at each of these times."""
     return "".join(
-        f'W0101 {time}.123456       1 reflector.go:569] "Warning: Unhandled" err="storage/cacher.go:/secrets: '
-        + said.replace('"', '\\"')
-        + f'"\nE0101 {time}.123456       1 cacher.go:475] cacher (secrets): unexpected ListAndWatch error: {said}; '
-        "reinitializing...\n"
+        f"E0101 {time}.123456       1 cacher.go:475] cacher ({resource}): unexpected ListAndWatch error: failed to "
+        f"list *core.Secret: {said}; reinitializing...\n"
         for time in times
     )
 
 
-def serving_beside(kube: FakeKube) -> tuple[str, str]:
-    """A kube-apiserver that isn't Ready yet, and the Ready one of before."""
+def undecrypted(*times: str, key: str = OBJECT, resource: str = "secrets") -> str:
+    """One that has lost a key."""
+    return retried(resource, f'unable to transform key "{key}": {LOST}', times)
+
+
+def corrupt(*times: str) -> str:
+    """The same since v1.37."""
+    said = (
+        "failed to read one or more secrets from the storage: StorageError: corrupt object, Code: 7, Key: "
+        f"{OBJECT}, ResourceVersion: 0, AdditionalErrorMsg: data from the storage is not transformable revision=0: "
+        f"{LOST} (and 3 more)"
+    )
+    return retried("secrets", said, times)
+
+
+def starting(kube: FakeKube, log: str) -> None:
+    """A kube-apiserver that isn't Ready yet, with its log, beside the one of before; that one answers."""
+    verbs = ["get", "list", "patch"]
+    groups = [{"name": "example.com", "preferredVersion": {"groupVersion": "example.com/v1"}, "versions": []}]
+    core = [{"name": name, "namespaced": True, "verbs": verbs} for name in ("configmaps", "secrets")]
+    kube.raw_answers["/apis"] = json.dumps({"groups": groups})
+    kube.raw_answers["/api/v1"] = json.dumps({"resources": core})
+    widgets = {"resources": [{"name": "widgets", "namespaced": False, "verbs": verbs}]}
+    kube.raw_answers["/apis/example.com/v1"] = json.dumps(widgets)
     add_deployment(kube, revision=1)
     add_deployment(kube, revision=2, generation=2, updatedReplicas=0)
-    old = add_pod(kube, "web", running("kube-apiserver"), revision=1)
-    return old, add_pod(kube, "web", running("kube-apiserver", ready=False), revision=2)
+    add_pod(kube, "web", running("kube-apiserver"), revision=1)
+    new = add_pod(kube, "web", running("kube-apiserver", ready=False), revision=2)
+    kube.log_texts[new, "kube-apiserver", False] = log
 
 
+def stored(kube: FakeKube) -> None:
+    """The object is one that the instance of before can decrypt."""
+    kube.put(SECRETS, {"metadata": {"name": "key", "namespace": "kube-system"}})
+
+
+class Undecrypting(FakeKube):
+    """An API whose instances all lack the key of an object."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        if name == "old":
+            raise ApiError(
+                f'Internal error occurred: unable to transform key "/registry/configmaps/default/old": {LOST}'
+            )
+        return super().get(kind, name, namespace)
+
+
+@pytest.mark.parametrize("logged", [undecrypted, corrupt], ids=["until v1.36", "since v1.37"])
 @pytest.mark.parametrize(
     ("times", "kind"),
     [
@@ -185,52 +231,74 @@ def serving_beside(kube: FakeKube) -> tuple[str, str]:
     ],
     ids=["10 s", "9 s"],
 )
-def test_lost_key_is_certain_before_the_deadline(kube: FakeKube, times: tuple[str, ...], kind: VerdictKind) -> None:
+def test_lost_key_is_certain_before_the_deadline(
+    kube: FakeKube, logged: Callable[..., str], times: tuple[str, ...], kind: VerdictKind
+) -> None:
     """What a new kube-apiserver can't decrypt, as the one before can, it won't; the object and the flag are named."""
-    _, new = serving_beside(kube)
-    kube.log_texts[new, "kube-apiserver", False] = undecrypted(*times)
+    starting(kube, logged(*times))
+    stored(kube)
     verdict = look(kube)
     assert verdict.kind is kind
     if kind is VerdictKind.BROKEN:
         assert verdict.reason.endswith(
-            f"kube-apiserver: it can't decrypt {OBJECT} (encryption-provider-config): "
-            "no matching key was found for the provided AES"
+            f"kube-apiserver: it can't decrypt {OBJECT} (encryption-provider-config): {LOST}"
         )
 
 
-def test_object_that_no_instance_can_decrypt_is_no_lost_key(kube: FakeKube) -> None:
-    """kube-apiserver becomes Ready with it after a minute, as the one before has, which says so every second."""
-    old, new = serving_beside(kube)
-    kube.log_texts[old, "kube-apiserver", False] = undecrypted("00:00:01", key="/registry/configmaps/default/old")
-    broken_before = undecrypted("00:00:02", "00:00:40", key="/registry/configmaps/default/old")
-    kube.log_texts[new, "kube-apiserver", False] = broken_before
+def test_lost_key_of_a_cluster_scoped_custom_resource(kube: FakeKube) -> None:
+    """The object is asked for where the API serves its resource."""
+    key = "/registry/example.com/widgets/small"
+    starting(kube, undecrypted("00:00:02", "00:00:12", key=key, resource="widgets.example.com"))
+    kube.put(Kind("example.com/v1", "widgets", namespaced=False), {"metadata": {"name": "small"}})
+    assert look(kube).kind is VerdictKind.BROKEN
+
+
+def test_object_that_no_instance_can_decrypt_is_no_lost_key() -> None:
+    """kube-apiserver becomes Ready with it after a minute, as the one before has, whose log need not say so."""
+    kube, key = Undecrypting(), "/registry/configmaps/default/old"
+    broken_before = undecrypted("00:00:02", "00:00:40", key=key, resource="configmaps")
+    starting(kube, broken_before)
+    stored(kube)
     assert look(kube).kind is VerdictKind.PENDING
-    kube.log_texts[new, "kube-apiserver", False] = broken_before + undecrypted("00:00:03", "00:00:41")
+    starting(kube, broken_before + undecrypted("00:00:03", "00:00:41"))
     verdict = look(kube)
     assert verdict.kind is VerdictKind.BROKEN and OBJECT in verdict.reason
 
 
-def test_lost_key_needs_another_instance_that_has_it(kube: FakeKube) -> None:
-    """Without one that is Ready, the object may have been like that before."""
-    add_deployment(kube, revision=1)
-    new = add_pod(kube, "web", running("kube-apiserver", ready=False), revision=1)
-    kube.log_texts[new, "kube-apiserver", False] = undecrypted("00:00:02", "00:00:40")
+def test_lost_key_of_an_object_that_is_gone(kube: FakeKube) -> None:
+    """It may have been one that none could decrypt: it proves nothing, and the next try finds it no more."""
+    starting(kube, undecrypted("00:00:02", "00:00:40"))
     assert look(kube).kind is VerdictKind.PENDING
 
 
-def test_lost_key_needs_the_log_of_the_other_instance(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where that can't be read, nothing is certain."""
-    old, new = serving_beside(kube)
-    kube.log_texts[new, "kube-apiserver", False] = undecrypted("00:00:02", "00:00:40")
-    logs = kube.logs
+@pytest.mark.parametrize("answer", [ApiError("timed out"), "<html>"], ids=["no answer", "a proxy's page"])
+def test_lost_key_needs_an_answer_of_another_instance(kube: FakeKube, answer: str | Exception) -> None:
+    """Where none is known to decrypt the object, nothing is certain."""
+    starting(kube, undecrypted("00:00:02", "00:00:40"))
+    stored(kube)
+    kube.raw_answers["/apis"] = answer
+    assert look(kube).kind is VerdictKind.PENDING
 
-    def refuse(namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
-        if pod == old:
-            raise ApiError("no such file")
+
+def test_lost_key_that_was_found(kube: FakeKube) -> None:
+    """What it has read since is no cause, however long it couldn't before."""
+    starting(kube, undecrypted("00:00:02", "00:00:40") + "I0101 00:00:50.000000       1 cacher.go:1] initialized\n")
+    stored(kube)
+    assert look(kube).kind is VerdictKind.PENDING
+
+
+def test_each_log_is_read_once(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown, and what is looked for in it, are of the same lines."""
+    asked, logs = [], kube.logs
+
+    def counting(namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
+        asked.append(container)
         return logs(namespace, pod, container, previous=previous, lines=lines)
 
-    monkeypatch.setattr(kube, "logs", refuse)
+    monkeypatch.setattr(kube, "logs", counting)
+    rolling(kube, running("kube-apiserver", ready=False), running("proxy", ready=False))
     assert look(kube).kind is VerdictKind.PENDING
+    assert sorted(asked) == ["kube-apiserver", "proxy"]
 
 
 def test_program_in_a_probe_that_timed_out_is_not_quoted(kube: FakeKube) -> None:

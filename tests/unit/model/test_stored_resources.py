@@ -63,6 +63,12 @@ def test_each_resource_comes_once() -> None:
     ]
 
 
+def test_one_group_alone_is_read() -> None:
+    """The others' resources aren't asked for: an aggregated API server may not answer."""
+    answers = {path: text for path, text in ANSWERS.items() if path in ("/apis", "/api/v1")}
+    assert [str(item) for item in stored_resources(answers.__getitem__, (), only="")] == ["nodes", "secrets"]
+
+
 def test_an_answer_that_is_none_is_an_error() -> None:
     """A proxy's page, say: unknown is not "nothing is stored"."""
     with pytest.raises(ValueError, match="can't be parsed"):

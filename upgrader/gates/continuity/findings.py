@@ -5,6 +5,7 @@ from __future__ import annotations
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
 from upgrader.model.outcome import Verdict, broken, pending
+from upgrader.model.undecrypted import is_undecrypted
 
 __all__ = ["KEEP_THE_RELEASES", "contradicted"]
 
@@ -12,8 +13,6 @@ KEEP_THE_RELEASES = "Don't remove any release: a rollback needs them."
 """Ends a remedy that could be read as advice to clear the way."""
 
 _REFUSALS = frozenset({400, 401, 403, 404, 405, 409, 410, 422})
-_UNREADABLE = ("unable to transform key", "no matching prefix found", "no matching key was found")
-"""How kube-apiserver says that it can't decrypt what is in etcd; its status is 500."""
 
 
 def contradicted(what: str, error: ApiError, remedy: str) -> Verdict:
@@ -23,6 +22,6 @@ def contradicted(what: str, error: ApiError, remedy: str) -> Verdict:
     """
     if isinstance(error, ApiUnavailable):
         return unanswered(what, error)
-    if error.status in _REFUSALS or any(sign in error.message for sign in _UNREADABLE):
+    if error.status in _REFUSALS or is_undecrypted(error.message):
         return broken(f"{what} worked before this run, and is now rejected: {error.message}", remedy=remedy)
     return pending(f"{what} worked before this run, and now fails: {error.message}", remedy=remedy)

@@ -1,0 +1,58 @@
+"""What kube-apiserver says of an object in etcd that it can't decrypt. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from upgrader.model.log_lines import lasting
+
+__all__ = ["Undecrypted", "is_undecrypted", "undecrypted"]
+
+_UNDECRYPTED = re.compile(
+    r"cacher \((?P<resource>[^)]+)\): unexpected ListAndWatch error: .*"
+    r"(?:unable to transform key \"(?P<key>[^\"]+)\": "
+    r"|corrupt object, Code: \d+, Key: (?P<corrupt>[^,]+), .*data from the storage is not transformable[^:]*: )"
+    r"(?P<why>.+?)(?: \(and \d+ more\))?(?:; reinitializing.*)?$"
+)
+"""Its log has such a line in each second for each resource: until v1.36, and since v1.37 (by the feature gate
+AllowUnsafeMalformedObjectDeletion).
+"""
+_SIGNS = (
+    "unable to transform key",
+    "data from the storage is not transformable",
+    "no matching prefix found",
+    "no matching key was found",
+)
+"""How it says so in an answer; the status is 500. Its exact words: a message also has names of objects and servers."""
+
+
+@dataclass(frozen=True)
+class Undecrypted:
+    """An object that it has no key for, or another one than the object was encrypted with."""
+
+    resource: str
+    """Such as `secrets` or `widgets.example.com`."""
+    key: str
+    """Where it is in etcd: `/registry/secrets/kube-system/key`."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"it can't decrypt {self.key} (encryption-provider-config): {self.why}"
+
+
+def undecrypted(lines: tuple[str, ...]) -> Iterator[Undecrypted]:
+    """What it hasn't been able to decrypt for long, as of the end of these lines of its log."""
+    found: dict[tuple[str, str], list[tuple[str, re.Match[str]]]] = {}
+    for line in lines:
+        if match := _UNDECRYPTED.search(line):
+            found.setdefault((match["resource"], match["key"] or match["corrupt"]), []).append((line, match))
+    for (resource, key), failed in found.items():
+        if match := lasting(failed, lines):
+            yield Undecrypted(resource, key, match["why"].strip())
+
+
+def is_undecrypted(message: str) -> bool:
+    """Whether an answer of kube-apiserver says that it can't decrypt an object."""
+    return any(sign in message for sign in _SIGNS)
