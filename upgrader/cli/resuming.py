@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from upgrader.app.upgrade import ProposedUpgrade
     from upgrader.engine.execution.next_action import Action
 
-__all__ = ["refuse_other_inputs", "resume_now"]
+__all__ = ["resume_now", "with_approved_inputs"]
 
 
 def resume_now(
@@ -61,28 +61,34 @@ def resume_now(
         say(f"On the way to {goal}: the next minor version")
         skips = skips_of(finished.state)
 
-        @contextmanager
-        def propose(most: int | None) -> Iterator[ProposedUpgrade]:
-            with propose_upgrade(folder, goal, front_end(), take_over=False, skips=skips, most=most) as proposed:
-                refuse_other_inputs(folder, approved)
-                yield proposed
+        def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
+            proposed = propose_upgrade(folder, goal, front_end(), take_over=False, skips=skips, most=most)
+            return with_approved_inputs(folder, approved, proposed)
 
         run_hops(propose, Operator(yes, skips))
     return asked or found.run.state.target
 
 
-def refuse_other_inputs(folder: Path, approved: str | None) -> None:
-    """Raise Blocked where a folder isn't as a fleet's campaign has approved it; `approved` None: any may be run."""
-    if approved is None:
-        return
-    from upgrader.fleet.inputs import folder_digest
+@contextmanager
+def with_approved_inputs(
+    folder: Path, approved: str | None, proposed: AbstractContextManager[ProposedUpgrade]
+) -> Iterator[ProposedUpgrade]:
+    """A proposed upgrade, all of whose files have been read.
 
-    if folder_digest(folder.absolute()) != approved:
-        raise Blocked(
-            "the cluster folder has changed while the run was being planned: it isn't as the campaign has approved it",
-            remedy=f"upgrader fleet approve --changes {folder.name}, or restore it; then upgrader fleet retry "
-            f"{folder.name}",
-        )
+    Raises Blocked where the folder isn't as a fleet's campaign has approved it (its digest; None: any may be run).
+    """
+    with proposed as found:
+        if approved is not None:
+            from upgrader.fleet.inputs import folder_digest
+
+            if folder_digest(folder.absolute()) != approved:
+                raise Blocked(
+                    "the cluster folder has changed while the run was being planned: it isn't as the campaign has "
+                    "approved it",
+                    remedy=f"upgrader fleet approve --changes {folder.name}, or restore it; then upgrader fleet retry "
+                    f"{folder.name}",
+                )
+        yield found
 
 
 def _describe(action: Action, done: str) -> str:

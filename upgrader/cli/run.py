@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ from upgrader.cli.command_line import (
 from upgrader.cli.leaving_out import leave_out
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
-from upgrader.cli.resuming import refuse_other_inputs, resume_now
+from upgrader.cli.resuming import resume_now, with_approved_inputs
 from upgrader.errors import UpgraderError, UsageError
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
@@ -156,11 +155,10 @@ def run(
         take_over = False
     operator = Operator(yes, skips, pause_between)
 
-    @contextmanager
-    def propose(most: int | None) -> Iterator[ProposedUpgrade]:
+    def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
         # A lock is taken over from a dead run once, not again from whoever has come between two hops.
         first = take_over and not operator.started
-        with propose_upgrade(
+        proposed = propose_upgrade(
             folder,
             target,
             shown,
@@ -170,9 +168,8 @@ def run(
             most=most,
             bundled_in=bundle_file,
             anew=anew,
-        ) as proposed:
-            refuse_other_inputs(folder, approved)  # now that all files have been read
-            yield proposed
+        )
+        return with_approved_inputs(folder, approved, proposed)
 
     run_hops(propose, operator, max_hops)
     for finding in operator.left_out:

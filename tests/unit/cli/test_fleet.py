@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +18,7 @@ from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet
 from tests.unit.ui.test_plan_markdown import document
 from upgrader.app import upgrade
 from upgrader.cli.main import cli
-from upgrader.cli.resuming import refuse_other_inputs
+from upgrader.cli.resuming import with_approved_inputs
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UsageError
 from upgrader.fleet import use_cases
@@ -353,11 +356,22 @@ def test_run_of_a_campaign_refuses_other_inputs(tmp_path: Path) -> None:
     """What a run has read is compared with what was approved, after it has read it."""
     (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
     approved = folder_digest(tmp_path)
-    refuse_other_inputs(tmp_path, approved)
-    (tmp_path / "values.yaml").write_text("a: 1")
-    refuse_other_inputs(tmp_path, None)
+    proposal: Any = "proposed"
+
+    def propose(digest: str | None, *, edited: bool = False) -> None:
+        @contextmanager
+        def reading() -> Iterator[Any]:
+            if edited:
+                (tmp_path / "values.yaml").write_text("a: 1")
+            yield proposal
+
+        with with_approved_inputs(tmp_path, digest, reading()) as found:
+            assert found is proposal
+
+    propose(approved)
     with pytest.raises(Blocked, match="has changed while the run was being planned"):
-        refuse_other_inputs(tmp_path, approved)
+        propose(approved, edited=True)
+    propose(None)
 
 
 @pytest.mark.parametrize("problem", ["unknown", "silent"])
