@@ -7,8 +7,10 @@ from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
+from upgrader.app.rehearsal_records import bind_rehearsal, write_record
 from upgrader.app.upgrade import PlannedUpgrade
 from upgrader.app.wiring import open_session
+from upgrader.errors import UsageError
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import emulated_by
 from upgrader.model.finding import Finding
@@ -67,12 +69,21 @@ def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd
         plan = _final(planned)
         servers = servers_of(plan)
         rehearsal = Rehearsal(session.tools.hosts, session.cluster.controllers)
+        # Before it starts: what is changed meanwhile was not rehearsed.
+        try:
+            bound = bind_rehearsal(session, planned.observed, planned.plan)
+        except UsageError as error:
+            bound = None
+            front_end.notify(f"No record of this rehearsal will be written: {error.message}")
         result = rehearsal.run(servers, front_end.notify)
+        findings = tuple(findings_of(result.differences))
+        if bound is not None:
+            write_record(session, bound, result.controller, findings, session.tools.clock.now())
         return Rehearsed(
             plan.current,
             plan.target,
             result,
-            tuple(findings_of(result.differences)),
+            findings,
             current_emulates=emulated_by(servers["current"].flags),
             target_emulates=emulated_by(servers["target"].flags),
             emulated_first=planned.plan.emulated,

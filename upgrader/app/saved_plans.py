@@ -29,7 +29,7 @@ from upgrader.steps.plan import Plan, planned_of
 from upgrader.steps.plan_document import FORMAT_VERSION, PlanDocument
 from upgrader.steps.release.plan import PlannedRelease
 
-__all__ = ["VALID", "BoundPlan", "SavedFile", "bind", "read_plan", "write_plan"]
+__all__ = ["VALID", "BoundPlan", "SavedFile", "bind", "read_plan", "seal", "write_plan"]
 
 VALID = timedelta(hours=24)
 """For how long a saved plan may be run: the checks' findings that somebody approved it by grow old."""
@@ -88,7 +88,7 @@ class SavedFile:
         # Only with the same key can anything be said of the rest: nothing is run without a seal that fits.
         if self.saved.binding.same_key(now):
             bound = _bound(session, plan, now, bundle, self.path, self.saved.salt)
-            if hmac.compare_digest(str(self.content["seal"]), _seal(self.content, bound.key)):
+            if hmac.compare_digest(str(self.content["seal"]), seal(self.content, bound.key)):
                 differences += self.saved.binding.changed_inputs(bound.binding.inputs)
             else:
                 differences.append("the file was changed after it was saved: its seal doesn't match")
@@ -99,12 +99,15 @@ class SavedFile:
         return bound
 
 
-def bind(session: Session, observed: Observed, plan: Plan, bundle: Bundle | None, file: Path) -> BoundPlan:
-    """What a plan is made from, here and now. `file`: where it is saved, which is no input.
+def bind(
+    session: Session, observed: Observed, plan: Plan, bundle: Bundle | None, file: Path, salt: str | None = None
+) -> BoundPlan:
+    """What a plan is made from, here and now. `file`: where it is saved, which is no input. `salt`: that of the digests
+    to compare with; None: a new one.
 
     Raises ApiError where the cluster can't be told from another one, UsageError where an input can't be read.
     """
-    return _bound(session, plan, _binding(session, observed, plan), bundle, file, secrets.token_hex(32))
+    return _bound(session, plan, _binding(session, observed, plan), bundle, file, salt or secrets.token_hex(32))
 
 
 def _binding(session: Session, observed: Observed, plan: Plan) -> PlanBinding:
@@ -149,7 +152,7 @@ def write_plan(path: Path, bound: BoundPlan, document: PlanDocument, now: dateti
     """
     saved = SavedPlan(FORMAT_VERSION, now.isoformat(), (now + VALID).isoformat(), bound.key.salt, bound.binding)
     content = {**to_json(saved, mask=False), "plan": to_json(document)}
-    content["seal"] = _seal(content, bound.key)
+    content["seal"] = seal(content, bound.key)
     if path.exists() and not path.is_file():
         raise UsageError(f"the plan can't be written to {path}: it is not a regular file")
     try:
@@ -158,7 +161,7 @@ def write_plan(path: Path, bound: BoundPlan, document: PlanDocument, now: dateti
         raise UsageError(f"the plan can't be written to {path}: {error.strerror}") from error
 
 
-def _seal(content: Mapping[str, Any], key: PlanKey) -> str:
+def seal(content: Mapping[str, Any], key: PlanKey) -> str:
     """An HMAC of all but the seal itself: only who can read Helm's records can make one."""
     sealed = {name: value for name, value in content.items() if name != "seal"}
     return key.of("seal", json.dumps(sealed, sort_keys=True).encode()).hexdigest()

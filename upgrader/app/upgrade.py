@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
@@ -13,6 +14,7 @@ from upgrader.app.front_end import SILENT, FrontEnd
 from upgrader.app.host_changes import host_changes
 from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.rehearsal_records import known_rehearsal
 from upgrader.app.saved_plans import BoundPlan, SavedFile, bind, read_plan, write_plan
 from upgrader.app.unended_upgrade import upgrade_to_resume
 from upgrader.app.wiring import Session, open_session
@@ -266,7 +268,9 @@ class PlannedUpgrade:
     def checked(self, skips: Skips) -> CheckedPlan:
         """With what every check finds, and what is known of the later hops."""
         usual = usual_seconds(run.state for run in past_runs(self.session.settings.folder / "runs"))
-        findings = skips.apply(self.session.preflight(self.observed, self.plan))
+        rehearsal = partial(known_rehearsal, self.session, self.observed, self.plan)
+        session = replace(self.session, known_rehearsal=rehearsal)
+        findings = skips.apply(session.preflight(self.observed, self.plan))
         hops = forecast(self.session, self.observed, self.plan, self.later, self.bundle)
         return CheckedPlan(self.plan, findings, usual, ahead=tuple(_once(findings, hops, skips)))
 

@@ -52,6 +52,7 @@ from upgrader.model.health_before import HealthBefore
 from upgrader.model.left_out import LeftOut
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.observed import Observed
+from upgrader.model.rehearsal_record import KnownRehearsal
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
@@ -116,6 +117,8 @@ class Session:
     """As the front end's."""
     audit_log: AuditLog | None = None
     """What checks find clients in; None: they don't ask."""
+    known_rehearsal: Callable[[], KnownRehearsal | None] | None = None
+    """As `PreflightContext` has it."""
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     """The controllers of the inventory that `cluster` and the values are without, as they are down."""
 
@@ -272,6 +275,8 @@ class Session:
             left_out=self.left_out,
             upgrade_to_resume=self.upgrade_to_resume,
             run_at_work=self._run_at_work,
+            rehearsal_policy=self.settings.rehearsal,
+            known_rehearsal=self.known_rehearsal,
         )
 
     def _run_at_work(self) -> str:

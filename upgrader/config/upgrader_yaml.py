@@ -26,6 +26,8 @@ from upgrader.model.settings import (
     ImageSettings,
     OnFailure,
     RecoverySettings,
+    RehearsalMode,
+    RehearsalSettings,
     Settings,
 )
 from upgrader.model.version import KubernetesVersion
@@ -44,6 +46,7 @@ __all__ = [
     "PlaybookSection",
     "PolicySection",
     "RecoverySection",
+    "RehearsalSection",
     "ReleaseSection",
 ]
 
@@ -111,6 +114,21 @@ class RecoverySection(_Model):
     )
 
 
+class RehearsalSection(_Model):
+    """Whether a run that changes releases needs a [rehearsal](../rehearsal.md#demand-it) of exactly that change."""
+
+    mode: RehearsalMode = Field(
+        default=RehearsalSettings.mode,
+        description="`require`: without a rehearsal, or with findings of it that `--skip` doesn't accept, a run is "
+        "blocked. `warn`: that is a warning. `ignore`: no record is read.",
+    )
+    max_age: Duration = Field(
+        default=RehearsalSettings.max_age_seconds,
+        description="How old the rehearsal may be.",
+        examples=["168h"],
+    )
+
+
 class PolicySection(_Model):
     """What to do when something fails."""
 
@@ -137,6 +155,7 @@ class PolicySection(_Model):
         examples=["10m"],
     )
     recovery: RecoverySection = RecoverySection()
+    rehearsal: RehearsalSection = RehearsalSection()
     keep_runs: int = Field(
         default=Settings.keep_runs,
         ge=1,

@@ -31,6 +31,8 @@ __all__ = [
     "OnFailure",
     "PlaybookSettings",
     "RecoverySettings",
+    "RehearsalMode",
+    "RehearsalSettings",
     "ReleaseSettings",
     "Settings",
     "StepGate",
@@ -176,6 +178,17 @@ class RecoverySettings:
         return self.after_seconds if self.enabled else inf
 
 
+RehearsalMode = Literal["ignore", "warn", "require"]
+
+
+@dataclass(frozen=True)
+class RehearsalSettings:
+    """Whether a run needs the record of a rehearsal, and how old that may be."""
+
+    mode: RehearsalMode = "ignore"
+    max_age_seconds: float = 7 * 86400.0
+
+
 @dataclass(frozen=True)
 class ImageSettings:
     """Whether a run has the nodes pull its images before it changes anything, and how."""
@@ -243,6 +256,7 @@ class Settings:
     keep_runs: int = 20
     """How many past runs are kept when a new one starts."""
     recovery: RecoverySettings = RecoverySettings()
+    rehearsal: RehearsalSettings = RehearsalSettings()
     gates: GatePolicy = GatePolicy()
     metric_gates: tuple[MetricGateSettings, ...] = ()
     """The gates of every step that changes a release, runs a playbook or upgrades nodes."""

@@ -14,7 +14,8 @@ from upgrader.model.finding import Severity
 from upgrader.model.left_out import LeftOut
 from upgrader.model.node_settings import NodesSettings
 from upgrader.model.observed import Observed
-from upgrader.model.settings import MetricGateSettings, WorkloadGate
+from upgrader.model.rehearsal_record import KnownRehearsal
+from upgrader.model.settings import MetricGateSettings, RehearsalSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.host_facts import Examined, HostFacts
 from upgrader.ports import Ansible, Clock, Helm, Hosts, Kind, Kube, KubeObject, Prometheus
@@ -91,6 +92,11 @@ class PreflightContext:
     """The controllers of the inventory that the run leaves out, by name; `cluster` is without them."""
     upgrade_to_resume: str = ""
     """The newest upgrade, where `resume` would continue it before it brings one of these back; "": there is none."""
+    rehearsal_policy: RehearsalSettings = field(default_factory=RehearsalSettings)
+    known_rehearsal: Callable[[], KnownRehearsal | None] | None = None
+    """The newest rehearsal of the cluster folder, compared with the plan (None: there was none). Raises ValueError
+    where its record can't be used. None: the plan is none of an upgrade.
+    """
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property

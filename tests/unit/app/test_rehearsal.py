@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from testkit.fakes.clock import FakeClock
 from upgrader.app import rehearsal
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.rehearsal import Rehearsed, rehearse
@@ -41,7 +42,11 @@ def rehearsed(
         assert servers == SERVERS and locked
         return Result("controller-1", differences, {}, 1.0, 1)
 
-    session: Any = SimpleNamespace(tools=SimpleNamespace(hosts=None), cluster=SimpleNamespace(controllers=()))
+    monkeypatch.setattr(rehearsal, "bind_rehearsal", lambda *_: "bound")
+    monkeypatch.setattr(rehearsal, "write_record", lambda _, bound, *_more: written.append(bound))
+    written: list[str] = []
+    tools = SimpleNamespace(hosts=None, clock=FakeClock())
+    session: Any = SimpleNamespace(tools=tools, cluster=SimpleNamespace(controllers=()))
     session.telling = lambda _: session
     session.intended = lambda emulated: ["as intended", emulated]
     final = {(str(["as intended", None]), "observed", None, None): PLAN}
@@ -53,7 +58,7 @@ def rehearsed(
     monkeypatch.setattr(rehearsal, "servers_of", lambda plan: SERVERS if plan is PLAN else None)
     monkeypatch.setattr(Rehearsal, "run", run)
     found = rehearse(folder, PLAN.target, FrontEnd())
-    assert not locked
+    assert not locked and written == ["bound"]
     return found
 
 

@@ -292,6 +292,10 @@ UNIT_TESTS_ONLY: dict[str, str] = {
         "It compares upgrader.yaml with the labels of nodes.",
     ),
     "nodes.drain-lifted": "It needs Longhorn or KubeVirt.",
+    **dict.fromkeys(
+        ("rehearsal.damaged", "rehearsal.missing", "rehearsal.old", "rehearsal.stale", "rehearsal.used"),
+        "It reads a file and upgrader.yaml.",
+    ),
     "rehearsal.unfinished": "It needs more objects than can be compared in half an hour.",
     "rehearsal.unlisted": "It needs an object that a running API server can't read.",
     "rehearsal.update": "It needs a validation that has become stricter, and does not tolerate what is stored.",

@@ -1,0 +1,76 @@
+"""The record of a rehearsal, compared with what is planned later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.app.test_saved_plans import Place, place
+from tests.unit.engine.killing import TO, manifest
+from upgrader.app import upgrade
+from upgrader.app.rehearsal_records import bind_rehearsal, known_rehearsal, write_record
+from upgrader.app.upgrade import PlannedUpgrade
+from upgrader.model.finding import Finding
+from upgrader.model.rehearsal_record import KnownRehearsal
+
+__all__ = ["place"]
+
+GONE = Finding("rehearsal.gone", "error", "webs are stored, and the target does not serve them")
+
+
+def planned(place: Place, use: Callable[[PlannedUpgrade], Any]) -> Any:
+    """What is done with the plan of now."""
+    with upgrade.open_session(place.folder, TO) as session:  # type: ignore[attr-defined]  # the place has replaced it
+        return use(PlannedUpgrade.of(session, None))
+
+
+def record(place: Place) -> None:
+    """Rehearse the plan of now."""
+
+    def write(found: PlannedUpgrade) -> None:
+        bound = bind_rehearsal(found.session, found.observed, found.plan)
+        write_record(found.session, bound, "controller-1", (GONE,), place.world.clock.now())
+
+    planned(place, write)
+
+
+def known(place: Place) -> KnownRehearsal | None:
+    """As a check reads it."""
+    found: KnownRehearsal | None = planned(place, lambda each: known_rehearsal(each.session, each.observed, each.plan))
+    return found
+
+
+def test_record_says_what_was_found_and_what_has_changed(place: Place) -> None:
+    """Nothing at first; then each input that differs, and the cluster."""
+    assert known(place) is None
+    record(place)
+    found = known(place)
+    assert found is not None and (found.controller, found.findings, found.changed) == ("controller-1", (GONE,), ())
+    place.values.update(manifest("a", "newer"))
+    place.write("hosts.yml", "a: 2\n")
+    found = known(place)
+    assert found is not None
+    assert set(found.changed) >= {"hosts.yml changed", "(the values of a) changed", "(what a renders to) changed"}
+    place.is_cluster("uid-2")
+    found = known(place)
+    assert found is not None and "it was made for another cluster" in found.changed[0]
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        (lambda text: text.replace("does not serve", "serves"), "its seal doesn't match"),
+        (lambda text: text.replace('"format_version": "1"', '"format_version": "2"'), "format_version is 2"),
+        (lambda text: "{", "rehearsal.json"),
+    ],
+    ids=["edited", "another format", "cut off"],
+)
+def test_record_that_was_changed_is_not_used(place: Place, edit: Callable[[str], str], why: str) -> None:
+    """A finding that somebody took out, say."""
+    record(place)
+    path = place.folder / "runs/rehearsal.json"
+    path.write_text(edit(path.read_text()))
+    with pytest.raises(ValueError, match=why):
+        known(place)

@@ -1,0 +1,66 @@
+"""Whether what a run changes was rehearsed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.unit.preflight.conftest import World
+from upgrader.model.finding import Finding
+from upgrader.model.rehearsal_record import KnownRehearsal
+from upgrader.model.settings import RehearsalMode, RehearsalSettings
+from upgrader.preflight.rehearsal_record import check_rehearsal
+
+GONE = Finding("rehearsal.gone", "error", "webs are stored, and the target does not serve them")
+ADDED = Finding("rehearsal.added", "info", "the target adds fields to webs")
+
+
+def found(world: World, read: Callable[[], KnownRehearsal | None], mode: RehearsalMode = "require") -> list[Finding]:
+    """By a check of a plan with a change."""
+    world.manifests["web"] = "kind: ConfigMap"
+    context = replace(world.context(), rehearsal_policy=RehearsalSettings(mode), known_rehearsal=read)
+    return list(check_rehearsal(context))
+
+
+def rehearsal(world: World, *findings: Finding, days: float = 1, changed: tuple[str, ...] = ()) -> KnownRehearsal:
+    """One of some days ago."""
+    return KnownRehearsal(world.clock.now() - timedelta(days=days), "controller-1", findings, changed)
+
+
+def damaged() -> KnownRehearsal | None:
+    raise ValueError("its seal doesn't match")
+
+
+@pytest.mark.parametrize(("mode", "severity"), [("require", "error"), ("warn", "warning")])
+def test_each_state_is_a_finding(world: World, mode: RehearsalMode, severity: str) -> None:
+    """What is missing, stale, too old, refused by the target or unusable blocks a run, or warns, as the file says."""
+    states: dict[str, Callable[[], KnownRehearsal | None]] = {
+        "rehearsal.missing": lambda: None,
+        "rehearsal.damaged": damaged,
+        "rehearsal.old": lambda: rehearsal(world, days=7.1),
+        "rehearsal.stale": lambda: rehearsal(world, changed=("values/web.yaml changed",)),
+        "rehearsal.gone": lambda: rehearsal(world, GONE, ADDED),
+    }
+    for id_, read in states.items():
+        *_, last = found(world, read, mode)
+        assert (last.id, last.severity) == (id_, severity)
+        assert not found(world, read, "ignore")
+    (stale,) = found(world, states["rehearsal.stale"], mode)
+    assert stale.diagnosis == "values/web.yaml changed"
+
+
+def test_rehearsal_that_the_run_relies_on_is_named(world: World) -> None:
+    """When it was, and on which controller; what it found of no weight isn't repeated."""
+    (used,) = found(world, lambda: rehearsal(world, ADDED))
+    assert (used.id, used.severity) == ("rehearsal.used", "info") and used.title.endswith("UTC, on controller-1")
+
+
+def test_what_changes_nothing_needs_no_rehearsal(world: World) -> None:
+    """Neither does a plan that is none of an upgrade."""
+    policy = RehearsalSettings("require")
+    context = replace(world.context(), rehearsal_policy=policy, known_rehearsal=lambda: None)
+    assert not list(check_rehearsal(replace(context, plan=None)))
+    assert not list(check_rehearsal(replace(context, known_rehearsal=None)))

@@ -1,0 +1,78 @@
+"""Writes the record of a rehearsal, and compares it with what is planned later."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from upgrader.app.saved_plans import BoundPlan, bind, seal
+from upgrader.app.wiring import Session
+from upgrader.engine.journal.atomic import write_atomic
+from upgrader.errors import UsageError
+from upgrader.model.finding import Finding
+from upgrader.model.json_values import from_json, to_json
+from upgrader.model.observed import Observed
+from upgrader.model.rehearsal_record import KnownRehearsal, RehearsalRecord
+from upgrader.steps.plan import Plan
+
+__all__ = ["bind_rehearsal", "known_rehearsal", "write_record"]
+
+_FILE = Path("runs") / "rehearsal.json"
+"""In the cluster folder, beside the runs: no plan is bound to what is there."""
+_FORMAT = "1"
+
+
+def bind_rehearsal(session: Session, observed: Observed, plan: Plan, salt: str | None = None) -> BoundPlan:
+    """What a rehearsal is of: the steps of upgrader.yaml, without those that a run adds, and their inputs.
+
+    Raises UsageError where an input can't be read, or where no plan could be saved, and ApiError.
+    """
+    return bind(session, observed, replace(plan, before=(), after=()), None, session.settings.folder / _FILE, salt)
+
+
+def write_record(
+    session: Session, bound: BoundPlan, controller: str, findings: Iterable[Finding], now: datetime
+) -> None:
+    """Write it, in place of the one before. Raises UsageError where that fails."""
+    path = session.settings.folder / _FILE
+    record = RehearsalRecord(_FORMAT, now.isoformat(), controller, bound.key.salt, bound.binding, tuple(findings))
+    content = to_json(record, mask=False)
+    content["seal"] = seal(content, bound.key)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
+    except OSError as error:
+        raise UsageError(f"the record of the rehearsal can't be written to {path}: {error.strerror}") from error
+
+
+def known_rehearsal(session: Session, observed: Observed, plan: Plan) -> KnownRehearsal | None:
+    """The newest rehearsal of this folder; None where there was none. Raises ValueError where its record can't be used,
+    and ApiError.
+    """
+    path = session.settings.folder / _FILE
+    try:
+        content = json.loads(path.read_text())
+        record: RehearsalRecord = from_json(RehearsalRecord, content, str(_FILE))
+        if record.format_version != _FORMAT:
+            raise ValueError(f"its format_version is {record.format_version}, not {_FORMAT}")
+        rehearsed = datetime.fromisoformat(record.rehearsed)
+        if rehearsed.tzinfo is None:
+            raise ValueError("its time has no time zone")
+        now = bind_rehearsal(session, observed, plan, record.salt)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ValueError(f"{path} can't be read: {error.strerror}") from error
+    except (UsageError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    changed = list(record.binding.differences(now.binding))
+    if record.binding.same_key(now.binding):
+        # Only with the same key can anything be said of the rest.
+        if not hmac.compare_digest(str(content.get("seal")), seal(content, now.key)):
+            raise ValueError(f"{path} was changed after it was written: its seal doesn't match")
+        changed += record.binding.changed_inputs(now.binding.inputs)
+    return KnownRehearsal(rehearsed, record.controller, record.findings, tuple(changed))
