@@ -11,6 +11,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.faults.api import SmallApi
 from testkit.faults.proxy import Fault, FaultProxy
+from testkit.waiting import stretched
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import api_problem
@@ -26,7 +27,7 @@ CONFIG_MAPS = Kind("v1", "configmaps")
 PATH = "/api/v1/namespaces/ns/configmaps"
 LASTING = tuple(Fault)
 SECONDS = 1.5
-"""The adapter's deadline here, much shorter than a stall or a trickle."""
+"""The adapter's deadline here, on an idle machine; much shorter than a stall or a trickle."""
 
 SAYS = {
     Fault.REFUSED: "did not answer: Connection refused",
@@ -59,7 +60,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     with SmallApi(tmp_path / "api") as api, FaultProxy(api.upstream, tmp_path / "proxy") as proxy:
         api.objects[f"{PATH}/a"] = {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "value" * 20}}
         kubeconfig = proxy.write_kubeconfig(tmp_path / "kubeconfig")
-        kube = KubeAdapter(kubeconfig, timeout_seconds=SECONDS)
+        kube = KubeAdapter(kubeconfig, timeout_seconds=stretched(SECONDS))
         yield World(api, proxy, kubeconfig, kube)
         kube.close()
 

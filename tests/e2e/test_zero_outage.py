@@ -24,7 +24,7 @@ _UPGRADE = ("upgrade", "kube-apiserver", str(_CHART), "--reuse-values")
 _PER_SECOND = 10.0
 _DRAIN = timedelta(seconds=15)
 """The chart's `gracefulShutdown.drainSeconds`."""
-_UNTIL_IT_IS_THERE = ("HTTP 429", "connection closed while connecting")
+_UNTIL_IT_IS_THERE = ("HTTP 429", "closed without an answer", "connection closed while connecting")
 _IN_GOOD_ORDER = ("HTTP 429", "closed without an answer", "not processed")
 
 
@@ -33,7 +33,7 @@ def test_pod_deleted_by_hand(cluster: LabCluster) -> None:
 
     Not during other rollouts: Kubernetes' controllers may then react later than the old instance's grace period (see
     the chart's README). On a machine that is so busy that the successor needs longer than `drainSeconds`, clients are
-    told to try again, or aren't connected, until it is there.
+    told to try again, get no answer when the old one ends, or aren't connected, until it is there.
     """
     cluster.wait_until_settled(OLD)
     (old,) = _pods(cluster)
