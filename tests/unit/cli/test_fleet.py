@@ -282,10 +282,11 @@ def test_skip_of_a_cluster_in_the_middle_of_its_run(folder: Path, monkeypatch: p
     """It is said that its run keeps its place; a success that holds up a soak may be left out."""
     with pytest.raises(CampaignStopped):
         fleet(folder, "run", "--yes")
-    each = ClusterState("a", phase="interrupted", run="r", unended=True)
-    monkeypatch.setattr(Campaign, "state", lambda _: CampaignState("c", clusters={"a": each}))
+    clusters = {name: ClusterState(name) for name in "abc"}
+    monkeypatch.setattr(Campaign, "state", lambda _: CampaignState("c", clusters=clusters))
+    clusters["a"] = ClusterState("a", phase="interrupted", run="r", unended=True)
     assert "Its run r has no end: it keeps its domain" in fleet(folder, "skip", "a", "--reason", "x").stderr
-    each = ClusterState("a", phase="succeeded", soak_reason="no answer")
+    clusters["a"] = ClusterState("a", phase="succeeded", soak_reason="no answer")
     assert "no end" not in fleet(folder, "skip", "a", "--reason", "x").stderr
 
 
