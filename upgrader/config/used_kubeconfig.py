@@ -74,7 +74,8 @@ def read_used(settings: Settings, environ: Mapping[str, str], commands: Collecti
         "clusters": [{"name": "cluster", "cluster": server}],
         "users": [{"name": "user", "user": given}],
     }
-    return UsedKubeconfig(_digest([context, server, plugin, names]), _json(path, content))
+    written = _json(path, content)  # first: what it refuses has no digest either
+    return UsedKubeconfig(_digest([context, server, plugin, names]), written)
 
 
 def _digest(pinned: object) -> str:

@@ -83,11 +83,12 @@ class Coordinator:
     questions: Questions
     pins: Callable[[], Pins]
     """What a run would be begun with now, as `own_pins`."""
+    inquiry: Inquiry[Found] = field(default_factory=Inquiry)
+    """How clusters are asked."""
     _read: tuple[float, Pins] | None = None
     """What that said last, and when, on the monotonic clock."""
     _asked: dict[str, float] = field(default_factory=dict)
     """When a cluster was asked last, on the monotonic clock."""
-    _inquiry: Inquiry[Found] = field(default_factory=Inquiry)
     _known: CampaignState | None = None
     """What the journal says, which only this coordinator writes."""
 
@@ -140,9 +141,9 @@ class Coordinator:
         decided, stopped, news = self.clock.monotonic(), False, False
         skips = {each.cluster: each for each in decision.skips}
         starts = {each.cluster: each for each in decision.starts}
-        for name, answer in self._inquiry.answers(self._asked_now(decision, state)):
+        for name, answer in self.inquiry.answers(self._asked_now(decision, state)):
             cluster = state.clusters[name]
-            found = answer or Found("unreachable", f"it has not answered within {self._inquiry.seconds:.0f} s")
+            found = answer or Found("unreachable", f"it has not answered within {self.inquiry.seconds:.0f} s")
             self._asked[name] = self.clock.monotonic()
             if name in skips:
                 self._skip(skips[name], cluster, found)

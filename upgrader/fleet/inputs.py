@@ -120,7 +120,7 @@ def _folder_digest(folder: Path) -> str:
             f"{folder / _YAML} is none of the folder's inputs, so that no approval would cover anything",
             remedy="Let neither cluster.kubeconfig nor a file that the kubeconfig names be that file.",
         )
-    return _digest({**found, "(the settings)": settings_text(settings)})
+    return _digest({"files": _digest(found), "settings": settings_text(settings)})
 
 
 def _digest(files: Mapping[str, str]) -> str:

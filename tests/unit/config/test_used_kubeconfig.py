@@ -102,7 +102,7 @@ def test_what_is_refused(folder: Path, user: dict[str, Any], message: str) -> No
         used(folder, **user)
 
 
-@pytest.mark.parametrize("kind", ["folder", "binary", "none", "empty", "text", "no user"])
+@pytest.mark.parametrize("kind", ["folder", "binary", "none", "empty", "text", "no user", "bytes"])
 def test_kubeconfig_that_is_none(folder: Path, kind: str) -> None:
     """It is an error of the file, whatever is there."""
     kubeconfig = folder / "kubeconfig"
@@ -112,6 +112,9 @@ def test_kubeconfig_that_is_none(folder: Path, kind: str) -> None:
     elif kind == "no user":
         write_kubeconfig(folder)
         kubeconfig.write_text(kubeconfig.read_text().replace('"users": [', '"users": [1, {"name": "u", "user": 1}, '))
+    elif kind == "bytes":
+        write_kubeconfig(folder)
+        kubeconfig.write_text(kubeconfig.read_text().replace('"server": ', '"server": !!binary '))
     elif kind != "none":
         kubeconfig.write_bytes(contents[kind])
     with pytest.raises(ConfigError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,22 @@ def test_journal_that_is_no_journal(tmp_path: Path, line: str) -> None:
     good = a_run(tmp_path, 2)
     found = {run.name: run.problem for run in past_runs(tmp_path)}
     assert found.pop(broken.parent.name) and found == {good: ""}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "huge"])
+def test_journal_that_is_no_plain_file(tmp_path: Path, kind: str) -> None:
+    """What is there in place of a journal isn't waited for, or read without an end: the run is unknown."""
+    a_run(tmp_path, 1)
+    journal = tmp_path / a_run(tmp_path, 2) / "journal.jsonl"
+    journal.unlink()
+    if kind == "pipe":
+        os.mkfifo(journal)
+    elif kind == "device":
+        journal.symlink_to("/dev/zero")
+    else:
+        with journal.open("wb") as file:
+            file.truncate(2**40)
+    assert [run.outcome for run in past_runs(tmp_path)] == ["succeeded", "unknown"]
 
 
 def test_no_runs_yet(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, Coordinator
 from upgrader.fleet.decide import Wait
 from upgrader.fleet.events import CampaignStarted, ClusterInputs, ClusterSkipped, Paused, Pins, RetryRequested, Unpaused
 from upgrader.fleet.inputs import Inputs, inputs_of
+from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
@@ -152,7 +153,15 @@ def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
     journal = campaign.reopen(machine.clock)
     questions = Questions(machine.folder, fleet.commands, machine.ask, {})
     return Coordinator(
-        machine.folder, fleet, campaign, journal, machine, machine.clock, questions, lambda: machine.pins
+        machine.folder,
+        fleet,
+        campaign,
+        journal,
+        machine,
+        machine.clock,
+        questions,
+        lambda: machine.pins,
+        inquiry=Inquiry(at_once=1),  # so that it is certain which cluster answers first
     )
 
 

@@ -155,6 +155,7 @@ def test_clusters_are_asked_at_once(machine: Machine) -> None:
     """One that doesn't answer delays no other: each waits here until the other is asked."""
     campaign = begun(machine)
     one = coordinator(machine, campaign)
+    one.inquiry = Inquiry()
     both = Barrier(2)
     machine.at_ask |= {"b": lambda: both.wait(60), "c": lambda: both.wait(60)}
     look_until(one, lambda state: state.clusters["b"].phase == "running")
@@ -165,7 +166,7 @@ def test_cluster_that_is_still_being_asked(machine: Machine) -> None:
     """After a look's time it counts as unreachable, and isn't asked twice at once."""
     campaign = begun(machine)
     one = coordinator(machine, campaign)
-    one._inquiry = Inquiry(seconds=0.0)
+    one.inquiry = Inquiry(seconds=0.0)
     answer, asked = Event(), list[bool]()
 
     def held(kubeconfig: Path) -> Answer:
@@ -179,5 +180,5 @@ def test_cluster_that_is_still_being_asked(machine: Machine) -> None:
         assert "has not answered within 0 s" in decision.waits["a"].reason
         machine.clock.sleep(61)
     answer.set()
-    one._inquiry = Inquiry()
+    one.inquiry = Inquiry()
     assert one.run(lambda *_: None)[0].done and asked[0]

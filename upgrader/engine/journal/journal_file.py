@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from upgrader.config.plain_file import read_plain
 from upgrader.engine.journal.atomic import sync_folder
 from upgrader.engine.journal.decode import EVENTS
 from upgrader.engine.journal.record import Record, checked, encode
@@ -29,6 +30,8 @@ JOURNAL = "journal.jsonl"
 DETAIL_BYTES = 4 * 2**20
 """The size from which a journal takes only steps and how they ended: no gate checks, no notes."""
 
+_MOST_BYTES = 8 * DETAIL_BYTES
+"""Far more than a run of any length writes."""
 _FULL = f"The journal has reached {DETAIL_BYTES // 2**20} MiB: further notes and gate checks are not recorded."
 
 
@@ -167,7 +170,7 @@ def _new(path: Path) -> int:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_plain(path, _MOST_BYTES)
     except OSError as error:
         raise UsageError(
             f"the journal {path} can't be read: {error.strerror}", remedy="Restore the file from a copy."

@@ -101,7 +101,7 @@ def _event(
     """`ends` None: it takes no time."""
     found = [
         "BEGIN:VEVENT",
-        f"UID:{uuid5(NAMESPACE_OID, f'{status.state.campaign}/{key}')}",
+        f"UID:{uuid5(NAMESPACE_OID, text(f'{status.state.campaign}/{key}'))}",
         f"DTSTAMP:{_utc(now)}",
         f"DTSTART:{_utc(begins)}",
     ]

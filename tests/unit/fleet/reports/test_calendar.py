@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,9 +88,10 @@ def test_same_event_keeps_its_identity() -> None:
     assert before[0]["DTSTAMP"] != after[0]["DTSTAMP"]
 
 
-def test_hostile_texts_make_no_event() -> None:
-    """An error message can't end a line, or begin an event."""
-    shown = campaign_of(20, reason=HOSTILE)
+@pytest.mark.parametrize("reason", [HOSTILE, "half of a character: \ud800"])
+def test_hostile_texts_make_no_event(reason: str) -> None:
+    """An error message can't end a line, begin an event, or keep the calendar from being written."""
+    shown = campaign_of(20, reason=reason)
     plain = campaign_of(20)
     lines = unfolded(calendar(shown.status, shown.now))
     assert lines.count("BEGIN:VEVENT") == len(events(calendar(plain.status, plain.now)))
