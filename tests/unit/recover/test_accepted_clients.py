@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from testkit.certificates import Authority
+from testkit.waiting import stretched
 from upgrader.onhost.common import tls
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.facts import accepted_clients, container_facts, stop_pods
@@ -278,7 +279,7 @@ def test_instances_that_hang_leave_the_others_answers(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anybody on the host may listen at a loopback address, and say nothing."""
-    monkeypatch.setattr(accepted_clients, "_INSTANCE_SECONDS", 0.5)
+    monkeypatch.setattr(accepted_clients, "_INSTANCE_SECONDS", stretched(0.5))
     with contextlib.ExitStack() as stack:
         wrong = Server(tmp_path / "certificates", "127.9.0.9")
         stack.callback(wrong.close)
