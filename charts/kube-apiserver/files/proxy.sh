@@ -64,47 +64,32 @@ in_hexadecimal() {
   done
 }
 
-# Sets, once, where /proc/net/tcp and tcp6 have this pod's kube-apiserver (`private`) and its listener (`public`, also at
-# 0.0.0.0 and [::], which would take its connections).
-addresses() {
-  if [[ ${api_port-} ]]; then return; fi
-  private=$(in_hexadecimal "$PRIVATE_ADDRESS") public="($(in_hexadecimal "$HOST_IP")|0{32}"
-  if [[ $HOST_IP != *:* ]]; then public+='|0{8}'; fi
-  public+=')'
-  printf -v api_port '%04X' "$API_PORT"
-}
-
-# Whether more than COUNT sockets listen at `private` or `public`. This runs every second, so it starts no process, and
-# doesn't read on to the connections: the kernel lists what listens first.
-listening() { # COUNT PLACE
-  local file at state found=0
-  addresses
-  for file in /proc/net/tcp /proc/net/tcp6; do
-    if [[ ! -e $file ]]; then continue; fi
-    while read -r _ at _ state _; do
-      case $state in
-        st) continue ;; # the heading
-        0A) ;; # LISTEN
-        *) break ;;
-      esac
-      if [[ $at =~ ^${!2}:$api_port$ ]] && ((++found > $1)); then return; fi
-    done < "$file"
-  done
-  return 1
+# How many sockets listen at ADDRESS PORT; also those at "0.0.0.0" and [::] that would take its connections.
+listeners() {
+  local port any=''
+  port=$(printf '%04X' "$2")
+  if [[ $1 == "$HOST_IP" ]]; then any='|0{32}'; fi
+  if [[ $any && $1 != *:* ]]; then any+='|0{8}'; fi
+  # 0A is LISTEN.
+  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE ": ($(in_hexadecimal "$1")$any):$port [0:]+ 0A "
 }
 
 # Whether this pod's kube-apiserver exists at all. Checked without asking it, so that its end is known at once.
-serves() { listening 0 private; }
+serves() {
+  (($(listeners "$PRIVATE_ADDRESS" "$API_PORT") > 0))
+}
 
 # Another process listens where this pod's listener does: the next instance, the standby pod, or kubeadm's static pod on
 # all addresses.
-succeeded() { listening 1 public; }
+succeeded() {
+  (($(listeners "$HOST_IP" "$API_PORT") > 1))
+}
 
 # The same, also once this pod's own listener has closed.
 followed() {
   local own=0
   if [[ -e $opened ]]; then own=1; fi
-  listening "$own" public
+  (($(listeners "$HOST_IP" "$API_PORT") > own))
 }
 
 # Whether clients are better off without this listener. A server that doesn't exist is of no use. One that is slow, or
@@ -125,8 +110,9 @@ own_token() {
 
 # Clients whose connections aren't HTTP/2: HAProxy takes these to kube-apiserver from the private address (front.cfg).
 others() {
-  addresses
-  grep -c ": $private:.... $private:$api_port 01 " /proc/net/tcp # ESTABLISHED
+  local private
+  private=$(in_hexadecimal "$PRIVATE_ADDRESS")
+  grep -cE ": $private:[0-9A-F]{4} $private:$(printf '%04X' "$API_PORT") 01 " /proc/net/tcp
 }
 
 now() { echo "$((${EPOCHREALTIME/[.,]/} / 1000))"; } # in milliseconds
