@@ -26,6 +26,9 @@ _REFUSALS = {
 _REFUSED_SECONDS = 20
 """A kube-apiserver answers 403, too, from its start until it has read the roles: for a second, or some under load."""
 
+_BACKEND_LINES = 40
+"""Few, so that a backend of which one of several servers is away, as dozens of clients say, seldom seems lost."""
+
 
 def lasting_cause(
     kube: Kube, pod: Pod, log_of: Callable[[Container], tuple[str, ...]], events: Collection[KubeObject]
@@ -40,7 +43,8 @@ def lasting_cause(
         if item.restarts:
             continue
         log = log_of(item)
-        found = unreachable_backend(log) or next((str(each) for each in undecrypted(log) if _read(kube, each)), "")
+        lost_key = (str(each) for each in undecrypted(log) if _read(kube, each))
+        found = unreachable_backend(log[-_BACKEND_LINES:]) or next(lost_key, "")
         if found:
             return f"{item.name}: {found}"
     return "" if any(item.restarts for item in begun) else _refused(events)
