@@ -17,6 +17,8 @@ from testkit.example_runs import RUN, journal_of
 from testkit.fakes.clock import FakeClock
 from upgrader.adapters.clock import SystemClock
 from upgrader.cli.main import cli
+from upgrader.config.plain_file import read_plain
+from upgrader.engine.journal import journal_file
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import JournalError, UsageError
@@ -84,13 +86,12 @@ def test_one_journal_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Others may have megabytes each: that of the run is read, whichever it is, and no other."""
     journal_of(runs.GOOD, folder, LATER)
     read: list[str] = []
-    opened = Path.read_bytes
 
-    def reading(path: Path) -> bytes:
+    def reading(path: Path, most_bytes: int) -> bytes:
         read.append(path.parent.name)
-        return opened(path)
+        return read_plain(path, most_bytes)
 
-    monkeypatch.setattr(Path, "read_bytes", reading)
+    monkeypatch.setattr(journal_file, "read_plain", reading)
     upgrader(folder, "report", "-o", "junit")
     upgrader(folder, "report", RUN, "-o", "junit")
     assert read == [LATER, RUN]
