@@ -121,7 +121,6 @@ class Session:
     """As `PreflightContext` has it."""
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     """The controllers of the inventory that `cluster` and the values are without, as they are down."""
-
     upgrade_to_resume: str = ""
     """The upgrade that is left to resume before one of these can return; "": none."""
 
@@ -408,18 +407,15 @@ def metric_sinks(wanted: ObservabilitySettings) -> tuple[MetricSink, ...]:
 @contextmanager
 def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
     """Only the API of a cluster folder's cluster; each call has this timeout."""
-    settings = load_settings(folder, os.environ)
-    kube = KubeAdapter(*find_context(settings, os.environ), timeout_seconds=timeout_seconds)
-    try:
+    kubeconfig, context = find_context(load_settings(folder, os.environ), os.environ)
+    with open_api(kubeconfig, timeout_seconds, context) as kube:
         yield kube
-    finally:
-        kube.close()
 
 
 @contextmanager
-def open_api(kubeconfig: Path, timeout_seconds: float) -> Iterator[Kube]:
-    """Only the API that a kubeconfig's current context leads to; each call has this timeout."""
-    kube = KubeAdapter(kubeconfig, timeout_seconds=timeout_seconds)
+def open_api(kubeconfig: Path, timeout_seconds: float, context: str = "") -> Iterator[Kube]:
+    """Only the API that a kubeconfig's context leads to, by default its current one; each call has this timeout."""
+    kube = KubeAdapter(kubeconfig, context, timeout_seconds=timeout_seconds)
     try:
         yield kube
     finally:
