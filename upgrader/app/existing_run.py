@@ -9,7 +9,7 @@ from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
-from upgrader.app.unended_upgrade import built_on
+from upgrader.app.unended_upgrade import built_on, newest_upgrade
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns, bring_home
 from upgrader.engine.state.run_state import RunState
@@ -84,12 +84,12 @@ def _notify(front_end: FrontEnd, problems: tuple[str, ...]) -> None:
 
 def _choose(found: DiscoveredRuns, name: str | None) -> DiscoveredRun:
     if name is None:
-        upgrades = [run for run in found.runs if run.state.is_upgrade]
-        if not upgrades and found.problems:
+        newest = newest_upgrade(found)
+        if newest is None and found.problems:
             raise UsageError("no upgrade was found, but not every place could be searched", remedy=_SEARCH_AGAIN)
-        if not upgrades:
+        if newest is None:
             raise UsageError("this cluster has no upgrade yet", remedy="Start one with: upgrader run")
-        return upgrades[-1]
+        return newest
     run = found.get(name)
     if run is None and found.problems:
         raise UsageError(f"run {name} was not found, but not every place could be searched", remedy=_SEARCH_AGAIN)

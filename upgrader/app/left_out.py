@@ -182,7 +182,7 @@ def _mark(session: Session, host: Host, version: KubernetesVersion) -> LeftOut:
     for state in _unended_upgrades(session):
         if state.current is None:
             return replace(found, version=None, newest=found.newest or found.version)
-        begun = state.step(_API_SERVER) is not None and state.target is not None
+        begun = state.step(_API_SERVER) is not None
         found = found.starting(state.current, *([state.target] if begun and state.target else ()))
     return found
 
