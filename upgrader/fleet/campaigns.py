@@ -21,7 +21,7 @@ from upgrader.config.fleet_files import FLEET, INVENTORY
 from upgrader.config.yaml_document import shown
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.journal.decode import UnknownEvent
-from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
+from upgrader.engine.journal.journal_file import JOURNAL, Journal, first_line, read_journal
 from upgrader.engine.journal.record import plain, time_of
 from upgrader.errors import UsageError
 from upgrader.fleet.events import EVENTS, REQUESTS, CampaignEvent, CampaignStarted, Request
@@ -191,8 +191,8 @@ def _sequence(journal: Path) -> int | None:
     """The number in a journal's first line; None where there is no whole line."""
     if not journal.is_file():
         return None
-    line, end, _ = journal.read_bytes().partition(b"\n")
+    line = first_line(journal)
     try:
-        return int(json.loads(line)["data"].get("sequence", 0)) if end else None
+        return int(json.loads(line)["data"].get("sequence", 0)) if line.endswith(b"\n") else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return _UNREADABLE

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upgrader.config.plain_file import open_plain
 from upgrader.engine.history.run_order import in_order
-from upgrader.engine.journal.journal_file import JOURNAL, each_record
+from upgrader.engine.journal.journal_file import JOURNAL, each_record, first_line
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
@@ -168,8 +167,7 @@ def _folders(runs: Path) -> list[Path]:
 def _sequence(folder: Path) -> int:
     """A run's number, which is in the first line of its journal; 0 where it can't be read."""
     try:
-        with open_plain(folder / JOURNAL) as file:
-            found = json.loads(file.readline(_LINE_BYTES))["data"]["sequence"]
+        found = json.loads(first_line(folder / JOURNAL, _LINE_BYTES))["data"]["sequence"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0
     return found if isinstance(found, int) else 0

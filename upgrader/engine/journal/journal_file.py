@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from upgrader.config.plain_file import read_plain
+from upgrader.config.plain_file import open_plain, read_plain
 from upgrader.engine.journal.atomic import sync_folder
 from upgrader.engine.journal.decode import EVENTS
 from upgrader.engine.journal.record import Record, checked, encode
@@ -22,7 +22,7 @@ from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import GateChecked, Note
 from upgrader.ports import Clock
 
-__all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "each_record", "parse_journal", "read_journal"]
+__all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "each_record", "first_line", "parse_journal", "read_journal"]
 
 JOURNAL = "journal.jsonl"
 """The file's name in a run's folder."""
@@ -160,6 +160,12 @@ def read_journal(path: Path, events: Mapping[str, type[Any]] = EVENTS) -> tuple[
 def each_record(path: Path) -> Iterator[Record]:
     """The same, one after the other: a long journal is folded without all its records in memory."""
     return _records(_content(path), str(path))
+
+
+def first_line(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
+    """A journal's first line with its end, or as much of it as there is. The rest isn't read. Raises OSError."""
+    with open_plain(path) as file:
+        return file.readline(most_bytes)
 
 
 def _new(path: Path) -> int:
