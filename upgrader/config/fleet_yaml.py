@@ -176,7 +176,8 @@ class FleetSpec(Section):
     kubeconfig_exec: list[Text] = Field(
         default=[],
         description="Commands that kubeconfigs may run for credentials (`exec`): names that are searched on PATH, or "
-        "absolute paths. All who can change a cluster folder can run them as your user, with any arguments.",
+        "absolute paths. All who can change a cluster folder can run them as your user, with any arguments and "
+        "environment, and so any code.",
         examples=[["aws"]],
     )
     observability: FleetObservabilitySection = FleetObservabilitySection()

@@ -110,7 +110,7 @@ def _plugin(path: Path, user: Mapping[str, Any], commands: Collection[str]) -> M
         raise ConfigError(
             f"{shown(path)}: its user has `exec`, and the campaign doesn't allow the command {command!r}",
             remedy="Use a token or a client certificate; or allow the command in fleet.yaml (kubeconfigExec), if all "
-            "who can change this folder may run it with any arguments.",
+            "who can change this folder may run any code.",
         )
     return plugin
 
