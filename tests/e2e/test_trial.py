@@ -36,6 +36,7 @@ _BAD: Mapping[str, tuple[Sequence[str], str]] = {
 
 def test_programs_that_read_their_flags_and_files(cluster: LabCluster) -> None:
     """Everything that this cluster runs, as of the next minor: nothing is found or left, and nothing is disturbed."""
+    cluster.wait_until_settled(OLD)  # a pod that an earlier test has left to drain would end meanwhile
     before, running = cluster.manifests(), cluster.containers()
     after = {name: text.replace(OLD, TARGET) for name, text in before.items()}
     notes = list[str]()
