@@ -15,20 +15,26 @@ export ANY_ADDRESS=0.0.0.0
 if [[ $HOST_IP == *:* ]]; then ANY_ADDRESS=::; fi
 export STATE=${opened%/*} # folder of what HAProxy's processes share
 config=$(dirname "${BASH_SOURCE[0]}")
+own_listener='' # of this pod's kube-apiserver, once it has been looked for
 
 # Sets STATUS (UP, DOWN…), CHECK and CODE (result and HTTP status of the last check) and LASTS (for how many seconds) of
 # a backend. Fails when the checker doesn't answer.
 look() {
+  local - page='' line
   local -a column
   STATUS='' CHECK='' CODE='' LASTS=0
   {
     printf 'GET /status;csv HTTP/1.0\r\n\r\n' >&3
-    while IFS=, read -r -t 2 -a column <&3; do
-      if [[ ${column[0]-} == "$1" && ${column[1]-} == own ]]; then
-        STATUS=${column[17]} LASTS=${column[23]} CHECK=${column[36]#\* } CODE=${column[37]}
-      fi
-    done
+    # -N reads blocks; by lines, bash asks the kernel for each byte.
+    read -r -t 2 -N 65536 page <&3
   } 2>/dev/null 3<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"
+  [[ $page == *$'\n'"$1,own,"* ]] || return 1
+  line=$1,own,${page#*$'\n'"$1,own,"}
+  set -f # "* L7OK" is a text
+  local IFS=,
+  # shellcheck disable=SC2206
+  column=(${line%%$'\n'*})
+  STATUS=${column[17]} LASTS=${column[23]} CHECK=${column[36]#\* } CODE=${column[37]}
   [[ $STATUS ]]
 }
 
@@ -64,19 +70,26 @@ in_hexadecimal() {
   done
 }
 
-# How many sockets listen at ADDRESS PORT; also those at "0.0.0.0" and [::] that would take its connections.
-listeners() {
-  local port any=''
-  port=$(printf '%04X' "$2")
-  if [[ $1 == "$HOST_IP" ]]; then any='|0{32}'; fi
-  if [[ $any && $1 != *:* ]]; then any+='|0{8}'; fi
-  # 0A is LISTEN.
-  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE ": ($(in_hexadecimal "$1")$any):$port [0:]+ 0A "
+# Sockets that listen at ADDRESS PORT, as /proc/net/tcp shows them: 0A is LISTEN. OR is another address, "|" before it.
+listening() { # ADDRESS PORT [OR]
+  printf ': (%s%s):%04X [0:]+ 0A ' "$(in_hexadecimal "$1")" "${3-}" "$2"
 }
 
-# Whether this pod's kube-apiserver exists at all. Checked without asking it, so that its end is known at once.
+# How many sockets listen at ADDRESS PORT; also those at "0.0.0.0" and [::] that would take its connections.
+listeners() {
+  local any=''
+  if [[ $1 == "$HOST_IP" ]]; then any='|0{32}'; fi
+  if [[ $any && $1 != *:* ]]; then any+='|0{8}'; fi
+  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE "$(listening "$1" "$2" "$any")"
+}
+
+# Whether this pod's kube-apiserver exists at all. Checked without asking it, so that its end is known at once. Asked
+# each second: one process, one file, up to the first line that matches.
 serves() {
-  (($(listeners "$PRIVATE_ADDRESS" "$API_PORT") > 0))
+  local sockets=/proc/net/tcp
+  if [[ $PRIVATE_ADDRESS == *:* ]]; then sockets=/proc/net/tcp6; fi
+  own_listener=${own_listener:-$(listening "$PRIVATE_ADDRESS" "$API_PORT")}
+  grep -qE "$own_listener" "$sockets"
 }
 
 # Another process listens where this pod's listener does: the next instance, the standby pod, or kubeadm's static pod on
