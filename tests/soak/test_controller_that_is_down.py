@@ -79,7 +79,7 @@ def test_run_without_a_controller_and_its_return(cluster: LabCluster) -> None:
         assert load.stop().failed == 0
     assert not _mark(cluster) and _placed(cluster) == dict.fromkeys(PLACED, sorted(CONTROLLERS))
     cluster.wait_healthy(TARGET)
-    assert cluster.upgrader("check").exit_code == 0
+    assert cluster.upgrader("check", "--to", TARGET).exit_code == 0
 
 
 def _take_down(cluster: LabCluster) -> None:
