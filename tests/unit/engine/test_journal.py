@@ -181,6 +181,10 @@ def test_torn_last_line_is_passed_over(tmp_path: Path, tail: bytes) -> None:
     content = path.read_bytes()
     path.write_bytes(content + tail if tail else content[:-7])
     assert len(read_journal(path)) == len(STORY) - (not tail)
+    journal = Journal.reopen(path, FakeClock())
+    journal.emit(UndoEnded("b", True, 1.0))
+    journal.close()
+    assert read_journal(path)[-1].event == UndoEnded("b", True, 1.0), "the next process's records follow a whole line"
 
 
 def changed(line: bytes) -> bytes:
