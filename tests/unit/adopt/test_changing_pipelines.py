@@ -17,6 +17,8 @@ from upgrader.adopt.etcd_membership import MemberToRemove
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.growing import GrowStep
 from upgrader.adopt.joined_pipeline import JoinedControllers
+from upgrader.adopt.one_by_one import WithdrawStep
+from upgrader.adopt.pipelines import undo_pipeline
 from upgrader.adopt.removal_pipeline import Removal
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.checkpoint_gate import CheckpointGate
@@ -156,3 +158,15 @@ def test_dead_controller_is_asked_for_nothing() -> None:
     found = removal(dead=True, member=MemberToRemove("c1", "", "controller-1", 2))
     assert names(found) == ["healthy", "withdraw", "etcd", "node", "kubernetes", "kube-apiserver"]
     assert "etcd" not in names(removal(dead=True, member=MemberToRemove()))
+
+
+def test_undo_of_an_adoption_starts_each_static_pod_before_its_replacement_goes() -> None:
+    """The pod-checkpointer goes before kube-apiserver's release, whose removal it would take for a failure; leaving
+    the API's other addresses is a step where there are several controllers."""
+    for hosts, withdrawal in ((HOSTS[:1], []), (HOSTS, [WithdrawStep(TOOLS.kube, TOOLS.clock).name])):
+        assert names(undo_pipeline(cluster(*hosts), TOOLS, V, (), (), {})) == [
+            *("restore controllers", "uninstall kubernetes"),
+            *("restore kube-apiserver", "uninstall pod-checkpointer", "forget-checkpoints"),
+            *withdrawal,
+            "uninstall kube-apiserver",
+        ]
