@@ -63,6 +63,15 @@ def test_password_of_a_spare_machine_is_known(tmp_path: Path) -> None:
     assert password not in KNOWN.mask(f"sudo: {password}")
 
 
+def test_password_that_is_a_template_is_known_by_its_value(tmp_path: Path) -> None:
+    """sudo's password may come from another variable, whose name says nothing."""
+    word = "bcdfghjklmnpqr"
+    lines = ("[controllers]", "a", "[controllers:vars]", f"word={word}", "ansible_become_password={{ word }}")
+    (tmp_path / "hosts").write_text("\n".join(lines) + "\n")
+    assert load_hosts(tmp_path / "hosts")["controllers"][0].become_password == word
+    assert word not in KNOWN.mask(f"sudo: {word}")
+
+
 @pytest.mark.parametrize(
     ("interpreter", "python"),
     [
