@@ -57,10 +57,12 @@ def test_templates_groups_and_defaults(tmp_path: Path) -> None:
 
 def test_password_of_a_spare_machine_is_known(tmp_path: Path) -> None:
     """A task of a surge's playbook that fails on it may quote it: it is masked, as those of all machines are."""
-    password = "hunter-of-a-spare-machine"
-    (tmp_path / "hosts").write_text(f"[controllers]\na\n[surge]\nb ansible_become_password={password}\n")
+    password, other = "hunter-of-a-spare-machine", "registrar-of-a-spare-machine"
+    text = f"[controllers]\na\n[surge]\nb ansible_become_password={password} registry_password={other}\n"
+    (tmp_path / "hosts").write_text(text)
     assert [host.name for host in load_hosts(tmp_path / "hosts")["surge"]] == ["b"]
-    assert password not in KNOWN.mask(f"sudo: {password}")
+    masked = KNOWN.mask(f"sudo: {password}, login: {other}")
+    assert password not in masked and other not in masked
 
 
 def test_password_that_is_a_template_is_known_by_its_value(tmp_path: Path) -> None:
