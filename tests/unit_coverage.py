@@ -64,7 +64,8 @@ class UnitCoverage:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Judge the packages after the unit tests that aren't random."""
         counting = [item for item in items if item.nodeid.startswith(_UNIT) and not _random(item)]
-        others = [item for item in items if item not in set(counting)]
+        counted = set(counting)
+        others = [item for item in items if item not in counted]
         items[:] = [*counting, *(PackageItem.of(session, self, package) for package in self.packages), *others]
 
     @pytest.hookimpl(trylast=True)
