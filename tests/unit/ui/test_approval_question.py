@@ -20,7 +20,7 @@ from pathlib import Path
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.recovery import FakeRecovery
 from tests.unit.engine.conftest import Recorder, ScriptedStep, run
-from upgrader.app.wiring import system_clock
+from upgrader.adapters.clock import SystemClock
 from upgrader.engine.execution.runner import Runner
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
 from upgrader.model.event import Note
@@ -38,7 +38,7 @@ class Both:
 
 with choose_reporter(sys.stderr, sys.stdin, by="ann@desk") as display, \\
         stop_on_signals(stop, lambda text: display.emit(Note(text))):
-    runner = Runner(kube=kube, clock=system_clock(), reporter=Both(), stop=stop, recovery=FakeRecovery(kube),
+    runner = Runner(kube=kube, clock=SystemClock(), reporter=Both(), stop=stop, recovery=FakeRecovery(kube),
                     patience_seconds=60.0, folder=folder, typed=display.approval)
     result = run(runner, PipelineStep(ScriptedStep("roll", diary), (), (), approval_seconds=60.0))
 events = [{"type": type(event).__name__, **dataclasses.asdict(event)} for event in kept.events]
