@@ -7,6 +7,7 @@ doesn't render templates, and importing Ansible replaces the importing process's
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -50,13 +51,8 @@ class Options:
 
 def read(options: Options) -> Mapping[str, Any]:
     """`{"groups": {GROUP: [HOST, …]}, "hosts": {HOST: {…connection…, "secrets": […]}}}`; raises AnsibleError."""
-    from ansible.errors import AnsibleError  # type: ignore[import-untyped]
     from ansible.inventory.manager import InventoryManager  # type: ignore[import-untyped]
     from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
-    from ansible.template import Templar  # type: ignore[import-untyped]
-    from ansible.vars.manager import VariableManager  # type: ignore[import-untyped]
-
-    from upgrader.model.redaction.patterns import is_secret_name
 
     if not options.run_code:
         _forbid_lookups()
@@ -65,8 +61,19 @@ def read(options: Options) -> Mapping[str, Any]:
     members = {
         name: [h.name for h in manager.groups[name].get_hosts()] for name in options.groups if name in manager.groups
     }
+    return {"groups": members, "hosts": {} if options.only_names else _connections(loader, manager, members)}
+
+
+def _connections(loader: Any, manager: Any, members: Mapping[str, Sequence[str]]) -> Mapping[str, Mapping[str, Any]]:
+    """Host → how Ansible connects to it."""
+    from ansible.errors import AnsibleError  # type: ignore[import-untyped]
+    from ansible.template import Templar  # type: ignore[import-untyped]
+    from ansible.vars.manager import VariableManager  # type: ignore[import-untyped]
+
+    from upgrader.model.redaction.patterns import is_secret_name
+
     hosts: dict[str, dict[str, Any]] = {}
-    names = () if options.only_names else dict.fromkeys(name for names in members.values() for name in names)
+    names = dict.fromkeys(name for names in members.values() for name in names)
     if names:
         _open_vaults(loader)
     variables = VariableManager(loader=loader, inventory=manager)
@@ -85,7 +92,7 @@ def read(options: Options) -> Mapping[str, Any]:
                     except AnsibleError as error:
                         raise AnsibleError(f"host '{name}': {variable}: {error}") from error
                     break
-    return {"groups": members, "hosts": hosts}
+    return hosts
 
 
 def _defaults() -> Mapping[str, Any]:
@@ -145,4 +152,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(100_000)  # what Ansible's modules are made of isn't garbage, and is most of what this makes
     main(sys.argv[1:])
