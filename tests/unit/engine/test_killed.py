@@ -155,7 +155,12 @@ def test_rollback_that_is_killed_goes_on(tmp_path: Path, orphans: bool, to: str)
         tidy(world)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    # As of the moments above, every one is for `make soak`.
+    max_examples=100 if STRIDE == 1 else 30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
 @given(st.lists(st.integers(0, 60), max_size=6), st.booleans(), st.booleans())
 def test_killed_over_and_over(
     tmp_path_factory: pytest.TempPathFactory, kills: list[int], orphans: bool, fails: bool
