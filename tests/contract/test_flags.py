@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import ssl
 import subprocess
+from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from testkit.lab_cluster import OLD, TARGET
-from testkit.waiting import stretched
+from testkit.ports import free_port
+from testkit.waiting import stretched, until
 from upgrader.lab.binaries import kubernetes
 from upgrader.lab.progress_port import Silent
 from upgrader.model.version import KubernetesVersion
@@ -26,6 +30,15 @@ OF_CADVISOR = re.compile(
 too, so that its kube-proxy has those of cAdvisor; Kubernetes' own has none of these.
 """
 
+_NO_API = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: none, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: none, user: {}}]
+contexts: [{name: none, context: {cluster: none, user: none}}]
+current-context: none
+"""
+
 each_program = pytest.mark.parametrize(
     ("version", "component"), [(version, component) for version in (OLD, TARGET) for component in COMPONENTS]
 )
@@ -33,7 +46,7 @@ each_version = pytest.mark.parametrize("version", [OLD, TARGET])
 
 
 class Program:
-    """A component of one version; it never gets so far that it does anything."""
+    """A component of one version; it never gets so far that it asks an API server."""
 
     def __init__(self, folder: Path, version: str, component: str) -> None:
         self.version = KubernetesVersion.parse(version)
@@ -49,6 +62,29 @@ class Program:
         done = subprocess.run(command, capture_output=True, text=True, timeout=stretched(60), check=False)
         assert (done.returncode == 0) is ("--help" in arguments), done.stderr
         return done.stdout + done.stderr
+
+    def metrics(self) -> str:
+        """Of kube-scheduler: it serves them before it reaches an API server, which there is none of."""
+        kubeconfig, log, port = self._program.with_name("kubeconfig"), self._program.with_name("log"), free_port()
+        kubeconfig.write_text(_NO_API)
+        command = [str(self._program), f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1"]
+        command += [f"--secure-port={port}", "--authorization-always-allow-paths=/metrics", "--leader-elect=false"]
+        anyones = ssl.create_default_context()
+        anyones.check_hostname, anyones.verify_mode = False, ssl.CERT_NONE  # it makes itself a certificate
+        with log.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
+            found: list[str] = []
+
+            def answers() -> bool:
+                assert process.poll() is None, log.read_text()
+                with suppress(OSError), urlopen(f"https://127.0.0.1:{port}/metrics", context=anyones) as answer:
+                    found.append(answer.read().decode())
+                return bool(found)
+
+            try:
+                until("its metrics", answers, timeout_seconds=60, interval_seconds=0.1)
+            finally:
+                process.kill()
+        return found[0]
 
     def flags(self) -> dict[str, FlagLifecycle]:
         """The flags of this component, of all versions."""
@@ -79,13 +115,12 @@ def test_every_flag_of_the_table_is_a_flag(tmp_path: Path, version: str, compone
     program = Program(tmp_path, version, component)
     known = {name: flag for name, flag in program.flags().items() if flag.known_by(program.version)}
     shown = set(re.findall(r"^ {2,6}(?:-\w, )?--([\w.-]+)", program.says("--help"), re.MULTILINE))
-    for name in known.keys() - shown:
-        assert "unknown flag" not in program.says(f"--{name}=0")
     warned = {name for name, flag in known.items() if flag.deprecated_by(program.version)}
     assert known.keys() - shown <= warned
+    said = program.says(*(f"--{name}=0" for name in warned))  # an unknown one ends it before it warns of the next
     for name in warned:
         words = known[name].message if version == TARGET else ""
-        assert f"Flag --{name} has been deprecated, {words}" in program.says(f"--{name}=0")
+        assert f"Flag --{name} has been deprecated, {words}" in said
 
 
 @each_program
@@ -113,17 +148,26 @@ def test_every_feature_gate_of_the_table_may_be_set(tmp_path: Path, version: str
 
 
 @each_version
-def test_feature_gate_that_the_table_calls_gone_or_locked_is_refused(tmp_path: Path, version: str) -> None:
-    """Each by itself, by one component: all have the same."""
+def test_feature_gates_of_the_table_are_those_that_there_are(tmp_path: Path, version: str) -> None:
+    """All that a component has, as its metrics name them, by one component: all have the same. Another is refused."""
     program = Program(tmp_path, version, "kube-scheduler")
-    stages = program.stages()
-    for name in known_gates().keys() - stages.keys():
-        assert f"unrecognized feature gate: {name}" in program.says(f"--feature-gates={name}=true")
-    for name, stage in stages.items():
-        if stage.locked is not None:
-            wrong = str(not stage.locked).lower()
-            said = program.says(f"--feature-gates={name}={wrong}")
-            assert f"cannot set feature gate {name} to {wrong}, feature is locked" in said
+    has = set(re.findall(r'^kubernetes_feature_enabled\{name="(\w+)"', program.metrics(), re.MULTILINE))
+    assert has - {"AllAlpha", "AllBeta"} == program.stages().keys()
+    gone = min(known_gates().keys() - has)
+    assert f"unrecognized feature gate: {gone}" in program.says(f"--feature-gates={gone}=true")
+
+
+@each_version
+def test_feature_gate_that_the_table_calls_locked_is_refused(tmp_path: Path, version: str) -> None:
+    """With the other value; the program names all of them at once."""
+    program = Program(tmp_path, version, "kube-scheduler")
+    wrong = {
+        name: str(not stage.locked).lower() for name, stage in program.stages().items() if stage.locked is not None
+    }
+    assert len(wrong) > 50
+    said = program.says("--feature-gates=" + ",".join(f"{name}={value}" for name, value in wrong.items()))
+    for name, value in wrong.items():
+        assert f"cannot set feature gate {name} to {value}, feature is locked" in said
 
 
 @each_version
