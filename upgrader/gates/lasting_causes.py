@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection
 
 from upgrader.errors import ApiError
+from upgrader.model.etcd_client import etcd_servers
 from upgrader.model.log_lines import unreachable_backend
 from upgrader.model.stored_resources import stored_resources
 from upgrader.model.undecrypted import Undecrypted, undecrypted
@@ -26,9 +27,6 @@ _REFUSALS = {
 _REFUSED_SECONDS = 20
 """A kube-apiserver answers 403, too, from its start until it has read the roles: for a second, or some under load."""
 
-_BACKEND_LINES = 40
-"""Few, so that a backend of which one of several servers is away, as dozens of clients say, seldom seems lost."""
-
 
 def lasting_cause(
     kube: Kube, pod: Pod, log_of: Callable[[Container], tuple[str, ...]], events: Collection[KubeObject]
@@ -44,7 +42,7 @@ def lasting_cause(
             continue
         log = log_of(item)
         lost_key = (str(each) for each in undecrypted(log) if _read(kube, each))
-        found = unreachable_backend(log[-_BACKEND_LINES:]) or next(lost_key, "")
+        found = unreachable_backend(log, etcd_servers(item.command)) or next(lost_key, "")
         if found:
             return f"{item.name}: {found}"
     return "" if any(item.restarts for item in begun) else _refused(events)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from upgrader.model.redaction.printable import mask_secrets
 
@@ -20,8 +20,12 @@ _REFUSAL = re.compile(
 """How Go's and Python's argument parsers refuse a command line."""
 _NO_CONNECTION = re.compile(r'failed to connect to \{Addr: "(?P<address>[^"]+)".*(?:desc = |Err: )"?(?P<why>[^"]+)')
 """How a gRPC client, such as kube-apiserver's for etcd, reports that nothing answers at an address."""
+_ADDRESS = re.compile(r"^\w+://|/.*$")
+"""What a URL has besides the address of a server, as a gRPC client reports that."""
 _GIVEN_UP = re.compile(r"operation was canceled|context canceled")
 """The client itself has closed what it was opening, as kube-apiserver does with etcd's clients while it starts."""
+_CONNECTED_LINES = 40
+"""kube-apiserver says more than this at once after it has connected to etcd, and little while it can't."""
 _TIME = re.compile(r"^[IWEF]\d{4} (\d\d):(\d\d):(\d\d)")
 _DAY_SECONDS = 86400
 _PATIENT_SECONDS = 10
@@ -46,14 +50,28 @@ def refuses_its_arguments(line: str) -> bool:
     return _REFUSAL.search(line) is not None
 
 
-def unreachable_backend(lines: tuple[str, ...]) -> str:
+def unreachable_backend(lines: tuple[str, ...], backends: Iterable[Collection[str]]) -> str:
     """What a program has not been able to connect to for long, as of the end of these lines; "" for nothing.
 
-    Uses the times in its own log, as its node's clock may differ from ours.
+    `backends`: for each, the URLs of all its servers, of which one is enough: the program tries them all, and reports
+    those that are away also while another one serves it. Uses the times in its own log, as its node's clock may differ
+    from ours.
     """
-    failed = [(line, match) for line in lines if (match := _NO_CONNECTION.search(line))]
-    match = lasting([(line, match) for line, match in failed if not _GIVEN_UP.search(match["why"])], lines)
-    return f"it can't connect to {match['address']}: {match['why'].strip()}" if match else ""
+    failed: dict[str, list[tuple[str, re.Match[str]]]] = {}
+    for line in lines:
+        if (match := _NO_CONNECTION.search(line)) and not _GIVEN_UP.search(match["why"]):
+            failed.setdefault(match["address"], []).append((line, match))
+    end = lines[-_CONNECTED_LINES:]
+    away = {
+        address: match["why"].strip()
+        for address, found in failed.items()
+        if found[-1][0] in end and (match := lasting(found, lines))
+    }
+    for servers in backends:
+        addresses = [_ADDRESS.sub("", url) for url in servers]
+        if all(address in away for address in addresses):
+            return f"it can't connect to {', '.join(addresses)}: {away[addresses[-1]]}"
+    return ""
 
 
 def lasting(failed: Sequence[tuple[str, re.Match[str]]], lines: tuple[str, ...]) -> re.Match[str] | None:

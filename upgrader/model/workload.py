@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from upgrader.contract.checkpoints import CHECKPOINT_OF, CONDITION
+from upgrader.contract.flags import command_line
 
 __all__ = [
     "CHECKPOINT_OF",
@@ -99,10 +100,12 @@ class Container:
     """The image of the pod's spec; `image` is whichever of that image's names the runtime reports."""
     image_id: str = ""
     """As the runtime names what runs: `REPOSITORY@sha256:…`, or the image's own ID; "" if it isn't reported."""
+    command: tuple[str, ...] = ()
+    """What the pod's spec starts it with, with its arguments."""
 
     @classmethod
-    def parse(cls, status: Mapping[str, Any], *, init: bool, spec_image: str = "") -> Container:
-        """From an entry of `containerStatuses` or `initContainerStatuses`."""
+    def parse(cls, status: Mapping[str, Any], *, init: bool, spec: Mapping[str, Any]) -> Container:
+        """From an entry of `containerStatuses` or `initContainerStatuses`, and its container in the pod's spec."""
         state = status.get("state") or {}
         waiting = state.get("waiting") or {}
         return cls(
@@ -116,8 +119,9 @@ class Container:
             waiting_message=waiting.get("message", ""),
             terminated=Termination.parse(state.get("terminated")),
             last=Termination.parse((status.get("lastState") or {}).get("terminated")),
-            spec_image=spec_image,
+            spec_image=str(spec.get("image") or ""),
             image_id=status.get("imageID", ""),
+            command=command_line(spec),
         )
 
 
@@ -316,12 +320,12 @@ def _containers(
     specs: list[Mapping[str, Any]] | None, statuses: list[Mapping[str, Any]] | None, *, init: bool
 ) -> tuple[Container, ...]:
     """In the spec's order: the API sorts statuses by name."""
-    images = {spec["name"]: str(spec.get("image") or "") for spec in specs or ()}
+    given = {spec["name"]: spec for spec in specs or ()}
     found = {
-        status["name"]: Container.parse(status, init=init, spec_image=images.get(status["name"], ""))
+        status["name"]: Container.parse(status, init=init, spec=given.get(status["name"], {}))
         for status in statuses or ()
     }
-    order = list(images)
+    order = list(given)
     return tuple(sorted(found.values(), key=lambda c: order.index(c.name) if c.name in order else len(order)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from upgrader.model.cluster import Host
-from upgrader.model.etcd_client import EtcdClient
+from upgrader.model.etcd_client import EtcdClient, etcd_servers
 from upgrader.model.finding import Finding
 from upgrader.preflight.context import PreflightContext
 from upgrader.steps.release.planned_commands import PlannedCommand, planned_commands
@@ -16,7 +16,7 @@ __all__ = ["check_planned_etcd"]
 def check_planned_etcd(context: PreflightContext) -> Iterator[Finding]:
     """Asked over SSH; a kube-apiserver that can't reach etcd ends again and again."""
     for command in planned_commands(context.changing, context.target):
-        groups = _groups(command) if command.component == "kube-apiserver" else ()
+        groups = etcd_servers(command.arguments or ()) if command.component == "kube-apiserver" else ()
         # Why a controller can't be examined is another finding.
         for host in context.cluster.controllers if groups else ():
             if host.name in context.facts:
@@ -47,15 +47,3 @@ def _asked(
             "\n".join(f"{url}: {why}" for url, why in silent.items()),
             f"Correct etcd.servers, or etcd's flags in extraArgs, in the values of release {command.release.name}.",
         )
-
-
-def _groups(command: PlannedCommand) -> tuple[tuple[str, ...], ...]:
-    """The addresses of each etcd that its flags name: that of all objects, then those of single resources.
-
-    Of each, one address has to answer.
-    """
-    overrides = (command.value("etcd-servers-overrides") or "").split(",")
-    named = [(command.value("etcd-servers") or "").split(",")]
-    named += [override.partition("#")[2].split(";") for override in overrides]
-    groups = (tuple(url.strip() for url in group if url.strip()) for group in named)
-    return tuple(group for group in groups if group)

@@ -51,8 +51,9 @@ def container(
     last: dict[str, Any] | None = None,
     image: str = "registry.k8s.io/main:v1",
     image_id: str | None = None,
+    command: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """One entry of `containerStatuses`, and of the spec, whose image is the same."""
+    """One entry of `containerStatuses`, and of the spec, whose image is the same, and which has the command."""
     return {
         "name": name,
         "image": image,
@@ -61,6 +62,7 @@ def container(
         "restartCount": restarts,
         "state": state,
         "lastState": last or {},
+        "command": command,
     }
 
 
@@ -208,7 +210,7 @@ def add_pod(
                 "schedulerName": awaits,
                 "priorityClassName": priority_class,
                 "initContainers": [{"name": item["name"]} for item in init],
-                "containers": [{"name": item["name"], "image": item["image"]} for item in statuses],
+                "containers": [{key: item[key] for key in ("name", "image", "command")} for item in statuses],
             },
             "status": {
                 "phase": phase,

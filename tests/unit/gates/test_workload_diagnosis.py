@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -92,17 +92,24 @@ def test_wrong_arguments_are_certain_at_the_first_end(kube: FakeKube, said: str,
     assert look(kube).kind is kind
 
 
-def dialing(*times: str) -> str:
-    """A log of kube-apiserver that can't reach its etcd, with a failure at each of these times."""
-    at = '{{Addr: "127.0.0.1:2999", ServerName: "127.0.0.1:2999", }}'
-    failure = (
-        "W0101 {}.123456       1 logging.go:55] [core] [Channel #1 SubChannel #3]grpc: addrConn.createTransport failed "
-        f'to connect to {at}. Err: connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:2999: '
-        'connect: connection refused"\n'
-    )
+LOCAL = ("kube-apiserver", "--etcd-servers=https://127.0.0.1:2999")
+THREE = ("kube-apiserver", "--etcd-servers=https://10.0.0.1:2379,https://10.0.0.2:2379,https://[fd00::3]:2379")
+EVENTS_APART = (*THREE, "--etcd-servers-overrides=/events#https://127.0.0.1:2999")
+
+
+def dialing(*times: str, address: str = "127.0.0.1:2999") -> str:
+    """A log of kube-apiserver that can't reach a server of its etcd, with a failure at each of these times."""
     return "I0101 00:00:01.000000       1 options.go:263] external host was not specified\n" + "".join(
-        failure.format(time) for time in times
+        f"W0101 {time}.123456       1 logging.go:55] [core] [Channel #1 SubChannel #3]grpc: addrConn.createTransport "
+        f'failed to connect to {{Addr: "{address}", ServerName: "{address}", }}. Err: connection error: desc = '
+        f'"transport: Error while dialing: dial tcp {address}: connect: connection refused"\n'
+        for time in times
     )
+
+
+def all_dialing(*addresses: str, times: Sequence[str] = ("00:00:02", "00:00:05", "00:00:12")) -> str:
+    """The same with a failure of each of these servers at each of the times."""
+    return "".join(dialing(time, address=address) for time in times for address in addresses)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +127,7 @@ def test_dead_backend_is_certain_before_the_crash(
     kube: FakeKube, times: tuple[str, ...], restarts: int, kind: VerdictKind
 ) -> None:
     """A new container that can't connect for longer than etcd takes to restart won't ever; its log says to where."""
-    pod = rolling(kube, running(ready=False, restarts=restarts))
+    pod = rolling(kube, running(ready=False, restarts=restarts, command=LOCAL))
     kube.log_texts[pod, "main", False] = dialing(*times)
     verdict = look(kube)
     assert verdict.kind is kind
@@ -128,10 +135,50 @@ def test_dead_backend_is_certain_before_the_crash(
         assert "it can't connect to 127.0.0.1:2999: " in verdict.reason and "refused" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("command", "away", "lost"),
+    [
+        (THREE, ("10.0.0.2:2379",), ""),
+        (THREE, ("10.0.0.1:2379", "[fd00::3]:2379"), ""),
+        (THREE, ("10.0.0.1:2379", "10.0.0.2:2379", "[fd00::3]:2379"), "10.0.0.1:2379, 10.0.0.2:2379, [fd00::3]:2379"),
+        (EVENTS_APART, ("127.0.0.1:2999",), "127.0.0.1:2999"),
+        (("kube-apiserver",), ("10.0.0.2:2379",), ""),
+        (LOCAL, ("/run/kms.sock",), ""),
+    ],
+    ids=["one of three", "two of three", "all", "that of events", "not known", "not etcd"],
+)
+def test_backend_is_dead_once_none_of_its_servers_answers(
+    kube: FakeKube, command: tuple[str, ...], away: tuple[str, ...], lost: str
+) -> None:
+    """kube-apiserver is served by any one of etcd's servers, and logs the others all the same while it starts."""
+    pod = rolling(kube, running("kube-apiserver", ready=False, command=command))
+    kube.log_texts[pod, "kube-apiserver", False] = all_dialing(*away)
+    verdict = look(kube)
+    assert verdict.kind is (VerdictKind.BROKEN if lost else VerdictKind.PENDING)
+    assert not lost or f"kube-apiserver: it can't connect to {lost}: " in verdict.reason
+
+
+def test_backend_of_many_clients_is_dead(kube: FakeKube) -> None:
+    """Dozens of clients fill the last lines within a second: the older ones tell for how long."""
+    pod = rolling(kube, running("kube-apiserver", ready=False, command=THREE))
+    servers = ("10.0.0.1:2379", "10.0.0.2:2379", "[fd00::3]:2379")
+    times = ["00:00:02"] * 15 + ["00:00:12"] * 15
+    kube.log_texts[pod, "kube-apiserver", False] = all_dialing(*servers, times=times)
+    assert look(kube).kind is VerdictKind.BROKEN
+
+
+def test_backend_that_has_just_answered_is_no_cause(kube: FakeKube) -> None:
+    """etcd was away for 10 s; what kube-apiserver logs in the second after that, it couldn't do without it."""
+    pod = rolling(kube, running("kube-apiserver", ready=False, command=LOCAL))
+    goes_on = "I0101 00:00:13.123456       1 handler.go:288] Adding GroupVersion apps v1 to ResourceManager\n" * 60
+    kube.log_texts[pod, "kube-apiserver", False] = dialing("00:00:02", "00:00:12") + goes_on
+    assert look(kube).kind is VerdictKind.PENDING
+
+
 @pytest.mark.parametrize("why", ["operation was canceled", "context canceled"])
 def test_connection_that_the_client_itself_gave_up_is_no_dead_backend(kube: FakeKube, why: str) -> None:
     """A kube-apiserver that starts on a busy node closes clients of etcd that it was opening; nothing refused them."""
-    pod = rolling(kube, running(ready=False))
+    pod = rolling(kube, running(ready=False, command=LOCAL))
     log = dialing("00:00:02", "00:00:40").replace("connect: connection refused", why)
     kube.log_texts[pod, "main", False] = log
     assert look(kube).kind is VerdictKind.PENDING
@@ -139,7 +186,7 @@ def test_connection_that_the_client_itself_gave_up_is_no_dead_backend(kube: Fake
 
 def test_dead_backend_of_another_container_is_the_cause(kube: FakeKube) -> None:
     """A proxy that waits for kube-apiserver fails its probe first, and has nothing to say about etcd."""
-    pod = rolling(kube, running("kube-apiserver", ready=False), running("proxy", ready=False))
+    pod = rolling(kube, running("kube-apiserver", ready=False, command=LOCAL), running("proxy", ready=False))
     add_event(kube, f"{pod}-uid", "Unhealthy", "not listening", field="spec.containers{proxy}")
     kube.log_texts[pod, "kube-apiserver", False] = dialing("00:00:02", "00:00:12")
     verdict = look(kube)
@@ -149,14 +196,15 @@ def test_dead_backend_of_another_container_is_the_cause(kube: FakeKube) -> None:
 
 def test_dead_backend_is_certain_at_the_first_end(kube: FakeKube) -> None:
     """kube-apiserver ends after 20 s of trying: its first end is enough."""
-    pod = rolling(kube, container("main", {"terminated": {"exitCode": 1, "reason": "Error"}}, ready=False))
+    ended = container("main", {"terminated": {"exitCode": 1, "reason": "Error"}}, ready=False, command=LOCAL)
+    pod = rolling(kube, ended)
     kube.log_texts[pod, "main", False] = dialing("00:00:02", "00:00:18")
     assert look(kube).kind is VerdictKind.BROKEN
 
 
 def test_backend_that_answers_again_is_no_cause(kube: FakeKube) -> None:
     """etcd was away for 10 s, and kube-apiserver has gone on since: it isn't Ready for another reason."""
-    pod = rolling(kube, running("kube-apiserver", ready=False))
+    pod = rolling(kube, running("kube-apiserver", ready=False, command=LOCAL))
     since = "I0101 00:00:30.123456       1 controller.go:1] something else\n"
     kube.log_texts[pod, "kube-apiserver", False] = dialing("00:00:02", "00:00:12") + since
     assert look(kube).kind is VerdictKind.PENDING
