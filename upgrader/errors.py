@@ -20,6 +20,7 @@
     │   └── ApiUnavailable        5  the Kubernetes API did not answer (unknown, never healthy)
     ├── HostError                 5  a host could not be reached, or a command on it failed
     │   └── HostUnreachable       3  …not reached at all
+    │       └── HostSilent        3  …as nothing answers there
     ├── ServiceError              5  a service beside the cluster (Pushgateway, …) did not answer; never ends a run
     ├── PlaybookError             5  a playbook failed, on these hosts and tasks
     │   └── PlaybookRefused       5  Ansible refuses to read it; nothing of it was run
@@ -50,6 +51,7 @@ __all__ = [
     "GateFailed",
     "HelmError",
     "HostError",
+    "HostSilent",
     "HostUnreachable",
     "Blocked",
     "Interrupted",
@@ -189,6 +191,10 @@ class HostUnreachable(HostError):
     """No SSH connection to a host could be made."""
 
     exit_code = 3
+
+
+class HostSilent(HostUnreachable):
+    """Nothing answers SSH at a host's own address: its machine may be off."""
 
 
 class ServiceError(UpgraderError):

@@ -242,7 +242,10 @@ class CommandResult:
 
 
 class Hosts(Protocol):
-    """The machines themselves, over SSH with verified host keys. Raises HostUnreachable or HostError."""
+    """The machines themselves, over SSH with verified host keys.
+
+    Raises HostSilent where nothing answers, HostUnreachable where no login is possible, or HostError.
+    """
 
     def run(
         self,

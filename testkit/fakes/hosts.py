@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from upgrader.errors import HostError, HostUnreachable
+from upgrader.errors import HostError, HostSilent, HostUnreachable
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 
@@ -23,7 +23,9 @@ class FakeHosts:
         self.commands: dict[str, Answer] = {}
         """The command's first word → its exit code and output."""
         self.down: set[str] = set()
-        """Names of the hosts that can't be reached."""
+        """Names of the hosts where nothing answers."""
+        self.refusing: set[str] = set()
+        """Names of the hosts that answer, and to which no login is possible."""
         self.ran: list[tuple[str, tuple[str, ...]]] = []
 
     def run(
@@ -66,4 +68,6 @@ class FakeHosts:
 
     def _check(self, host: Host) -> None:
         if host.name in self.down:
-            raise HostUnreachable(f"{host.name} ({host.user}@{host.address}:{host.port}): no answer")
+            raise HostSilent(f"{host.name} ({host.user}@{host.address}:{host.port}): no answer")
+        if host.name in self.refusing:
+            raise HostUnreachable(f"{host.name} ({host.user}@{host.address}:{host.port}): login refused")

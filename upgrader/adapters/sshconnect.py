@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import shlex
 import socket
@@ -15,7 +16,7 @@ from upgrader.adapters.known_hosts import load_known_hosts
 from upgrader.adapters.ssh_identities import DEFAULT_FILES, ChosenKeys, is_public
 from upgrader.adapters.sshroute import ProxyProcess, login_command
 from upgrader.config.yaml_document import shown
-from upgrader.errors import HostUnreachable
+from upgrader.errors import HostSilent, HostUnreachable
 from upgrader.model.cluster import Host
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 15
 _NO_KEYS = "No authentication methods available"
 """paramiko's words."""
+_NO_CHANNEL = "Timeout opening channel."
+"""paramiko's words: a bastion has not said in time whether it could connect."""
+_CONNECT_FAILED = 2
+"""RFC 4254's reason of a channel that wasn't opened, beside one that is prohibited."""
+_NOTHING_ANSWERS = frozenset(
+    {errno.ECONNREFUSED, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT}
+)
 _REVOKED = "its host key is revoked in known_hosts (@revoked)"
 
 
@@ -59,13 +67,14 @@ class _Closeable(Protocol):
 def connect(host: Host) -> Connection:
     """Log in with the host's own keys, or the agent's and the user's default ones, through its bastions.
 
-    The host key of each machine on the way is verified. Raises HostUnreachable, which names the machine at fault.
+    The host key of each machine on the way is verified. Raises HostUnreachable, which names the machine at fault, and
+    HostSilent where nothing answers at the host itself.
     """
     with ExitStack() as opened:
         under: list[_Closeable] = []
         through: Connection | None = None
         for machine in (*host.jumps, host):
-            way = _way(machine, through)
+            way = _way(machine, through, host)
             if way is not None and way.owner is not None:
                 opened.callback(way.owner.close)
                 under.append(way.owner)
@@ -90,12 +99,12 @@ def dialled(host: Host) -> Iterator[paramiko.Channel | socket.socket]:
             *before, last = host.jumps
             through = connect(replace(last, jumps=tuple(before)))
             opened.callback(through.close)
-        way = _way(host, through)
+        way = _way(host, through, host)
         if way is None:
             try:
                 way = _direct(host)
             except OSError as error:
-                raise _unreachable(host, error) from error
+                raise _unreachable(host, error, host) from error
         opened.callback((way.owner or way.channel).close)
         yield way.channel
 
@@ -108,7 +117,7 @@ class _Way:
     owner: _Closeable | None = None
 
 
-def _way(machine: Host, through: Connection | None) -> _Way | None:
+def _way(machine: Host, through: Connection | None, goal: Host) -> _Way | None:
     """The connection to speak SSH on; None where the machine is dialled directly."""
     import paramiko
 
@@ -125,7 +134,7 @@ def _way(machine: Host, through: Connection | None) -> _Way | None:
         if machine.host_key_alias:
             return _direct(machine)
     except (paramiko.SSHException, OSError, EOFError) as error:
-        raise _unreachable(machine, error) from error
+        raise _unreachable(machine, error, goal) from error
     return None
 
 
@@ -187,11 +196,13 @@ def _policy(revoked: frozenset[str]) -> paramiko.MissingHostKeyPolicy:
     return Refuse()
 
 
-def _unreachable(host: Host, error: BaseException, goal: Host | None = None) -> HostUnreachable:
+def _unreachable(host: Host, error: BaseException, goal: Host) -> HostUnreachable:
+    """`goal` is what is to be reached, by way of `host`."""
     import paramiko
 
     where = f"{host.name} ({host.user}@{host.address}:{host.port})"
-    if goal is not None and goal is not host:
+    kind = HostSilent if goal is host and _nothing_answered(error) else HostUnreachable
+    if goal is not host:
         where = f"{goal.name}: bastion {where}"
     known_hosts = shlex.quote(shown(host.known_hosts)) if host.known_hosts else "~/.ssh/known_hosts"
     name = host.host_key_alias or (host.address if host.port == 22 else f"[{host.address}]:{host.port}")
@@ -236,10 +247,25 @@ def _unreachable(host: Host, error: BaseException, goal: Host | None = None) -> 
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
         error = next(iter(error.errors.values()))
     if isinstance(error, paramiko.ChannelException):
-        return HostUnreachable(
+        return kind(
             f"{where}: the bastion could not connect to it: {error.text}",
             remedy="Check that the machine is up, its address is right as seen from the bastion, and that the bastion "
             "allows forwarding (AllowTcpForwarding).",
         )
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return HostUnreachable(f"{where}: {words}", remedy="Check that the machine is up and its address is right.")
+    return kind(f"{where}: {words}", remedy="Check that the machine is up and its address is right.")
+
+
+def _nothing_answered(error: BaseException) -> bool:
+    """Whether a connection failed below SSH. Of a ProxyCommand's end it isn't known why, and what hangs up, or refuses
+    a login, is there.
+    """
+    import paramiko
+
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+        return all(_nothing_answered(each) for each in error.errors.values())
+    if isinstance(error, paramiko.ChannelException):
+        return error.code == _CONNECT_FAILED
+    if isinstance(error, paramiko.SSHException):
+        return str(error) == _NO_CHANNEL
+    return isinstance(error, TimeoutError) or (isinstance(error, OSError) and error.errno in _NOTHING_ANSWERS)

@@ -131,7 +131,8 @@ def _to_leave_out(session: Session) -> Host | None:
     """The one that is down; None where none is to be left out. Raises ApiError."""
     kube, cluster = session.tools.kube, session.cluster
     marks = left_out_of(kube, cluster)
-    down = [host for host in cluster.controllers if is_down(session.tools.hosts, host, kube.get(NODES, host.name))]
+    hosts = session.tools.hosts
+    down = [host for host in cluster.controllers if is_down(kube, hosts, host, kube.get(NODES, host.name))]
     if any(mark.phase == "out" for mark in marks.values()):
         return None
     names = {host.name for host in down} | marks.keys()

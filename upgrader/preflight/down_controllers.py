@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from upgrader.errors import Blocked, HostError, HostUnreachable
-from upgrader.gates.kubernetes_kinds import NODES
+from upgrader.errors import Blocked, HostError, HostSilent
+from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NODES
 from upgrader.gates.node_health import is_unreachable
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
@@ -39,19 +39,29 @@ _NEED_ALL = {
 """What a run can't do without one of the controllers, by the kind of its step, and why."""
 
 
-def is_down(hosts: Hosts, host: Host, node: KubeObject | None) -> bool:
-    """Whether a controller is down, as two independent ways say: its kubelet has been silent for so long that
-    kube-controller-manager marked its node, and it doesn't answer over SSH. Unknown is not down.
+def is_down(kube: Kube, hosts: Hosts, host: Host, node: KubeObject | None) -> bool:
+    """Whether a controller is down, as independent ways say: its kubelet has been silent for so long that
+    kube-controller-manager marked its node, nothing answers SSH there, and its kube-apiserver doesn't serve. Unknown is
+    not down. Raises ApiError.
     """
     if node is None or not is_unreachable(node):
         return False
     try:
         hosts.run(host, ["true"], timeout_seconds=_SSH_SECONDS)
-    except HostUnreachable:
-        return True
+    except HostSilent:
+        return not _serves(kube, node)
     except HostError:
-        return False  # something answers there
+        return False  # something answers there, or it isn't known: as with a host key that has changed
     return False
+
+
+def _serves(kube: Kube, node: KubeObject) -> bool:
+    """Whether the kube-apiserver of a controller announces itself in etcd: if it doesn't for 15 s, the others remove
+    its address from this object, which only they write.
+    """
+    slices = kube.get(ENDPOINT_SLICES, "kubernetes", "default") or {}
+    served = {address for each in slices.get("endpoints") or () for address in each.get("addresses") or ()}
+    return any(each.get("address") in served for each in node.get("status", {}).get("addresses") or ())
 
 
 def left_out_of(kube: Kube, cluster: Cluster) -> dict[str, LeftOut]:

@@ -36,7 +36,11 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
                 "Use the node's name for each controller in the inventory, or check the kubeconfig.",
             )
     controllers, asked = context.controllers, context.controllers | _planned(context)
-    down = {host.name for host in context.cluster.controllers if is_down(context.hosts, host, nodes.get(host.name))}
+    down = {
+        host.name
+        for host in context.cluster.controllers
+        if is_down(context.kube, context.hosts, host, nodes.get(host.name))
+    }
     yield from told_as_down(context, down)
     surging = {name for names in surge_nodes(context).values() for name in names}
     yield from _labels(context, controllers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tests.unit.adapters.ssh_server import SshServer
 from upgrader.adapters.hosts import SshHosts, _as_root
 from upgrader.adapters.sshroute import expand_tokens, login_command
-from upgrader.errors import HostError, HostUnreachable
+from upgrader.errors import HostError, HostSilent, HostUnreachable
 from upgrader.model.cluster import Host
 
 Servers = Callable[[str], SshServer]
@@ -128,6 +129,33 @@ def test_a_bastion_that_can_not_connect_is_not_taken_for_the_machine(servers: Se
     with SshHosts() as hosts, pytest.raises(HostUnreachable, match="the bastion could not connect") as caught:
         hosts.run(machine, ["echo"])
     assert "AllowTcpForwarding" in caught.value.remedy
+
+
+def test_nothing_answers_at_the_machine_itself(servers: Servers) -> None:
+    """Directly, or as its bastion says: the machine may be off."""
+    machine = servers("controller-1").host(port=1)
+    for way in (machine, replace(machine, jumps=(servers("bastion").host(),))):
+        with SshHosts() as hosts, pytest.raises(HostSilent):
+            hosts.run(way, ["echo"])
+
+
+@pytest.mark.parametrize("why", ["login", "host key", "bastion", "proxy"])
+def test_machine_that_can_not_be_logged_in_to_may_live(servers: Servers, why: str) -> None:
+    """It refuses us or we refuse it, or what fails is the way there: it isn't known that nothing answers."""
+    server = servers("controller-1")
+    if why == "login":
+        host, server.key = server.host(), paramiko.ECDSAKey.generate()
+    elif why == "host key":
+        host = server.host()
+        assert host.known_hosts is not None
+        host.known_hosts.write_text("")
+    elif why == "bastion":
+        host = server.host(jumps=(servers("bastion").host(port=1),))
+    else:
+        host = server.host(proxy_command="false")
+    with SshHosts() as hosts, pytest.raises(HostUnreachable) as refused:
+        hosts.run(host, ["echo"])
+    assert not isinstance(refused.value, HostSilent) and refused.value.remedy
 
 
 def test_a_proxy_command_is_the_connection(servers: Servers, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from upgrader.app.left_out import ProposedChange, WantedUpgrade, propose_leaving
 from upgrader.app.unended_upgrade import upgrade_to_resume
 from upgrader.app.upgrade import check_upgrade, propose_upgrade
 from upgrader.errors import ApiUnavailable, Blocked, StepFailed, UsageError
-from upgrader.gates.kubernetes_kinds import NODES, PODS
+from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NODES, PODS
 from upgrader.model.event import Event, RunEnded, StepEnded, StepStarted
 from upgrader.model.finding import Finding
 from upgrader.model.left_out import LEFT_OUT, LeftOut
@@ -113,6 +113,29 @@ def test_only_what_is_silent_in_both_ways_is_down(place: Place) -> None:
     place.hosts.down.add(LAST)
     found = leaving(place)
     assert found is not None and (found.host.name, found.kind) == (LAST, RunKind.LEAVE_OUT_CONTROLLER)
+
+
+def test_controller_that_refuses_the_login_is_not_down(place: Place) -> None:
+    """Something answers there: its kubelet alone may be dead, and what else runs there isn't known."""
+    silent(place)
+    place.hosts.refusing.add(LAST)
+    assert leaving(place) is None
+
+
+def test_controller_whose_api_server_serves_is_not_down(place: Place) -> None:
+    """Its kubelet and its sshd are dead, and the rest lives: the others see its kube-apiserver's lease in etcd."""
+    die(place)
+    here = node(place)["status"]["addresses"][0]["address"]
+    endpoints = [{"addresses": ["192.0.2.1"]}, {"addresses": [here]}]
+    place.kube.put(
+        ENDPOINT_SLICES, {"metadata": {"name": "kubernetes", "namespace": "default"}, "endpoints": endpoints}
+    )
+    assert leaving(place) is None
+    del endpoints[1]
+    place.kube.put(
+        ENDPOINT_SLICES, {"metadata": {"name": "kubernetes", "namespace": "default"}, "endpoints": endpoints}
+    )
+    assert leaving(place) is not None
 
 
 def test_nothing_is_left_out_by_default(place: Place) -> None:
