@@ -26,6 +26,10 @@ _SIGNS = (
     "no matching key was found",
 )
 """How it says so in an answer; the status is 500. Its exact words: a message also has names of objects and servers."""
+_OF_PLUGIN = "failed to decrypt DEK, error: "
+"""It asked a KMS plugin, which is away, or whose own service is: that may pass, and an instance that has asked before
+goes on with what it remembers. A plugin says by no certain sign that it never had the key.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,10 @@ class Undecrypted:
 
 
 def undecrypted(lines: tuple[str, ...]) -> Iterator[Undecrypted]:
-    """What it hasn't been able to decrypt for long, as of the end of these lines of its log."""
+    """What it has had no right key for, for long, as of the end of these lines of its log."""
     found: dict[tuple[str, str], list[tuple[str, re.Match[str]]]] = {}
     for line in lines:
-        if match := _UNDECRYPTED.search(line):
+        if (match := _UNDECRYPTED.search(line)) and _OF_PLUGIN not in match["why"]:
             found.setdefault((match["resource"], match["key"] or match["corrupt"]), []).append((line, match))
     for (resource, key), failed in found.items():
         if match := lasting(failed, lines):
@@ -54,5 +58,5 @@ def undecrypted(lines: tuple[str, ...]) -> Iterator[Undecrypted]:
 
 
 def is_undecrypted(message: str) -> bool:
-    """Whether an answer of kube-apiserver says that it can't decrypt an object."""
-    return any(sign in message for sign in _SIGNS)
+    """Whether an answer of kube-apiserver says that it has no right key for an object, which doesn't pass."""
+    return _OF_PLUGIN not in message and any(sign in message for sign in _SIGNS)

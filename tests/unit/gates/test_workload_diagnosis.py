@@ -293,6 +293,24 @@ def test_lost_key_is_certain_before_the_deadline(
         )
 
 
+@pytest.mark.parametrize("logged", [undecrypted, corrupt], ids=["until v1.36", "since v1.37"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix /kms.sock: no file"',
+        "DeadlineExceeded desc = context deadline exceeded",
+        "Unknown desc = the vault is sealed",
+    ],
+    ids=["no plugin", "no answer", "its own error"],
+)
+def test_kms_plugin_that_is_away_is_no_lost_key(kube: FakeKube, logged: Callable[..., str], said: str) -> None:
+    """It may be back within the pod's deadline; the instance of before decrypts from its memory meanwhile."""
+    why = f"failed to decrypt DEK, error: rpc error: code = {said}"
+    starting(kube, logged("00:00:02", "00:00:17").replace(LOST, why))
+    stored(kube)
+    assert look(kube).kind is VerdictKind.PENDING
+
+
 def test_lost_key_of_a_cluster_scoped_custom_resource(kube: FakeKube) -> None:
     """The object is asked for where the API serves its resource."""
     key = "/registry/example.com/widgets/small"
