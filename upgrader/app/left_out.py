@@ -27,6 +27,7 @@ from upgrader.errors import ApiUnavailable, Blocked
 from upgrader.gates.kubernetes_kinds import NODES, PODS
 from upgrader.gates.node_health import condition_problem
 from upgrader.gates.started_version import image_version
+from upgrader.model.certificate_file import RENEWED_BY_KUBEADM
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
@@ -279,10 +280,13 @@ def refuse_not_back(session: Session, host: Host) -> None:
 def _refuse_expired(examined: Examined, now: float) -> None:
     """Nothing renews certificates on a machine that is away. Without valid ones, its kubelet doesn't report, its member
     of etcd can't join the others, and its kube-apiserver serves no client: each of these would be told as the cause.
+
+    Of other files it isn't known whether anything uses them, and kubeadm doesn't renew them.
     """
     facts = examined.facts
     found = facts.certificates if facts is not None else ()
-    expired = sorted(each.path for each in found if isinstance(each, Certificate) and each.not_after <= now)
+    ended = (each.path for each in found if isinstance(each, Certificate) and each.not_after <= now)
+    expired = sorted(path for path in ended if path in RENEWED_BY_KUBEADM or path.startswith(_KUBELET_PKI))
     if not expired:
         return
     name = examined.host.name

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-__all__ = ["CertificateFile", "Keeper", "UnreadableCertificate"]
+__all__ = ["RENEWED_BY_KUBEADM", "CertificateFile", "Keeper", "UnreadableCertificate"]
 
 Keeper = Literal["kubeadm", "kubelet", "nobody", "unknown"]
 """Who renews a certificate: `kubeadm certs renew`, the kubelet itself, no one (as for a CA), or unknown."""
 
-_KUBEADM = frozenset(
+RENEWED_BY_KUBEADM = frozenset(
     f"/etc/kubernetes/{name}"
     for name in (
         "admin.conf",
@@ -52,7 +52,7 @@ class CertificateFile:
             return "nobody"
         if self.path.startswith("/var/lib/kubelet/"):
             return "kubelet"
-        return "kubeadm" if self.path in _KUBEADM else "unknown"
+        return "kubeadm" if self.path in RENEWED_BY_KUBEADM else "unknown"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from upgrader.app.unended_upgrade import upgrade_to_resume
 from upgrader.app.upgrade import check_upgrade, propose_upgrade
 from upgrader.errors import ApiUnavailable, Blocked, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NODES, PODS
+from upgrader.model.cluster import Cluster
 from upgrader.model.event import Event, RunEnded, StepEnded, StepStarted
 from upgrader.model.finding import Finding
 from upgrader.model.left_out import LEFT_OUT, LeftOut
@@ -33,7 +35,7 @@ from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.host_facts import Certificate, Examined, Unknown
-from upgrader.ports import KubeObject
+from upgrader.ports import Hosts, KubeObject
 from upgrader.steps.release.helm_release import ChartStep
 
 
@@ -492,6 +494,24 @@ def test_certificates_that_have_expired_while_it_was_away(
         returning(place)
     assert path in caught.value.message and valid.path not in caught.value.message
     assert remedy in caught.value.remedy and f"on {LAST}: systemctl restart kubelet" in caught.value.remedy
+
+
+def test_expired_certificate_that_kubeadm_does_not_renew_keeps_no_controller_out(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy that an operator left beside the others: no component uses it, and the command would not renew it."""
+    mark(place)
+    come_back(place)
+    now = place.world.clock.now().timestamp()
+    stray = Certificate("/etc/kubernetes/pki/apiserver-2025.crt", 0.0, now)
+    examine: Callable[[Hosts, Cluster], tuple[Examined, ...]] = vars(left_out)["examine_all"]
+
+    def examined(hosts: Hosts, cluster: Cluster) -> tuple[Examined, ...]:
+        seen = examine(hosts, cluster)
+        return tuple(replace(each, facts=each.facts and replace(each.facts, certificates=(stray,))) for each in seen)
+
+    monkeypatch.setattr(left_out, "examine_all", examined)
+    assert "take-back" in names(returning(place))
 
 
 def test_controller_that_returned(place: Place) -> None:
