@@ -46,16 +46,17 @@ class UsedKubeconfig:
 def read_used(settings: Settings, environ: Mapping[str, str], commands: Collection[str]) -> UsedKubeconfig:
     """The kubeconfig of these settings; `environ` may name kubectl's. `commands` are those that `exec` may run.
 
-    Files that it names are read only from the cluster folder and from the folder that the kubeconfig is in, links
-    followed. Raises UsageError and ConfigError.
+    Files that it names are read only from the cluster folder, whose path has no links, and from the folder that the
+    kubeconfig is in, links followed. Raises UsageError and ConfigError.
     """
     path, context = find_context(settings, environ)
-    document = read_mapping(path)
+    real = path.resolve()
+    document = read_mapping(real, links=False)
     chosen = _entry(document, "contexts", context)
     cluster = _entry(document, "clusters", chosen.get("cluster"))
     user = _entry(document, "users", chosen["user"]) if chosen.get("user") else {}
     refuse_unsupported(path, cluster, user)
-    files = _Files(path, (settings.folder.resolve(), path.resolve().parent))
+    files = _Files(path, (settings.folder.absolute(), real.parent))
     server = {key: cluster[key] for key in _SERVER if cluster.get(key)}
     if authority := files.content(cluster, _CA):
         server[f"{_CA}-data"] = authority
@@ -154,7 +155,7 @@ class _Files:
                     "kubeconfig's own",
                     remedy="Put the file there, or its content into the kubeconfig: kubectl config view --flatten",
                 )
-            return read_plain(real, _FILE_BYTES)
+            return read_plain(real, _FILE_BYTES, links=False)  # a part of it may have become a link since
         except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a circle; ValueError: a NUL
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigError(f"{shown(self.kubeconfig)}: its {key}, {name}, can't be read: {why}") from error

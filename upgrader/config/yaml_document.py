@@ -82,12 +82,12 @@ def shown(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def read_mapping(path: Path) -> Document:
-    """Read a YAML file that holds one mapping (an empty file is an empty mapping).
+def read_mapping(path: Path, *, links: bool = True) -> Document:
+    """Read a YAML file that holds one mapping (an empty file is an empty mapping); `links` as for `open_plain`.
 
     Raises ConfigError for a file that can't be read, isn't YAML, contains anything else, or has a key twice.
     """
-    return _read_mapping(path, _Loader)
+    return _read_mapping(path, _Loader, links=links)
 
 
 def read_values(path: Path) -> Document:
@@ -95,8 +95,8 @@ def read_values(path: Path) -> Document:
     return _read_mapping(path, GoLoader)
 
 
-def _read_mapping(path: Path, kind: type[Any]) -> Document:
-    with _loader(path, kind) as loader:
+def _read_mapping(path: Path, kind: type[Any], *, links: bool = True) -> Document:
+    with _loader(path, kind, links=links) as loader:
         node = _only_node(loader)
         if node is None:
             return Document(path, {}, {})
@@ -140,11 +140,11 @@ def _keys(node: yaml.Node) -> Iterator[str]:
 
 
 @contextmanager
-def _loader(path: Path, kind: type[Any] = _Loader) -> Iterator[Any]:
+def _loader(path: Path, kind: type[Any] = _Loader, *, links: bool = True) -> Iterator[Any]:
     """A YAML loader of the file; what it raises inside the block becomes ConfigError."""
     try:
         # With the line ends of any system, as a text file has them.
-        text = io.TextIOWrapper(io.BytesIO(read_plain(path)), encoding="utf-8").read()
+        text = io.TextIOWrapper(io.BytesIO(read_plain(path, links=links)), encoding="utf-8").read()
         check_limits(text)
         yield kind(text)
     except OSError as error:

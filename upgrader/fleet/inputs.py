@@ -82,7 +82,7 @@ def folder_place(fleet: Path, folder: Path) -> str:
 def kubeconfig_of(folder: Path, commands: Collection[str], environ: Mapping[str, str]) -> UsedKubeconfig:
     """What is used of a cluster folder's kubeconfig; `commands` are those that it may run. Raises UsageError."""
     with _read(folder):
-        return read_used(load_settings(folder, {}), environ, commands)
+        return read_used(load_settings(Path(os.path.realpath(folder)), {}), environ, commands)
 
 
 def folder_digest(folder: Path) -> str:

@@ -67,9 +67,9 @@ class Questions:
 
     def moved(self, cluster: FleetCluster, digest: str) -> str:
         """Why nothing may be read from a cluster folder: a link now leads to another one. "": it is where it was."""
-        if folder_place(self.fleet, cluster.folder) == Inputs.parse(digest).place:
-            return ""
         now = os.path.realpath(cluster.folder)
+        if folder_place(self.fleet, Path(now)) == Inputs.parse(digest).place:
+            return ""
         return f"{cluster.folder} now leads to another folder than when it was approved, {now}"
 
     def credentials(self, cluster: FleetCluster, digest: str) -> UsedKubeconfig | None:
@@ -99,8 +99,11 @@ class Questions:
         return self._kubeconfig(cluster, approved)
 
     def _kubeconfig(self, cluster: FleetCluster, approved: Inputs) -> UsedKubeconfig:
+        folder = Path(os.path.realpath(cluster.folder))  # once: it may become a link to another one at any moment
+        if folder_place(self.fleet, folder) != approved.place:
+            raise _Wrong("changed", self.moved(cluster, str(approved)))
         try:
-            used = kubeconfig_of(cluster.folder, self.commands, self.environ)
+            used = kubeconfig_of(folder, self.commands, self.environ)
         except UpgraderError as error:
             reason = f"it isn't known which cluster its kubeconfig leads to: {error.message}"
             raise _Wrong("identity", f"{reason} {error.remedy}".strip()) from error

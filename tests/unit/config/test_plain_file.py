@@ -41,3 +41,19 @@ def test_anything_else(tmp_path: Path, name: str, why: str) -> None:
         open_plain(tmp_path / name)
     assert caught.value.filename == str(tmp_path / name)
     assert len(os.listdir("/proc/self/fd")) == before, "nothing stays open"
+
+
+@pytest.mark.parametrize("link", ["folder", "folder/file"])
+def test_part_that_has_become_a_link(tmp_path: Path, link: str) -> None:
+    """Without links, a path leads to the file that it is of, or nowhere: no folder of it may be a link either."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/file").write_bytes(b"1")
+    assert read_plain(tmp_path / "folder/file", links=False) == b"1"
+    (tmp_path / link).rename(tmp_path / "moved")
+    (tmp_path / link).symlink_to(tmp_path / "moved")
+    before = len(os.listdir("/proc/self/fd"))
+    assert read_plain(tmp_path / "folder/file") == b"1"
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels") as caught:
+        read_plain(tmp_path / "folder/file", links=False)
+    assert caught.value.filename == str(tmp_path / "folder/file")
+    assert len(os.listdir("/proc/self/fd")) == before, "nothing stays open"

@@ -102,6 +102,27 @@ def test_what_is_refused(folder: Path, user: dict[str, Any], message: str) -> No
         used(folder, **user)
 
 
+@pytest.mark.parametrize("where", ["cluster/token", "cluster"])
+def test_file_that_becomes_a_link_after_its_check(folder: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a file nor a folder that is exchanged in that moment has a file of the machine sent to the server."""
+    (folder.parent / "home").mkdir()
+    (folder.parent / "home/token").write_text("secret")
+    (folder / "token").write_text("own")
+    write_kubeconfig(folder, tokenFile="token")
+    settings, check = load_settings(folder, {}), Path.is_relative_to
+
+    def exchange(path: Path, *others: Path) -> bool:
+        inside, own = check(path, *others), folder.parent / where
+        if path.name == "token" and not own.is_symlink():
+            own.rename(own.with_suffix(".old"))
+            own.symlink_to(folder.parent / "home" / ("token" if own.name == "token" else ""))
+        return inside
+
+    monkeypatch.setattr(Path, "is_relative_to", exchange)
+    with pytest.raises(ConfigError, match="its tokenFile, token, can't be read"):
+        read_used(settings, {}, ())
+
+
 @pytest.mark.parametrize("kind", ["folder", "binary", "none", "empty", "text", "no user", "bytes"])
 def test_kubeconfig_that_is_none(folder: Path, kind: str) -> None:
     """It is an error of the file, whatever is there."""
