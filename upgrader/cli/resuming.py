@@ -29,13 +29,16 @@ def resume_now(
     take_over: bool,
     done: str = "",
     approved: str | None = None,
+    only_to: KubernetesVersion | None = None,
 ) -> KubernetesVersion | None:
     """Resume a run (None: the newest upgrade), and all hops after it. Returns the version that it was on the way to.
 
     `done` is a step whose changes were taken back by hand; "": none. `approved` is the digest of the folder that the
-    hops after it need; the run itself knows its inputs.
+    run and the hops after it need. `only_to` is the version that it must be on the way to (None: any): others may have
+    written what its journal says of that, and of its inputs.
 
-    Raises the error of its outcome, and UsageError where there is nothing to resume or its inputs have changed.
+    Raises the error of its outcome, UsageError where there is nothing to resume or its inputs have changed, and Blocked
+    for another version or digest.
     """
     from upgrader.app.hops import hops_left, refuse_if_stopped, run_hops, skips_of
     from upgrader.app.resume import resumable_run
@@ -45,6 +48,12 @@ def resume_now(
     with resumable_run(folder, name, front_end(), take_over=take_over, done=done) as found:
         print_run(found.run.state)
         asked, wanted = found.goal, found.run.session.settings.target
+        aim = found.run.state.goal or found.run.state.target
+        if only_to is not None and aim != only_to:
+            raise Blocked(
+                f"run {found.run.state.run} is on the way to {aim}, and the campaign is for {only_to}: it was not resumed",
+                remedy="Look at it (upgrader history), and end it with `upgrader resume` or `upgrader rollback`.",
+            )
         resumed = found.prepare(accept_changes=accept_changes)
         say(f"Next: {_describe(resumed.next, done)}")
         if asked is not None and wanted < asked:
@@ -53,6 +62,7 @@ def resume_now(
                 "if you no longer want that."
             )
         confirm("Resume?", yes=yes)
+        _refuse_unapproved(folder, approved)
         finished = resumed.execute()
     conclude(finished)
     goal = hops_left(finished.state)
@@ -78,17 +88,21 @@ def with_approved_inputs(
     Raises Blocked where the folder isn't as a fleet's campaign has approved it (its digest; None: any may be run).
     """
     with proposed as found:
-        if approved is not None:
-            from upgrader.fleet.inputs import folder_digest
-
-            if folder_digest(folder.absolute()) != approved:
-                raise Blocked(
-                    "the cluster folder has changed while the run was being planned: it isn't as the campaign has "
-                    "approved it",
-                    remedy=f"upgrader fleet approve --changes {folder.name}, or restore it; then upgrader fleet retry "
-                    f"{folder.name}",
-                )
+        _refuse_unapproved(folder, approved)
         yield found
+
+
+def _refuse_unapproved(folder: Path, approved: str | None) -> None:
+    if approved is None:
+        return
+    from upgrader.fleet.inputs import folder_digest
+
+    if folder_digest(folder.absolute()) != approved:
+        raise Blocked(
+            "the cluster folder has changed while the run was being planned: it isn't as the campaign has approved it",
+            remedy=f"upgrader fleet approve --changes {folder.name}, or restore it; then upgrader fleet retry "
+            f"{folder.name}",
+        )
 
 
 def _describe(action: Action, done: str) -> str:

@@ -146,7 +146,15 @@ def run(
         wait_for_start(folder, target, patience, shown)
     if resume_first and (name := interrupted_upgrade(folder, shown.notify)):
         say(f"Run {name} was interrupted: resuming it (--resume)")
-        reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over, approved=approved)
+        reached = resume_now(
+            folder,
+            name,
+            accept_changes=False,
+            yes=yes,
+            take_over=take_over,
+            approved=approved,
+            only_to=target if approved is not None else None,
+        )
         refuse_other_target(folder, reached, target, plan_file)
         return
     # A saved plan is of the controllers that took part when it was made.

@@ -24,6 +24,7 @@ from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import ApiUnavailable, Blocked, UsageError
+from upgrader.fleet.inputs import folder_digest
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import (
     Event,
@@ -256,6 +257,22 @@ def test_retried_job_of_another_target(site: Site, planned: list[bool]) -> None:
     error = site.invoke("run", "--resume", "--to", "v1.38.0", "--yes").exception
     assert isinstance(error, Blocked) and "v1.38.0 was not started" in str(error) and "plan" in error.remedy
     assert len(site.done) == 1 and not planned
+
+
+@pytest.mark.parametrize("wrong", ["", "target", "goal", "folder"])
+def test_resumed_run_of_a_campaign(site: Site, planned: list[bool], wrong: str) -> None:
+    """It goes on only in the folder that was approved and to the campaign's version, whatever its journal says."""
+    site.goal = KubernetesVersion(1, 39, 0) if wrong == "goal" else None
+    site.run(OLDER, BEGUN)
+    approved = folder_digest(site.folder)
+    if wrong == "folder":
+        (site.folder / "values.yaml").write_text("a: 1\n")
+    target = "v1.38.0" if wrong == "target" else str(TO)
+    error = site.invoke("run", "--resume", "--to", target, "--yes", "--approved-inputs", approved).exception
+    assert len(site.done) == (0 if wrong else 1) and not planned
+    if wrong:
+        said = "as the campaign has approved it" if wrong == "folder" else "and the campaign is for"
+        assert isinstance(error, Blocked) and said in str(error)
 
 
 @pytest.mark.parametrize(("saved", "code"), [(TO, 0), (KubernetesVersion(1, 38, 0), 1)])
