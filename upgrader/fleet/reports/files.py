@@ -8,7 +8,7 @@ from pathlib import Path
 
 from upgrader.app.wiring import system_clock
 from upgrader.engine.journal.atomic import write_atomic
-from upgrader.errors import ConfigError, UsageError
+from upgrader.errors import ConfigError, UpgraderError, UsageError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.reports.attempts import read_attempts
 from upgrader.fleet.reports.calendar import calendar
@@ -41,21 +41,31 @@ def refresh(folder: Path) -> None:
 
 
 def write_files(status: FleetStatus, campaign: Campaign, now: datetime) -> None:
-    """Write them (mode 0600), each as a whole. Raises UsageError for what can't be read or written."""
+    """Write them (mode 0600), each as a whole, whatever is wrong with the other one. Raises UsageError with all that
+    can't be made or written.
+    """
+    problems = []
+    for name, content in ((PAGE, lambda: _page(status, campaign, now)), (CALENDAR, lambda: calendar(status, now))):
+        path = campaign.folder / name
+        try:
+            write_atomic(path, content().encode())
+        except OSError as error:
+            problems.append(f"{path} can't be written: {error.strerror}")
+        except UpgraderError as error:
+            problems.append(f"{path} can't be made: {error.message}")
+        except Exception as error:  # noqa: BLE001  # a fault of ours in a report must end nothing else
+            problems.append(f"{path} can't be made: {type(error).__name__}: {error}")
+    if problems:
+        raise UsageError("; ".join(problems), remedy="Run it as the user who runs `upgrader fleet run`.")
+
+
+def _page(status: FleetStatus, campaign: Campaign, now: datetime) -> str:
     folder, own = campaign.folder, Templates.of_user(os.environ)
     attempts = read_attempts(folder)
     try:
-        page = fleet_html(status, attempts, now, page=folder, templates=own)
+        return fleet_html(status, attempts, now, page=folder, templates=own)
     except ConfigError as error:
-        page = fleet_html(status, attempts, now, page=folder, templates=BUILT_IN, problem=error.message)
-    for name, content in ((PAGE, page), (CALENDAR, calendar(status, now))):
-        try:
-            write_atomic(folder / name, content.encode())
-        except OSError as error:
-            raise UsageError(
-                f"{folder / name} can't be written: {error.strerror}",
-                remedy="Run it as the user who runs `upgrader fleet run`.",
-            ) from error
+        return fleet_html(status, attempts, now, page=folder, templates=BUILT_IN, problem=error.message)
 
 
 def _begun(folder: Path) -> tuple[FleetStatus, Campaign]:

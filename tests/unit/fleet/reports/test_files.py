@@ -10,6 +10,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import write_fleet
 from upgrader.app.locking import lock_holder
 from upgrader.engine.locks.folder_lock import folder_lock
+from upgrader.errors import UsageError
 from upgrader.fleet import use_cases
 from upgrader.fleet.campaigns import begin, fleet_files
 from upgrader.fleet.events import CampaignStarted, ClusterInputs, ClusterStarting, Pins
@@ -57,3 +58,27 @@ def test_own_template_that_is_wrong(page: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     assert fleet_report(tmp_path) == page
     assert "Your own template was not used: " in page.read_text()
+
+
+@pytest.mark.parametrize("broken", ["calendar", "fleet_html"])
+def test_one_file_that_can_not_be_made(
+    page: Path, tmp_path: Path, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is written all the same, and the error, whatever it was, names the file."""
+
+    def fail(*_arguments: object, **_named: object) -> str:
+        raise KeyError("no such key")
+
+    monkeypatch.setattr(files, broken, fail)
+    own, other = ("fleet.ics", "fleet.html") if broken == "calendar" else ("fleet.html", "fleet.ics")
+    with pytest.raises(UsageError, match=rf"{own} can't be made: KeyError: 'no such key'"):
+        refresh(tmp_path)
+    assert (page.parent / other).is_file() and not (page.parent / own).exists()
+
+
+def test_page_that_can_not_be_written(page: Path, tmp_path: Path) -> None:
+    """A folder in its place is named, and the calendar is written."""
+    page.mkdir()
+    with pytest.raises(UsageError, match=r"fleet\.html can't be written"):
+        fleet_report(tmp_path)
+    assert (page.parent / "fleet.ics").is_file()
