@@ -87,7 +87,7 @@ def plan_inputs(
 def _inputs(
     settings: Settings, plan: Plan, key: PlanKey, file: Path, tools: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    given = not_inputs(settings, (settings.kubeconfig, *named_files(settings.kubeconfig), file))
+    given = not_inputs(settings, (settings.kubeconfig, *named_files(settings.kubeconfig, settings.context), file))
     for name, root in input_roots(settings):
         digests = file_digests(root, name, leave_out=given, new_digest=lambda each: key.of(f"file {each}"))
         yield from digests.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.config.credential_plugin import run_plugin
+from upgrader.config.plain_file import read_plain
 from upgrader.config.proxy import Proxy, proxy_for
 from upgrader.config.yaml_document import Document, read_mapping, shown
 from upgrader.errors import ConfigError
@@ -26,6 +28,9 @@ _EARLY_SECONDS = 30.0
 _PAUSE_SECONDS = 10.0
 """The least time between two runs of a plugin whose credentials were refused."""
 
+_CREDENTIAL = re.compile(
+    rb"\s*(?:[\w.~+/-]+=*|(?:-----BEGIN [A-Z0-9 ]+-----[A-Za-z0-9+/=\s]*-----END [A-Z0-9 ]+-----\s*)+)\s*"
+)
 _FILES = ("certificate-authority", "client-certificate", "client-key")
 
 
@@ -176,18 +181,33 @@ def _token(kubeconfig: Path, user: Mapping[str, Any]) -> str:
         raise ConfigError(f"{shown(kubeconfig)}: its tokenFile {path} can't be read: {error.strerror}") from error
 
 
-def named_files(kubeconfig: Path) -> tuple[Path, ...]:
-    """The files of tokens, certificates and keys that it names; none where it can't be read."""
+def named_files(kubeconfig: Path, context: str = "") -> tuple[Path, ...]:
+    """The files of tokens, certificates and keys that a context ("": the current one) uses, and that are nothing else:
+    what a file in another form says may be run. None where the kubeconfig can't be read.
+    """
     try:
         document = read_mapping(kubeconfig)
     except ConfigError:
         return ()
-    listed = {kind: document.data.get(kind) for kind in ("clusters", "users")}
-    sections = [
-        entry.get(kind.removesuffix("s"))
-        for kind, entries in listed.items()
-        for entry in (entries if isinstance(entries, list) else ())
-        if isinstance(entry, dict)
-    ]
-    names = [part.get(key) for part in sections if isinstance(part, dict) for key in (*_FILES, "tokenFile")]
-    return tuple(kubeconfig.parent / str(name) for name in names if name)
+    chosen = _entry(document, "context", context or document.data.get("current-context"))
+    parts = [_entry(document, kind, chosen.get(kind)) for kind in ("cluster", "user")]
+    names = [part.get(key) for part in parts for key in (*_FILES, "tokenFile")]
+    return tuple(path for path in (kubeconfig.parent / str(name) for name in names if name) if _is_credential(path))
+
+
+def _entry(document: Document, kind: str, name: object) -> Mapping[str, Any]:
+    """Whatever the document has; empty where there is no such entry."""
+    listed = document.data.get(f"{kind}s")
+    for item in listed if isinstance(listed, list) else ():
+        if isinstance(item, dict) and item.get("name") == name:
+            found = item.get(kind)
+            return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _is_credential(path: Path) -> bool:
+    """Whether a file has the form of a token, or of certificates and keys, and so that of no playbook."""
+    try:
+        return bool(_CREDENTIAL.fullmatch(read_plain(path)))
+    except OSError:
+        return False

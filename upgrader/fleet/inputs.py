@@ -108,7 +108,11 @@ def _read(folder: Path) -> Iterator[None]:
 
 def _folder_digest(folder: Path) -> str:
     settings = load_settings(folder, {})
-    given = (settings.kubeconfig, *named_files(settings.kubeconfig), *own_files(settings.backup.folder))
+    given = (
+        settings.kubeconfig,
+        *named_files(settings.kubeconfig, settings.context),
+        *own_files(settings.backup.folder),
+    )
     leave_out = not_inputs(settings, given)
     digests = (
         file_digests(root, name, leave_out=leave_out, most_bytes=_MOST_BYTES).items()

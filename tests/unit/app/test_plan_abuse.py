@@ -236,7 +236,8 @@ def test_paths_may_be_spelled_otherwise(place: Place, tmp_path: Path) -> None:
 def test_token_that_is_renewed_during_the_run(place: Place) -> None:
     """The files that the kubeconfig names are this machine's."""
     user = {"name": "me", "user": {"tokenFile": "token"}}
-    place.write("k", json.dumps({"apiVersion": "v1", "kind": "Config", "users": [user]}))
+    context = {"name": "c", "context": {"cluster": "k", "user": "me"}}
+    place.write("k", json.dumps({"current-context": "c", "contexts": [context], "users": [user]}))
     place.write("token", "one")
     save_plan(place.folder, TO, place.file)
     upgrade_chart = place.world.helm.upgrade

@@ -171,6 +171,57 @@ def test_another_name_of_a_file_that_is_left_out(tmp_path: Path) -> None:
         folder_digest(tmp_path)
 
 
+KUBECONFIG = """\
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://k:6443", certificate-authority: ca.pem}}]
+users:
+- {name: u, user: {tokenFile: token}}
+- {name: unused, user: {tokenFile: other}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "counts"),
+    [
+        ("token", "abc.DEF-1", False),
+        ("ca.pem", "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n", False),
+        ("other", "abc.DEF-1", True),
+        ("token", '[{"hosts":"all"}]', True),
+        ("ca.pem", "-----BEGIN A-----\nrm -r x; y\n-----END A-----\n", True),
+    ],
+)
+def test_files_that_a_kubeconfig_names(tmp_path: Path, file: str, content: str, counts: bool) -> None:
+    """A file is left out if the context uses it and it is a credential: by any other, a playbook would be left out."""
+    write(tmp_path / "upgrader.yaml", "kubernetesVersion: v1.36.3\n")
+    write(tmp_path / "kubeconfig", KUBECONFIG)
+    for name in ("token", "ca.pem", "other"):
+        write(tmp_path / name, "-----BEGIN A-----\nQQ==\n-----END A-----\n" if name == "ca.pem" else "abc")
+    before = folder_digest(tmp_path)
+    write(tmp_path / file, content)
+    assert (folder_digest(tmp_path) != before) == counts
+
+
+def test_links_to_what_is_left_out(tmp_path: Path) -> None:
+    """A link to the kubeconfig, or one with the name of git's folder, counts with its content; one to `runs`, which a
+    run writes itself, is refused: each may be read as a role.
+    """
+    write(tmp_path / "upgrader.yaml", "kubernetesVersion: v1.36.3\n")
+    for name in ("kubeconfig", "runs/db/tasks/main.yml"):
+        write(tmp_path / name)
+    write(tmp_path.parent / "elsewhere/x.yml")
+    (tmp_path / "more.yml").symlink_to("kubeconfig")
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web/.git").symlink_to(tmp_path.parent / "elsewhere")
+    for changed in ("kubeconfig", "../elsewhere/x.yml"):
+        before = folder_digest(tmp_path)
+        write(tmp_path / changed, "a: 2\n")
+        assert folder_digest(tmp_path) != before
+    (tmp_path / "roles").symlink_to("runs")
+    with pytest.raises(UsageError, match=r"roles leads to .*/runs, which an approval can't cover"):
+        folder_digest(tmp_path)
+
+
 def test_backups_among_roles(tmp_path: Path) -> None:
     """Where Ansible looks for roles, nothing may change by itself."""
     write(tmp_path / "upgrader.yaml", "kubernetesVersion: v1.36.3\nbackup: {folder: roles}\n")

@@ -61,22 +61,35 @@ def file_digests(
 ) -> dict[str, str]:
     """Name → digest of all that is at and below `root`, which is called `name`; nothing where there is none.
 
-    A link counts with where it leads to, and what is there counts as well. What is left out is left out behind links to
-    it, too, but not under another name of the same file: that name may be one that is read. A folder that several links
-    lead to is read once. What git keeps for itself (`.git`) isn't read. Raises UsageError for what can't be read, or is
-    neither a file nor a folder, and where all files together have more than `most_bytes`.
+    A link counts with where it leads to, and what is there counts as well. What is left out isn't left out under
+    another name of the same file, as by a link: that name may be one that is read. A folder that several links lead to
+    is read once. What git keeps for itself (`.git`) isn't read. Raises UsageError for what can't be read, or is neither
+    a file nor a folder, for a link to a folder that is left out, and where all files together have more than
+    `most_bytes`.
     """
     read = 0
     left_out = {found: os.path.realpath(path) for path in leave_out if (found := identity(path)) is not None}
+    by_name = {os.path.join(os.path.realpath(path.parent), path.name) for path in leave_out}
     seen: set[tuple[int, int]] = set()
+
+    def another_name(path: Path) -> bool:
+        return path.is_symlink() and os.path.join(os.path.realpath(path.parent), path.name) not in by_name
 
     def of(path: Path, name: str) -> Iterator[tuple[str, str]]:
         nonlocal read
         if path.is_symlink():
             yield f"link {name}", _digest(new_digest(f"link {name}"), os.fsencode(os.readlink(path)))
         place = identity(path)
-        if place is None or path.name == _GIT or left_out.get(place) == os.path.realpath(path):
+        if place is None or (path.name == _GIT and not path.is_symlink()):
             return
+        if left_out.get(place) == os.path.realpath(path):
+            if not another_name(path):
+                return
+            if path.is_dir():
+                raise UsageError(
+                    f"{path} leads to {os.path.realpath(path)}, which an approval can't cover",
+                    remedy="Remove the link.",
+                )
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             yield f"{name}/", _digest(new_digest(f"{name}/"), b"")
