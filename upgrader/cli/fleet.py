@@ -158,13 +158,22 @@ def report(folder: Path, output: str | None, opened: bool) -> None:
 @fleet.command()
 @click.argument("name", metavar="STAGE|CLUSTER")
 @click.option("--changes", is_flag=True, help="Approve what has changed in the folder of a cluster.")
+@click.option("--digest", metavar="DIGEST", default="", help="With --changes: of the folder that you have read.")
 @_REASON
 @click.pass_obj
-def approve(folder: Path, name: str, changes: bool, reason: str) -> None:
-    """Approve a stage that waits for it, or, with --changes, a cluster folder that was edited during the campaign."""
+def approve(folder: Path, name: str, changes: bool, digest: str, reason: str) -> None:
+    """Approve a stage that waits for it, or, with --changes, a cluster folder that was edited during the campaign.
+
+    Without --digest, --changes approves nothing, and prints the folder's digest.
+    """
     from upgrader.fleet.use_cases import approve, approve_changes
 
-    (approve_changes if changes else approve)(folder, name, reason)
+    if changes:
+        approve_changes(folder, name, reason, digest)
+    elif digest:
+        raise UsageError("--digest is of a cluster folder, and needs --changes")
+    else:
+        approve(folder, name, reason)
     _refresh(folder)
     say(f"Approved: {name}")
 

@@ -24,6 +24,8 @@ from upgrader.steps.backup.store import own_files
 __all__ = ["Inputs", "folder_digest", "folder_place", "inputs_of", "kubeconfig_of", "own_pins", "pins_differ"]
 
 _YAML = "upgrader.yaml"
+_SHOWN = 32
+"""Hexadecimal digits: 128 bits, for which no one finds another folder."""
 _MOST_BYTES = 16 * 1024**3
 """More than a bundle of images has; without a limit, a file with a hole of some exabytes would be read for years."""
 
@@ -59,6 +61,11 @@ class Inputs:
 
     def __str__(self) -> str:
         return f"{self.files}.{self.kubeconfig}.{self.place}"
+
+    @property
+    def shown(self) -> str:
+        """One digest of all of them, for people."""
+        return sha256(str(self).encode()).hexdigest()[:_SHOWN]
 
     @staticmethod
     def parse(text: str) -> Inputs:

@@ -223,8 +223,11 @@ def approve(folder: Path, stage: str, reason: str) -> None:
     _ask(campaign, StageApproved(stage, own_name(), reason))
 
 
-def approve_changes(folder: Path, cluster: str, reason: str) -> None:
-    """Approve what is in a cluster's folder now. Raises UsageError."""
+def approve_changes(folder: Path, cluster: str, reason: str, digest: str) -> None:
+    """Approve a cluster's folder with this digest, as it was shown (`Inputs.shown`), and no other state of it.
+
+    Raises UsageError, also where the folder has another one now, or none is given: the error has it.
+    """
     campaign = _open(folder)
     fleet = begun_fleet(folder, campaign)
     _known(campaign.state(), cluster)
@@ -236,6 +239,13 @@ def approve_changes(folder: Path, cluster: str, reason: str) -> None:
                 f"the folder of cluster {cluster} is also that of cluster {other.name}, {mine.folder.resolve()}",
                 remedy="Give each cluster a folder of its own: they would share their runs.",
             )
+    if digest != inputs.shown:
+        said = f"has the digest {inputs.shown} now, and not {digest}" if digest else f"has the digest {inputs.shown}"
+        raise UsageError(
+            f"the folder of cluster {cluster} {said}; nothing was approved",
+            remedy=f"Read what is in {mine.folder}, then approve it: upgrader fleet approve --changes {cluster} "
+            f"--digest {inputs.shown} --reason TEXT",
+        )
     _ask(campaign, InputsApproved(cluster, str(inputs), own_name(), reason))
 
 

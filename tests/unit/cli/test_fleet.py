@@ -62,6 +62,14 @@ def fleet(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["-C", str(folder), "fleet", *arguments], catch_exceptions=False)
 
 
+def approved_changes(folder: Path, cluster: str) -> Result:
+    """The folder's changes, approved with the digest that is shown first."""
+    with pytest.raises(UsageError) as caught:
+        fleet(folder, "approve", "--changes", cluster, "--reason", "fine")
+    digest = caught.value.remedy.partition("--digest ")[2].split()[0]
+    return fleet(folder, "approve", "--changes", cluster, "--digest", digest, "--reason", "fine")
+
+
 def test_campaign_at_the_command_line(folder: Path) -> None:
     """A campaign begins, ends with a blocked cluster's code, says so, and takes what a person asks for."""
     assert "no campaign yet" in fleet(folder, "status").stdout
@@ -80,7 +88,7 @@ def test_campaign_at_the_command_line(folder: Path) -> None:
     assert "is skipped" in fleet(folder, "skip", "b", "--reason", "later").stderr
     assert "is retried" in fleet(folder, "retry", "a").stderr
     assert "Approved" in fleet(folder, "approve", "production", "--reason", "fine").stderr
-    assert "Approved" in fleet(folder, "approve", "--changes", "c", "--reason", "fine").stderr
+    assert "Approved" in approved_changes(folder, "c").stderr
     found = json.loads(fleet(folder, "status", "-o", "json").stdout)
     assert [each["phase"] for each in found["clusters"]] == ["waiting", "skipped", "waiting"]
 
@@ -310,7 +318,7 @@ def test_inventory_that_has_changed_since(folder: Path, right: str, wrong: str) 
     found = json.loads(fleet(folder, "status", "-o", "json").stdout)
     assert [each["cluster"] for each in found["clusters"]] == ["a", "b", "c"]
     assert "Approved" in fleet(folder, "approve", "production", "--reason", "fine").stderr
-    assert "Approved" in fleet(folder, "approve", "--changes", "c", "--reason", "fine").stderr
+    assert "Approved" in approved_changes(folder, "c").stderr
     assert "is skipped" in fleet(folder, "skip", "c", "--reason", "later").stderr
     with pytest.raises(UsageError, match="has no cluster e") as caught:
         fleet(folder, "skip", "e", "--reason", "later")
@@ -351,6 +359,22 @@ def test_campaign_is_of_what_was_confirmed(folder: Path, monkeypatch: pytest.Mon
     with pytest.raises(CampaignStopped, match=r"fleet\.yaml:4: has changed since the campaign began"):
         fleet(folder, "run", "--new")
     assert begun == []
+
+
+def test_approval_is_of_what_was_read(folder: Path) -> None:
+    """What a folder became since its digest was shown isn't approved."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    with pytest.raises(UsageError, match="nothing was approved") as caught:
+        fleet(folder, "approve", "--changes", "c", "--reason", "fine")
+    digest = caught.value.remedy.partition("--digest ")[2].split()[0]
+    (folder / "clusters/c/more.yml").write_text("a: 1")
+    with pytest.raises(UsageError, match=f"and not {digest}; nothing was approved"):
+        fleet(folder, "approve", "--changes", "c", "--digest", digest, "--reason", "fine")
+    (folder / "clusters/c/more.yml").unlink()
+    assert "Approved" in fleet(folder, "approve", "--changes", "c", "--digest", digest, "--reason", "fine").stderr
+    with pytest.raises(UsageError, match="needs --changes"):
+        fleet(folder, "approve", "production", "--digest", digest, "--reason", "fine")
 
 
 def test_run_of_a_campaign_refuses_other_inputs(tmp_path: Path) -> None:
