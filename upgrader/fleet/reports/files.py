@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -45,7 +46,11 @@ def write_files(status: FleetStatus, campaign: Campaign, now: datetime) -> None:
     can't be made or written.
     """
     problems = []
-    for name, content in ((PAGE, lambda: _page(status, campaign, now)), (CALENDAR, lambda: calendar(status, now))):
+    contents: Mapping[str, Callable[[], str]] = {
+        PAGE: lambda: _page(status, campaign, now),
+        CALENDAR: lambda: calendar(status, now),
+    }
+    for name, content in contents.items():
         path = campaign.folder / name
         try:
             write_atomic(path, content().encode())

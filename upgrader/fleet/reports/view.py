@@ -142,8 +142,10 @@ def fleet_view(
 def _links(status: FleetStatus, page: Path) -> Iterator[tuple[str, str]]:
     for cluster in status.fleet.clusters:
         run = status.state.clusters[cluster.name].run
+        if Path(run).name != run or run == "..":  # from a journal, which others may write
+            continue
         report = cluster.folder / "runs" / run / FILES["html"]
-        if run and report.is_file():
+        if run and report.is_file() and not report.is_symlink():
             yield cluster.name, quote(os.fsencode(os.path.relpath(report, page)))
 
 

@@ -73,6 +73,25 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("run", ["..", "../../other", "/elsewhere", "link", "run"])
+def test_report_elsewhere_is_not_linked(tmp_path: Path, run: str) -> None:
+    """A run's name is from a journal, which others may write: no link leads out of the cluster's runs."""
+    shown = campaign_of(5)
+    state, first = shown.status.state, shown.status.fleet.clusters[0]
+    folder = tmp_path / "clusters/a"
+    for place in ("runs/run", "runs/link", "", "../other"):
+        (folder / place).mkdir(parents=True, exist_ok=True)
+        (folder / place / "report.html").touch()
+    (folder / "runs/link/report.html").unlink()
+    (folder / "runs/link/report.html").symlink_to("../../../other/report.html")
+    fleet = replace(shown.status.fleet, clusters=(replace(first, folder=folder), *shown.status.fleet.clusters[1:]))
+    clusters = {**state.clusters, first.name: replace(state.clusters[first.name], run=run)}
+    status = replace(shown.status, fleet=fleet, state=replace(state, clusters=clusters))
+    page = Page(html(replace(shown, status=status), tmp_path / "runs/campaign"))
+    found = [each["href"] for tag, each in page.elements if tag == "a"]
+    assert found == (["../../clusters/a/runs/run/report.html"] if run == "run" else [])
+
+
 def test_five_clusters_are_all_there() -> None:
     """Each cluster, what it waits for and until when, and failures with what the first one said."""
     text = Page(html(campaign_of(5))).text
