@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.config.used_kubeconfig import UsedKubeconfig
@@ -13,6 +13,7 @@ from upgrader.fleet.clusters import Answer, private_kubeconfig
 from upgrader.fleet.events import Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["Ask", "Found", "Questions"]
@@ -77,6 +78,11 @@ class Questions:
         return self._found(lambda: Found(kubeconfig=self._kubeconfig(cluster, Inputs.parse(digest)))).kubeconfig
 
     def _found(self, question: Callable[[], Found]) -> Found:
+        with KNOWN.apart():  # a team's credentials are masked in what is said of its cluster, and nowhere else
+            found = self._answered(question)
+            return replace(found, reason=KNOWN.mask(found.reason))
+
+    def _answered(self, question: Callable[[], Found]) -> Found:
         try:
             return question()
         except _Wrong as wrong:

@@ -36,6 +36,7 @@ from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.first_few import first_few
+from upgrader.model.redaction.known_secrets import KNOWN
 
 __all__ = [
     "FleetStatus",
@@ -157,13 +158,14 @@ def open_campaign(folder: Path, confirm: Callable[[Fleet, bool], None], *, anew:
 
 def _inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs:
     """What is approved of a cluster now. Raises UsageError that names it."""
-    try:
-        return inputs_of(folder, cluster.folder, fleet.commands, os.environ)
-    except UsageError as error:
-        raise UsageError(
-            f"cluster {cluster.name} can't be approved: {error.message}",
-            remedy=f"{error.remedy} Or name the cluster in `exclude`.".strip(),
-        ) from error
+    with KNOWN.apart():
+        try:
+            return inputs_of(folder, cluster.folder, fleet.commands, os.environ)
+        except UsageError as error:
+            raise UsageError(
+                KNOWN.mask(f"cluster {cluster.name} can't be approved: {error.message}"),
+                remedy=KNOWN.mask(f"{error.remedy} Or name the cluster in `exclude`.".strip()),
+            ) from error
 
 
 def _refuse_changes(campaign: Campaign, state: CampaignState, folder: Path) -> None:

@@ -16,6 +16,7 @@ from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, look_
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.reading import read_fleet
+from upgrader.model.redaction.known_secrets import KNOWN
 
 OTHERS: dict[str, dict[str, Any]] = {
     "server": {"server": "evil"},
@@ -149,6 +150,16 @@ def test_question_that_surprises(machine: Machine) -> None:
     state = look_until(one, lambda state: bool(state.clusters["b"].problem))
     assert "it can't be examined: KeyError" in state.clusters["b"].problem_reason
     assert coordinator(machine, campaign).run(lambda *_: None)[0].done
+
+
+def test_token_that_is_a_word(machine: Machine) -> None:
+    """It is masked in what is said of its own cluster, and nowhere else."""
+    campaign = begun(machine)
+    write_kubeconfig(machine.folder / "clusters/b", token="unreachable")
+    machine.at_ask["b"] = lambda: {}["it was unreachable"]  # type: ignore[index]
+    state = look_until(coordinator(machine, campaign), lambda state: bool(state.clusters["b"].problem))
+    assert "unreachable" not in state.clusters["b"].problem_reason
+    assert KNOWN.mask("unreachable") == "unreachable"
 
 
 def test_clusters_are_asked_at_once(machine: Machine) -> None:

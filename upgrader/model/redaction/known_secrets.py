@@ -10,7 +10,9 @@ import base64
 import binascii
 import json
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from upgrader.model.redaction.patterns import MASK, is_secret_name
@@ -55,9 +57,30 @@ class KnownSecrets:
     def __init__(self) -> None:
         self._forms: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        self._here = threading.local()
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What this thread learns in this context is masked only here: whose secrets these are may have chosen words
+        that all others need.
+        """
+        before = self._apart
+        self._here.known = KnownSecrets()
+        try:
+            yield
+        finally:
+            self._here.known = before
+
+    @property
+    def _apart(self) -> KnownSecrets | None:
+        known: KnownSecrets | None = getattr(self._here, "known", None)
+        return known
 
     def learn(self, values: Iterable[str]) -> None:
         """Mask these from now on: as they are, line by line, and as base64, URLs and JSON write them."""
+        if self._apart is not None:
+            self._apart.learn(values)
+            return
         before = len(self._forms)
         for value in values:
             self._forms.update(_forms(value))
@@ -68,7 +91,8 @@ class KnownSecrets:
 
     def mask(self, text: str) -> str:
         """The text without the known secrets."""
-        return self._pattern.sub(MASK, text) if self._pattern else text
+        masked = self._pattern.sub(MASK, text) if self._pattern else text
+        return self._apart.mask(masked) if self._apart is not None else masked
 
 
 KNOWN = KnownSecrets()
