@@ -203,7 +203,7 @@ def _host_key(site: Site) -> Shown:
     known = paramiko.Ed25519Key(data=_ed25519(1))
     now = paramiko.Ed25519Key(data=_ed25519(2))
     host = Host("controller-1", "10.0.0.2", known_hosts=site.folder / "ssh/known_hosts")
-    error = _unreachable(host, paramiko.BadHostKeyException("10.0.0.2", now, known))
+    error = _unreachable(host, paramiko.BadHostKeyException("10.0.0.2", now, known), host)
 
     class Changed(FakeHosts):
         def _check(self, host: Host) -> None:
