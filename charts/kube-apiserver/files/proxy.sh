@@ -28,13 +28,17 @@ look() {
     # -N reads blocks; by lines, bash asks the kernel for each byte.
     read -r -t 2 -N 65536 page <&3
   } 2>/dev/null 3<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"
-  [[ $page == *$'\n'"$1,own,"* ]] || return 1
-  line=$1,own,${page#*$'\n'"$1,own,"}
   set -f # "* L7OK" is a text
-  local IFS=,
-  # shellcheck disable=SC2206
-  column=(${line%%$'\n'*})
-  STATUS=${column[17]} LASTS=${column[23]} CHECK=${column[36]#\* } CODE=${column[37]}
+  local IFS=$'\n'
+  for line in $page; do
+    if [[ $line == "$1,own,"* ]]; then
+      IFS=,
+      # shellcheck disable=SC2206
+      column=($line)
+      STATUS=${column[17]} LASTS=${column[23]} CHECK=${column[36]#\* } CODE=${column[37]}
+      break
+    fi
+  done
   [[ $STATUS ]]
 }
 
