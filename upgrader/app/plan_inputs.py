@@ -16,9 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.app.run_inputs import input_roots, not_inputs, settings_text
-from upgrader.config.kubeconfig import named_files
-from upgrader.engine.execution.input_files import canonical, file_digests, unique
+from upgrader.app.run_inputs import input_digests, settings_text
+from upgrader.engine.execution.input_files import canonical, unique
 from upgrader.errors import UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.bundle_index import BundleIndex
@@ -87,10 +86,7 @@ def plan_inputs(
 def _inputs(
     settings: Settings, plan: Plan, key: PlanKey, file: Path, tools: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    given = not_inputs(settings, (settings.kubeconfig, *named_files(settings.kubeconfig, settings.context), file))
-    for name, root in input_roots(settings):
-        digests = file_digests(root, name, leave_out=given, new_digest=lambda each: key.of(f"file {each}"))
-        yield from digests.items()
+    yield from input_digests(settings, (file,), new_digest=lambda each: key.of(f"file {each}")).items()
     for name, text in _texts(settings, plan, tools):
         yield name, key.of(f"text {name}", _bytes(text)).hexdigest()
 

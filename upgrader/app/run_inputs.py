@@ -1,6 +1,6 @@
 """Where the files are that a run of a cluster folder may read: all of the folder, and what its settings name elsewhere.
 
-A saved plan and the approval of a fleet's campaign cover the same files.
+A saved plan, the record of a rehearsal and the approval of a fleet's campaign cover the same files.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from upgrader.config.charts import charts_folder
+from upgrader.config.kubeconfig import named_files
 from upgrader.config.playbooks import playbooks_folder
-from upgrader.engine.execution.input_files import identity
+from upgrader.engine.execution.input_files import NewDigest, file_digests, identity, plain_digest, unique
 from upgrader.errors import UsageError
 from upgrader.model.settings import ReleaseSettings, Settings
+from upgrader.steps.backup.store import own_files
 from upgrader.steps.playbook.plan import looked_into
 
-__all__ = ["RUNS", "input_roots", "not_inputs", "named_inputs", "settings_text"]
+__all__ = ["RUNS", "input_digests", "named_inputs", "settings_text"]
 
 RUNS = "runs"
 """What the run writes itself, in the cluster folder."""
@@ -40,7 +42,36 @@ def named_inputs(settings: Settings) -> Iterator[tuple[str, Path]]:
             yield f"the undo of {pool.surge_steps[0]}", pool.surge.remove
 
 
-def input_roots(settings: Settings) -> Iterator[tuple[str, Path]]:
+def input_digests(
+    settings: Settings,
+    written: Collection[Path] = (),
+    *,
+    new_digest: NewDigest = plain_digest,
+    most_bytes: int | None = None,
+) -> dict[str, str]:
+    """Name → digest of all that a run may read, as `file_digests`; `written`: what else is no input, such as a saved
+    plan.
+
+    Raises UsageError for what can't be read, and for an input that is also one of the files that are left out.
+    """
+    leave_out = _not_inputs(settings, written)
+    digests = (
+        file_digests(root, name, leave_out=leave_out, new_digest=new_digest, most_bytes=most_bytes).items()
+        for name, root in _input_roots(settings)
+    )
+    made = set(_folders_of_backups(settings))
+    return unique(item for items in digests for item in items if item[0] not in made)
+
+
+def _folders_of_backups(settings: Settings) -> Iterator[str]:
+    """The names of the folders that the first backup makes. What is in them counts, unless a backup wrote it."""
+    folder, backups = settings.folder.resolve(), settings.backup.folder.resolve()
+    if backups.is_relative_to(folder):
+        inside = backups.relative_to(folder)
+        yield from (f"{each}/" for each in (inside, *inside.parents) if each.parts)
+
+
+def _input_roots(settings: Settings) -> Iterator[tuple[str, Path]]:
     """What is read with all that is below it: the cluster folder, as "", and roots outside of it by their names.
 
     All of the folder is included, because a playbook may include any file. Of what is elsewhere, the charts count, and
@@ -65,11 +96,14 @@ def _elsewhere(settings: Settings) -> Iterator[tuple[str, Path]]:
                 yield f"beside what {name} links to", path.resolve().parent
 
 
-def not_inputs(settings: Settings, given: Collection[Path]) -> Collection[Path]:
-    """What changes from machine to machine, or from run to run: what a run writes, and `given`, such as credentials.
+def _not_inputs(settings: Settings, written: Collection[Path]) -> Collection[Path]:
+    """What changes from machine to machine, or from run to run: what a run writes, backups, credentials, `written`.
 
+    Of the folder of backups, only files that a backup writes: it may have others, even be the cluster folder itself.
     Never what a step names, or Ansible reads by itself: raises UsageError for that.
     """
+    credentials = (settings.kubeconfig, *named_files(settings.kubeconfig, settings.context))
+    given = (*credentials, *own_files(settings.backup.folder), *written)
     own, folder = settings.folder / RUNS, settings.folder.resolve()
     if own.is_symlink():
         raise UsageError(

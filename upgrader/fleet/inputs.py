@@ -10,16 +10,14 @@ from hashlib import sha256
 from pathlib import Path
 
 import upgrader
-from upgrader.app.run_inputs import input_roots, not_inputs, settings_text
+from upgrader.app.run_inputs import input_digests, settings_text
 from upgrader.config.charts import charts_folder
-from upgrader.config.kubeconfig import named_files
 from upgrader.config.load import load_settings
 from upgrader.config.playbooks import playbooks_folder
 from upgrader.config.used_kubeconfig import UsedKubeconfig, read_used
-from upgrader.engine.execution.input_files import canonical, file_digests, unique
+from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.errors import UsageError
 from upgrader.fleet.events import Pins
-from upgrader.steps.backup.store import own_files
 
 __all__ = ["Inputs", "folder_digest", "folder_place", "inputs_of", "kubeconfig_of", "own_pins", "pins_differ"]
 
@@ -115,17 +113,8 @@ def _read(folder: Path) -> Iterator[None]:
 
 def _folder_digest(folder: Path) -> str:
     settings = load_settings(folder, {})
-    given = (
-        settings.kubeconfig,
-        *named_files(settings.kubeconfig, settings.context),
-        *own_files(settings.backup.folder),
-    )
-    leave_out = not_inputs(settings, given)
-    digests = (
-        file_digests(root, name, leave_out=leave_out, most_bytes=_MOST_BYTES).items()
-        for name, root in input_roots(settings)
-    )
-    found = unique(item for items in digests for item in items if not item[0].endswith("/"))
+    digests = input_digests(settings, most_bytes=_MOST_BYTES).items()
+    found = {name: digest for name, digest in digests if not name.endswith("/")}
     if _YAML not in found:
         raise UsageError(
             f"{folder / _YAML} is none of the folder's inputs, so that no approval would cover anything",

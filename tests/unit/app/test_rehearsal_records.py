@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.app.test_saved_plans import Place, place
+from tests.unit.app.test_saved_plans import BACKUP, Place, place
 from tests.unit.engine.killing import TO, manifest
 from upgrader.app import upgrade
 from upgrader.app.rehearsal_records import bind_rehearsal, known_rehearsal, write_record
@@ -56,6 +56,15 @@ def test_record_says_what_was_found_and_what_has_changed(place: Place) -> None:
     place.is_cluster("uid-2")
     found = known(place)
     assert found is not None and "it was made for another cluster" in found.changed[0]
+
+
+def test_backup_after_the_rehearsal_leaves_it_valid(place: Place) -> None:
+    """Backups are taken every night, also into the cluster folder."""
+    record(place)
+    for name in BACKUP:
+        place.write(f"backups/{name}", "a backup\n")
+    found = known(place)
+    assert found is not None and found.changed == ()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from upgrader.engine.locks.fence import Fence
 from upgrader.errors import ApiError, Blocked, UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.settings import AvailabilitySettings, PlaybookSettings, ReleaseSettings, Settings
+from upgrader.model.settings import AvailabilitySettings, BackupSettings, PlaybookSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, Tools
 
@@ -40,6 +40,7 @@ class Place:
     world: World
     folder: Path
     values: dict[str, Any] = field(default_factory=lambda: manifest("a", "new"))
+    backups: str = "backups"
 
     @property
     def file(self) -> Path:
@@ -53,7 +54,10 @@ class Place:
             PlaybookSettings("smoke", folder / "smoke.yml", folder / "undo.yml"),
         )
         inventory = folder / "hosts.yml"
-        return Settings(folder, TO, folder / "k", inventory, steps, availability=AvailabilitySettings(0.0))
+        backup = BackupSettings(folder=folder / self.backups)
+        return Settings(
+            folder, TO, folder / "k", inventory, steps, availability=AvailabilitySettings(0.0), backup=backup
+        )
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -259,6 +263,30 @@ def test_run_folder_and_the_plan_itself_are_no_inputs(place: Place) -> None:
     place.write("k", "another kubeconfig of the same cluster")
     with propose_upgrade(place.folder, None, FrontEnd(), take_over=False, saved_in=file) as proposed:
         assert proposed.execute().state.outcome == "succeeded"
+
+
+BACKUP = ("20260101T000000-v1.36.3.tar.age", "20260101T000001-v1.36.3.tar.age.part", "cluster-uid")
+
+
+@pytest.mark.parametrize("backups", ["backups", "saved/etcd", "."])
+def test_backup_that_the_run_takes_is_no_input(place: Place, backups: str) -> None:
+    """The first one also makes the folder; each later step compares the inputs again, and finds nothing new."""
+    place.backups = backups
+    save_plan(place.folder, TO, place.file)
+    with propose_upgrade(place.folder, None, FrontEnd(), take_over=False, saved_in=place.file) as proposed:
+        for name in BACKUP:
+            place.write(f"{backups}/{name}", "a backup\n")
+        assert proposed.execute().state.outcome == "succeeded"
+
+
+@pytest.mark.parametrize("name", ["hosts.yml", "values/web.yaml", "copy-of-20260101T000000.tar.age"])
+def test_folder_of_backups_may_have_inputs(place: Place, name: str) -> None:
+    """Where it is the cluster folder, only the files that a backup writes are left out."""
+    place.backups = "."
+    save_plan(place.folder, TO, place.file)
+    place.write(name, "a: 2\n")
+    with pytest.raises(Blocked, match=name):
+        run(place)
 
 
 def test_input_that_changes_during_the_run_stops_it(place: Place) -> None:

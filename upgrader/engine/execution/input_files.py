@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from upgrader.config.plain_file import open_plain
 from upgrader.errors import UsageError
 
-__all__ = ["NewDigest", "canonical", "file_digests", "identity", "unique"]
+__all__ = ["NewDigest", "canonical", "file_digests", "identity", "plain_digest", "unique"]
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISFIFO, "a pipe"),
@@ -36,7 +36,8 @@ NewDigest = Callable[[str], Digest]
 """Makes the digest of an input, by its name."""
 
 
-def _plain(_name: str) -> Digest:
+def plain_digest(_name: str) -> Digest:
+    """SHA-256, whatever the name."""
     return hashlib.sha256()
 
 
@@ -56,7 +57,7 @@ def file_digests(
     name: str,
     *,
     leave_out: Collection[Path] = (),
-    new_digest: NewDigest = _plain,
+    new_digest: NewDigest = plain_digest,
     most_bytes: int | None = None,
 ) -> dict[str, str]:
     """Name → digest of all that is at and below `root`, which is called `name`; nothing where there is none.
