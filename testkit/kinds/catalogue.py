@@ -247,6 +247,7 @@ KINDS = (
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
     Kind("dual-stack", ("--dual-stack",)),
     Kind("ipv6-only", ("--ipv6", "--workers", "1"), proofs=(has_no_ipv4,)),
+    Kind("ipv6-only-three", ("--ipv6", "--controllers", "3"), proofs=(has_no_ipv4,)),
     Kind("keepalived", ("--vip",), check_script, (answers_the_check_script,)),
     Kind("keepalived-three", ("--vip", "--controllers", "3"), proofs=(has_the_virtual_ip_once,)),
     Kind("kube-vip", ("--vip",), proofs=(kube_vip_keeps_the_address,), program=_KUBE_VIP),

@@ -49,7 +49,7 @@ def lab() -> None:
 @click.option("--ssh-address", is_flag=True, help="SSH addresses that differ from the nodes' addresses in Kubernetes.")
 @click.option("--vip", is_flag=True, help="API at a virtual IP that keepalived moves between controllers.")
 @click.option("--dual-stack", is_flag=True, help="Dual-stack: IPv4 and IPv6 for nodes, pods and Services.")
-@click.option("--ipv6", is_flag=True, help="IPv6 only, for nodes, pods and Services; SSH uses IPv4.")
+@click.option("--ipv6", is_flag=True, help="IPv6 only, for machines, pods and Services.")
 @click.option("--hardened", is_flag=True, help="Audit log, encryption at rest, and flags of hardening benchmarks.")
 @click.option("--external-etcd", is_flag=True, help="External etcd, as a service on its own node.")
 @click.option("--host-names", is_flag=True, help="Host names that differ from the node names.")

@@ -29,11 +29,12 @@ def bastion_files(keys: Path) -> dict[str, tuple[str, int]]:
 
 def firewall_files(bastion: Node) -> dict[str, tuple[str, int]]:
     """Files of every other machine: its sshd gets no packets except from the bastion, as behind a firewall."""
+    family = "ip6" if ":" in bastion.ssh_address else "ip"
     rules = f"""table inet bastion {{
     chain input {{
         type filter hook input priority filter; policy accept;
         iifname "lo" accept
-        ip saddr {bastion.ssh_address} tcp dport 22 accept
+        {family} saddr {bastion.ssh_address} tcp dport 22 accept
         tcp dport 22 drop
     }}
 }}

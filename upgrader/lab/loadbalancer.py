@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upgrader.lab.spec import Placement
+from upgrader.lab.spec import Placement, bracketed
 
 __all__ = ["HEALTH_PORT", "INGRESS_PORT", "haproxy_files"]
 
@@ -48,10 +48,11 @@ def _controllers(placement: Placement) -> str:
     """
     port = placement.spec.port
     controllers = [node for node in placement.nodes if node.role == "controller"]
-    checked = "\n".join(f"    server {node.name} {node.address}:{port} check" for node in controllers)
-    unchecked = "\n".join(f"    server {node.name} {node.address}:{port}" for node in controllers)
+    checked = "\n".join(f"    server {node.name} {bracketed(node.address)}:{port} check" for node in controllers)
+    unchecked = "\n".join(f"    server {node.name} {bracketed(node.address)}:{port}" for node in controllers)
+    bind = f"[::]:{port}" if placement.spec.ipv6 else f":{port}"
     return f"""frontend kube-apiserver
-    bind :{port}
+    bind {bind}
     use_backend any if {{ nbsrv(ready) eq 0 }}
     default_backend ready
 

@@ -11,7 +11,7 @@ from upgrader.lab.containerd import containerd_config
 from upgrader.lab.host_capabilities import HostCapabilities
 from upgrader.lab.image_catalog import link_store
 from upgrader.lab.nspawn_machine import BOUND
-from upgrader.lab.spec import Node, Placement
+from upgrader.lab.spec import Node, Placement, bracketed
 
 __all__ = ["make_disk"]
 
@@ -44,9 +44,12 @@ def make_disk(
             "/etc/hosts": (_hosts(placement), 0o644),
             "/etc/machine-id": (f"{uuid.uuid4().hex}\n", 0o444),
             # No server listens there: names outside the cluster fail at once instead of after a timeout.
-            "/etc/resolv.conf": (f"nameserver {placement.gateway}\n", 0o644),
+            "/etc/resolv.conf": (f"nameserver {placement.gateways[0]}\n", 0o644),
             "/etc/lab/network": (_network(placement, node), 0o644),
-            "/etc/ssh/sshd_config.d/address.conf": (f"ListenAddress {node.ssh_address}:{node.ssh_port}\n", 0o644),
+            "/etc/ssh/sshd_config.d/address.conf": (
+                f"ListenAddress {bracketed(node.ssh_address)}:{node.ssh_port}\n",
+                0o644,
+            ),
             "/etc/containerd/config.toml": (
                 containerd_config(facts, pause_image, placement.spec.containerd),
                 0o644,

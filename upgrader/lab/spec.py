@@ -5,8 +5,7 @@ they have any of their own, 10.N.2.0/24, Services 10.N.16.0/20, pods 10.N.128.0/
 machine has the prefix `uplab<index>`.
 
 With two IP families it also has fd00:7570:N::/48 (N in hexadecimal): the first /64 for nodes, whose last number is that
-of their other address, 1::/112 for Services, 100::/56 for pods. With IPv6 alone the cluster has these, and SSH the
-IPv4 addresses.
+of their other address, 1::/112 for Services, 100::/56 for pods. With IPv6 alone the machines have only these.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from upgrader.errors import UsageError
 
-__all__ = ["DEBIAN", "MAX_LABS", "LabSpec", "Node", "Placement"]
+__all__ = ["DEBIAN", "MAX_LABS", "LabSpec", "Node", "Placement", "bracketed"]
 
 MAX_LABS = 100
 DEBIAN = {12: "bookworm", 13: "trixie"}
@@ -37,6 +36,11 @@ _VALUED = ("port", "debian", "containerd")
 """Options of `lab up` that make a lab less simple, and have a value."""
 _TAKEN_PORTS = (2379, 2380, 2381, 8404, 10248, 10249, 10250, 10256, 10257, 10259)
 """Of etcd, the kubelet and the other components on a controller."""
+
+
+def bracketed(address: str) -> str:
+    """An IP address as it stands before a port."""
+    return f"[{address}]" if ":" in address else address
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class LabSpec:
     dual_stack: bool = False
     """Nodes, pods and Services have IPv6 addresses as well."""
     ipv6: bool = False
-    """Nodes, pods and Services have IPv6 addresses only; sshd listens on an IPv4 address that isn't in Kubernetes."""
+    """Machines, pods and Services have IPv6 addresses only."""
     hardened: bool = False
     """The control plane has the flags, files and volumes that security benchmarks require (`hardening.py`)."""
 
@@ -132,10 +136,9 @@ class LabSpec:
             taken = ", ".join(map(str, _TAKEN_PORTS))
             raise UsageError(f"the API can't use port {self.port}: choose one from 1024 to 29999, except {taken}")
         others = [self.dual_stack, self.vip, self.ssh_address, self.external_etcd, self.ingress, self.flannel]
-        if self.ipv6 and (self.controllers > 1 or any(others)):
+        if self.ipv6 and any(others):
             raise UsageError(
-                "--ipv6 needs one controller, and excludes --dual-stack, --vip, --ssh-address, --external-etcd, "
-                "--ingress and --flannel"
+                "--ipv6 excludes --dual-stack, --vip, --ssh-address, --external-etcd, --ingress and --flannel"
             )
         if self.hardened and int(self.kubernetes.split(".")[1]) < 34:
             raise UsageError(
@@ -235,14 +238,14 @@ class Placement:
             "etcd": 1 if self.spec.external_etcd else 0,
             "registry": 1 if self.spec.registry else 0,
         }
-        ssh_network = 2 if self.spec.ssh_address else 0
         network = f"{self._ipv6}::" if self.spec.ipv6 else f"10.{128 + self.index}.0."
+        ssh_network = f"10.{128 + self.index}.2." if self.spec.ssh_address else network
         return tuple(
             Node(
                 name=f"{_ROLES[role][0]}-{number + 1}",
                 role=role,
                 address=f"{network}{_ROLES[role][1] + number}",
-                ssh_address=f"10.{128 + self.index}.{ssh_network}.{_ROLES[role][1] + number}",
+                ssh_address=f"{ssh_network}{_ROLES[role][1] + number}",
                 machine=f"{self.prefix}-{role[0]}{number + 1}",
                 host_name=f"host-{role[0]}{number + 1}" if self.spec.host_names else f"{_ROLES[role][0]}-{number + 1}",
             )
@@ -266,14 +269,11 @@ class Placement:
     @property
     def endpoint(self) -> str:
         """URL of the API server for clients that can't resolve the name."""
-        address = f"[{self.endpoint_address}]" if self.spec.ipv6 else self.endpoint_address
-        return f"https://{address}:{self.spec.port}"
+        return f"https://{bracketed(self.endpoint_address)}:{self.spec.port}"
 
     @property
     def ssh_gateway(self) -> str:
         """The machine's own address among the SSH addresses; "" if the nodes have none of their own."""
-        if self.spec.ipv6:
-            return self.gateway
         return f"10.{128 + self.index}.2.1" if self.spec.ssh_address else ""
 
     def addresses(self, node: Node) -> tuple[str, ...]:
