@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from upgrader.adopt.client_addresses import local_addresses
 from upgrader.adopt.leading_to import canonical
-from upgrader.errors import Blocked, HostError, HostUnreachable, UsageError
+from upgrader.errors import Blocked, HostError, HostSilent, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
 from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
@@ -25,7 +25,7 @@ __all__ = [
     "registered_addresses",
     "server_at",
     "why_dead",
-    "why_unreachable",
+    "why_silent",
 ]
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -62,14 +62,14 @@ def check_etcd_servers(name: str, own: Collection[str], servers: Iterable[str]) 
         )
 
 
-def why_dead(name: str, node: KubeObject | None, unreachable: str, *, said: bool) -> str:
+def why_dead(name: str, node: KubeObject | None, silent: str, *, serving: bool, said: bool) -> str:
     """Why a controller is taken for dead; "" for one that answers.
 
-    `unreachable`: why it doesn't answer over SSH, "" where it does. `said`: whether the operator says that it is gone.
-    Raises Blocked where these contradict each other.
+    `silent`: that nothing answers SSH there, "" where something does. `serving`: whether its kube-apiserver announces
+    itself. `said`: whether the operator says that it is gone. Raises Blocked where these contradict each other.
     """
     conditions = {item["type"]: item["status"] for item in ((node or {}).get("status") or {}).get("conditions") or ()}
-    if not unreachable:
+    if not silent:
         if said:
             raise Blocked(
                 f"{name} answers over SSH, so it isn't dead, and its components must be stopped; nothing was changed",
@@ -80,26 +80,33 @@ def why_dead(name: str, node: KubeObject | None, unreachable: str, *, said: bool
         raise Blocked(
             f"{name} can't be reached over SSH, but its kubelet still reports: etcd and the checkpoints there would "
             "keep running; nothing was changed",
-            remedy="Repair SSH; or power the machine off permanently, and wait until its node is not Ready. "
-            f"{unreachable}",
+            remedy=f"Repair SSH; or power the machine off permanently, and wait until its node is not Ready. {silent}",
         )
-    return f"{unreachable}; its node is {'gone' if node is None else 'not Ready'}"
+    if serving:
+        raise Blocked(
+            f"nothing answers SSH on {name}, but its kube-apiserver serves: its address is in EndpointSlice "
+            "default/kubernetes; nothing was changed",
+            remedy="Repair SSH; or power the machine off permanently, and run this again in a minute, once that "
+            f"address is gone: kubectl -n default get endpointslice kubernetes. {silent}",
+        )
+    return f"{silent}; its node is {'gone' if node is None else 'not Ready'}"
 
 
-def why_unreachable(hosts: Hosts, examined: Examined) -> str:
-    """Why a controller can't be reached over SSH; "" for one that was examined.
+def why_silent(hosts: Hosts, examined: Examined) -> str:
+    """That nothing answers SSH on a controller; "" for one that was examined.
 
-    Raises Blocked for one that answers and could not be examined: it lives, and what runs there isn't known.
+    Raises Blocked for one that answers and could not be examined, also where it refuses the login or shows another host
+    key: it may live, and what runs there isn't known. So it is where a bastion before it can't be passed.
     """
     if examined.facts is not None:
         return ""
     why, remedy = examined.error, f"Repair that on {examined.host.name}, or power it off permanently."
     try:
         hosts.run(examined.host, ["true"])
-    except HostUnreachable as error:
+    except HostSilent as error:
         return error.message
     except HostError as error:
-        why = error.message
+        why, remedy = error.message, "\n".join(filter(None, (error.remedy, remedy)))
     raise Blocked(f"{why}; nothing was changed", remedy=remedy)
 
 

@@ -18,7 +18,7 @@ from upgrader.adopt.leaving import (
     registered_addresses,
     server_at,
     why_dead,
-    why_unreachable,
+    why_silent,
 )
 from upgrader.adopt.left_out_pipeline import Return
 from upgrader.adopt.node_addresses import node_addresses
@@ -48,7 +48,7 @@ from upgrader.onhost.sending.collect import examine_all
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
-from upgrader.preflight.down_controllers import left_out_of
+from upgrader.preflight.down_controllers import left_out_of, serves
 from upgrader.preflight.refusal import refusal
 
 __all__ = ["LeavingController", "ProposedRemoval", "leaving_controller"]
@@ -164,9 +164,11 @@ class _State:
         tools = session.tools
         node = tools.kube.get(_NODES, host.name)
         examined = examine_all(tools.hosts, session.cluster)
-        unreachable = why_unreachable(tools.hosts, next(each for each in examined if each.host.name == host.name))
-        dead = why_dead(host.name, node, unreachable, said=said)
-        internal = next(iter(registered_addresses(node)), host.address)
+        silent = why_silent(tools.hosts, next(each for each in examined if each.host.name == host.name))
+        registered = registered_addresses(node)
+        serving = serves(tools.kube, {host.address, *registered})
+        dead = why_dead(host.name, node, silent, serving=serving, said=said)
+        internal = next(iter(registered), host.address)
         member = member_to_remove(host.name, internal, etcd_servers(examined))
         beside = next(each for each in session.cluster.controllers if each != host)
         return cls(dead, own_addresses(tools.hosts, host, node, beside=beside, dead=bool(dead)), member)

@@ -24,6 +24,7 @@ __all__ = [
     "left_out_of",
     "may_be_left_out",
     "refuse_relabelled",
+    "serves",
     "told_as_down",
 ]
 
@@ -49,19 +50,19 @@ def is_down(kube: Kube, hosts: Hosts, host: Host, node: KubeObject | None) -> bo
     try:
         hosts.run(host, ["true"], timeout_seconds=_SSH_SECONDS)
     except HostSilent:
-        return not _serves(kube, node)
+        return not serves(kube, {str(each.get("address")) for each in node.get("status", {}).get("addresses") or ()})
     except HostError:
         return False  # something answers there, or it isn't known: as with a host key that has changed
     return False
 
 
-def _serves(kube: Kube, node: KubeObject) -> bool:
-    """Whether the kube-apiserver of a controller announces itself in etcd: if it doesn't for 15 s, the others remove
-    its address from this object, which only they write.
+def serves(kube: Kube, addresses: Collection[str]) -> bool:
+    """Whether a kube-apiserver at one of these addresses announces itself in etcd: if it doesn't for 15 s, the others
+    remove its address from this object, which only they write. Raises ApiError.
     """
     slices = kube.get(ENDPOINT_SLICES, "kubernetes", "default") or {}
     served = {address for each in slices.get("endpoints") or () for address in each.get("addresses") or ()}
-    return any(each.get("address") in served for each in node.get("status", {}).get("addresses") or ())
+    return not served.isdisjoint(addresses)
 
 
 def left_out_of(kube: Kube, cluster: Cluster) -> dict[str, LeftOut]:

@@ -18,7 +18,7 @@ from upgrader.adopt.leaving import (
     registered_addresses,
     server_at,
     why_dead,
-    why_unreachable,
+    why_silent,
 )
 from upgrader.errors import Blocked, UsageError
 from upgrader.model.cluster import Cluster, Host
@@ -51,31 +51,43 @@ def test_controllers_that_can_not_leave() -> None:
 @pytest.mark.parametrize("found", [None, node("False"), node("Unknown"), {"status": {}}])
 def test_dead_is_who_neither_answers_nor_reports(found: dict[str, Any] | None) -> None:
     """A node that never reported isn't Ready either."""
-    assert "no route" in why_dead("controller-2", found, "no route", said=False)
+    assert "no route" in why_dead("controller-2", found, "no route", serving=False, said=False)
 
 
 def test_machine_that_may_live_is_not_taken_for_dead() -> None:
     """It would go on with its etcd and its checkpoints; and one that answers is asked to end them."""
-    assert why_dead("controller-2", node("Unknown"), "", said=False) == ""
+    assert why_dead("controller-2", node("Unknown"), "", serving=False, said=False) == ""
     with pytest.raises(Blocked, match="answers over SSH, so it isn't dead"):
-        why_dead("controller-2", node("Unknown"), "", said=True)
+        why_dead("controller-2", node("Unknown"), "", serving=False, said=True)
     with pytest.raises(Blocked, match="its kubelet still reports") as reports:
-        why_dead("controller-2", node("True"), "no route", said=True)
+        why_dead("controller-2", node("True"), "no route", serving=False, said=True)
     assert reports.value.remedy.endswith("no route")
 
 
-def test_only_a_machine_that_can_not_be_reached_is_dead() -> None:
-    """One that answers and can't be examined lives: without python3, say, or with a disk that hangs."""
+def test_controller_whose_api_server_serves_is_not_dead() -> None:
+    """Its kubelet and its sshd are dead: its member of etcd lives, and must not be removed under it."""
+    with pytest.raises(Blocked, match="controller-2, but its kube-apiserver serves") as caught:
+        why_dead("controller-2", node("Unknown"), "no route", serving=True, said=True)
+    assert "default get endpointslice kubernetes" in caught.value.remedy
+
+
+def test_only_a_machine_where_nothing_answers_is_dead() -> None:
+    """One that answers and can't be examined lives: without python3, say, with a disk that hangs, or where the login is
+    refused or the host key is unknown."""
     hosts, facts = FakeHosts(), controller("controller-2").facts
     hosts.commands["true"] = CommandResult(0, "", "")
-    assert why_unreachable(hosts, Examined(TWO, facts)) == ""
+    assert why_silent(hosts, Examined(TWO, facts)) == ""
     with pytest.raises(Blocked, match="controller-2: python3 can't be run; nothing was changed"):
-        why_unreachable(hosts, Examined(TWO, None, "controller-2: python3 can't be run"))
+        why_silent(hosts, Examined(TWO, None, "controller-2: python3 can't be run"))
     hosts.commands["true"] = CommandResult(1, "", "this account is currently not available")
     with pytest.raises(Blocked, match="currently not available; nothing was changed"):
-        why_unreachable(hosts, Examined(TWO, None, "controller-2: the examination ended with 1"))
+        why_silent(hosts, Examined(TWO, None, "controller-2: the examination ended with 1"))
+    hosts.refusing.add(TWO.name)
+    with pytest.raises(Blocked, match="login refused; nothing was changed") as refused:
+        why_silent(hosts, Examined(TWO, None, "controller-2: login refused"))
+    assert "power it off permanently" in refused.value.remedy
     hosts.down.add(TWO.name)
-    assert "no answer" in why_unreachable(hosts, Examined(TWO, None, "controller-2: timed out"))
+    assert "no answer" in why_silent(hosts, Examined(TWO, None, "controller-2: timed out"))
 
 
 def test_etcd_that_the_others_use_can_not_leave() -> None:

@@ -30,7 +30,7 @@ from upgrader.app.wiring import Session
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.errors import Blocked
-from upgrader.gates.kubernetes_kinds import NODES, WORKLOADS
+from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NODES, WORKLOADS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import Event, RunEnded, RunStarted
 from upgrader.model.left_out import LEFT_OUT, LeftOut
@@ -335,6 +335,24 @@ def test_machine_that_died_or_came_back_meanwhile(place: Place) -> None:
         place.hosts.down.clear()
         with pytest.raises(Blocked, match="controller-3 answers over SSH, so it isn't dead"):
             leaving.propose(take_over=False).__enter__()
+
+
+def test_controller_that_may_live_is_not_removed_as_dead(place: Place) -> None:
+    """Its etcd would lose its member under it: the login is refused there, or its kube-apiserver still serves."""
+    place.die()
+    place.hosts.down.clear()
+    place.hosts.refusing.add(LAST)
+    with pytest.raises(Blocked, match=f"{LAST} .*login refused; nothing was changed"):
+        place.removal(dead=True).__enter__()
+    place.hosts.refusing.clear()
+    place.hosts.down.add(LAST)
+    serving = {"metadata": {"name": "kubernetes"}, "endpoints": [{"addresses": ["10.0.0.3"]}]}
+    place.kube.put(ENDPOINT_SLICES, serving, "default")
+    with pytest.raises(Blocked, match=f"nothing answers SSH on {LAST}, but its kube-apiserver serves"):
+        place.removal(dead=True).__enter__()
+    place.kube.put(ENDPOINT_SLICES, {**serving, "endpoints": []}, "default")
+    with place.removal(dead=True) as leaving:
+        assert leaving.dead
 
 
 def test_new_controller_with_keys_of_its_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
