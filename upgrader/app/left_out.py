@@ -16,6 +16,7 @@ from upgrader.adopt.left_out_pipeline import LeavingOut, Return
 from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.as_installed import observe_installed
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
+from upgrader.app.expired_certificates import refuse_expired
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.unended_upgrade import upgrade_to_resume
@@ -27,7 +28,6 @@ from upgrader.errors import ApiUnavailable, Blocked
 from upgrader.gates.kubernetes_kinds import NODES, PODS
 from upgrader.gates.node_health import condition_problem
 from upgrader.gates.started_version import image_version
-from upgrader.model.certificate_file import RENEWED_BY_KUBEADM
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
@@ -37,7 +37,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
-from upgrader.onhost.sending.host_facts import Certificate, Examined
+from upgrader.onhost.sending.host_facts import Examined
 from upgrader.pipeline import Pipeline
 from upgrader.ports import KubeObject
 from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
@@ -47,7 +47,6 @@ from upgrader.preflight.refusal import refusal
 __all__ = ["ProposedChange", "WantedUpgrade", "propose_leaving_out", "propose_return", "refuse_not_back"]
 
 _API_SERVER = "kube-apiserver"
-_KUBELET_PKI = "/var/lib/kubelet/"
 _CHECKS = tuple((name, check) for name, check in CHECKS if name in ("access", "hosts", "helm", "webhooks"))
 
 
@@ -255,7 +254,8 @@ def refuse_not_back(session: Session, host: Host) -> None:
     The session is of all controllers that take part once it does.
     """
     examined = {item.host.name: item for item in examine_all(session.tools.hosts, session.cluster)}
-    _refuse_expired(examined[host.name], session.tools.clock.now().timestamp())
+    if examined[host.name].facts is not None:
+        refuse_expired(session.tools.hosts, host, session.tools.clock.now())
     if problem := _not_back(session.tools.kube.get(NODES, host.name), examined[host.name]):
         raise Blocked(
             f"controller {host.name} is left out, and not back yet: {problem}; nothing was changed",
@@ -275,34 +275,6 @@ def refuse_not_back(session: Session, host: Host) -> None:
             f"controller {host.name} was left out, and can't return yet: in etcd, {problem}; nothing was changed",
             remedy="Repair etcd there, then run this again.",
         )
-
-
-def _refuse_expired(examined: Examined, now: float) -> None:
-    """Nothing renews certificates on a machine that is away. Without valid ones, its kubelet doesn't report, its member
-    of etcd can't join the others, and its kube-apiserver serves no client: each of these would be told as the cause.
-
-    Of other files it isn't known whether anything uses them, and kubeadm doesn't renew them.
-    """
-    facts = examined.facts
-    found = facts.certificates if facts is not None else ()
-    ended = (each.path for each in found if isinstance(each, Certificate) and each.not_after <= now)
-    expired = sorted(path for path in ended if path in RENEWED_BY_KUBEADM or path.startswith(_KUBELET_PKI))
-    if not expired:
-        return
-    name = examined.host.name
-    kubelet = [path for path in expired if path.startswith(_KUBELET_PKI)]
-    remedies = [f"On {name}: kubeadm certs renew all"] if expired != kubelet else []
-    if kubelet:
-        remedies.append(
-            f"On another controller: kubeadm kubeconfig user --org system:nodes --client-name system:node:{name} > "
-            f"kubelet.conf; write it to /etc/kubernetes/kubelet.conf on {name}, and remove "
-            f"{_KUBELET_PKI}pki/kubelet-client* there"
-        )
-    raise Blocked(
-        f"controller {name} was left out, and can't return yet: certificates there have expired meanwhile: "
-        f"{', '.join(expired)}; nothing was changed",
-        remedy="\n".join((*remedies, f"Then on {name}: systemctl restart kubelet. Then run this again.")),
-    )
 
 
 def _not_back(node: KubeObject | None, examined: Examined) -> str:

@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-__all__ = ["RENEWED_BY_KUBEADM", "CertificateFile", "Keeper", "UnreadableCertificate"]
+__all__ = ["CERTIFICATES_FOLDER", "CertificateFile", "Keeper", "UnreadableCertificate"]
 
 Keeper = Literal["kubeadm", "kubelet", "nobody", "unknown"]
 """Who renews a certificate: `kubeadm certs renew`, the kubelet itself, no one (as for a CA), or unknown."""
 
-RENEWED_BY_KUBEADM = frozenset(
+CERTIFICATES_FOLDER = "/etc/kubernetes/pki"
+"""kubeadm's folder of certificates where its `certificatesDir` says nothing else."""
+
+_KUBECONFIGS = frozenset(
     f"/etc/kubernetes/{name}"
-    for name in (
-        "admin.conf",
-        "super-admin.conf",
-        "controller-manager.conf",
-        "scheduler.conf",
-        "pki/apiserver.crt",
-        "pki/apiserver-kubelet-client.crt",
-        "pki/apiserver-etcd-client.crt",
-        "pki/front-proxy-client.crt",
-        "pki/etcd/server.crt",
-        "pki/etcd/peer.crt",
-        "pki/etcd/healthcheck-client.crt",
-    )
+    for name in ("admin.conf", "super-admin.conf", "controller-manager.conf", "scheduler.conf")
 )
-"""What `kubeadm certs renew all` writes."""
+_IN_FOLDER = (
+    "apiserver.crt",
+    "apiserver-kubelet-client.crt",
+    "apiserver-etcd-client.crt",
+    "front-proxy-client.crt",
+    "etcd/server.crt",
+    "etcd/peer.crt",
+    "etcd/healthcheck-client.crt",
+)
+"""What `kubeadm certs renew all` writes, beside the kubeconfigs."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class CertificateFile:
     not_after: datetime
     authority: bool
     """Whether it may issue other certificates."""
+    folder: str = CERTIFICATES_FOLDER
+    """kubeadm's folder of certificates on that controller."""
 
     @property
     def keeper(self) -> Keeper:
@@ -52,7 +54,8 @@ class CertificateFile:
             return "nobody"
         if self.path.startswith("/var/lib/kubelet/"):
             return "kubelet"
-        return "kubeadm" if self.path in RENEWED_BY_KUBEADM else "unknown"
+        renewed = self.path in _KUBECONFIGS or self.path in {f"{self.folder}/{name}" for name in _IN_FOLDER}
+        return "kubeadm" if renewed else "unknown"
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from cryptography import x509
 
 from upgrader.errors import HostError
-from upgrader.model.certificate_file import CertificateFile, UnreadableCertificate
+from upgrader.model.certificate_file import CERTIFICATES_FOLDER, CertificateFile, UnreadableCertificate
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
 __all__ = ["read_certificates"]
 
-# A line for each certificate: `certificate NAME PEM` or `forbidden NAME`. Name and PEM are base64, as either may be
-# anything. Keys, which kubeconfigs and kubelet-client-current.pem contain too, never leave the host.
+# A line for each certificate: `certificate NAME PEM` or `forbidden NAME`; before them, `certificates-folder NAME` where
+# kubeadm has another one than usual. Name and PEM are base64, as either may be anything. Keys, which kubeconfigs and
+# kubelet-client-current.pem contain too, never leave the host.
 _SCRIPT = r"""
 one_line() { base64 | tr -d '\n'; }
 certificates() {
@@ -26,8 +27,9 @@ shown() { printf 'certificate %s %s\n' "$(printf %s "$1" | one_line)" "$(certifi
 forbidden() { printf 'forbidden %s\n' "$(printf %s "$1" | one_line)"; }
 
 # Where kubeadm's `certificatesDir` is another one, the manifests' flags name it, those too that were adopted.
+manifests() { cat /etc/kubernetes/manifests/*.yaml /etc/kubernetes/upgrader/adopted/*.yaml 2>/dev/null; }
 elsewhere() {
-  cat /etc/kubernetes/manifests/*.yaml /etc/kubernetes/upgrader/adopted/*.yaml 2>/dev/null |
+  manifests |
     sed -n "s|.*--[a-z-]*=\(/[^\"' ,]*\)/[^/\"' ,]*\.crt.*|\1|p" | sort -u |
     while read -r folder; do
       case "$(readlink -f "$folder")" in
@@ -36,6 +38,12 @@ elsewhere() {
       esac
     done
 }
+
+folder=$(manifests | sed -n "s|.*--kubelet-client-certificate=\(/[^\"' ,]*\)/apiserver-kubelet-client\.crt.*|\1|p" |
+  head -n 1)
+if [ -n "$folder" ] && [ "$(readlink -f "$folder")" != "$(readlink -f /etc/kubernetes/pki)" ]; then
+  printf 'certificates-folder %s\n' "$(printf %s "$folder" | one_line)"
+fi
 
 more=$(elsewhere)
 for folder in /etc/kubernetes /etc/kubernetes/pki /etc/kubernetes/pki/etcd /var/lib/kubelet /var/lib/kubelet/pki \
@@ -70,22 +78,25 @@ def read_certificates(hosts: Hosts, host: Host) -> tuple[CertificateFile | Unrea
 
 
 def _certificates(host: str, output: str) -> Iterator[CertificateFile | UnreadableCertificate]:
+    folder = CERTIFICATES_FOLDER
     for line in output.splitlines():
         kind, *encoded = line.split(" ")
-        if kind not in ("certificate", "forbidden"):
+        if kind not in ("certificates-folder", "certificate", "forbidden"):
             continue  # of the user's own .bashrc
         try:
             path, pem = (base64.b64decode(word, validate=True) for word in (*encoded, "")[:2])
         except ValueError as error:
             raise HostError(f"{host}: the list of its certificates can't be read: {line[:80]!r}") from error
         name = path.decode(errors="backslashreplace")
-        if kind == "forbidden":
+        if kind == "certificates-folder":
+            folder = name
+        elif kind == "forbidden":
             yield UnreadableCertificate(host, name, "it doesn't exist, or the SSH user may not read it (become: true)")
         else:
-            yield _parsed(host, name, pem)
+            yield _parsed(host, name, pem, folder)
 
 
-def _parsed(host: str, path: str, pem: bytes) -> CertificateFile | UnreadableCertificate:
+def _parsed(host: str, path: str, pem: bytes, folder: str) -> CertificateFile | UnreadableCertificate:
     try:
         certificate = x509.load_pem_x509_certificates(pem)[0]
         begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
@@ -95,7 +106,7 @@ def _parsed(host: str, path: str, pem: bytes) -> CertificateFile | UnreadableCer
     subject = _name(lambda: certificate.subject)
     issuer = _name(lambda: certificate.issuer)
     authority = _is_authority(certificate, otherwise=subject == issuer != _UNREADABLE)
-    return CertificateFile(host, path, subject, issuer, begin, end, authority)
+    return CertificateFile(host, path, subject, issuer, begin, end, authority, folder)
 
 
 _UNREADABLE = "unreadable"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from tests.unit.app.test_controllers_change import LAST, NAMES, Place, healthy_place
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO
-from tests.unit.recover.host_facts_json import host_facts
+from tests.unit.preflight.pki import CertificateAuthority, encoded, printed
 from upgrader.adopt.withdrawal import CONTROL_PLANE
 from upgrader.app import backup, controller_removal, existing_run, left_out, recovery, upgrade
 from upgrader.app.front_end import FrontEnd
@@ -24,7 +23,6 @@ from upgrader.app.unended_upgrade import upgrade_to_resume
 from upgrader.app.upgrade import check_upgrade, propose_upgrade
 from upgrader.errors import ApiUnavailable, Blocked, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NODES, PODS
-from upgrader.model.cluster import Cluster
 from upgrader.model.event import Event, RunEnded, StepEnded, StepStarted
 from upgrader.model.finding import Finding
 from upgrader.model.left_out import LEFT_OUT, LeftOut
@@ -34,9 +32,10 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
-from upgrader.onhost.sending.host_facts import Certificate, Examined, Unknown
-from upgrader.ports import Hosts, KubeObject
+from upgrader.ports import CommandResult, KubeObject
 from upgrader.steps.release.helm_release import ChartStep
+
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -471,46 +470,44 @@ def test_return_waits_for_the_controller(place: Place) -> None:
     assert found is not None and len(found.session.cluster.controllers) == len(NAMES)
 
 
+def with_certificates(place: Place, *expired: str, folder: str = "") -> None:
+    """Each controller has these certificates, which have expired, and one that is valid."""
+    ca = CertificateAuthority.named("kubernetes")
+    ended = printed({path: ca.issue("x", until=place.world.clock.now()) for path in expired})
+    valid = printed({"pki/front-proxy-client.crt": ca.issue("x", until=place.world.clock.now() + DAY)})
+    first = f"certificates-folder {encoded(folder)}\n" if folder else ""
+    place.hosts.commands["sh"] = CommandResult(0, first + ended + valid, "")
+
+
 @pytest.mark.parametrize(
-    ("path", "remedy"),
+    ("path", "folder", "remedy"),
     [
-        ("/etc/kubernetes/pki/etcd/peer.crt", f"On {LAST}: kubeadm certs renew all"),
-        ("/var/lib/kubelet/pki/kubelet-client-current.pem", f"--client-name system:node:{LAST}"),
+        ("/etc/kubernetes/pki/etcd/peer.crt", "", f"On {LAST}: kubeadm certs renew all\n"),
+        ("/etc/kubernetes/ssl/etcd/peer.crt", "/etc/kubernetes/ssl", "renew all --cert-dir /etc/kubernetes/ssl\n"),
+        ("/etc/kubernetes/admin.conf", "", "kubeadm certs renew all\n"),
+        ("/etc/kubernetes/controller-manager.conf", "", "kubeadm certs renew all\n"),
+        ("/etc/kubernetes/scheduler.conf", "/etc/kubernetes/ssl", "--cert-dir /etc/kubernetes/ssl\n"),
+        ("/var/lib/kubelet/pki/kubelet-client-current.pem", "", f"--client-name system:node:{LAST}"),
     ],
 )
-def test_certificates_that_have_expired_while_it_was_away(
-    place: Place, monkeypatch: pytest.MonkeyPatch, path: str, remedy: str
-) -> None:
-    """They are why etcd's member, or its kubelet, doesn't come back: named first, with what renews them there."""
+def test_certificates_that_have_expired_while_it_was_away(place: Place, path: str, folder: str, remedy: str) -> None:
+    """They are why etcd's member, its kubelet or its controllers don't come back: named first, with what renews them
+    there, also in kubeconfigs and in another folder of kubeadm's.
+    """
     mark(place)
     silent(place)
-    now = place.world.clock.now().timestamp()
-    ended, valid = Certificate(path, 0.0, now), Certificate("/etc/kubernetes/pki/apiserver.crt", 0.0, now + 1)
-    facts = replace(host_facts({}), certificates=(ended, valid, Unknown("no such file")))
-    monkeypatch.setattr(
-        left_out, "examine_all", lambda _, cluster: tuple(Examined(host, facts) for host in cluster.controllers)
-    )
+    with_certificates(place, path, folder=folder)
     with pytest.raises(Blocked, match=f"{LAST} was left out, and can't return yet: certificates there") as caught:
         returning(place)
-    assert path in caught.value.message and valid.path not in caught.value.message
+    assert path in caught.value.message and "front-proxy" not in caught.value.message
     assert remedy in caught.value.remedy and f"on {LAST}: systemctl restart kubelet" in caught.value.remedy
 
 
-def test_expired_certificate_that_kubeadm_does_not_renew_keeps_no_controller_out(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expired_certificate_that_kubeadm_does_not_renew_keeps_no_controller_out(place: Place) -> None:
     """A copy that an operator left beside the others: no component uses it, and the command would not renew it."""
     mark(place)
     come_back(place)
-    now = place.world.clock.now().timestamp()
-    stray = Certificate("/etc/kubernetes/pki/apiserver-2025.crt", 0.0, now)
-    examine: Callable[[Hosts, Cluster], tuple[Examined, ...]] = vars(left_out)["examine_all"]
-
-    def examined(hosts: Hosts, cluster: Cluster) -> tuple[Examined, ...]:
-        seen = examine(hosts, cluster)
-        return tuple(replace(each, facts=each.facts and replace(each.facts, certificates=(stray,))) for each in seen)
-
-    monkeypatch.setattr(left_out, "examine_all", examined)
+    with_certificates(place, "/etc/kubernetes/pki/apiserver-2025.crt")
     assert "take-back" in names(returning(place))
 
 

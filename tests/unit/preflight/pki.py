@@ -36,16 +36,16 @@ class CertificateAuthority:
         """Its certificate, made anew each time, with the same key."""
         return self._signed(self.name, self.key.public_key())
 
-    def issue(self, user: str, *groups: str) -> str:
-        """A client's certificate."""
+    def issue(self, user: str, *groups: str, until: datetime | None = None) -> str:
+        """A client's certificate; `until`: when it ends."""
         names = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
         names += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-        return self._signed(x509.Name(names), ec.generate_private_key(ec.SECP256R1()).public_key())
+        return self._signed(x509.Name(names), ec.generate_private_key(ec.SECP256R1()).public_key(), until)
 
-    def _signed(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> str:
+    def _signed(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime | None = None) -> str:
         builder = x509.CertificateBuilder(self.name, subject, key, x509.random_serial_number())
         builder = builder.not_valid_before(datetime(2025, 1, 1, tzinfo=UTC))
-        builder = builder.not_valid_after(datetime(2035, 1, 1, tzinfo=UTC))
+        builder = builder.not_valid_after(until or datetime(2035, 1, 1, tzinfo=UTC))
         builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = builder.add_extension(issuer, critical=False)

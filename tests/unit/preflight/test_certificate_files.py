@@ -120,14 +120,36 @@ def test_certificates_in_another_folder(
     assert sorted(controller.subjects()) == [("apiserver.crt", "apiserver"), ("ca.crt", "ca"), ("server.crt", "server")]
 
 
+def test_what_kubeadm_renews_in_another_folder(
+    controller: Controller, ca: CertificateAuthority, tmp_path: Path
+) -> None:
+    """Its names count below its `certificatesDir` alone: elsewhere, other tools have files of these names, too."""
+    kubeadms, others = tmp_path / "srv/pki", tmp_path / "srv/etcd"
+    for path in ("srv/pki/apiserver.crt", "srv/pki/etcd/peer.crt", "srv/etcd/peer.crt", "etc/pki/apiserver.crt"):
+        controller.put(path, ca.issue("x"))
+    flags = (f"kubelet-client-certificate={kubeadms}/apiserver-kubelet-client.crt", f"cert-file={kubeadms}/etcd/s.crt")
+    lines = (*flags, f"peer-cert-file={others}/peer.crt")
+    controller.put("etc/manifests/kube-apiserver.yaml", "".join(f"    - --{each}\n" for each in lines))
+    keepers = {item.path: item.keeper for item in controller.read() if isinstance(item, CertificateFile)}
+    assert keepers == {
+        f"{kubeadms}/apiserver.crt": "kubeadm",
+        f"{kubeadms}/etcd/peer.crt": "kubeadm",
+        f"{others}/peer.crt": "unknown",
+        f"{tmp_path}/etc/pki/apiserver.crt": "unknown",
+    }
+
+
 def test_folder_that_is_the_usual_one_by_a_link_is_read_once(
     controller: Controller, ca: CertificateAuthority, tmp_path: Path
 ) -> None:
     """As Kubespray has it: /etc/kubernetes/pki leads to /etc/kubernetes/ssl, which the flags name."""
     controller.put("etc/ssl/apiserver.crt", ca.issue("apiserver"))
     (tmp_path / "etc/pki").symlink_to(tmp_path / "etc/ssl")
-    controller.put("etc/manifests/kube-apiserver.yaml", f"- --tls-cert-file={tmp_path}/etc/ssl/apiserver.crt\n")
+    flags = ("tls-cert-file", "apiserver.crt"), ("kubelet-client-certificate", "apiserver-kubelet-client.crt")
+    lines = "".join(f"- --{flag}={tmp_path}/etc/ssl/{name}\n" for flag, name in flags)
+    controller.put("etc/manifests/kube-apiserver.yaml", lines)
     assert controller.subjects() == [("apiserver.crt", "apiserver")]
+    assert "certificates-folder" not in controller.printed, "it is renewed below /etc/kubernetes/pki"
 
 
 @pytest.mark.parametrize("quote", ["", "'", '"'])
