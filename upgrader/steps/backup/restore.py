@@ -234,8 +234,20 @@ class Restoration:
             raise
 
     def _stop(self, note: Note) -> None:
+        try:
+            for member in self.members:
+                self._run(member.host, _CLAIM, member.data_dir, _DATA, _CLAIMED, _LOCK_SECONDS)
+        except BaseException:
+            # Nothing has stopped: if the restore is given up now, no copy of all of the cluster's Secrets stays.
+            for member in self.members:
+                with suppress(UpgraderError):  # the error that ended it matters more; the next restore removes it
+                    self._run(member.host, _DISCARD, member.data_dir, _CLAIMED)
+            raise
         for member in self.members:
-            self._run(member.host, _CLAIM, member.data_dir, _DATA, _CLAIMED, _LOCK_SECONDS)
+            note(
+                f"{member.host.name}: its new data is in {member.data_dir}/{_CLAIMED}, which only a restore removes; "
+                "if you give this one up, remove that folder: it contains all of the backup's data"
+            )
         for member in self.members:
             note(f"{member.host.name}: moving etcd's manifest to {ASIDE}, stopping the kubelet and the control plane")
             self._run(member.host, _HALT, MANIFEST, ASIDE)

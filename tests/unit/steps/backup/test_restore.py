@@ -139,6 +139,30 @@ def test_nothing_stops_where_the_prepared_data_is_gone(site: Site) -> None:
     assert not any("halt" in line for line in site.did)
 
 
+def test_what_a_restore_takes_over_is_removed_or_named(site: Site) -> None:
+    """It is a copy of all Secrets, which no backup removes: where nothing has stopped yet, it goes; else it is named
+    before anything stops, for an operator who gives the restore up.
+    """
+    site.apply("prepare", "stop")
+    for host in (HOST, OTHER):
+        (told,) = (note for note in site.notes if note.startswith(f"{host.name}: its new data is in"))
+        assert "/var/lib/etcd/upgrader-restore" in told and "if you give this one up, remove that folder" in told
+    shell = site.hosts.commands["sh"]
+    assert callable(shell)
+
+    def gone(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        if host == OTHER and "that was prepared is gone" in command[2]:
+            return CommandResult(1, "", "the data that was prepared is gone; nothing was stopped")
+        return shell(host, command, stdin)
+
+    site.hosts.commands["sh"] = gone
+    site.hosts.ran.clear()
+    with pytest.raises(HostError, match="that was prepared is gone"):
+        site.apply("stop")
+    removed = [name for name, command in site.hosts.ran if command[-2:] == ("/var/lib/etcd", "upgrader-restore")]
+    assert removed == [HOST.name, OTHER.name]
+
+
 def test_what_was_restored_is_read_at_its_own_revision(site: Site) -> None:
     """API servers may have written more by then; that is not compared."""
     bump = site.restoration.bump
