@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,7 @@ from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
-from upgrader.errors import ApiError, RollbackFailed, UsageError
+from upgrader.errors import RollbackFailed, UsageError
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Cluster
 from upgrader.model.release import RECOVERED_RELEASE
@@ -24,6 +24,11 @@ from upgrader.recover.pipeline import RecoverTools, recover_pipeline, recovered
 from upgrader.recover.steps.release_recovery import NAMESPACE, lost_records
 
 __all__ = ["ProposedRecovery", "propose_recovery"]
+
+_UNREAD = (
+    "Without the API, it can't be read whether a controller is left out. If this run waits for one that is, interrupt "
+    "it once the API answers, and run it again: it then goes on without that controller."
+)
 
 
 @dataclass(frozen=True)
@@ -100,37 +105,22 @@ def propose_recovery(
         nullcontext() if dry_run else locked_folder(folder),
     ):
         _check_names(opened.cluster, only)
-        session = _without_left_out(opened, only, front_end)
+        # Nothing is asked on a controller that is left out, and no gate waits for it.
+        session = opened.without_left_out(front_end.notify, unread=_UNREAD)
+        _check_left_out(session.left_out, only)
         tools = session.recover_tools(only)
         seen = tools.examine()
         yield ProposedRecovery(seen, tools, recover_pipeline(seen, tools), session, front_end)
 
 
-def _without_left_out(session: Session, only: tuple[str, ...], front_end: FrontEnd) -> Session:
-    """Without the controllers that are left out: nothing is asked there, and no gate waits for them.
-
-    Raises UsageError where `only` names one.
-    """
-    try:
-        found = session.as_marked()
-    except ApiError:
-        if session.settings.degraded == "allow":
-            front_end.notify(
-                "Without the API, it can't be read whether a controller is left out. If this run waits for one that "
-                "is, interrupt it once the API answers, and run it again: it then goes on without that controller."
-            )
-        return session
-    for name in found.left_out:
+def _check_left_out(left_out: Iterable[str], only: tuple[str, ...]) -> None:
+    """Raises UsageError where `only` names one of them."""
+    for name in left_out:
         if name in only:
             raise UsageError(
                 f"controller {name} is left out: nothing is recovered there",
                 remedy=f"When it is back: upgrader resume. To recover the others: leave out --host {name}.",
             )
-        front_end.notify(
-            f"Controller {name} is left out: it isn't examined, and nothing is recovered there. When it is back: "
-            "upgrader resume"
-        )
-    return found
 
 
 def _check_names(cluster: Cluster, names: tuple[str, ...]) -> None:

@@ -171,16 +171,20 @@ class Session:
         """The same without the controllers whose nodes are marked as left out. Raises ApiError or UsageError."""
         return self.without(left_out_of(self.tools.kube, self.cluster))
 
-    def without_left_out(self, tell: Callable[[str], None], what: str) -> Session:
+    def without_left_out(self, tell: Callable[[str], None], then: str = "", *, unread: str = "") -> Session:
         """The same as `as_marked`, for a command that does nothing on a controller that is left out: `tell` is told of
-        each, and `what` is done there when it is back. Where no mark can be read, all controllers are meant.
+        each, and `then` is done there when it is back. Where no mark can be read, all controllers are meant; `unread`
+        is told then, if a run may leave controllers out. Raises UsageError.
         """
         try:
             session = self.as_marked()
         except ApiError:
+            if unread and self.settings.degraded == "allow":
+                tell(unread)
             return self
         for name in session.left_out:
-            tell(f"Controller {name} is left out. When it is back: upgrader resume, then {what}")
+            back = f"upgrader resume, then {then}" if then else "upgrader resume"
+            tell(f"Controller {name} is left out: nothing is done there. When it is back: {back}")
         return session
 
     def without_probe(self) -> Session:

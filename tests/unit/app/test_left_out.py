@@ -572,7 +572,8 @@ def test_backup_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch
     taken: Any = backup.take_backup(place.folder, FrontEnd(notify=said.append))
     assert taken == list(NAMES[:2])
     (told,) = said
-    assert told.startswith(f"Controller {LAST} is left out. When it is back: upgrader resume, then `upgrader backup`")
+    assert told.startswith(f"Controller {LAST} is left out: nothing is done there.")
+    assert "When it is back: upgrader resume, then `upgrader backup` again" in told
 
     def away(*_: object) -> None:
         raise ApiUnavailable("refused")
@@ -583,7 +584,9 @@ def test_backup_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch
 
 
 def test_recovery_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It isn't asked, and no gate waits for it; that is said. Where no mark can be read, what to do then is said."""
+    """It isn't asked, and no gate waits for it; that is said, as a backup does. Where no mark can be read, what to do
+    then is said.
+    """
     monkeypatch.setattr(recovery, "open_session", vars(left_out)["open_session"])
     die(place)
     mark(place)
@@ -596,7 +599,7 @@ def test_recovery_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPat
 
     assert recovered() == list(NAMES[:2])
     (told,) = said
-    assert told.startswith(f"Controller {LAST} is left out: it isn't examined") and "upgrader resume" in told
+    assert told.startswith(f"Controller {LAST} is left out: nothing is done there") and told.endswith("upgrader resume")
     with pytest.raises(UsageError, match=f"controller {LAST} is left out") as caught:
         recovered((LAST,))
     assert "upgrader resume" in caught.value.remedy
