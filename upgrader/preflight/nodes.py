@@ -47,7 +47,7 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
     for name, node in sorted(nodes.items()):
         if name in asked and name not in down:
             yield from _node(name, node, "nodes", controller=name in controllers)
-        yield from _pressure(name, node, controller=name in controllers)
+        yield from _pressure(name, node, controller=name in controllers, upgraded=name in asked)
         # The cordon of a surge node's removal is told with the node itself.
         if node.get("spec", {}).get("unschedulable") and not (name in surging and NodeMark.of(node)):
             yield _cordoned(context, name, node, controller=name in controllers)
@@ -150,8 +150,11 @@ def _see(name: str, *, controller: bool, upgraded: bool = False) -> str:
     if controller:
         return see + "A run never skips a controller: fix it, or remove it from the cluster (docs/troubleshooting.md)."
     gone = f"If its machine is gone for good: kubectl delete node {name}, and remove it from the inventory."
-    later = f" To upgrade the others first, name it in `nodes.leftAlone` of upgrader.yaml: `- nodes: [{name}]`."
-    return see + gone + (later if upgraded else "")
+    return see + gone + (f" {_leave_alone(name)}" if upgraded else "")
+
+
+def _leave_alone(name: str) -> str:
+    return f"To upgrade the others first, name it in `nodes.leftAlone` of upgrader.yaml: `- nodes: [{name}]`."
 
 
 def _node(name: str, node: KubeObject, family: str, *, controller: bool) -> Iterator[Finding]:
@@ -174,16 +177,24 @@ def _node(name: str, node: KubeObject, family: str, *, controller: bool) -> Iter
         )
 
 
-def _pressure(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]:
+def _pressure(name: str, node: KubeObject, *, controller: bool, upgraded: bool) -> Iterator[Finding]:
+    """After an upgrade, a node under pressure isn't back, also not with its old programs: no upgrade of it begins."""
     ready = {item["type"]: item.get("status") for item in node.get("status", {}).get("conditions") or ()}.get("Ready")
-    if ready == "True" and (problem := condition_problem(node)):
-        yield Finding(
-            "nodes.pressure",
-            "error" if controller else "warning",
-            f"{'controller' if controller else 'node'} {name} {problem}",
-            "No step passes its gates until this is fixed." if controller else "",
-            _see(name, controller=controller) if controller else f"kubectl describe node {name}",
-        )
+    if ready != "True" or not (problem := condition_problem(node)):
+        return
+    why, see = "", f"kubectl describe node {name}"
+    if controller:
+        why, see = "No step passes its gates until this is fixed.", _see(name, controller=True)
+    elif upgraded:
+        why = "Its upgrade would fail, and the run would be rolled back."
+        see = f"Free what is short there: {see}. {_leave_alone(name)}"
+    yield Finding(
+        "nodes.pressure",
+        "error" if upgraded else "warning",
+        f"{'controller' if controller else 'node'} {name} {problem}",
+        why,
+        see,
+    )
 
 
 def _cordoned(context: PreflightContext, name: str, node: KubeObject, *, controller: bool) -> Finding:

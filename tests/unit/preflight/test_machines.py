@@ -20,7 +20,7 @@ from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.quantity import quantity
 from upgrader.ports import CommandResult
 from upgrader.preflight.certificates import check_certificates
-from upgrader.preflight.context import DEPLOYMENTS, NODES
+from upgrader.preflight.context import DEPLOYMENTS, NODES, PreflightContext
 from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.memory import check_memory
 from upgrader.preflight.nodes import check_nodes, check_workers
@@ -101,14 +101,19 @@ def test_worker_that_is_down_stops_nothing(world: World) -> None:
     assert world.find(check_nodes)["nodes.unknown"].blocking
 
 
+def upgrading(world: World, name: str) -> PreflightContext:
+    """What checks are given of a run that upgrades this worker."""
+    context = world.context()
+    change = NodeChange(name, world.observed.server, world.target)
+    step = PlannedNodes(NodePool("workers"), (change,), world.target, NodeSource("packages"), 1.0, 1, Path("/p"))
+    assert context.plan is not None
+    return replace(context, plan=replace(context.plan, steps=(step,)))
+
+
 def test_worker_that_is_down_and_to_be_upgraded(world: World) -> None:
     """Nobody can upgrade it: the remedy says how the others get their turn before it is back."""
     world.down("worker-1")
-    context = world.context()
-    change = NodeChange("worker-1", world.observed.server, world.target)
-    step = PlannedNodes(NodePool("workers"), (change,), world.target, NodeSource("packages"), 1.0, 1, Path("/p"))
-    assert context.plan is not None
-    context = replace(context, plan=replace(context.plan, steps=(step,)))
+    context = upgrading(world, "worker-1")
     (found,) = (item for item in check_nodes(context) if item.id == "nodes.unknown")
     assert found.blocking and "`- nodes: [worker-1]`" in found.remedy
     assert not list(check_workers(context))
@@ -146,6 +151,16 @@ def test_node_under_pressure(world: World) -> None:
         found = world.find(check_nodes)["nodes.pressure"]
         assert found.severity == severity and "95 % full" in found.title
         world.node(name)
+
+
+def test_worker_under_pressure_that_is_to_be_upgraded(world: World) -> None:
+    """It would not be back with either version, and the whole run would go back: the remedy leaves it alone."""
+    node = world.node("worker-1")
+    node["status"]["conditions"].append({"type": "DiskPressure", "status": "True", "message": "95 % full"})
+    world.kube.put(NODES, node)
+    (found,) = (item for item in check_nodes(upgrading(world, "worker-1")) if item.id == "nodes.pressure")
+    assert found.blocking and "the run would be rolled back" in found.diagnosis
+    assert "`- nodes: [worker-1]`" in found.remedy
 
 
 def test_inventory_and_labels_must_agree(world: World) -> None:
