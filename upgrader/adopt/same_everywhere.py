@@ -13,6 +13,10 @@ from upgrader.errors import Blocked
 __all__ = ["check_same_everywhere"]
 
 
+_OWN = frozenset({"advertise-address", "bind-address"})
+"""Addresses of each controller's own, which the charts' pods replace."""
+
+
 def check_same_everywhere(facts: KubeadmFacts) -> None:
     """But for their own addresses. Raises Blocked."""
     for component in COMPONENTS:
@@ -21,7 +25,7 @@ def check_same_everywhere(facts: KubeadmFacts) -> None:
             other = controller.known(component)
             differing = {
                 name
-                for name in {*first.flags, *(other.flags if other else ())} - {"advertise-address"}
+                for name in {*first.flags, *(other.flags if other else ())} - _OWN
                 if other and first.flags.get(name) != other.flags.get(name)
             }
             if differing:
