@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +25,7 @@ from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.settings import Settings
 
 __all__ = [
+    "CONTROLLER_GROUPS",
     "check_exists",
     "check_static",
     "host_from_facts",
@@ -36,6 +37,10 @@ __all__ = [
 
 _GROUPS = ("controllers", "workers", "load_balancers", "surge")
 """The machines of `surge` are in no cluster yet, but their names and passwords are needed, too."""
+CONTROLLER_GROUPS = ("controllers", "kube_control_plane")
+"""The first one of them that has a host is the control plane; the second one is Kubespray's."""
+_KUBESPRAYS_NODES = "kube_node"
+"""Has the workers, and a controller on which workloads may run, too."""
 _TIMEOUT_SECONDS = 60.0
 _INI = re.compile(r"\s*(?:[#;].*\n\s*)*\[")
 """How an INI inventory begins, behind comments."""
@@ -64,6 +69,7 @@ def load_cluster(settings: Settings, context: str) -> Cluster:
 def load_hosts(inventory: Path, *, dynamic: bool = False) -> Mapping[str, tuple[Host, ...]]:
     """The hosts of each of the groups `controllers`, `workers`, `load_balancers` and `surge`. Raises ConfigError.
 
+    An inventory of Kubespray is read with its own names of the first two, `kube_control_plane` and `kube_node`.
     `dynamic`: whether it may run code: be a program or a plugin's configuration, or use lookups.
     """
     facts = _facts(inventory, dynamic=dynamic, only_names=False)
@@ -88,12 +94,24 @@ def _facts(inventory: Path, *, dynamic: bool, only_names: bool) -> Mapping[str, 
         _check_yaml(inventory)
     if not dynamic:
         check_static(inventory)
-    facts = _read(inventory, ansible_facts.Options(str(inventory.absolute()), _GROUPS, dynamic, only_names))
+    wanted = (*_GROUPS, *CONTROLLER_GROUPS[1:], _KUBESPRAYS_NODES)
+    found = _read(inventory, ansible_facts.Options(str(inventory.absolute()), wanted, dynamic, only_names))
+    facts = {**found, "groups": _own_groups(found["groups"])}
     KNOWN.learn(secret for known in facts["hosts"].values() for secret in known.get("secrets", ()))
     KNOWN.learn(str(known["become_password"]) for known in facts["hosts"].values() if known.get("become_password"))
     if not facts["groups"].get("controllers"):
         raise no_controllers(inventory)
     return facts
+
+
+def _own_groups(found: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    """Those of Kubespray under our names, where no host is in `controllers`."""
+    own, kubesprays = CONTROLLER_GROUPS
+    controllers = found.get(kubesprays, ())
+    if found.get(own) or not controllers:
+        return found
+    workers = [name for name in found.get(_KUBESPRAYS_NODES, ()) if name not in controllers]
+    return {**found, own: controllers, "workers": workers}
 
 
 def _check_yaml(inventory: Path) -> None:
@@ -124,7 +142,8 @@ def no_controllers(inventory: Path) -> ConfigError:
     """The error of an inventory that names no controller."""
     return ConfigError(
         f"{shown(inventory)}: no host is in the group 'controllers'",
-        remedy="Add a group `controllers` with the machines that run the control plane.",
+        remedy="Add a group `controllers` with the machines that run the control plane. The group `kube_control_plane` "
+        "of a Kubespray inventory is read, too.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from upgrader.config.inventory import check_exists, check_static, no_controllers
+from upgrader.config.inventory import CONTROLLER_GROUPS, check_exists, check_static, no_controllers
 from upgrader.config.inventory_text import YAML_SUFFIXES, is_vault, written_names
 from upgrader.config.yaml_document import shown
 from upgrader.errors import ConfigError
@@ -34,7 +34,7 @@ def check_inventory(context: FolderContext) -> Iterator[Finding | NotAsked]:
             yield NotAsked("inventory", f"{name}: it is encrypted with Ansible Vault, which isn't opened offline")
         elif path.suffix not in YAML_SUFFIXES:
             yield NotAsked("inventory", f"{name}: it is not a YAML file, so only Ansible can read it")
-        elif "controllers" not in written_names(path).groups:
+        elif not written_names(path).groups.intersection(CONTROLLER_GROUPS):
             yield as_finding(no_controllers(path))
         else:
             yield NotAsked("inventory", f"{name}: its variables are not rendered, and no vault is opened")

@@ -185,6 +185,7 @@ def test_playbooks_of_a_surge_are_read_as_those_of_the_pipeline(at: Path) -> Non
     [
         ("controllers: {children: {masters: {}}}\nmasters: {hosts: {a: {}}}\n", None),
         ("all: {children: {controllers: {hosts: {a: }}}}\n", None),
+        ("all: {children: {kube_control_plane: {hosts: {a: }}, kube_node: {hosts: {b: }}}}\n", None),
         ("controllers: {hosts: {}}\n", "no host is in the group 'controllers'"),
         ("controllers: {children: {masters: {children: {controllers: {}}}}}\n", "no host is in the group"),
         ("controllers: [a]\n", "is not a mapping"),

@@ -12,6 +12,7 @@ import pytest
 
 from upgrader.config.ansible_facts import _CONNECTION
 from upgrader.config.inventory import host_from_facts, load_cluster, load_hosts, load_names
+from upgrader.config.playbooks import playbooks_folder
 from upgrader.config.ssh_options import resolve
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Host
@@ -446,3 +447,68 @@ def test_the_cluster_has_all_its_machines(tmp_path: Path) -> None:
     cluster = load_cluster(settings, "demo")
     assert (cluster.folder, cluster.kubeconfig, cluster.context) == (tmp_path, tmp_path / "kubeconfig", "demo")
     assert [host.name for host in cluster.hosts] == ["controller-1", "worker-1"]
+
+
+_KUBESPRAY_INI = """\
+[kube_control_plane]
+node1 ansible_host=95.54.0.12 ip=10.3.0.1 access_ip=10.3.0.1 etcd_member_name=etcd1
+node2 ansible_host=95.54.0.13 ip=10.3.0.2 access_ip=10.3.0.2
+
+[etcd:children]
+kube_control_plane
+
+[kube_node]
+node2
+node4 ansible_host=95.54.0.15 ip=10.3.0.4
+
+[k8s_cluster:children]
+kube_control_plane
+kube_node
+"""
+_KUBESPRAY_YAML = """\
+all:
+  hosts:
+    node1: {ansible_host: 95.54.0.12, ip: 10.3.0.1, access_ip: 10.3.0.1, etcd_member_name: etcd1}
+    node2: {ansible_host: 95.54.0.13, ip: 10.3.0.2, access_ip: 10.3.0.2}
+    node4: {ansible_host: 95.54.0.15, ip: 10.3.0.4}
+  children:
+    kube_control_plane: {hosts: {node1: {}, node2: {}}}
+    kube_node: {hosts: {node2: {}, node4: {}}}
+    etcd: {children: {kube_control_plane: {}}}
+    k8s_cluster: {children: {kube_control_plane: {}, kube_node: {}}}
+"""
+
+
+@pytest.mark.parametrize(("name", "text"), [("inventory.ini", _KUBESPRAY_INI), ("hosts.yaml", _KUBESPRAY_YAML)])
+def test_an_inventory_of_kubespray_is_read_as_it_is(tmp_path: Path, name: str, text: str) -> None:
+    """Its groups are the controllers and the workers; a controller that is a worker, too, is a controller only.
+
+    SSH uses `ansible_host`, as Kubespray does: `ip` and `access_ip` are what its components use among themselves.
+    """
+    (tmp_path / name).write_text(text)
+    groups = load_hosts(tmp_path / name)
+    told = {group: [(host.name, host.address) for host in hosts] for group, hosts in groups.items() if hosts}
+    assert told == {
+        "controllers": [("node1", "95.54.0.12"), ("node2", "95.54.0.13")],
+        "workers": [("node4", "95.54.0.15")],
+    }
+    names = load_names(tmp_path / name)
+    assert {group: list(found) for group, found in names.items() if found} == {
+        "controllers": ["node1", "node2"],
+        "workers": ["node4"],
+    }
+
+
+def test_own_groups_win_over_kubesprays(tmp_path: Path) -> None:
+    """Where an inventory has both, no host of Kubespray's groups is added."""
+    text = "controllers: {hosts: {a: {}}}\nkube_control_plane: {hosts: {b: {}}}\nkube_node: {hosts: {c: {}}}\n"
+    (tmp_path / "hosts.yml").write_text(text)
+    names = load_names(tmp_path / "hosts.yml")
+    assert {group: found for group, found in names.items() if found} == {"controllers": ("a",)}
+
+
+@pytest.mark.parametrize("playbook", ["stage-node", "upgrade-node", "restore-node"])
+def test_playbooks_of_nodes_find_the_machines_of_both(playbook: str) -> None:
+    """A step names its nodes; the playbook must have them among its hosts, whichever inventory they are of."""
+    hosts = (playbooks_folder() / f"{playbook}.yml").read_text()
+    assert "default('controllers:workers:kube_control_plane:kube_node')" in hosts
