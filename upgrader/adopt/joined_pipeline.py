@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from upgrader.adopt.accept_queues import SetQueuesStep
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.growing import GrowStep, SettleEndpointsStep, fixed_endpoints, keeping_endpoints
 from upgrader.adopt.manifest_step import PortSharingStep, RetireStep, StaticPods
@@ -56,6 +57,8 @@ class JoinedControllers:
         if restart := needs_port_sharing(self.facts):
             sharing = PortSharingStep(tools.hosts, tools.kube, tools.clock, restart)
             steps.append(PipelineStep(sharing, undo.gates.of_controllers(), undo.gates.of_controllers()))
+        if self.new:
+            steps.append(PipelineStep(SetQueuesStep(tools.hosts, self.new), (), ()))
         steps += [checkpointer, replace(api, gates=api.gates + checkpointer.gates)]
         if self._static:
             retire = RetireStep("retire kube-apiserver", pods, ("kube-apiserver",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from upgrader.adopt.accept_queues import ResetQueuesStep, SetQueuesStep
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
@@ -64,6 +65,8 @@ def adopt_pipeline(
     managed = taken_over(proxy=facts.proxy_daemonset is not None, dns=facts.dns_deployment is not None)
     steps += [
         _gated(SaveOriginalsStep(Originals(tools.kube, tools.hosts, cluster.controllers), managed), ()),
+        # Before the first kube-apiserver that ends while another one listens.
+        _gated(SetQueuesStep(tools.hosts, cluster.controllers), ()),
         # Before what makes them, so that they are removed after it was.
         _gated(NewCheckpointsStep(tools.hosts, tools.helm, cluster.controllers), ()),
         checkpointer,
@@ -106,6 +109,7 @@ def undo_pipeline(
             _gated(ForgetCheckpointsStep(tools.hosts, cluster.controllers), always),
             *withdraw,
             _gated(UninstallStep("kube-apiserver", tools.helm), always),
+            _gated(ResetQueuesStep(tools.hosts, cluster.controllers), always),
         )
     )
 

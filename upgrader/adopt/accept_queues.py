@@ -1,0 +1,121 @@
+"""Has controllers' kernels hand queued connections on when one of several kube-apiservers stops listening.
+
+While one replaces another, both listen at the same address (SO_REUSEPORT), and the kernel gives each of them a queue of
+connections to accept. By default, it resets those that wait in a queue whose listener is closed; with the sysctl
+`net.ipv4.tcp_migrate_req` (Linux 5.14), it moves them to the other one. A kubelet refuses such a sysctl for pods in the
+host's network, so that it is set on the controllers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from upgrader.errors import HostError
+from upgrader.model.cluster import Host
+from upgrader.model.release import RestorePoint
+from upgrader.ports import Hosts
+from upgrader.steps.one_way import OneWay
+
+__all__ = ["ResetQueuesStep", "SetQueuesStep"]
+
+_SYSCTL = "net.ipv4.tcp_migrate_req"
+_FILE = "/etc/sysctl.d/90-upgrader.conf"
+
+_PATHS = f"""
+set -eu
+root=${{1:-}}
+live=$root/proc/sys/{_SYSCTL.replace(".", "/")}
+file=$root{_FILE}
+folder=$root/etc/kubernetes/upgrader
+kept=$folder/{_SYSCTL}
+"""
+
+_SET_ALREADY, _UNSUPPORTED, _REFUSED = 10, 11, 12
+"""Exit codes; 0: it is set now."""
+
+# What it was before is kept first, and once: what an interrupted step has written is not what it was.
+_SET = f"""{_PATHS}
+[ -e "$live" ] || exit {_UNSUPPORTED}
+if [ ! -e "$kept" ]; then
+    [ "$(cat "$live")" != 1 ] || exit {_SET_ALREADY}
+    install -d -m 0700 "$folder"
+    cat "$live" > "$kept.new"
+    mv "$kept.new" "$kept"
+fi
+if ! (echo 1 > "$live") 2>/dev/null; then
+    rm -f "$kept"
+    exit {_REFUSED}
+fi
+mkdir -p "${{file%/*}}"
+printf '%s\\n' "# Set by upgrader adopt; removed by upgrader adopt --undo." "{_SYSCTL} = 1" > "$file.new"
+chmod 0644 "$file.new"
+mv "$file.new" "$file"
+"""
+
+# A value that somebody else has set since stays.
+_RESET = f"""{_PATHS}
+[ -e "$kept" ] || exit 0
+rm -f "$file"
+if [ -e "$live" ] && [ "$(cat "$live")" = 1 ]; then
+    cat "$kept" > "$live"
+fi
+rm -f "$kept"
+"""
+
+_LOST = "connections that wait to be accepted are reset when a kube-apiserver there ends"
+_SAID = {
+    0: f"{_SYSCTL}=1 is set, and in {_FILE}",
+    _SET_ALREADY: f"{_SYSCTL} was 1 already, and stays as it is",
+    _UNSUPPORTED: f"the kernel has no {_SYSCTL} (Linux 5.14 and later have it): {_LOST}",
+    _REFUSED: f"the kernel refuses to set {_SYSCTL}=1: {_LOST}",
+}
+
+
+@dataclass(frozen=True)
+class SetQueuesStep:
+    """Sets the sysctl at once and for later boots. A controller that can't have it is noted, and is no failure."""
+
+    hosts: Hosts
+    controllers: Sequence[Host]
+    name: str = "accept-queues"
+
+    def summary(self) -> str:
+        return f"set {_SYSCTL}=1 on the controllers: a kube-apiserver that ends drops no waiting connection"
+
+    def capture(self) -> RestorePoint:
+        return RestorePoint()
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        for host in self.controllers:
+            done = self.hosts.run(host, ["sh", "-c", _SET, "sh"], check=False)
+            if done.exit_status not in _SAID:
+                raise HostError(
+                    f"{host.name}: {_SYSCTL} can't be set: {done.stderr.strip() or f'exit code {done.exit_status}'}",
+                    remedy=f"Check that root can write {_FILE} and /etc/kubernetes/upgrader on {host.name}.",
+                )
+            note(f"{host.name}: {_SAID[done.exit_status]}")
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """As it was before the first adoption of these controllers."""
+        _reset(self.hosts, self.controllers)
+
+
+@dataclass(frozen=True)
+class ResetQueuesStep(OneWay):
+    """Returns the sysctl to what it was before the adoption."""
+
+    hosts: Hosts
+    controllers: Sequence[Host]
+    name: str = "accept-queues"
+
+    def summary(self) -> str:
+        return f"return {_SYSCTL} on the controllers to what it was before the adoption"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        _reset(self.hosts, self.controllers)
+
+
+def _reset(hosts: Hosts, controllers: Sequence[Host]) -> None:
+    for host in controllers:
+        hosts.run(host, ["sh", "-c", _RESET, "sh"])
