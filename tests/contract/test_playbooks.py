@@ -30,6 +30,12 @@ from upgrader.steps.plan import Plan
 from upgrader.steps.playbook.plan import PlannedPlaybook
 
 
+@pytest.fixture(scope="module")
+def ansible() -> AnsiblePlaybooks:
+    """One for all tests, as one command has: Ansible is compiled once."""
+    return AnsiblePlaybooks()
+
+
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
     """Two names for this machine."""
@@ -46,42 +52,40 @@ def playbook(folder: Path, *tasks: Mapping[str, object]) -> Path:
     return path
 
 
-def test_changes_are_counted_by_host(tmp_path: Path, inventory: Path) -> None:
+def test_changes_are_counted_by_host(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A successful playbook reports changed tasks by host, and receives its variables."""
     play = playbook(tmp_path, {"command": "echo {{ word }}", "when": "inventory_hostname == word"})
-    result = AnsiblePlaybooks().run(play, inventory=inventory, variables={"word": "one"}, timeout_seconds=60)
+    result = ansible.run(play, inventory=inventory, variables={"word": "one"}, timeout_seconds=60)
     assert dict(result.changed) == {"one": 1}
 
 
-def test_failure_names_host_task_and_message(tmp_path: Path, inventory: Path) -> None:
+def test_failure_names_host_task_and_message(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A failure names the host, the task and the reason."""
     play = playbook(
         tmp_path, {"name": "Break it", "fail": {"msg": "no space left"}, "when": "inventory_hostname == 'two'"}
     )
     with pytest.raises(PlaybookError) as caught:
-        AnsiblePlaybooks().run(play, inventory=inventory, variables={}, timeout_seconds=60)
+        ansible.run(play, inventory=inventory, variables={}, timeout_seconds=60)
     assert "two: task 'Break it': no space left" in caught.value.message
     assert "one:" not in caught.value.message
 
 
-def test_rescued_failure_is_none(tmp_path: Path, inventory: Path) -> None:
+def test_rescued_failure_is_none(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A rescued task doesn't fail the playbook."""
     block = {"block": [{"fail": {"msg": "no"}}], "rescue": [{"debug": {"msg": "yes"}}]}
-    AnsiblePlaybooks().run(playbook(tmp_path, block), inventory=inventory, variables={}, timeout_seconds=60)
+    ansible.run(playbook(tmp_path, block), inventory=inventory, variables={}, timeout_seconds=60)
 
 
-def test_limit_and_check_mode(tmp_path: Path, inventory: Path) -> None:
+def test_limit_and_check_mode(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """`limit` narrows the hosts; check mode changes nothing, runs no command, and names what it would change."""
     copy = {"name": "Make a file", "copy": {"content": "x", "dest": str(tmp_path / "made")}}
     play = playbook(tmp_path, copy, {"name": "Say it", "debug": {"msg": "x"}}, {"name": "Run it", "command": "false"})
-    result = AnsiblePlaybooks().run(
-        play, inventory=inventory, variables={}, limit="one", timeout_seconds=60, check=True
-    )
+    result = ansible.run(play, inventory=inventory, variables={}, limit="one", timeout_seconds=60, check=True)
     assert dict(result.changed) == {"one": 1} and dict(result.tasks) == {"one": ("Make a file",)}
     assert not (tmp_path / "made").exists()
 
 
-def test_limit_longer_than_an_argument(tmp_path: Path) -> None:
+def test_limit_longer_than_an_argument(ansible: AnsiblePlaybooks, tmp_path: Path) -> None:
     """As of the step that stages all nodes of a large cluster: Ansible starts, and runs on these and on no other."""
     host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     # As long as 3,200 usual names together, which is more than one argument may be; Ansible takes its time for each.
@@ -90,46 +94,46 @@ def test_limit_longer_than_an_argument(tmp_path: Path) -> None:
     inventory.write_text(json.dumps({"all": {"hosts": dict.fromkeys(["other", *names], host)}}))
     task = {"fail": {"msg": "limited by {{ ansible_limit }}"}, "run_once": True, "when": "ansible_limit is defined"}
     with pytest.raises(PlaybookError) as caught:
-        AnsiblePlaybooks().run(
+        ansible.run(
             playbook(tmp_path, task), inventory=inventory, variables={}, limit=",".join(names), timeout_seconds=120
         )
     assert set(caught.value.hosts) == set(names)
     assert sum("limited by @" in why for why in caught.value.hosts.values()) == 1
 
 
-def test_malformed_playbook_says_what_ansible_said(tmp_path: Path, inventory: Path) -> None:
+def test_malformed_playbook_says_what_ansible_said(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A playbook that can't start has no failed host; the message is Ansible's."""
     play = tmp_path / "play.yml"
     play.write_text("- hosts: all\n  tsks: []\n")
     with pytest.raises(PlaybookError, match="tsks"):
-        AnsiblePlaybooks().run(play, inventory=inventory, variables={}, timeout_seconds=60)
+        ansible.run(play, inventory=inventory, variables={}, timeout_seconds=60)
 
 
-def test_deadline_holds(tmp_path: Path, inventory: Path) -> None:
+def test_deadline_holds(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A playbook that doesn't end is stopped at its deadline."""
     play = playbook(tmp_path, {"command": "sleep 60"})
     with pytest.raises(PlaybookError, match="timed out after 3 s"):
-        AnsiblePlaybooks().run(play, inventory=inventory, variables={}, timeout_seconds=3)
+        ansible.run(play, inventory=inventory, variables={}, timeout_seconds=3)
 
 
-def test_missing_files_are_named(tmp_path: Path, inventory: Path) -> None:
+def test_missing_files_are_named(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A missing inventory is refused, as ansible-runner would use its path as content."""
     with pytest.raises(PlaybookError, match=r"nowhere\.yml: no such file"):
-        AnsiblePlaybooks().run(tmp_path / "nowhere.yml", inventory=inventory, variables={}, timeout_seconds=60)
+        ansible.run(tmp_path / "nowhere.yml", inventory=inventory, variables={}, timeout_seconds=60)
 
 
-def test_signal_handlers_are_left_alone(tmp_path: Path, inventory: Path) -> None:
+def test_signal_handlers_are_left_alone(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """Running a playbook keeps upgrader's signal handlers."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     play = playbook(tmp_path, {"command": "true"})
-    AnsiblePlaybooks().run(play, inventory=inventory, variables={}, timeout_seconds=60)
+    ansible.run(play, inventory=inventory, variables={}, timeout_seconds=60)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_real_machines_answer(tmp_path: Path, lab_folder: Path) -> None:
+def test_real_machines_answer(ansible: AnsiblePlaybooks, tmp_path: Path, lab_folder: Path) -> None:
     """The lab's inventory works over SSH with strict host keys."""
     play = playbook(tmp_path, {"ping": {}}, {"command": "true"})
-    result = AnsiblePlaybooks().run(play, inventory=lab_folder / "hosts.yml", variables={}, timeout_seconds=120)
+    result = ansible.run(play, inventory=lab_folder / "hosts.yml", variables={}, timeout_seconds=120)
     assert result.changed["controller-1"] == 1
 
 
@@ -176,7 +180,7 @@ def _at_work(play: Path) -> list[str]:
     ],
 )
 def test_playbooks_before_a_run(
-    tmp_path: Path, inventory: Path, plays: list[tuple[str, str]], found: list[str]
+    ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path, plays: list[tuple[str, str]], found: list[str]
 ) -> None:
     """Found without running anything, and as Ansible's own --syntax-check has it."""
     play = tmp_path / "play.yml"
@@ -186,7 +190,7 @@ def test_playbooks_before_a_run(
     context = PreflightContext(
         FakeKube(), FakeHosts(), FakeHelm(), FakeClock(), Cluster(tmp_path, Path(), "", inventory, ()), version,
         Observed(version, {}, {}), 300.0, Plan(version, version, (PlannedPlaybook(play),)),
-        playbooks=AnsiblePlaybooks(),
+        playbooks=ansible,
     )  # fmt: skip
     findings = run_checks(context, [("playbooks", check_plays)])
     assert [finding.id for finding in findings] == found

@@ -5,11 +5,14 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,15 @@ _KEEP_ALIVE = ("-o ServerAliveInterval=15", "-o ServerAliveCountMax=4")
 class AnsiblePlaybooks:
     """`ports.Ansible` with the ansible-playbook beside this Python, or else the one on PATH."""
 
+    @cached_property
+    def _bytecode(self) -> Path:
+        """A private folder for the bytecode of Ansible and of plugins, removed with this object or at the process's
+        end. All of this object's starts use it: to compile Ansible takes as long as the rest of its start.
+        """
+        folder = tempfile.mkdtemp(prefix="upgrader-ansible-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return Path(folder)
+
     def plays(
         self, playbooks: Sequence[Path], *, inventory: Path, timeout_seconds: float
     ) -> tuple[tuple[Play, ...], ...]:
@@ -41,7 +53,7 @@ class AnsiblePlaybooks:
                 playbooks,
                 inventory=inventory,
                 folder=Path(folder),
-                environment=_environment(front),
+                environment=_environment(front, self._bytecode),
                 timeout_seconds=timeout_seconds,
             )
 
@@ -71,7 +83,7 @@ class AnsiblePlaybooks:
                 limit=_limit_argument(Path(folder), limit),
                 cmdline="--check" if check else None,
                 settings={"pexpect_timeout": 1},  # how often `cancel_callback` is asked
-                envvars=_environment(_die_with_parent(Path(folder))),
+                envvars=_environment(_die_with_parent(Path(folder)), self._bytecode),
                 suppress_env_files=True,
                 quiet=True,
                 event_handler=events.take,
@@ -243,7 +255,7 @@ def _die_with_parent(folder: Path) -> Path:
     return path.parent
 
 
-def _environment(front: Path) -> dict[str, str]:
+def _environment(front: Path, bytecode: Path) -> dict[str, str]:
     beside = str(Path(sys.executable).parent)
     ssh = "ANSIBLE_SSH_EXTRA_ARGS"
     return {
@@ -254,7 +266,7 @@ def _environment(front: Path) -> dict[str, str]:
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_FORCE_COLOR": "0",
         # Or else plugins leave bytecode in the cluster folder, and take what they find there.
-        "PYTHONPYCACHEPREFIX": str(front.parent / "bytecode"),
+        "PYTHONPYCACHEPREFIX": str(bytecode),
         # Whatever an ansible.cfg says: a machine that nobody has verified must not get a controller's secrets.
         # It has two names for that, and obeys the second one.
         "ANSIBLE_HOST_KEY_CHECKING": "True",

@@ -99,6 +99,22 @@ def test_variables_stay_off_the_command_line(monkeypatch: pytest.MonkeyPatch, tm
     assert not Path(run.given["private_data_dir"]).exists()
 
 
+def test_bytecode_is_kept_between_starts_and_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ansible is compiled once for an adapter, never in the cluster folder, and for no other user; nothing remains."""
+    run = ScriptedRun("successful", stats())
+    monkeypatch.setattr(ansible_runner, "run", run)
+    (tmp_path / "a.yml").touch()
+    ansible = AnsiblePlaybooks()
+    folders = []
+    for _ in range(2):
+        ansible.run(tmp_path / "a.yml", inventory=tmp_path / "a.yml", variables={}, timeout_seconds=5)
+        folders.append(Path(run.given["envvars"]["PYTHONPYCACHEPREFIX"]))
+    assert folders[0] == folders[1] and folders[0].stat().st_mode & 0o777 == 0o700
+    assert tmp_path not in folders[0].parents
+    del ansible
+    assert not folders[0].exists()
+
+
 @pytest.mark.parametrize("name", ["ANSIBLE_HOST_KEY_CHECKING", "ANSIBLE_SSH_HOST_KEY_CHECKING"])
 def test_host_keys_are_checked_whatever_a_configuration_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
