@@ -1,9 +1,17 @@
-"""Wrong input: one clear message, the right exit code, and nothing is changed."""
+"""Wrong input: one clear message, the right exit code, and nothing is changed.
+
+Most of it is refused by `main` in this process, as a start takes longer than all that is done before a refusal.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +23,8 @@ from testkit.lab_cluster import OLD, LabCluster
 from tests.unit.steps.images.bundle.archives import image_archive
 from upgrader.app.saved_plans import VALID
 from upgrader.app.wiring import age_files
+from upgrader.cli.main import main
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.images.bundle.writing import write_bundle
 from upgrader.steps.plan_document import FORMAT_VERSION
@@ -39,9 +49,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(folder: Path, *arguments: str, code: int = 2) -> Ended:
-    """Run `upgrader run`, which must exit with this code, without a traceback and without a run folder."""
-    ended = upgrader("-C", folder, "run", "--yes", *arguments, timeout_seconds=60)
+@pytest.fixture(autouse=True)
+def _secrets_are_forgotten() -> Iterator[None]:
+    """What a command in this process has learned to mask isn't masked in what other tests print."""
+    forms, pattern = set(KNOWN._forms), KNOWN._pattern
+    yield
+    KNOWN._forms, KNOWN._pattern = forms, pattern
+
+
+def in_process(*arguments: str | Path) -> Ended:
+    """What `main` exits with, and what it prints, as a process of its own would."""
+    words = tuple(map(str, arguments))
+    begun, out, errors = time.monotonic(), io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
+        patch.setattr(sys, "argv", ["upgrader", *words])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+    code = exit_.value.code
+    assert isinstance(code, int)
+    return Ended(words, code, out.getvalue(), errors.getvalue(), time.monotonic() - begun)
+
+
+def refused(folder: Path, *arguments: str, code: int = 2, started: bool = False) -> Ended:
+    """Run `upgrader run`, which must exit with this code, without a traceback and without a run folder; `started`: as a
+    process of its own.
+    """
+    command: tuple[str | Path, ...] = ("-C", folder, "run", "--yes", *arguments)
+    ended = upgrader(*command, timeout_seconds=60) if started else in_process(*command)
     assert ended.exit_code == code, ended
     assert "Traceback" not in ended.stderr, ended
     assert list((folder / "runs").glob("*/")) == []
@@ -51,7 +85,7 @@ def refused(folder: Path, *arguments: str, code: int = 2) -> Ended:
 def test_no_settings(folder: Path) -> None:
     """A folder without upgrader.yaml is named, with a remedy."""
     (folder / "upgrader.yaml").unlink()
-    assert "upgrader.yaml" in refused(folder).stderr
+    assert "upgrader.yaml" in refused(folder, started=True).stderr
 
 
 def test_unknown_key(folder: Path) -> None:
@@ -104,7 +138,7 @@ def test_values_that_can_not_be_read(folder: Path) -> None:
         assert said in refused(folder).stderr
     values.unlink()
     os.mkfifo(values)
-    assert "values/kubernetes.yaml: can't be read: it is a pipe" in refused(folder).stderr
+    assert "values/kubernetes.yaml: can't be read: it is a pipe" in refused(folder, started=True).stderr
 
 
 WEB = """\
@@ -160,7 +194,7 @@ def web(folder: Path) -> Path:
 def test_chart_that_does_not_render(web: Path, file: str, content: str, said: tuple[str, ...]) -> None:
     """The schema's complaints have the values' file, line and key; a template's have its file and line."""
     (web / file).write_text(content)
-    planned = upgrader("-C", web, "plan", "--offline", timeout_seconds=60)
+    planned = in_process("-C", web, "plan", "--offline")
     assert planned.exit_code == 2 and "Traceback" not in planned.stderr, planned
     assert [words for words in (*said, "values/web.yaml") if words not in planned.stderr] == [], planned
     assert not (web / "runs").exists()
@@ -204,7 +238,7 @@ def test_key_that_does_not_open_a_backup(folder: Path, command: tuple[str, ...])
         age_files().encrypt(iter([b"anything"]), (keys.recipient,), file)
 
     def said(identity: Path) -> str:
-        ended = upgrader("-C", folder, *command, backup, "--identity", identity, timeout_seconds=60)
+        ended = in_process("-C", folder, *command, backup, "--identity", identity)
         assert ended.exit_code == 2 and "Traceback" not in ended.stderr, ended
         assert "AGE-SECRET-KEY-1" not in ended.stderr.replace("AGE-SECRET-KEY-1…", "")
         return ended.stderr
@@ -220,7 +254,7 @@ def test_key_that_does_not_open_a_backup(folder: Path, command: tuple[str, ...])
 def test_kubernetes_api_that_does_not_answer(folder: Path) -> None:
     """An unreachable cluster blocking the run, with its address in the message."""
     (folder / "kubeconfig").write_text(KUBECONFIG.replace("192.0.2.1:6443", "127.0.0.1:1"))
-    assert "127.0.0.1" in refused(folder, code=5).stderr
+    assert "127.0.0.1" in refused(folder, code=5, started=True).stderr
 
 
 @pytest.mark.parametrize("target", ["v1.35.4", "v1.38.0"], ids=["downgrade", "two minors"])
