@@ -22,7 +22,16 @@ from upgrader.steps.playbook.plan import PlannedPlaybook
 
 __all__ = ["Forecast", "forecast"]
 
-_ABOUT_THE_TARGET = ("version", "apis", "audit-log", "removed-apis", "flags", "feature-gates", "kubeadm-config")
+_ABOUT_THE_TARGET = (
+    "version",
+    "apis",
+    "audit-log",
+    "removed-apis",
+    "rehearsal",
+    "flags",
+    "feature-gates",
+    "kubeadm-config",
+)
 """The families of checks whose question is about the version: their answer doesn't wait for the hop."""
 
 _ABOUT_NEW_KUBELETS = ("os-support", "node-sources")
@@ -46,7 +55,8 @@ def forecast(
     plan = first
     for version, then in zip_longest(later, later[1:]):
         observed = observed_after(plan, observed)
-        there = session.at(version)
+        # A rehearsal compares with the version that runs: of a later hop, there can't be one yet.
+        there = replace(session.at(version), known_rehearsal=lambda: None)
         try:
             plan = there.upgrade_plan(observed, then, bundle)
         except HelmError as error:
@@ -64,6 +74,13 @@ def _ahead(finding: Finding, plan: Plan) -> Finding:
     """A kubelet can't be upgraded before the API server is: only between two hops. A playbook of an earlier hop may do
     that, or upgrade what a system lacks, and no plan knows it.
     """
+    if finding.id == "rehearsal.missing":
+        return replace(
+            finding,
+            diagnosis=f"It can only be rehearsed once the cluster is at {plan.current}.",
+            remedy=f"Upgrade one minor at a time: first to {plan.current} (--to {plan.current}). "
+            f"Then: upgrader rehearse --to {plan.target}",
+        )
     unsure = finding.severity == "error" and bool(planned_of(plan, PlannedPlaybook))
     if finding.id.startswith("os-support."):
         return replace(finding, severity="warning") if unsure else finding

@@ -64,7 +64,7 @@ def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd
         locked_folder(folder),
         cluster_lock(opened, front_end, take_over=False),
     ):
-        planned = PlannedUpgrade.of(opened.telling(front_end.doing), None)
+        planned = PlannedUpgrade.of(opened.telling(front_end.doing), None, 1)
         session = planned.session
         plan = _final(planned)
         servers = servers_of(plan)
@@ -94,5 +94,4 @@ def _final(planned: PlannedUpgrade) -> Plan:
     """What runs in the end: while it emulates the old minor, the target does what that one does."""
     if planned.plan.emulated is None:
         return planned.plan
-    session, then = planned.session, next(iter(planned.later), None)
-    return session.builder.plan(session.intended(None), planned.observed, None, then)
+    return planned.session.builder.plan(planned.session.intended(None), planned.observed, None)

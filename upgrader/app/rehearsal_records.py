@@ -50,8 +50,8 @@ def write_record(
 
 
 def known_rehearsal(session: Session, observed: Observed, plan: Plan) -> KnownRehearsal | None:
-    """The newest rehearsal of this folder; None where there was none. Raises ValueError where its record can't be used,
-    and ApiError.
+    """The newest rehearsal of this folder; None where there was none, or where it was to another version. Raises
+    ValueError where its record can't be used, and ApiError.
     """
     path = session.settings.folder / _FILE
     try:
@@ -62,6 +62,8 @@ def known_rehearsal(session: Session, observed: Observed, plan: Plan) -> KnownRe
         rehearsed = datetime.fromisoformat(record.rehearsed)
         if rehearsed.tzinfo is None:
             raise ValueError("its time has no time zone")
+        if record.binding.target != plan.target:
+            return None
         now = bind_rehearsal(session, observed, plan, record.salt)
     except FileNotFoundError:
         return None

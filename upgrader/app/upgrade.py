@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
@@ -23,6 +22,7 @@ from upgrader.engine.history.step_times import usual_seconds
 from upgrader.errors import Blocked, ChartRefused, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
+from upgrader.model.rehearsal_record import KnownRehearsal
 from upgrader.model.run_kind import RunKind
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.upgrade_path import upgrade_path
@@ -268,11 +268,17 @@ class PlannedUpgrade:
     def checked(self, skips: Skips) -> CheckedPlan:
         """With what every check finds, and what is known of the later hops."""
         usual = usual_seconds(run.state for run in past_runs(self.session.settings.folder / "runs"))
-        rehearsal = partial(known_rehearsal, self.session, self.observed, self.plan)
-        session = replace(self.session, known_rehearsal=rehearsal)
+        session = replace(self.session, known_rehearsal=self._known_rehearsal)
         findings = skips.apply(session.preflight(self.observed, self.plan))
         hops = forecast(self.session, self.observed, self.plan, self.later, self.bundle)
         return CheckedPlan(self.plan, findings, usual, ahead=tuple(_once(findings, hops, skips)))
+
+    def _known_rehearsal(self) -> KnownRehearsal | None:
+        """As `known_rehearsal`. A rehearsal is of one hop, planned as if none followed: only the last one emulates, and
+        upgrades all nodes.
+        """
+        plan = self.session.plan(self.observed) if self.later else self.plan
+        return known_rehearsal(self.session, self.observed, plan)
 
 
 def _as_marked(session: Session) -> Session:

@@ -12,7 +12,6 @@ from upgrader.preflight.context import PreflightContext
 __all__ = ["check_rehearsal"]
 
 _DAY_SECONDS = 86400
-_AGAIN = "Rehearse this upgrade: upgrader rehearse --to VERSION. Or accept it: --skip ID --reason TEXT."
 
 
 def check_rehearsal(context: PreflightContext) -> Iterator[Finding]:
@@ -21,27 +20,28 @@ def check_rehearsal(context: PreflightContext) -> Iterator[Finding]:
     if policy.mode == "ignore" or context.known_rehearsal is None or not context.changing:
         return
     required = policy.mode == "require"
+    remedy = f"Rehearse it: upgrader rehearse --to {context.target}. Or accept it: --skip ID --reason TEXT."
     try:
         known = context.known_rehearsal()
     except ValueError as error:
         title = "the record of the last rehearsal can't be used"
-        yield Finding("rehearsal.damaged", "error" if required else "warning", title, str(error), _AGAIN)
+        yield Finding("rehearsal.damaged", "error" if required else "warning", title, str(error), remedy)
         return
     if known is None:
-        title = "this upgrade was not rehearsed"
-        why = "The folder has no record of a rehearsal (runs/rehearsal.json)."
-        yield Finding("rehearsal.missing", "error" if required else "warning", title, why, _AGAIN)
+        title = f"the upgrade to {context.target} was not rehearsed"
+        why = f"The folder has no record of a rehearsal to {context.target} (runs/rehearsal.json)."
+        yield Finding("rehearsal.missing", "error" if required else "warning", title, why, remedy)
         return
     when = f"{known.rehearsed:%Y-%m-%d %H:%M} UTC"
     seconds = (context.clock.now() - known.rehearsed).total_seconds()
     if known.changed:
         title = f"the rehearsal of {when} was of something else"
         why = first_few(known.changed)
-        yield Finding("rehearsal.stale", "error" if required else "warning", title, why, _AGAIN)
+        yield Finding("rehearsal.stale", "error" if required else "warning", title, why, remedy)
     elif seconds > policy.max_age_seconds:
         title = f"the rehearsal of {when} is too old"
         why = f"It may be {policy.max_age_seconds / _DAY_SECONDS:.3g} days old (policy.rehearsal.maxAge)."
-        yield Finding("rehearsal.old", "error" if required else "warning", title, why, _AGAIN)
+        yield Finding("rehearsal.old", "error" if required else "warning", title, why, remedy)
     else:
         title = f"the run relies on the rehearsal of {when}, on {known.controller}"
         yield Finding("rehearsal.used", "info", title, "Nothing has changed since.", "Nothing to do.")

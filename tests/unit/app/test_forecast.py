@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,11 +26,12 @@ from upgrader.steps.step_document import NodeChange
 V135, V136, V137 = (KubernetesVersion(1, minor, 1) for minor in (35, 36, 37))
 
 
+@dataclass
 class _Session:
     """Each check of the families that are asked for finds something."""
 
-    def __init__(self, target: KubernetesVersion) -> None:
-        self.target = target
+    target: KubernetesVersion
+    known_rehearsal: object = None
 
     def at(self, target: KubernetesVersion) -> _Session:
         return _Session(target)

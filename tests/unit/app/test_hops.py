@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
+from upgrader.model.rehearsal_record import KnownRehearsal
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
+from upgrader.model.settings import AvailabilitySettings, RehearsalSettings, ReleaseSettings, Settings
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion as V
 from upgrader.ports import Recovery, Tools
@@ -61,7 +63,7 @@ class HopSession(Session):
         return FakeRecovery(self.tools.kube)  # type: ignore[arg-type]
 
     def preflight(self, observed: Observed, plan: Plan, families: Collection[str] = ()) -> tuple[Finding, ...]:
-        return super().preflight(observed, plan, ("version",))
+        return super().preflight(observed, plan, ("version", "rehearsal"))
 
 
 class Watcher:
@@ -271,6 +273,44 @@ def test_what_a_later_hop_forbids_is_said_before_the_first(world: World, tmp_pat
     with pytest.raises(Blocked):
         run_hops(proposing(tmp_path), Watcher(world))
     assert all("old" in text for text in world.deployed.values())
+
+
+def test_rehearsal_that_a_later_hop_lacks_is_said_before_the_first(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hop can be rehearsed only when it is next: nothing begins, and the remedy is to upgrade one minor, for which
+    the rehearsal of one hop suffices. A skip counts for all hops.
+    """
+    opened = vars(upgrade)["open_session"]
+    compared: list[Plan] = []
+
+    @contextmanager
+    def demanding(folder: Path, target: V | None = None, kubeconfig: Path | None = None) -> Iterator[Session]:
+        with opened(folder, target, kubeconfig) as session:
+            settings = replace(session.settings, rehearsal=RehearsalSettings("require"), emulation=True)
+            yield replace(session, settings=settings)
+
+    def known(_session: Session, _observed: Observed, plan: Plan) -> KnownRehearsal | None:
+        compared.append(plan)
+        rehearsed = KnownRehearsal(world.clock.now(), "controller-1", (), ())
+        return rehearsed if plan.target == THROUGH[0] else None
+
+    monkeypatch.setattr(upgrade, "open_session", demanding)
+    monkeypatch.setattr(upgrade, "known_rehearsal", known)
+    with pytest.raises(Blocked, match=r"a check blocks the run to v1\.38\.2") as refused:
+        run_hops(proposing(tmp_path), Watcher(world))
+    assert refused.value.remedy.endswith("--to v1.37.4")
+    assert all("old" in text for text in world.deployed.values())
+    checked = check_upgrade(tmp_path, None)
+    assert [finding.id for finding in checked.findings] == ["rehearsal.used"]
+    assert [[finding.title for finding in hop.findings] for hop in checked.ahead] == [
+        ["the upgrade to v1.38.2 was not rehearsed"],
+        ["the upgrade to v1.39.0 was not rehearsed"],
+    ]
+    assert "once the cluster is at v1.37.4" in checked.ahead[0].findings[0].diagnosis
+    assert not check_upgrade(tmp_path, THROUGH[0]).blocked
+    assert {plan.emulated for plan in compared} == {(1, 36)}, "as the run of this one minor is planned"
+    assert not check_upgrade(tmp_path, None, Skips(("rehearsal.missing",), "known")).blocked
 
 
 def test_a_refusal_says_where_the_cluster_is(world: World, tmp_path: Path) -> None:

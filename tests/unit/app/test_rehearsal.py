@@ -49,12 +49,13 @@ def rehearsed(
     session: Any = SimpleNamespace(tools=tools, cluster=SimpleNamespace(controllers=()))
     session.telling = lambda _: session
     session.intended = lambda emulated: ["as intended", emulated]
-    final = {(str(["as intended", None]), "observed", None, None): PLAN}
+    final = {(str(["as intended", None]), "observed", None): PLAN}
     session.builder = SimpleNamespace(plan=lambda intended, *more: final[str(intended), *more])
     planned = SimpleNamespace(session=session, plan=planned_as, observed="observed", later=())
     monkeypatch.setattr(rehearsal, "open_session", lambda *_: nullcontext(session))
     monkeypatch.setattr(rehearsal, "cluster_lock", lock)
-    monkeypatch.setattr(rehearsal, "PlannedUpgrade", SimpleNamespace(of=lambda *_: planned))
+    # One hop, as if none followed.
+    monkeypatch.setattr(rehearsal, "PlannedUpgrade", SimpleNamespace(of=lambda _, __, most: {1: planned}[most]))
     monkeypatch.setattr(rehearsal, "servers_of", lambda plan: SERVERS if plan is PLAN else None)
     monkeypatch.setattr(Rehearsal, "run", run)
     found = rehearse(folder, PLAN.target, FrontEnd())

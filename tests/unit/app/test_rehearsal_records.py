@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from upgrader.app.rehearsal_records import bind_rehearsal, known_rehearsal, writ
 from upgrader.app.upgrade import PlannedUpgrade
 from upgrader.model.finding import Finding
 from upgrader.model.rehearsal_record import KnownRehearsal
+from upgrader.model.version import KubernetesVersion
 
 __all__ = ["place"]
 
@@ -56,6 +58,17 @@ def test_record_says_what_was_found_and_what_has_changed(place: Place) -> None:
     place.is_cluster("uid-2")
     found = known(place)
     assert found is not None and "it was made for another cluster" in found.changed[0]
+
+
+def test_rehearsal_to_another_version_is_none_of_this_upgrade(place: Place) -> None:
+    """The next hop has no rehearsal, rather than one of something else: what is skipped for both has one id."""
+    record(place)
+
+    def to_the_next(found: PlannedUpgrade) -> KnownRehearsal | None:
+        target = KubernetesVersion(TO.major, TO.minor + 1, 0)
+        return known_rehearsal(found.session, found.observed, replace(found.plan, target=target))
+
+    assert planned(place, to_the_next) is None
 
 
 def test_backup_after_the_rehearsal_leaves_it_valid(place: Place) -> None:
