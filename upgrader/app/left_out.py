@@ -34,6 +34,7 @@ from upgrader.model.first_few import first_few
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.left_out import LeftOut
 from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import RehearsalSettings
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine_all
@@ -64,6 +65,11 @@ class ProposedChange:
     held: HeldLock
     health_before: HealthBefore
 
+    @property
+    def ends_rehearsal(self) -> bool:
+        """Whether the upgrade needs a rehearsal after it, whatever was rehearsed before."""
+        return self.session.settings.rehearsal.mode == "require"
+
     def check_allowed(self) -> None:
         """Raises Blocked where a check forbids it."""
         if blocking(self.findings):
@@ -93,7 +99,10 @@ class WantedUpgrade:
     anew: bool = False
 
     def check(self, session: Session, host: Host, mark: LeftOut) -> bool:
-        """Whether there is anything to upgrade. Raises Blocked where a check forbids it without that controller."""
+        """Whether there is anything to upgrade. Raises Blocked where a check forbids it without that controller.
+
+        A rehearsal isn't asked for yet: to leave a controller out changes the releases that each one is of.
+        """
         session = session.with_bundle(self.bundled_in)
         without = session.without({host.name: mark.in_phase("out")})
         with session.bundle() as bundle:
@@ -101,7 +110,8 @@ class WantedUpgrade:
             planned = PlannedUpgrade.of(replace(session, cluster=without.cluster), bundle, self.most)
             if not planned.later and not CheckedPlan(planned.plan, ()).document.to_do:
                 return False
-            PlannedUpgrade.of(without, bundle, self.most).checked(self.skips).refuse_if_blocked()
+            unrehearsed = replace(without, settings=replace(without.settings, rehearsal=RehearsalSettings("ignore")))
+            PlannedUpgrade.of(unrehearsed, bundle, self.most).checked(self.skips).refuse_if_blocked()
         return True
 
 

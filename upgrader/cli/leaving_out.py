@@ -24,6 +24,11 @@ def leave_out(folder: Path, wanted: WantedUpgrade, shown: FrontEnd, *, yes: bool
             return False
         name = proposed.host.name
         say(f"Controller {name} is down. It is left out first (policy.degraded: allow); the upgrade follows.")
+        if proposed.ends_rehearsal:
+            say(
+                f"The upgrade needs a rehearsal without {name} (policy.rehearsal): once it is left out, run `upgrader "
+                "rehearse`, then this command again."
+            )
         _carry_out(proposed, f"Leave {name} out?", yes=yes)
     return True
 

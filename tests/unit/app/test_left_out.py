@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +24,7 @@ from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.left_out import ProposedChange, WantedUpgrade, propose_leaving_out, propose_return
 from upgrader.app.unended_upgrade import upgrade_to_resume
 from upgrader.app.upgrade import check_upgrade, propose_upgrade
+from upgrader.app.wiring import Session
 from upgrader.errors import ApiUnavailable, Blocked, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, NODES, PODS
 from upgrader.model.event import Event, RunEnded, StepEnded, StepStarted
@@ -29,10 +33,11 @@ from upgrader.model.left_out import LEFT_OUT, LeftOut
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
+from upgrader.model.settings import BUILT_IN_CHARTS, RehearsalSettings, ReleaseSettings
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult, KubeObject
+from upgrader.steps.plan import Plan
 from upgrader.steps.release.helm_release import ChartStep
 
 DAY = timedelta(days=1)
@@ -356,6 +361,28 @@ def test_upgrade_that_a_check_forbids_leaves_nobody_out(place: Place, monkeypatc
         leaving(place)
     assert LeftOut.of(node(place)) is None
     assert leaving(place, skips=Skips(("removed-apis.used",), "known")) is not None
+
+
+def test_rehearsal_is_demanded_once_the_controller_is_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None can be of the releases as they are then: before that, none is asked for; afterwards, one is."""
+    opened = vars(left_out)["open_session"]
+
+    @contextmanager
+    def demanding(folder: Path, target: KubernetesVersion | None = None) -> Iterator[Session]:
+        with opened(folder, target) as session:
+            yield replace(session, settings=replace(session.settings, rehearsal=RehearsalSettings("require")))
+
+    def preflight(session: Session, observed: Observed, plan: Plan, *_: object) -> tuple[Finding, ...]:
+        return Session.preflight(session, observed, plan, ("rehearsal",))
+
+    monkeypatch.setattr(left_out, "open_session", demanding)
+    monkeypatch.setattr(upgrade, "open_session", demanding)
+    monkeypatch.setattr(FakeSession, "preflight", preflight)
+    die(place)
+    proposed = leaving(place)
+    assert proposed is not None and proposed.ends_rehearsal
+    mark(place)
+    assert [finding.id for finding in check_upgrade(place.folder, TO).findings] == ["rehearsal.missing"]
 
 
 def test_old_api_server_behind_the_load_balancer_ends_no_emulation(

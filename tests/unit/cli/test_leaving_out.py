@@ -35,6 +35,7 @@ class Commands:
         self.wanted = WantedUpgrade()
         """The upgrade for which one is left out."""
         self.findings: tuple[Finding, ...] = ()
+        self.demands_rehearsal = False
         self.error: StepFailed | None = None
         self.done: list[str] = []
 
@@ -63,6 +64,7 @@ class Commands:
 
         proposed = SimpleNamespace(
             host=SimpleNamespace(name=DOWN),
+            ends_rehearsal=self.demands_rehearsal,
             pipeline=Pipeline(()),
             findings=self.findings,
             check_allowed=check_allowed,
@@ -105,6 +107,15 @@ def test_upgrade_follows_once_the_controller_is_left_out(commands: Commands) -> 
     assert f"Leave {DOWN} out?" in asked.output and commands.done == []
     assert commands.invoke("run", "--to", str(TO), "--take-over", "--yes").exit_code == 0
     assert commands.done == ["changed, take over: True", "upgrade, take over: False"]
+
+
+@pytest.mark.parametrize("demands", [True, False])
+def test_rehearsal_that_is_needed_afterwards_is_announced(commands: Commands, demands: bool) -> None:
+    """Before the question: the upgrade doesn't follow at once where upgrader.yaml demands one."""
+    commands.demands_rehearsal = demands
+    said = " ".join(commands.invoke("run", "--to", str(TO), answer="n\n").output.split())
+    announced = f"needs a rehearsal without {DOWN} (policy.rehearsal): once it is left out, run `upgrader rehearse`"
+    assert (announced in said) is demands
 
 
 def test_controller_is_left_out_for_exactly_that_upgrade(commands: Commands) -> None:
