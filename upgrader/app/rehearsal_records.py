@@ -27,11 +27,14 @@ _FORMAT = "1"
 
 
 def bind_rehearsal(session: Session, observed: Observed, plan: Plan, salt: str | None = None) -> BoundPlan:
-    """What a rehearsal is of: the steps of upgrader.yaml, without those that a run adds, and their inputs.
+    """What a rehearsal is of: the steps of upgrader.yaml, without those that a run adds, and their inputs. A bundle is
+    only for one that a run adds.
 
     Raises UsageError where an input can't be read, or where no plan could be saved, and ApiError.
     """
-    return bind(session, observed, replace(plan, before=(), after=()), None, session.settings.folder / _FILE, salt)
+    settings = session.settings
+    session = replace(session, settings=replace(settings, images=replace(settings.images, bundle=None)))
+    return bind(session, observed, replace(plan, before=(), after=()), None, settings.folder / _FILE, salt)
 
 
 def write_record(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +23,10 @@ __all__ = ["place"]
 GONE = Finding("rehearsal.gone", "error", "webs are stored, and the target does not serve them")
 
 
-def planned(place: Place, use: Callable[[PlannedUpgrade], Any]) -> Any:
-    """What is done with the plan of now."""
+def planned(place: Place, use: Callable[[PlannedUpgrade], Any], bundle: Path | None = None) -> Any:
+    """What is done with the plan of now, for a run with that bundle."""
     with upgrade.open_session(place.folder, TO) as session:  # type: ignore[attr-defined]  # the place has replaced it
-        return use(PlannedUpgrade.of(session, None))
+        return use(PlannedUpgrade.of(session.with_bundle(bundle), None))
 
 
 def record(place: Place) -> None:
@@ -38,9 +39,13 @@ def record(place: Place) -> None:
     planned(place, write)
 
 
-def known(place: Place) -> KnownRehearsal | None:
+def known(place: Place, bundle: Path | None = None) -> KnownRehearsal | None:
     """As a check reads it."""
-    found: KnownRehearsal | None = planned(place, lambda each: known_rehearsal(each.session, each.observed, each.plan))
+
+    def read(found: PlannedUpgrade) -> KnownRehearsal | None:
+        return known_rehearsal(found.session, found.observed, found.plan)
+
+    found: KnownRehearsal | None = planned(place, read, bundle)
     return found
 
 
@@ -77,6 +82,13 @@ def test_backup_after_the_rehearsal_leaves_it_valid(place: Place) -> None:
     for name in BACKUP:
         place.write(f"backups/{name}", "a backup\n")
     found = known(place)
+    assert found is not None and found.changed == ()
+
+
+def test_run_with_a_bundle_relies_on_the_same_rehearsal(place: Place, tmp_path: Path) -> None:
+    """`rehearse` has no `--bundle`: where nodes get their images from is nothing that it tries."""
+    record(place)
+    found = known(place, tmp_path / "bundle.tar")
     assert found is not None and found.changed == ()
 
 
