@@ -29,12 +29,12 @@ def planned(place: Place, use: Callable[[PlannedUpgrade], Any], bundle: Path | N
         return use(PlannedUpgrade.of(session.with_bundle(bundle), None))
 
 
-def record(place: Place) -> None:
-    """Rehearse the plan of now."""
+def record(place: Place, *findings: Finding) -> None:
+    """Rehearse the plan of now, with these findings; by default, with one that blocks."""
 
     def write(found: PlannedUpgrade) -> None:
         bound = bind_rehearsal(found.session, found.observed, found.plan)
-        write_record(found.session, bound, "controller-1", (GONE,), place.world.clock.now())
+        write_record(found.session, bound, "controller-1", findings or (GONE,), place.world.clock.now())
 
     planned(place, write)
 
