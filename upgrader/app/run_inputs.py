@@ -5,6 +5,7 @@ A saved plan, the record of a rehearsal and the approval of a fleet's campaign c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,15 @@ from pathlib import Path
 from upgrader.config.charts import charts_folder
 from upgrader.config.kubeconfig import named_files
 from upgrader.config.playbooks import playbooks_folder
-from upgrader.engine.execution.input_files import NewDigest, file_digests, identity, plain_digest, unique
+from upgrader.engine.execution.input_files import (
+    NewDigest,
+    Visit,
+    file_digests,
+    identity,
+    not_told,
+    plain_digest,
+    unique,
+)
 from upgrader.errors import UsageError
 from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.steps.backup.store import own_files
@@ -48,19 +57,35 @@ def input_digests(
     *,
     new_digest: NewDigest = plain_digest,
     most_bytes: int | None = None,
+    visit: Visit = not_told,
 ) -> dict[str, str]:
     """Name → digest of all that a run may read, as `file_digests`; `written`: what else is no input, such as a saved
-    plan.
+    plan. `visit` is told of each of them.
 
     Raises UsageError for what can't be read, and for an input that is also one of the files that are left out.
     """
     leave_out = _not_inputs(settings, written)
     digests = (
-        file_digests(root, name, leave_out=leave_out, new_digest=new_digest, most_bytes=most_bytes).items()
+        file_digests(
+            root,
+            name,
+            leave_out=leave_out,
+            new_digest=new_digest,
+            most_bytes=most_bytes,
+            copied_below=_copied_below(settings),
+            visit=visit,
+        ).items()
         for name, root in _input_roots(settings)
     )
     made = set(_folders_of_backups(settings))
     return unique(item for items in digests for item in items if item[0] not in made)
+
+
+def _copied_below(settings: Settings) -> str:
+    """Where the copies of folders are, if inputs are read there; "": they are not."""
+    if settings.copy is None:
+        return ""
+    return str(settings.copy).removesuffix(os.path.realpath(settings.folder))
 
 
 def _folders_of_backups(settings: Settings) -> Iterator[str]:
@@ -78,7 +103,7 @@ def _input_roots(settings: Settings) -> Iterator[tuple[str, Path]]:
     the folders of the inventory, of playbooks and of what links to them lead to. Values from elsewhere are in
     `settings_text`.
     """
-    folder = settings.folder.resolve()
+    folder = settings.inputs.resolve()
     yield "", folder
     for name, root in _elsewhere(settings):
         if not root.resolve().is_relative_to(folder):
@@ -104,7 +129,7 @@ def _not_inputs(settings: Settings, written: Collection[Path]) -> Collection[Pat
     """
     credentials = (settings.kubeconfig, *named_files(settings.kubeconfig, settings.context))
     given = (*credentials, *own_files(settings.backup.folder), *written)
-    own, folder = settings.folder / RUNS, settings.folder.resolve()
+    own, folder = settings.inputs / RUNS, settings.folder.resolve()
     if own.is_symlink():
         raise UsageError(
             f"{own} is a link, so that what a run writes may be what another one reads",
@@ -138,6 +163,7 @@ def settings_text(settings: Settings) -> str:
     inside = settings.kubeconfig.resolve().is_relative_to(folder)
     kubeconfig = settings.kubeconfig.resolve().relative_to(folder) if inside else Path("elsewhere")
     text = repr(replace(settings, folder=Path(), kubeconfig=kubeconfig))
-    for path in {str(settings.folder), str(settings.folder.absolute()), str(folder)} - {"."}:
+    paths = {str(settings.inputs), str(settings.folder), str(settings.folder.absolute()), str(folder)} - {"."}
+    for path in sorted(paths, key=len, reverse=True):  # the folder's path is a part of its copy's
         text = text.replace(path, "")
     return text

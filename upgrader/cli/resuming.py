@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -95,9 +96,11 @@ def with_approved_inputs(
 def _refuse_unapproved(folder: Path, approved: str | None) -> None:
     if approved is None:
         return
+    from upgrader.config.copied_folder import COPIES
     from upgrader.fleet.inputs import folder_digest
 
-    if folder_digest(folder.absolute()) != approved:
+    copies = os.environ.get(COPIES)
+    if folder_digest(folder.absolute(), Path(copies) if copies else None) != approved:
         raise Blocked(
             "the cluster folder has changed while the run was being planned: it isn't as the campaign has approved it",
             remedy=f"upgrader fleet approve --changes {folder.name}, or restore it; then upgrader fleet retry "

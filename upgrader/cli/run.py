@@ -22,6 +22,7 @@ from upgrader.cli.command_line import (
     front_end,
     wait_seconds,
 )
+from upgrader.cli.global_options import work_with_copies
 from upgrader.cli.leaving_out import leave_out
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
@@ -83,6 +84,15 @@ __all__ = ["run"]
     metavar="DIGEST",
     hidden=True,
     help="Refuse if the cluster folder isn't as a fleet's campaign has approved it.",
+)
+@click.option(
+    "--approved-copies",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    expose_value=False,
+    callback=work_with_copies,
+    hidden=True,
+    help="Read the files of the cluster folder from their copies, which the campaign has made below DIR.",
 )
 @YES
 @TAKE_OVER

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from upgrader.config.copied_folder import copied, not_copied
 from upgrader.config.etcd_yaml import EtcdSection
 from upgrader.config.missing_files import no_cluster_folder
 from upgrader.config.nodes_section import nodes_settings
@@ -89,7 +90,8 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
     """Read the cluster folder's `upgrader.yaml`, the values files that it names, and the environment.
 
     `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override the file; a relative kubeconfig from there is relative to the
-    current folder, as one from a flag. Raises ConfigError, with all that is wrong.
+    current folder, as one from a flag. `copied` says where inputs are read instead. Raises ConfigError, with all
+    that is wrong.
     """
     reading = read_folder(folder, environ, overrides)
     if reading.settings is None or reading.problems:
@@ -101,7 +103,9 @@ def read_folder(
     folder: Path, environ: Mapping[str, str], overrides: Overrides = Overrides(), guard: UntrustedFolder | None = None
 ) -> Reading:
     """The same, but all problems are collected. With a `guard`, only the files that it allows are opened."""
-    folder = folder.absolute()
+    home = folder.absolute()
+    copy = copied(home, environ)
+    folder = copy or home
     try:
         document = _read(folder, environ, guard)
     except ConfigError as error:
@@ -110,14 +114,14 @@ def read_folder(
     if valid.file is None:
         return Reading(None, valid.problems, inventory_named=False)
     file = valid.file
-    kubeconfig = overrides.kubeconfig or Path(environ.get("UPGRADER_KUBECONFIG") or folder / file.cluster.kubeconfig)
+    kubeconfig = overrides.kubeconfig or Path(environ.get("UPGRADER_KUBECONFIG") or home / file.cluster.kubeconfig)
     named = bool(overrides.kubeconfig or environ.get("UPGRADER_KUBECONFIG")) or (
         "kubeconfig" in file.cluster.model_fields_set
     )
     chosen = overrides.context or environ.get("UPGRADER_CONTEXT")
     policy = GatePolicy(file.gates.consecutive, file.gates.interval, file.gates.deadline)
     limits = Limits(file.availability.max_failed, file.availability.max_gap)
-    nodes, unread = _nodes(file.nodes, folder, document, guard)
+    nodes, unread = _nodes(file.nodes, home, folder, document, guard)
     gates = StepGates(document, policy, file.gates.metrics, prometheus=file.observability.prometheus is not None)
     pipeline = _Pipeline(folder, document, _Defaults(gates, limits), guard)
     pools = nodes.pools if nodes else ()
@@ -125,7 +129,8 @@ def read_folder(
     pipeline.read(valid.steps, own)
     refused = tuple(severity_problems(document, file.checks.severities))
     settings = Settings(
-        folder=folder,
+        folder=home,
+        copy=copy,
         target=overrides.target or file.kubernetes_version,
         kubeconfig=kubeconfig.absolute(),
         context=chosen or file.cluster.context,
@@ -152,12 +157,12 @@ def read_folder(
             file.images.pull,
             file.images.deadline,
             file.images.parallel,
-            folder / file.images.bundle if file.images.bundle else None,
+            not_copied(home, folder, file.images.bundle) if file.images.bundle else None,
         ),
         backup=BackupSettings(
-            tuple(file.backup.recipients), folder / file.backup.folder, file.backup.keep, file.backup.max_age
+            tuple(file.backup.recipients), home / file.backup.folder, file.backup.keep, file.backup.max_age
         ),
-        observability=observability_settings(file.observability, folder),
+        observability=observability_settings(file.observability, home),
         # With one that is refused, none counts: it may be that of the refusal itself.
         severities={} if refused else dict(file.checks.severities),
         pipeline=tuple(pipeline.steps),
@@ -175,7 +180,7 @@ def _etcd(section: EtcdSection) -> EtcdSettings:
 
 
 def _nodes(
-    section: NodesSection | None, folder: Path, document: Document, guard: UntrustedFolder | None
+    section: NodesSection | None, home: Path, folder: Path, document: Document, guard: UntrustedFolder | None
 ) -> tuple[NodesSettings | None, tuple[ConfigError, ...]]:
     """The settings of nodes, or the problems of the files that they name."""
     where: KeyPath = ("nodes", "containerRuntime", "config")
@@ -198,7 +203,7 @@ def _nodes(
 
     problems = tuple(surge_problems(section, folder, document, guard)) if section else ()
     try:
-        settings = nodes_settings(section, folder, read, place) if section else None
+        settings = nodes_settings(section, home, folder, read, place) if section else None
     except ConfigError as error:
         return None, (error, *problems)
     return None if problems else settings, problems

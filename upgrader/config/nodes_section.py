@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from upgrader.config.copied_folder import not_copied
 from upgrader.config.node_sources_yaml import (
     ContainerdArchiveSection,
     ContainerdSourceSection,
@@ -33,26 +34,26 @@ __all__ = ["nodes_settings"]
 
 
 def nodes_settings(
-    section: NodesSection, folder: Path, read: Callable[[Path], bytes], place: Callable[[int], str]
+    section: NodesSection, home: Path, folder: Path, read: Callable[[Path], bytes], place: Callable[[int], str]
 ) -> NodesSettings:
     """The settings; the pools `controllers` and `workers` are there whether the file names them or not.
 
-    `read` reads a file that the section names; `place` is where an entry of `leftAlone` is, for messages. Raises what
-    `read` does.
+    `folder` is the cluster's, or the copy of `home` that is read instead. `read` reads a file that the section names;
+    `place` is where an entry of `leftAlone` is, for messages. Raises what `read` does.
     """
     source = section.source
     own = {
-        str(name): ArchitectureSource(_path(folder, each.path), each.url, _sums(each.sha256))
+        str(name): ArchitectureSource(_path(home, folder, each.path), each.url, _sums(each.sha256))
         for name, each in source.architectures.items()
     }
     named = {pool.name: _pool(pool, section, folder) for pool in section.pools}
     workers = named.pop(WORKERS, _unnamed(WORKERS, section))
     controllers = _unnamed(CONTROLLERS, section)
     return NodesSettings(
-        NodeSource(source.kind, _path(folder, source.path), source.url, _sums(source.sha256), own),
+        NodeSource(source.kind, _path(home, folder, source.path), source.url, _sums(source.sha256), own),
         (controllers, *named.values(), workers),
         section.ready_deadline,
-        NodeConfiguration(section.kubelet_configuration, _runtime(section.container_runtime, folder, read)),
+        NodeConfiguration(section.kubelet_configuration, _runtime(section.container_runtime, home, folder, read)),
         tuple(
             LeftAlone(place(index), each.selector, tuple(each.nodes)) for index, each in enumerate(section.left_alone)
         ),
@@ -60,7 +61,7 @@ def nodes_settings(
 
 
 def _runtime(
-    section: ContainerRuntimeSection | None, folder: Path, read: Callable[[Path], bytes]
+    section: ContainerRuntimeSection | None, home: Path, folder: Path, read: Callable[[Path], bytes]
 ) -> ContainerRuntime | None:
     if section is None:
         return None
@@ -73,14 +74,14 @@ def _runtime(
         return made
 
     def place(each: ContainerdSourceSection | ContainerdArchiveSection) -> str:
-        return (_path(folder, each.path) or each.url).replace("{version}", section.version)
+        return (_path(home, folder, each.path) or each.url).replace("{version}", section.version)
 
     own = {str(name): (place(each), each.sha256) for name, each in source.architectures.items()}
     return replace(made, kind=source.kind, place=place(source), sha256=source.sha256 or "", architectures=own)
 
 
-def _path(folder: Path, path: str) -> str:
-    return str(folder / path) if path else ""
+def _path(home: Path, folder: Path, path: str) -> str:
+    return str(not_copied(home, folder, path)) if path else ""
 
 
 def _sums(sums: Mapping[str, Mapping[Any, str]]) -> Mapping[str, Mapping[str, str]]:

@@ -6,6 +6,7 @@ Killed anywhere, it goes on: what was begun is in the journal, and whether that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from upgrader.errors import UsageError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.clusters import keep_kubeconfig
+from upgrader.fleet.copies import remove_copies
 from upgrader.fleet.decide import Decision, Held, Skip, Start, decide, in_progress
 from upgrader.fleet.events import (
     CampaignEnded,
@@ -154,6 +156,8 @@ class Coordinator:
                 stopped = stopped or self.campaign.is_asked or self._holds(state, starts[name])
                 if found.problem or (not stopped and starts[name] in decision.starts):
                     self._start(starts[name], cluster, found)
+                else:
+                    self._remove_copies(name)
             elif name in soaks:
                 news |= self._soak(cluster, found)
             else:
@@ -164,7 +168,8 @@ class Coordinator:
         """The questions of this look, by cluster: those about to begin first, then the one that waits longest."""
         asked: dict[str, Callable[[], Found]] = {}
         for start in decision.starts:
-            asked[start.cluster] = self._question(state.clusters[start.cluster], resume=start.resume)
+            kept_in = self._copies(start.cluster)
+            asked[start.cluster] = self._question(state.clusters[start.cluster], resume=start.resume, kept_in=kept_in)
         for skip in decision.skips:
             asked[skip.cluster] = self._question(state.clusters[skip.cluster])
         for name in sorted((*decision.checks, *decision.soaks), key=lambda name: self._asked.get(name, 0.0)):
@@ -173,9 +178,11 @@ class Coordinator:
                 asked[name] = self._of_soak(each) if soak else self._question(each, resume=each.active)
         return asked
 
-    def _question(self, each: ClusterState, *, resume: bool = False) -> Callable[[], Found]:
+    def _question(
+        self, each: ClusterState, *, resume: bool = False, kept_in: Path | None = None
+    ) -> Callable[[], Found]:
         question = self.questions.before_resume if resume else self.questions.before
-        return partial(question, self.fleet.by_name[each.name], each.digest)
+        return partial(question, self.fleet.by_name[each.name], each.digest, kept_in)
 
     def _of_soak(self, each: ClusterState) -> Callable[[], Found]:
         return partial(self.questions.after_soak, self.fleet.by_name[each.name], each.digest, self.fleet.target)
@@ -236,6 +243,10 @@ class Coordinator:
         """The copy with which a cluster's run works."""
         return self.campaign.attempt(name, 0).with_name("kubeconfig")
 
+    def _copies(self, name: str) -> Path:
+        """Where the copies are of what a cluster's run reads."""
+        return self.campaign.attempt(name, 0).with_name("inputs")
+
     def _result(self, cluster: ClusterState, end: CommandEnd | None, *, before: str, resumed: str) -> Result:
         folder = self.fleet.by_name[cluster.name].folder
         return result_of(end, cluster.name, folder, self.fleet.target, before=before, resumed=resumed)
@@ -254,12 +265,18 @@ class Coordinator:
 
     def _end(self, cluster: ClusterState, attempt: int, result: Result, seconds: float) -> None:
         self._found(cluster, "", "")
-        self._kubeconfig(cluster.name).unlink(missing_ok=True)
+        self._remove_copies(cluster.name)
         self.journal.emit(
             ClusterEnded(
                 cluster.name, attempt, result.outcome, seconds, result.run, result.cause, result.reason, result.open
             )
         )
+
+    def _remove_copies(self, name: str) -> None:
+        """What a run worked with; what can't be removed now is tried again before the next one."""
+        with suppress(OSError):
+            self._kubeconfig(name).unlink(missing_ok=True)
+            remove_copies(self._copies(name))
 
     def _found(self, cluster: ClusterState, problem: Problem, reason: str) -> bool:
         """Write down what was found of a cluster; whether that has changed. The journal has it with secrets masked."""
@@ -277,7 +294,7 @@ class Coordinator:
 
     def _start(self, start: Start, state: ClusterState, found: Found) -> None:
         cluster = self.fleet.by_name[start.cluster]
-        if found.problem or found.kubeconfig is None:
+        if found.problem or found.kubeconfig is None or found.copies is None:
             self._found(state, found.problem, found.reason)
             return
         number = state.attempt + 1
@@ -287,6 +304,7 @@ class Coordinator:
         arguments = ["-C", str(cluster.folder), "--kubeconfig", str(kubeconfig)]
         arguments += ["run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
         arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
+        arguments += ["--approved-copies", str(found.copies)]
         try:
             keep_kubeconfig(found.kubeconfig, kubeconfig)
             self.executor.start(attempt, [*arguments, "--resume"] if start.resume else arguments)

@@ -12,14 +12,25 @@ from pathlib import Path
 import upgrader
 from upgrader.app.run_inputs import input_digests, settings_text
 from upgrader.config.charts import charts_folder
+from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
 from upgrader.config.playbooks import playbooks_folder
 from upgrader.config.used_kubeconfig import UsedKubeconfig, read_used
 from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.errors import UsageError
+from upgrader.fleet.copies import copy_inputs, new_copies, remove_copies
 from upgrader.fleet.events import Pins
 
-__all__ = ["Inputs", "folder_digest", "folder_place", "inputs_of", "kubeconfig_of", "own_pins", "pins_differ"]
+__all__ = [
+    "Inputs",
+    "approved_copy",
+    "folder_digest",
+    "folder_place",
+    "inputs_of",
+    "kubeconfig_of",
+    "own_pins",
+    "pins_differ",
+]
 
 _YAML = "upgrader.yaml"
 _SHOWN = 32
@@ -90,13 +101,28 @@ def kubeconfig_of(folder: Path, commands: Collection[str], environ: Mapping[str,
         return read_used(load_settings(Path(os.path.realpath(folder)), {}), environ, commands)
 
 
-def folder_digest(folder: Path) -> str:
+def approved_copy(folder: Path, kept_in: Path, approved: str) -> Path | None:
+    """Copy what a run of a cluster folder may read, as `copy_inputs`, to below a new folder in `kept_in`, which is
+    returned. None, and nothing is left, if the copy hasn't the `approved` digest. Raises UsageError.
+    """
+    done, copies = False, new_copies(kept_in)
+    with _read(folder):
+        try:
+            copy_inputs(folder, copies, _MOST_BYTES)
+            done = _folder_digest(Path(os.path.realpath(folder)), copies) == approved
+        finally:
+            if not done:
+                remove_copies(copies)
+    return copies if done else None
+
+
+def folder_digest(folder: Path, copies: Path | None = None) -> str:
     """Of all that a run of a cluster folder may read, with what links lead to and what its upgrader.yaml names
     elsewhere; not of credentials, past runs and backups, which change at any time. Raises UsageError for what can't be
-    read, also where upgrader.yaml isn't valid.
+    read, also where upgrader.yaml isn't valid. With `copies`, it is of what was copied to there.
     """
     with _read(folder):
-        return _folder_digest(folder)
+        return _folder_digest(folder, copies)
 
 
 @contextmanager
@@ -111,8 +137,8 @@ def _read(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _folder_digest(folder: Path) -> str:
-    settings = load_settings(folder, {})
+def _folder_digest(folder: Path, copies: Path | None) -> str:
+    settings = load_settings(folder, {COPIES: str(copies)} if copies else {})
     digests = input_digests(settings, most_bytes=_MOST_BYTES).items()
     found = {name: digest for name, digest in digests if not name.endswith("/")}
     if _YAML not in found:

@@ -11,7 +11,7 @@ from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.clusters import Answer, private_kubeconfig
 from upgrader.fleet.events import Problem
-from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, kubeconfig_of
+from upgrader.fleet.inputs import Inputs, approved_copy, folder_digest, folder_place, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
@@ -31,6 +31,8 @@ class Found:
     """Why it isn't begun, or, at the end of a soak, why that hasn't passed; "": nothing is wrong."""
     kubeconfig: UsedKubeconfig | None = None
     """What leads to it, if nothing is wrong, or only its API doesn't answer."""
+    copies: Path | None = None
+    """Of what its run reads, if they were wanted and nothing is wrong."""
 
 
 class _Wrong(Exception):
@@ -53,14 +55,24 @@ class Questions:
     environ: Mapping[str, str]
     """May name kubectl's kubeconfig."""
 
-    def before(self, cluster: FleetCluster, digest: str) -> Found:
-        """Why a cluster must not be begun; `digest` is of what was approved."""
-        return self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest)))
+    def before(self, cluster: FleetCluster, digest: str, kept_in: Path | None = None) -> Found:
+        """Why a cluster must not be begun; `digest` is of what was approved. `kept_in`: the folder in which its run
+        gets copies of that; None: it isn't about to begin.
+        """
+        return self._begun(cluster, digest, kept_in, unreachable=False)
 
-    def before_resume(self, cluster: FleetCluster, digest: str) -> Found:
+    def before_resume(self, cluster: FleetCluster, digest: str, kept_in: Path | None = None) -> Found:
         """Why an interrupted run must not go on. It may restore an API that doesn't answer."""
-        found = self.before(cluster, digest)
-        return Found(kubeconfig=found.kubeconfig) if found.problem == "unreachable" else found
+        return self._begun(cluster, digest, kept_in, unreachable=True)
+
+    def _begun(self, cluster: FleetCluster, digest: str, kept_in: Path | None, *, unreachable: bool) -> Found:
+        found = self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest)))
+        if found.problem == "unreachable" and unreachable:
+            found = Found(kubeconfig=found.kubeconfig)
+        if found.problem or kept_in is None:
+            return found
+        copied = self._found(lambda: self._copied(cluster, digest, kept_in))
+        return copied if copied.problem else replace(found, copies=copied.copies)
 
     def after_soak(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
         """Why a cluster isn't as a soak should leave it."""
@@ -91,6 +103,15 @@ class Questions:
             return Found("identity", error.message)
         except Exception as error:  # noqa: BLE001 - what surprises, in one cluster's folder, ends nothing for all others
             return Found("identity", f"it can't be examined: {type(error).__name__}: {error}")
+
+    def _copied(self, cluster: FleetCluster, digest: str, kept_in: Path) -> Found:
+        try:
+            copies = approved_copy(cluster.folder, kept_in, Inputs.parse(digest).files)
+        except UsageError as error:
+            raise _Wrong("changed", f"what was approved of its folder can't be copied: {error.message}") from error
+        if copies is None:
+            raise _changed("its folder has changed", cluster)
+        return Found(copies=copies)
 
     def _as_approved(self, cluster: FleetCluster, digest: str) -> UsedKubeconfig:
         approved = Inputs.parse(digest)

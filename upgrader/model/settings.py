@@ -272,6 +272,15 @@ class Settings:
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities of findings, by their ids, that replace the checks' own."""
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
+    copy: Path | None = field(default=None, repr=False)
+    """Where the files are that were copied from `folder`, to be read instead; None: they are read there. What a run
+    writes (`runs`, backups), and credentials, are in `folder` all the same.
+    """
+
+    @property
+    def inputs(self) -> Path:
+        """The folder whose files are read."""
+        return self.copy or self.folder
 
     @property
     def shortest_interval_seconds(self) -> float:

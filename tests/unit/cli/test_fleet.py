@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.events import Pins, Problem
-from upgrader.fleet.inputs import folder_digest
+from upgrader.fleet.inputs import approved_copy, folder_digest
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import CommandEnd
@@ -397,6 +397,23 @@ def test_run_of_a_campaign_refuses_other_inputs(tmp_path: Path) -> None:
     with pytest.raises(Blocked, match="has changed while the run was being planned"):
         propose(approved, edited=True)
     propose(None)
+
+
+def test_run_of_a_campaign_compares_its_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that works with copies asks whether these are as approved, whatever the folder has become since."""
+    (tmp_path / "a").mkdir()
+    file = tmp_path / "a/upgrader.yaml"
+    file.write_text("kubernetesVersion: v1.36.3\n")
+    approved = folder_digest(file.parent)
+    copies = approved_copy(file.parent, tmp_path / "inputs", approved)
+    monkeypatch.setenv("UPGRADER_APPROVED_COPIES", str(copies))
+    file.write_text("kubernetesVersion: v1.35.0\n")
+    proposal: Any = "proposed"
+    with with_approved_inputs(file.parent, approved, nullcontext(proposal)) as found:
+        assert found is proposal
+    Path(f"{copies}{file}").write_text("kubernetesVersion: v1.35.0\n")
+    with pytest.raises(Blocked), with_approved_inputs(file.parent, approved, nullcontext(proposal)):
+        pass
 
 
 @pytest.mark.parametrize("problem", ["unknown", "silent"])

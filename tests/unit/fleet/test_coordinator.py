@@ -182,12 +182,12 @@ def test_campaign_to_its_end(machine: Machine) -> None:
     assert decision.done and state.ended is not None and campaign.state().ended == state.ended
     assert machine.begun == {"a": 1, "b": 1, "c": 1}
     folder, kubeconfig = str(machine.folder / "clusters/a"), campaign.folder / "clusters/a/kubeconfig"
-    approved = ["--approved-inputs", inputs(machine, "a").files]
-    assert machine.commands[0] == [
+    approved = ["--approved-inputs", inputs(machine, "a").files, "--approved-copies"]
+    assert machine.commands[0][:-1] == [
         *("-C", folder, "--kubeconfig", str(kubeconfig), "run", "--to", "v1.37.1", "--yes", "-o", "json"),
         *approved,
     ]
-    assert not kubeconfig.exists(), "no credentials stay behind"
+    assert list(kubeconfig.parent.iterdir()) == [kubeconfig.with_name("1")], "no credentials stay behind, and no copies"
     assert (state.ended - campaign.state().started).total_seconds() >= 180  # type: ignore[operator]
     assert newest_campaign(machine.folder) == campaign
 

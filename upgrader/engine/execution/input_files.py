@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from upgrader.config.plain_file import open_plain
 from upgrader.errors import UsageError
 
-__all__ = ["NewDigest", "canonical", "file_digests", "identity", "plain_digest", "unique"]
+__all__ = ["NewDigest", "Visit", "canonical", "file_digests", "identity", "not_told", "plain_digest", "unique"]
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISFIFO, "a pipe"),
@@ -34,6 +34,14 @@ class Digest(Protocol):
 
 NewDigest = Callable[[str], Digest]
 """Makes the digest of an input, by its name."""
+
+
+Visit = Callable[[Path], object]
+"""Is told the path of each link, folder and file that is an input, those that are in a folder after it."""
+
+
+def not_told(_path: Path) -> None:
+    """No one wants to know."""
 
 
 def plain_digest(_name: str) -> Digest:
@@ -59,6 +67,8 @@ def file_digests(
     leave_out: Collection[Path] = (),
     new_digest: NewDigest = plain_digest,
     most_bytes: int | None = None,
+    copied_below: str = "",
+    visit: Visit = not_told,
 ) -> dict[str, str]:
     """Name → digest of all that is at and below `root`, which is called `name`; nothing where there is none.
 
@@ -66,7 +76,7 @@ def file_digests(
     another name of the same file, as by a link: that name may be one that is read. A folder that several links lead to
     is read once. What git keeps for itself (`.git`) isn't read. Raises UsageError for what can't be read, or is neither
     a file nor a folder, for a link to a folder that is left out, and where all files together have more than
-    `most_bytes`.
+    `most_bytes`. `copied_below`: a link to an absolute path below it is a copy of one without that beginning.
     """
     read = 0
     left_out = {found: os.path.realpath(path) for path in leave_out if (found := identity(path)) is not None}
@@ -79,7 +89,9 @@ def file_digests(
     def of(path: Path, name: str) -> Iterator[tuple[str, str]]:
         nonlocal read
         if path.is_symlink():
-            yield f"link {name}", _digest(new_digest(f"link {name}"), os.fsencode(os.readlink(path)))
+            visit(path)
+            leads = os.readlink(path).removeprefix(copied_below)
+            yield f"link {name}", _digest(new_digest(f"link {name}"), os.fsencode(leads))
         place = identity(path)
         if place is None or (path.name == _GIT and not path.is_symlink()):
             return
@@ -93,6 +105,7 @@ def file_digests(
                 )
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
+            visit(path)
             yield f"{name}/", _digest(new_digest(f"{name}/"), b"")
             if place not in seen:
                 seen.add(place)
@@ -104,6 +117,7 @@ def file_digests(
                 raise UsageError(
                     f"{root} has more than {most_bytes} bytes of inputs", remedy="Move large files out of the folder."
                 )
+            visit(path)
             # Whether it may be executed decides what Ansible takes an inventory for.
             kind = b"program\0" if mode & stat.S_IXUSR else b"file\0"
             yield name, _file_digest(new_digest(name), kind, path)

@@ -1,0 +1,172 @@
+"""A private copy of what a cluster was approved with, from which its run works.
+
+What a playbook includes is known only once it runs. So a run gets a folder that has all that the digest covers, and
+nothing else: not the past runs, `.git`, backups and tokens that the digest leaves out, and nothing that is put into the
+cluster folder later. The copy is compared with the approval after it was made, when only its owner can change it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from upgrader.app.run_inputs import input_digests, named_inputs
+from upgrader.config.charts import charts_folder
+from upgrader.config.copied_folder import COPIES
+from upgrader.config.load import load_settings
+from upgrader.config.plain_file import open_plain
+from upgrader.config.playbooks import playbooks_folder
+from upgrader.errors import UsageError
+from upgrader.model.settings import ReleaseSettings, Settings
+
+__all__ = ["copy_inputs", "new_copies", "remove_copies"]
+
+_PIECE = 1024 * 1024
+
+
+def copy_inputs(folder: Path, copies: Path, most_bytes: int) -> None:
+    """Copy all that a run of a cluster folder may read to below `copies`, an empty folder, each file with its path on
+    this machine.
+
+    Raises UsageError for an input that can't be copied, and OSError for one that can't be read.
+    """
+    real = Path(os.path.realpath(folder))
+    settings = load_settings(real, {})
+    copy = _Copy(copies, most_bytes)
+    input_digests(settings, most_bytes=most_bytes, visit=copy.take)
+    for path in _named(settings):
+        if path.is_relative_to(real):
+            copy.way(real, path.relative_to(real).parts)
+    for path in _single_files(settings):
+        if path.is_file():
+            copy.take(path)
+    copied = load_settings(real, {COPIES: str(copies)})
+    for path in _named(copied):
+        if not path.is_relative_to(copied.inputs):
+            raise UsageError(
+                f"{real / 'upgrader.yaml'} names {path} by an absolute path, so that its run can't work with a copy",
+                remedy="Name it relative to the folder, or by a link in the folder.",
+            )
+
+
+def new_copies(folder: Path) -> Path:
+    """An empty folder in `folder`, which only this user can read or write. Raises UsageError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Path(os.path.realpath(tempfile.mkdtemp(dir=folder)))
+    except OSError as error:
+        raise _unwritten(folder, error) from error
+
+
+def remove_copies(folder: Path) -> None:
+    """Remove copies, if they are there. Raises OSError."""
+    if folder.is_dir():
+        shutil.rmtree(folder)
+
+
+def _named(settings: Settings) -> Iterator[Path]:
+    """What the file names, and the program doesn't bring with it."""
+    for path in (*(path for _, path in named_inputs(settings)), *_single_files(settings)):
+        if not _built_in(path):
+            yield path
+
+
+def _single_files(settings: Settings) -> Iterator[Path]:
+    """Files whose content is in the digest as a part of the settings, wherever they are."""
+    for item in settings.pipeline:
+        if isinstance(item, ReleaseSettings) and item.values_file:
+            yield item.values_file
+    runtime = settings.nodes.configuration.runtime if settings.nodes else None
+    if runtime and runtime.config:
+        yield runtime.config
+
+
+def _built_in(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in (charts_folder(), playbooks_folder()))
+
+
+def _unwritten(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"{path} can't be written: {error.strerror}", remedy="Look at the disk, and its permissions.")
+
+
+@dataclass
+class _Copy:
+    """Files and links, as they are copied."""
+
+    copies: Path
+    bytes_left: int
+
+    def take(self, path: Path) -> None:
+        """Copy a link, a folder without what is in it, or a file; also what a link leads to, unless that is a folder's
+        content.
+        """
+        if path.is_symlink():
+            self._link(path)
+        real = Path(os.path.realpath(path))
+        if _built_in(real):
+            return
+        if real.is_relative_to(self.copies):
+            raise UsageError(f"{path}, an input of the run, has the campaign in it", remedy="Move it elsewhere.")
+        if real.is_dir():
+            self._folder(real)
+        elif real.is_file() and not self._at(real).exists():
+            self._file(real)
+
+    def way(self, start: Path, parts: tuple[str, ...]) -> None:
+        """Copy the links and folders by which a path leads on from `start`, which has no links."""
+        here = start
+        for part in parts:
+            path = Path(part) if part == os.sep else here.parent if part == ".." else here / part
+            if path.is_symlink():
+                self._link(path)
+            here = Path(os.path.realpath(path))
+            if here.is_dir():
+                self._folder(here)
+
+    def _at(self, path: Path) -> Path:
+        """Where a path that has no links but at its end is copied to."""
+        return Path(f"{self.copies}{path}")
+
+    def _folder(self, path: Path) -> None:
+        try:
+            self._at(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritten(self._at(path), error) from error
+
+    def _link(self, path: Path) -> None:
+        parent = Path(os.path.realpath(path.parent))
+        at, leads = self._at(parent / path.name), os.readlink(path)
+        if at.is_symlink():
+            return
+        self._folder(parent)
+        try:
+            at.symlink_to(f"{self.copies}{leads}" if leads.startswith(os.sep) else leads)
+        except OSError as error:
+            raise _unwritten(at, error) from error
+        self.way(parent, Path(leads).parts)
+
+    def _file(self, path: Path) -> None:
+        self._folder(path.parent)
+        with open_plain(path) as original:
+            program = os.fstat(original.fileno()).st_mode & 0o100
+            try:
+                made = os.open(self._at(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 | program)
+            except OSError as error:
+                raise _unwritten(self._at(path), error) from error
+            with os.fdopen(made, "wb") as copy:
+                while piece := original.read(_PIECE):
+                    self.bytes_left -= len(piece)
+                    if self.bytes_left < 0:
+                        raise UsageError(f"{path} and others have too many bytes to be copied")
+                    self._write(copy, piece)
+
+    def _write(self, copy: BinaryIO, piece: bytes) -> None:
+        try:
+            copy.write(piece)
+        except OSError as error:
+            raise _unwritten(self.copies, error) from error
