@@ -49,7 +49,7 @@ def test_credentials_may_change_and_nothing_else(folder: Path) -> None:
         used(folder, tokenFile="other"),
         used(folder, "aws", token="", exec=EXEC),
         used(folder, "aws", token="", exec={**EXEC, "args": ["b"]}),
-        used(folder, "aws", token="", exec={**EXEC, "env": [{"name": "A", "value": "b"}]}),
+        used(folder, "aws", token="", exec={**EXEC, "env": [{"name": "AWS_PROFILE", "value": "b"}]}),
     ]
     assert len({before, *(each.pinned for each in others)}) == 7
 
@@ -74,6 +74,37 @@ def test_commands_are_allowed_by_name(folder: Path) -> None:
             used(folder, *allowed, token="", exec={**EXEC, "command": command})
     with pytest.raises(ConfigError, match="doesn't allow"):
         used(folder, token="", exec="aws")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "PATH", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV"),
+        *("ENV", "HOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "CLOUDSDK_PYTHON", "CLOUDSDK_CONFIG"),
+        *("GOOGLE_APPLICATION_CREDENTIALS", "NODE_OPTIONS", "aws_profile", "AWS_PROFILE\n", "", 1, None),
+    ],
+)
+def test_variables_of_a_command_that_may_run_other_code(folder: Path, name: object) -> None:
+    """They are refused, with the file and the entry, though the command is allowed."""
+    env = [{"name": "AWS_PROFILE", "value": "a"}, {"name": name, "value": "/evil"}]
+    with pytest.raises(ConfigError, match=r"kubeconfig: entry 2 of its `exec.env` sets") as caught:
+        used(folder, "aws", token="", exec={**EXEC, "env": env})
+    assert repr(name) in caught.value.message
+
+
+@pytest.mark.parametrize("env", ["LD_PRELOAD=a", {"LD_PRELOAD": "a"}, [1], 1])
+def test_variables_in_another_form(folder: Path, env: object) -> None:
+    """What is no list of names is refused as well."""
+    with pytest.raises(ConfigError, match="entry 1 of its"):
+        used(folder, "aws", token="", exec={**EXEC, "env": env})
+
+
+def test_variables_that_kubeconfigs_of_clouds_set(folder: Path) -> None:
+    """Those of EKS, AKS and GKE that say who logs in, and where, are handed on; so is none at all."""
+    names = ("AWS_PROFILE", "AWS_STS_REGIONAL_ENDPOINTS", "AAD_LOGIN_METHOD", "CLOUDSDK_CORE_PROJECT")
+    env = [{"name": name, "value": "a"} for name in (*names, "KUBERNETES_EXEC_INFO")]
+    assert user_of(used(folder, "aws", token="", exec={**EXEC, "env": env}))["exec"]["env"] == env
+    assert user_of(used(folder, "aws", token="", exec={**EXEC, "env": None}))["exec"]["env"] is None
 
 
 @pytest.mark.parametrize(
