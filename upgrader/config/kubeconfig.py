@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.config.credential_plugin import run_plugin
+from upgrader.config.kubeconfig_entries import entry
 from upgrader.config.plain_file import read_plain
 from upgrader.config.proxy import Proxy, proxy_for
 from upgrader.config.yaml_document import Document, read_mapping, shown
@@ -58,10 +59,9 @@ class KubeconfigContext:
 def read_kubeconfig(kubeconfig: Path, context: str = "") -> KubeconfigContext:
     """Read a context ("": the current one), and run its credential plugin. Raises ConfigError."""
     document = read_mapping(kubeconfig)
-    chosen = _named(document, "contexts", context or str(document.data.get("current-context") or ""), "context")
-    cluster = _absolute(kubeconfig, _named(document, "clusters", str(chosen.get("cluster", "")), "cluster"))
-    name = str(chosen.get("user") or "")
-    given = _absolute(kubeconfig, _named(document, "users", name, "user")) if name else {}
+    chosen = entry(document, "context", context or document.data.get("current-context"))
+    cluster = _absolute(kubeconfig, entry(document, "cluster", chosen.get("cluster")))
+    given = _absolute(kubeconfig, entry(document, "user", chosen["user"])) if chosen.get("user") else {}
     refuse_unsupported(kubeconfig, cluster, given)
     user = {key: given[key] for key in given if key.startswith("client-")}
     expires = None
@@ -144,14 +144,6 @@ class Login:
             self.version += 1
 
 
-def _named(document: Document, kind: str, name: str, key: str) -> Mapping[str, Any]:
-    for item in document.data.get(kind) or ():
-        if item.get("name") == name:
-            found: Mapping[str, Any] = item.get(key) or {}
-            return found
-    raise document.error((kind,), f"there is no {key} named '{name}'")
-
-
 def _absolute(kubeconfig: Path, section: Mapping[str, Any]) -> dict[str, Any]:
     """Its paths are relative to the kubeconfig's folder."""
     folder = kubeconfig.absolute().parent
@@ -189,20 +181,18 @@ def named_files(kubeconfig: Path, context: str = "") -> tuple[Path, ...]:
         document = read_mapping(kubeconfig)
     except ConfigError:
         return ()
-    chosen = _entry(document, "context", context or document.data.get("current-context"))
-    parts = [_entry(document, kind, chosen.get(kind)) for kind in ("cluster", "user")]
+    chosen = _entry_or_nothing(document, "context", context or document.data.get("current-context"))
+    parts = [_entry_or_nothing(document, kind, chosen.get(kind)) for kind in ("cluster", "user")]
     names = [part.get(key) for part in parts for key in (*_FILES, "tokenFile")]
     return tuple(path for path in (kubeconfig.parent / str(name) for name in names if name) if _is_credential(path))
 
 
-def _entry(document: Document, kind: str, name: object) -> Mapping[str, Any]:
-    """Whatever the document has; empty where there is no such entry."""
-    listed = document.data.get(f"{kind}s")
-    for item in listed if isinstance(listed, list) else ():
-        if isinstance(item, dict) and item.get("name") == name:
-            found = item.get(kind)
-            return found if isinstance(found, dict) else {}
-    return {}
+def _entry_or_nothing(document: Document, kind: str, name: object) -> Mapping[str, Any]:
+    """Empty where there is no such entry, which is an error only for what uses it."""
+    try:
+        return entry(document, kind, name)
+    except ConfigError:
+        return {}
 
 
 def _is_credential(path: Path) -> bool:

@@ -18,8 +18,9 @@ from typing import Any
 
 from upgrader.config.kubeconfig import refuse_unsupported
 from upgrader.config.kubeconfig_context import find_context
+from upgrader.config.kubeconfig_entries import entry
 from upgrader.config.plain_file import read_plain
-from upgrader.config.yaml_document import Document, read_mapping, shown
+from upgrader.config.yaml_document import read_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.model.settings import Settings
 
@@ -63,9 +64,9 @@ def read_used(settings: Settings, environ: Mapping[str, str], commands: Collecti
     path, context = find_context(settings, environ)
     real = path.resolve()
     document = read_mapping(real, links=False)
-    chosen = _entry(document, "contexts", context)
-    cluster = _entry(document, "clusters", chosen.get("cluster"))
-    user = _entry(document, "users", chosen["user"]) if chosen.get("user") else {}
+    chosen = entry(document, "context", context)
+    cluster = entry(document, "cluster", chosen.get("cluster"))
+    user = entry(document, "user", chosen["user"]) if chosen.get("user") else {}
     refuse_unsupported(path, cluster, user)
     files = _Files(path, (settings.folder.absolute(), real.parent))
     server = {key: cluster[key] for key in _SERVER if cluster.get(key)}
@@ -99,18 +100,6 @@ def _json(path: Path, content: object) -> bytes:
         return json.dumps(content).encode()
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{shown(path)}: has a value that is neither text, number, list nor mapping") from error
-
-
-def _entry(document: Document, kind: str, name: object) -> Mapping[str, Any]:
-    """The content of an entry of `contexts`, `clusters` or `users`."""
-    listed, key = document.data.get(kind), kind.removesuffix("s")
-    for item in listed if isinstance(listed, list) else ():
-        if isinstance(item, dict) and item.get("name") == name:
-            found = item.get(key)
-            if not isinstance(found, dict):
-                raise document.error((kind,), f"the {key} '{name}' is no mapping")
-            return found
-    raise document.error((kind,), f"there is no {key} named '{name}'")
 
 
 def _plugin(path: Path, user: Mapping[str, Any], commands: Collection[str]) -> Mapping[str, Any] | None:
