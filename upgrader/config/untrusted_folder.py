@@ -67,17 +67,24 @@ class UntrustedFolder:
 
     def check_tree(self, path: Path) -> None:
         """The same for all that is in a folder, links followed, as Helm and Ansible do. Raises NotOpened."""
-        waiting, entries, size = [path], 0, 0
+        waiting, entries, size = [(path, frozenset[tuple[int, int]]())], 0, 0
+        seen: set[tuple[int, int]] = set()
         while waiting:
-            here = waiting.pop()
+            here, above = waiting.pop()
             self.check(here)
             entries += 1
             try:
                 if here.is_dir():
-                    waiting += here.iterdir()
+                    found = here.stat()
+                    place = found.st_dev, found.st_ino
+                    if place in above:
+                        raise NotOpened(here, "it leads to a folder that it is in, round in circles")
+                    if place not in seen:
+                        seen.add(place)
+                        waiting += [(each, above | {place}) for each in here.iterdir()]
                 elif here.is_file():
                     size += here.stat().st_size
-            except OSError as error:  # links in a circle, of which the system follows forty
+            except OSError as error:
                 raise NotOpened(here, str(error)) from error
             if entries + len(waiting) > _MOST_ENTRIES or size > _MOST_BYTES_OF_ALL:
                 raise NotOpened(path, f"it has more than {_MOST_ENTRIES} files or {_MOST_BYTES_OF_ALL} bytes")
