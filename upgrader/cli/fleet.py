@@ -236,3 +236,5 @@ def _refresh(folder: Path) -> None:
         refresh(folder)
     except UpgraderError as error:
         say(f"The campaign's page is not up to date: {error.message}")
+    except Exception as error:  # noqa: BLE001  # what was asked for is done, whatever odd file is in the way of the page
+        say(f"The campaign's page is not up to date: {type(error).__name__}: {error}")

@@ -34,7 +34,7 @@ __all__ = ["Campaign", "begin", "fleet_files", "newest_campaign"]
 _NAME = re.compile(r"\d{8}T\d{6}-fleet-.")
 _GOES_ON = "upgrader fleet run"
 _UNREADABLE = 10**9
-"""Of a journal whose first line is damaged: it counts as the newest, so that it is named and not passed over."""
+"""Of a journal whose first line is damaged, or can't be read: it counts as the newest, so that it is named and not passed over."""
 
 
 @dataclass(frozen=True)
@@ -189,10 +189,10 @@ def _in_order(folder: Path) -> list[tuple[int, Path]]:
 
 def _sequence(journal: Path) -> int | None:
     """The number in a journal's first line; None where there is no whole line."""
-    if not journal.is_file():
-        return None
-    line = first_line(journal)
     try:
+        if not journal.is_file():
+            return None
+        line = first_line(journal)
         return int(json.loads(line)["data"].get("sequence", 0)) if line.endswith(b"\n") else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return _UNREADABLE

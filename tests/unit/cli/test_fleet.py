@@ -21,8 +21,8 @@ from upgrader.cli.main import cli
 from upgrader.cli.resuming import with_approved_inputs
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UsageError
-from upgrader.fleet import use_cases
-from upgrader.fleet.campaigns import Campaign
+from upgrader.fleet import campaigns, use_cases
+from upgrader.fleet.campaigns import Campaign, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Wait
@@ -414,6 +414,33 @@ def test_run_of_a_campaign_compares_its_copy(tmp_path: Path, monkeypatch: pytest
     Path(f"{copies}{file}").write_text("kubernetesVersion: v1.35.0\n")
     with pytest.raises(Blocked), with_approved_inputs(file.parent, approved, nullcontext(proposal)):
         pass
+
+
+@pytest.mark.parametrize("error", [UsageError("odd"), RecursionError("odd"), PermissionError(13, "odd")])
+def test_page_that_can_not_be_made(folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Whatever is wrong with it, what a person has asked for is done, and the command says so."""
+
+    def refuse(_: Path) -> None:
+        raise error
+
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    monkeypatch.setattr(files, "refresh", refuse)
+    shown = fleet(folder, "pause", "--reason", "audit").stderr
+    assert "Paused" in shown and "page is not up to date" in shown and "odd" in shown
+    assert "paused by" in fleet(folder, "status").stdout
+
+
+def test_campaign_whose_journal_can_not_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as the newest, and is named."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+
+    def refuse(journal: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(journal))
+
+    monkeypatch.setattr(campaigns, "first_line", refuse)
+    assert newest_campaign(folder) is not None
 
 
 @pytest.mark.parametrize("problem", ["unknown", "silent"])
