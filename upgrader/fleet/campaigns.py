@@ -29,12 +29,14 @@ from upgrader.fleet.state import CampaignState, fold
 from upgrader.model.json_values import from_json
 from upgrader.ports import Clock
 
-__all__ = ["Campaign", "begin", "fleet_files", "newest_campaign"]
+__all__ = ["INPUTS", "KUBECONFIG", "Campaign", "begin", "fleet_files", "newest_campaign"]
 
+INPUTS, KUBECONFIG = "inputs", "kubeconfig"
+"""Beside the attempts of a cluster: what its run in progress works with, as copies."""
 _NAME = re.compile(r"\d{8}T\d{6}-fleet-.")
 _GOES_ON = "upgrader fleet run"
 _UNREADABLE = 10**9
-"""Of a journal whose first line is damaged, or can't be read: it counts as the newest, so that it is named and not passed over."""
+"""Of a journal whose first line is damaged, or can't be read: it counts as the newest, so that it is named."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +20,12 @@ from upgrader.errors import ApiError, UsageError
 from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Answer", "ask_cluster", "keep_kubeconfig", "private_kubeconfig"]
+__all__ = ["Answer", "ask_cluster", "keep_kubeconfig", "private_kubeconfig", "remove_left_kubeconfigs"]
 
 _SECONDS = 5.0
+_PREFIX = "upgrader-fleet-"
+_NEW_SECONDS = 60.0
+"""A folder that was just made may not be locked yet."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +57,37 @@ def ask_cluster(kubeconfig: Path) -> Answer:
 def private_kubeconfig(used: UsedKubeconfig) -> Iterator[Path]:
     """A file of it for a moment, which no one else can read or change. Raises UsageError."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix="upgrader-fleet-")
+        folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
     except OSError as error:
         raise UsageError(f"no temporary folder can be made: {error.strerror}") from error
     with folder as name:
         kubeconfig = Path(name, "kubeconfig")
-        keep_kubeconfig(used, kubeconfig)
-        yield kubeconfig
+        lock = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)  # as long as this process lives: what isn't locked was left behind
+            keep_kubeconfig(used, kubeconfig)
+            yield kubeconfig
+        finally:
+            os.close(lock)
+
+
+def remove_left_kubeconfigs() -> None:
+    """Remove the files of `private_kubeconfig` that processes of this user have left behind which were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # it is another user's, or its process is just removing it
+            _remove_if_left(path)
+
+
+def _remove_if_left(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(folder)
+        if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_SECONDS:
+            return
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path)
+    finally:
+        os.close(folder)
 
 
 def keep_kubeconfig(used: UsedKubeconfig, path: Path) -> None:

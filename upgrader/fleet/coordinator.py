@@ -16,7 +16,7 @@ from upgrader.engine.history.past_runs import newest_name, newest_upgrade
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.journal.record import plain
 from upgrader.errors import UsageError
-from upgrader.fleet.campaigns import Campaign
+from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.clusters import keep_kubeconfig
 from upgrader.fleet.copies import remove_copies
@@ -241,11 +241,11 @@ class Coordinator:
 
     def _kubeconfig(self, name: str) -> Path:
         """The copy with which a cluster's run works."""
-        return self.campaign.attempt(name, 0).with_name("kubeconfig")
+        return self.campaign.attempt(name, 0).with_name(KUBECONFIG)
 
     def _copies(self, name: str) -> Path:
         """Where the copies are of what a cluster's run reads."""
-        return self.campaign.attempt(name, 0).with_name("inputs")
+        return self.campaign.attempt(name, 0).with_name(INPUTS)
 
     def _result(self, cluster: ClusterState, end: CommandEnd | None, *, before: str, resumed: str) -> Result:
         folder = self.fleet.by_name[cluster.name].folder

@@ -12,9 +12,10 @@ from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import system_clock
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder, folder_lock
 from upgrader.errors import Blocked, CampaignStopped, Locked, UsageError
-from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
-from upgrader.fleet.clusters import ask_cluster, private_kubeconfig
+from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign, begin, fleet_files, newest_campaign
+from upgrader.fleet.clusters import ask_cluster, private_kubeconfig, remove_left_kubeconfigs
 from upgrader.fleet.coordinator import Coordinator
+from upgrader.fleet.copies import remove_copies
 from upgrader.fleet.decide import Decision, Held, decide
 from upgrader.fleet.events import (
     CampaignContinued,
@@ -150,10 +151,29 @@ def open_campaign(folder: Path, confirm: Callable[[Fleet, bool], None], *, anew:
                 folder, CampaignStarted(name, fleet.target, pins, inputs, own_name()), files, clock
             )
         try:
+            _remove_left(folder, campaign)
             questions = Questions(folder, fleet.commands, ask_cluster, os.environ)
             yield Coordinator(folder, fleet, campaign, journal, executor, clock, questions, own_pins)
         finally:
             journal.close()
+
+
+def _remove_left(folder: Path, campaign: Campaign) -> None:
+    """Remove the credentials and copies that runs have worked with, unless one may be in progress: a coordinator that
+    was killed could not. Raises UsageError.
+    """
+    remove_left_kubeconfigs()
+    running = {each.name for each in campaign.journaled().clusters.values() if each.phase == "running"}
+    try:
+        for each in (folder / "runs").glob("*-fleet-*/clusters/*/"):
+            if each.parent.parent != campaign.folder or each.name not in running:
+                (each / KUBECONFIG).unlink(missing_ok=True)
+                remove_copies(each / INPUTS)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename}, which may have credentials of a run that has ended, can't be removed: {error.strerror}",
+            remedy="Remove it.",
+        ) from error
 
 
 def _inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs:

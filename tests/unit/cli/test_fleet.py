@@ -26,7 +26,7 @@ from upgrader.fleet.campaigns import Campaign, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Wait
-from upgrader.fleet.events import Pins, Problem
+from upgrader.fleet.events import ClusterStarting, Pins, Problem
 from upgrader.fleet.inputs import approved_copy, folder_digest
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
@@ -414,6 +414,25 @@ def test_run_of_a_campaign_compares_its_copy(tmp_path: Path, monkeypatch: pytest
     Path(f"{copies}{file}").write_text("kubernetesVersion: v1.35.0\n")
     with pytest.raises(Blocked), with_approved_inputs(file.parent, approved, nullcontext(proposal)):
         pass
+
+
+def test_copies_that_a_killed_coordinator_has_left(folder: Path) -> None:
+    """The next one removes them, in all campaigns, but for those of a run that may be in progress."""
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    campaign = newest_campaign(folder)
+    assert campaign is not None
+    older = folder / "runs/20250101T000000-fleet-v1.36.0"
+    left = [each / "clusters/b" / name for each in (campaign.folder, older) for name in ("kubeconfig", "inputs/x/y")]
+    running = campaign.folder / "clusters/a/kubeconfig"
+    for path in (*left, running):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("secret")
+    journal = campaign.reopen(FakeClock())
+    journal.emit(ClusterStarting("a", 9))
+    journal.close()
+    with use_cases.open_campaign(folder, lambda *_: None):
+        assert [path for path in left if path.exists()] == [] and running.exists()
 
 
 @pytest.mark.parametrize("error", [UsageError("odd"), RecursionError("odd"), PermissionError(13, "odd")])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.errors import ApiError
 from upgrader.fleet import clusters
-from upgrader.fleet.clusters import Answer, ask_cluster
+from upgrader.fleet.clusters import Answer, ask_cluster, private_kubeconfig, remove_left_kubeconfigs
 from upgrader.model.version import KubernetesVersion
 
 TARGET = KubernetesVersion.release("v1.37.1")
@@ -34,3 +37,20 @@ def test_answer_that_is_none(said: Any, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ApiError, match="isn't known which cluster it is of"):
         ask_cluster(Path("k"))
     assert ask_cluster(Path("k")) == Answer("u1", TARGET)
+
+
+def test_kubeconfigs_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of a process that lives, of another kind, or new ones, which may not be locked yet."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, new, other = (tmp_path / name for name in ("upgrader-fleet-left", "upgrader-fleet-new", "else"))
+    with private_kubeconfig(UsedKubeconfig("", b"secret")) as live:
+        for folder in (left, new, other):
+            folder.mkdir()
+            (folder / "kubeconfig").write_text("secret")
+        for folder in (left, other, live.parent):
+            os.utime(folder, (1e9, 1e9))
+        (tmp_path / "upgrader-fleet-link").symlink_to(other)
+        remove_left_kubeconfigs()
+        assert live.read_bytes() == b"secret" and not left.exists()
+        assert new.exists() and (other / "kubeconfig").exists()
+    assert not live.exists()
