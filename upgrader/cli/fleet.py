@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def plan(folder: Path) -> None:
 
     from upgrader.app.upgrade import plan_upgrade
     from upgrader.fleet.plans import plan_fleet
-    from upgrader.fleet.use_cases import planning_kubeconfig, proposed_fleet
+    from upgrader.fleet.use_cases import planning_kubeconfig, proposed_fleet, shown_digest
     from upgrader.ui.fleet import print_classes, print_fleet, print_new_traits
 
     proposed = proposed_fleet(folder)
@@ -55,7 +56,7 @@ def plan(folder: Path) -> None:
         with planning_kubeconfig(each, proposed) as kubeconfig:
             return plan_upgrade(each, target, kubeconfig=kubeconfig).document
 
-    planned = plan_fleet(proposed, planned_one, shown.doing)
+    planned = plan_fleet(proposed, planned_one, shown.doing, partial(shown_digest, folder, proposed))
     shown.doing("")
     print_fleet(proposed, sys.stdout)
     print_classes(planned.classes, sys.stdout)

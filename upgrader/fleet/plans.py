@@ -22,6 +22,10 @@ Planner = Callable[[Path, KubernetesVersion], PlanDocument]
 """Plans the upgrade of a cluster folder's cluster; raises UpgraderError."""
 
 
+def _unknown(_: FleetCluster) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class PlanClass:
     """Clusters whose plans are equal, or that can't be planned for the same reason."""
@@ -33,6 +37,8 @@ class PlanClass:
     """The first one's."""
     problem: str = ""
     """Why there is no plan."""
+    digests: tuple[str, ...] = ()
+    """Each cluster with the digest of its folder, as `fleet approve --digest` takes it, if it is known."""
 
     @property
     def blocked(self) -> bool:
@@ -49,16 +55,21 @@ class FleetPlan:
     new: tuple[NewTrait, ...]
 
 
-def plan_fleet(fleet: Fleet, plan: Planner, doing: Callable[[str], None]) -> FleetPlan:
+def plan_fleet(
+    fleet: Fleet, plan: Planner, doing: Callable[[str], None], digest: Callable[[FleetCluster], str] = _unknown
+) -> FleetPlan:
     """Plan every cluster, one after the other, and change nothing.
 
-    `doing` is told which cluster is being planned.
+    `doing` is told which cluster is being planned. `digest` is of a cluster's folder, before it is planned; "" where it
+    isn't known.
     """
     found: dict[str, list[tuple[FleetCluster, PlanDocument | None, str]]] = {}
     traits: dict[str, frozenset[str]] = {}
+    digests: dict[str, str] = {}
     for number, cluster in enumerate(fleet.clusters, 1):
         doing(f"planning {cluster.name} ({number} of {len(fleet.clusters)})…")
         document, problem = None, ""
+        digests[cluster.name] = digest(cluster)
         try:
             document = plan(cluster.folder, fleet.target)
             key = json.dumps(_shape(document), sort_keys=True)
@@ -67,18 +78,21 @@ def plan_fleet(fleet: Fleet, plan: Planner, doing: Callable[[str], None]) -> Fle
             problem = error.message
             key = cause_of("", problem, cluster.name)
         found.setdefault(without_identity(key, cluster.name), []).append((cluster, document, problem))
-    classes = sorted(_classes(fleet, found), key=lambda each: -len(each.clusters))
+    classes = sorted(_classes(fleet, found, digests), key=lambda each: -len(each.clusters))
     return FleetPlan(tuple(classes), new_traits(fleet, traits))
 
 
 def _classes(
-    fleet: Fleet, found: Mapping[str, list[tuple[FleetCluster, PlanDocument | None, str]]]
+    fleet: Fleet,
+    found: Mapping[str, list[tuple[FleetCluster, PlanDocument | None, str]]],
+    digests: Mapping[str, str],
 ) -> Iterator[PlanClass]:
     for members in found.values():
         names = tuple(cluster.name for cluster, _, _ in members)
         stages = dict.fromkeys(fleet.stage_of[name].name for name in names)
         _, document, problem = members[0]
-        yield PlanClass(names, tuple(stages), document, problem)
+        known = tuple(f"{name} {digests[name]}" for name in names if digests[name])
+        yield PlanClass(names, tuple(stages), document, problem, known)
 
 
 def _shape(document: PlanDocument) -> list[Any]:

@@ -11,7 +11,7 @@ from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.clusters import Answer, private_kubeconfig
 from upgrader.fleet.events import Problem
-from upgrader.fleet.inputs import Inputs, approved_copy, folder_digest, folder_place, kubeconfig_of
+from upgrader.fleet.inputs import Inputs, approved_copy, folder_digest, folder_place, inputs_of, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
@@ -110,7 +110,7 @@ class Questions:
         except UsageError as error:
             raise _Wrong("changed", f"what was approved of its folder can't be copied: {error.message}") from error
         if copies is None:
-            raise _changed("its folder has changed", cluster)
+            raise self._changed("its folder has changed", cluster)
         return Found(copies=copies)
 
     def _as_approved(self, cluster: FleetCluster, digest: str) -> UsedKubeconfig:
@@ -122,7 +122,7 @@ class Questions:
         except UsageError as error:
             raise _Wrong("changed", f"whether its folder has changed isn't known: {error.message}") from error
         if changed:
-            raise _changed("its folder has changed", cluster)
+            raise self._changed("its folder has changed", cluster)
         return self._kubeconfig(cluster, approved)
 
     def _kubeconfig(self, cluster: FleetCluster, approved: Inputs) -> UsedKubeconfig:
@@ -135,8 +135,17 @@ class Questions:
             reason = f"it isn't known which cluster its kubeconfig leads to: {error.message}"
             raise _Wrong("identity", f"{reason} {error.remedy}".strip()) from error
         if used.pinned != approved.kubeconfig:
-            raise _changed("its kubeconfig has another server, CA, command or file", cluster)
+            raise self._changed("its kubeconfig has another server, CA, command or file", cluster)
         return used
+
+    def _changed(self, what: str, cluster: FleetCluster) -> _Wrong:
+        """With the digest of now, by which it can be approved once it was read."""
+        try:
+            inputs = inputs_of(self.fleet, cluster.folder, self.commands, self.environ)
+            how = f"upgrader fleet approve --changes {cluster.name} --digest {inputs.shown}"
+        except UpgraderError as error:
+            how = f"it can't be approved as it is, {error.message}"
+        return _Wrong("changed", f"{what} since the campaign began: {how}")
 
     def _identified(self, cluster: FleetCluster, used: UsedKubeconfig) -> Found:
         try:
@@ -159,7 +168,3 @@ class Questions:
     def _answer(self, used: UsedKubeconfig) -> Answer:
         with private_kubeconfig(used) as kubeconfig:
             return self.ask(kubeconfig)
-
-
-def _changed(what: str, cluster: FleetCluster) -> _Wrong:
-    return _Wrong("changed", f"{what} since the campaign began: upgrader fleet approve --changes {cluster.name}")

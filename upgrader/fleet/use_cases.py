@@ -51,6 +51,7 @@ __all__ = [
     "proposed_fleet",
     "refuse_unfinished",
     "retry",
+    "shown_digest",
     "skip",
     "unpause",
 ]
@@ -89,6 +90,15 @@ def planning_kubeconfig(folder: Path, fleet: Fleet) -> Iterator[Path]:
     """A copy of a cluster folder's kubeconfig, with which the cluster is planned. Raises UsageError."""
     with private_kubeconfig(kubeconfig_of(folder, fleet.commands, os.environ)) as path:
         yield path
+
+
+def shown_digest(folder: Path, fleet: Fleet, cluster: FleetCluster) -> str:
+    """The digest of a cluster's folder for people; "" where it can't be read, which its plan then says."""
+    with KNOWN.apart():
+        try:
+            return inputs_of(folder, cluster.folder, fleet.commands, os.environ).shown
+        except UsageError:
+            return ""
 
 
 def begun_fleet(folder: Path, campaign: Campaign) -> Fleet:

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from rich.text import Text
 
 from upgrader.fleet.decide import Decision, Wait
+from upgrader.fleet.inputs import Inputs
 from upgrader.fleet.model import Fleet, Stage
 from upgrader.fleet.plans import PlanClass
 from upgrader.fleet.reports.words import detail, first_line, minute, until
@@ -161,6 +162,8 @@ def print_classes(classes: Sequence[PlanClass], stream: TextIO | None = None) ->
         count = f"{len(each.clusters)} clusters" if len(each.clusters) > 1 else "1 cluster"
         title = f"class {number}: {count} of {', '.join(each.stages)}: {first_few(each.clusters)}"
         print_line(out, Text(title, style="bold"))
+        if each.digests:
+            print_line(out, Text(f"  digests of the folders: {first_few(each.digests)}", style="dim"), 4)
         if each.plan is None:
             print_line(out, Text(f"  can't be planned: {each.problem}", style="red"), 4)
             continue
@@ -209,6 +212,7 @@ def status_json(status: FleetStatus) -> dict[str, Any]:
                 "run": each.run,
                 "reason": each.reason,
                 "cause": each.cause,
+                "digest": Inputs.parse(each.digest).shown if each.digest else "",
                 "waits": _wait_json(decision.waits.get(cluster.name)),
             }
             for cluster in status.fleet.clusters

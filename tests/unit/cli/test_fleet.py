@@ -435,6 +435,22 @@ def test_copies_that_a_killed_coordinator_has_left(folder: Path) -> None:
         assert [path for path in left if path.exists()] == [] and running.exists()
 
 
+def test_digests_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fleet plan` shows those of the folders, and `fleet status -o json` those that were approved, as approve takes
+    them.
+    """
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: SimpleNamespace(document=document()))
+    planned = " ".join(fleet(folder, "plan").stdout.split())
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    clusters = json.loads(fleet(folder, "status", "-o", "json").stdout)["clusters"]
+    assert all(f"{each['cluster']} {each['digest']}" in planned for each in clusters)
+    (folder / "clusters/c/more.yml").write_text("a: 1")
+    with pytest.raises(UsageError) as caught:
+        fleet(folder, "approve", "--changes", "c", "--reason", "fine", "--digest", clusters[2]["digest"])
+    assert clusters[2]["digest"] in caught.value.message
+
+
 @pytest.mark.parametrize("error", [UsageError("odd"), RecursionError("odd"), PermissionError(13, "odd")])
 def test_page_that_can_not_be_made(folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Whatever is wrong with it, what a person has asked for is done, and the command says so."""

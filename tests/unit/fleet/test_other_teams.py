@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from testkit.fleet_folder import write_kubeconfig
-from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, look_until, phases
+from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, inputs, look_until, phases
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.reading import read_fleet
@@ -93,7 +93,8 @@ def test_folder_that_changes_before_a_resume(machine: Machine) -> None:
     hosts.write_text("more: {}\n")
     decision, state = one.run(lambda *_: None)
     assert machine.begun == {"a": 1} and state.clusters["a"].active
-    assert "upgrader fleet approve --changes a" in decision.waits["a"].reason and decision.waits["a"].person
+    command = f"upgrader fleet approve --changes a --digest {inputs(machine, 'a').shown}"
+    assert command in decision.waits["a"].reason and decision.waits["a"].person
     hosts.unlink()
     assert coordinator(machine, campaign).run(lambda *_: None)[0].done
 
