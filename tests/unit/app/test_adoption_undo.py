@@ -1,0 +1,51 @@
+"""The undo of an adoption: what it refuses before it proposes anything, and what its steps are compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.app.test_controllers_change import Place, healthy_place
+from upgrader.app import adoption
+from upgrader.app.execution import NewRun
+from upgrader.app.front_end import FrontEnd
+from upgrader.errors import Blocked
+from upgrader.model.run_kind import RunKind
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """An adopted cluster; what compares kubeadm's files with the releases has tests of its own, and finds nothing."""
+    found = healthy_place(tmp_path, monkeypatch, adoption)
+    monkeypatch.setattr(adoption, "_CHECKS_OF_UNDO", ())
+    monkeypatch.setattr(adoption, "released_in", lambda _: {})
+    monkeypatch.setattr(adoption, "read_controllers", lambda *_: ())
+    monkeypatch.setattr(adoption, "_check_originals", lambda _: None)
+    return found
+
+
+def test_an_upgrade_without_its_end_is_not_followed_by_an_undo(place: Place) -> None:
+    """Its components are of two versions, and neither `resume` nor `rollback` could be run after the undo."""
+    place.interrupt(RunKind.UPGRADE)
+    with pytest.raises(Blocked, match=r"upgrade .* is not complete \(interrupted\)"):
+        adoption.propose_undo(place.folder, FrontEnd(), take_over=False).__enter__()
+
+
+def test_each_step_of_an_undo_is_compared_with_what_worked_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step of it can be undone: one after which clients are refused must end it."""
+    asked: list[NewRun] = []
+
+    def executed(_session: object, _front_end: object, new: NewRun, **_: Any) -> object:
+        asked.append(new)
+        return SimpleNamespace()
+
+    monkeypatch.setattr(adoption, "execute_run", executed)
+    with adoption.propose_undo(place.folder, FrontEnd(), take_over=False) as proposed:
+        proposed.execute()
+    (new,) = asked
+    assert (new.kind, new.compare, new.on_failure) == (RunKind.ADOPT_UNDO, True, "stop")
