@@ -17,6 +17,7 @@ from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
+from upgrader.adopt.readable_files import check_readable
 from upgrader.adopt.referred_files import referred_files
 from upgrader.adopt.undo_differences import check_undo, images_to_restore, released_in
 from upgrader.adopt.values_files import changed_values, missing_gitignore
@@ -172,6 +173,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
             pki = str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))
             facts = replace(facts, referred_files=referred_files(tools.hosts, facts.controllers, pki))
+            check_readable(tools.hosts, facts.controllers, pki)
             check_leaders_api(tools.hosts, facts, aliases_of(kubernetes))
             version = session.observe().server
             addresses = node_addresses(tools.kube, cluster)
