@@ -65,6 +65,23 @@ def test_an_authorization_config_takes_the_place_of_the_modes(render: Render) ->
     assert "--authorization-config" in given and "--authorization-mode" not in given
 
 
+@pytest.mark.parametrize(
+    ("servers", "tls"),
+    [
+        (["http://10.0.0.9:2379", "http://10.0.0.8:2379"], False),
+        (["http://10.0.0.9:2379", "https://10.0.0.8:2379"], True),
+        (["https://127.0.0.1:2379"], True),
+    ],
+)
+def test_an_etcd_without_tls_has_no_certificates(render: Render, servers: list[str], tls: bool) -> None:
+    """kubeadm gives no flags for certificates then, and their files would keep the pod from starting."""
+    values = {**APISERVER, "etcd": {"servers": servers}}
+    container = render("kube-apiserver", values).container("Deployment", "kube-apiserver", "kube-apiserver")
+    flags = {f"--etcd-{name}" for name in ("cafile", "certfile", "keyfile")}
+    assert flags & {word.partition("=")[0] for word in container["args"]} == (flags if tls else set())
+    assert any("etcd" in mount["mountPath"] for mount in container["volumeMounts"]) is tls
+
+
 def test_variables_of_kube_proxy(render: Render) -> None:
     """kubeadm copies a proxy's variables there, where it is behind one."""
     values = {**KUBERNETES, "kubeProxy": {**KUBERNETES["kubeProxy"], "extraEnv": {"NO_PROXY": "10.0.0.0/8"}}}

@@ -88,6 +88,14 @@ refuses these.
 {{- else if eq (toString (index .Values.extraArgs "anonymous-auth")) "false" }}
 {{- fail "health.token: with anonymous-auth=false, HAProxy's check needs a token: otherwise it never gets 200, and the listener never opens. Set health.token to true" }}
 {{- end }}
+{{- /* An etcd without TLS has no certificates, so their files don't exist. */}}
+{{- $plain := true }}
+{{- range .Values.etcd.servers }}
+{{- if not (hasPrefix "http://" .) }}{{ $plain = false }}{{ end }}
+{{- end }}
+{{- if $plain }}
+{{- $args = omit $args "etcd-cafile" "etcd-certfile" "etcd-keyfile" }}
+{{- end }}
 {{- if hasKey .Values.extraArgs "authorization-config" }}
 {{- $_ := unset $args "authorization-mode" }}
 {{- end }}
