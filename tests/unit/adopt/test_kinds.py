@@ -13,6 +13,7 @@ from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, vol
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.values import base_values
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
@@ -190,13 +191,15 @@ def test_a_folder_above_the_certificates_that_is_another_one_is_refused(helm: He
     _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", {}, volume("all", "/etc/kubernetes"))))
 
 
-def test_folders_of_public_certificates_are_those_that_kubeadm_found(helm: HelmAdapter) -> None:
+@pytest.mark.parametrize("component", ["kube-apiserver", "kube-controller-manager"])
+def test_folders_of_public_certificates_are_those_that_kubeadm_found(component: str) -> None:
     """Where /usr is read-only, as with Fedora CoreOS and Flatcar, none can be made there."""
-    known = kubeadm_facts(kubeadm_pod("kube-apiserver"))
-    found = known.component("kube-apiserver").pod["spec"]["volumes"]
-    folders = [each["hostPath"]["path"] for each in found if "cert" in each["name"] and "k8s" not in each["name"]]
-    values = _derived(helm, known).values["kube-apiserver"]
-    assert values.get("caFolders", [*folders]) == folders and folders
+    release = {"kube-controller-manager": "kubernetes"}.get(component, component)
+    found = [volume("ca-certs", "/etc/ssl/certs"), volume("k8s-certs", "/etc/kubernetes/pki")]
+    pod = kubeadm_pod(component, spec={"volumes": [each for each, _ in found]})
+    assert base_values(kubeadm_facts(pod), ("10.0.0.1",), {})[release]["caFolders"] == ["/etc/ssl/certs"]
+    plain = base_values(kubeadm_facts(), ("10.0.0.1",), {})[release]
+    assert "caFolders" not in plain, "they are the chart's own"
 
 
 def test_empty_flags_are_taken_over(helm: HelmAdapter) -> None:
