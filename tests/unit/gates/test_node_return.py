@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -26,11 +27,11 @@ def kube() -> FakeKube:
     return kube
 
 
-def put(kube: FakeKube, version: str = "v1.37.1", ready: str = "True") -> None:
+def put(kube: FakeKube, version: str = "v1.37.1", ready: str = "True", name: str = "worker-1") -> None:
     """The node's status."""
     conditions = [{"type": "Ready", "status": ready, "message": "says the kubelet"}]
     status = {"nodeInfo": {"kubeletVersion": version}, "conditions": conditions}
-    kube.put(NODES, {"metadata": {"name": "worker-1"}, "status": status})
+    kube.put(NODES, {"metadata": {"name": name}, "status": status})
 
 
 def asked(kube: FakeKube, times: int = 5, unready: tuple[str, ...] = ()) -> list[str]:
@@ -86,3 +87,60 @@ def test_node_without_its_network_plugin_is_not_back(kube: FakeKube) -> None:
     more: dict[str, Any] = {"daemon": True, "namespace": "kube-flannel", "priority_class": "system-node-critical"}
     name = add_pod(kube, "flannel", waiting("ContainerCreating"), node="worker-1", **more)
     assert asked(kube)[-1] == f"its critical pods are not Ready: {name}"
+
+
+class Counting(FakeKube):
+    """Counts requests, by what they ask for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+
+    def _check(self, what: str) -> None:
+        self.asked[" ".join(what.split()[:2])] += 1
+        super()._check(what)
+
+
+def many(count: int) -> tuple[Counting, dict[str, tuple[KubernetesVersion, ...]]]:
+    """Live workers of the new version."""
+    kube = Counting()
+    kube.silent_kubelets = set()
+    names = [f"worker-{number}" for number in range(1, count + 1)]
+    for name in names:
+        put(kube, name=name)
+        lease = {"metadata": {"name": name}, "spec": {"renewTime": "2026-01-01T00:00:00+00:00"}}
+        kube.put(LEASES, lease, "kube-node-lease")
+    return kube, dict.fromkeys(names, (NEW,))
+
+
+def test_many_nodes_cost_one_request_a_round() -> None:
+    """Until their kubelets live, each is read once, and all heartbeats together; then each is read once more."""
+    kube, versions = many(100)
+    missing = NodeReturn(kube).all_back(versions)
+    rounds = [missing(tuple(versions)) for _ in range(3)]
+    assert set(rounds[0].values()) == {"its kubelet has renewed its Lease 0 times (2 needed)"}
+    assert set(rounds[2].values()) == {""}
+    assert kube.asked == {"list leases": 3, "get nodes": 200, "list pods": 100}
+
+
+def test_many_dead_kubelets_are_not_asked_each_time() -> None:
+    """What their nodes say is at most ten rounds old, and is what is said of them at the end."""
+    kube, versions = many(100)
+    kube.silent_kubelets = set(versions)
+    missing = NodeReturn(kube).all_back(versions)
+    missing(tuple(versions))
+    put(kube, ready="Unknown")
+    for _ in range(19):
+        found = missing(tuple(versions))
+    assert found["worker-1"] == "it is not Ready (Unknown): says the kubelet"
+    assert kube.asked["list leases"] == 20
+    assert kube.asked["get nodes"] == 200
+
+
+def test_the_last_of_many_nodes_are_read_each_time() -> None:
+    """Heartbeats that were read together count for those that are left, too."""
+    kube, versions = many(8)
+    missing = NodeReturn(kube).all_back(versions)
+    missing(tuple(versions))
+    missing(tuple(versions))
+    assert missing(("worker-1", "worker-2")) == {"worker-1": "", "worker-2": ""}

@@ -26,7 +26,9 @@ Problems = dict[str, str]
 """Node → why it failed."""
 Versions = tuple[KubernetesVersion, ...]
 
-_POLL_SECONDS = 1.0
+_POLL_SECONDS, _POLL_MANY_SECONDS = 1.0, 3.0
+_FEW = 5
+"""So many nodes are asked each second, more of them less often."""
 _AS_BEFORE = "it is unchanged, and uncordoned"
 _INTERRUPTED = "its upgrade failed before the run was interrupted"
 
@@ -222,20 +224,22 @@ class Batch:
         """Uncordon each node as soon as it is back, and note what it is configured with; returns those that are not in
         time, with what is missing.
         """
-        questions = {name: self.watch.back(name, *wanted, with_pods=with_pods) for name, wanted in versions.items()}
+        ask = self.watch.all_back(versions, with_pods=with_pods)
         left = dict.fromkeys(versions, "")
 
         def missing() -> str:
             self.drain.check()
+            left.update(ask(tuple(left)))
             for name in tuple(left):
-                left[name] = questions[name]()
                 if not left[name]:
                     version = self.cordons.release(name, configured[name])
                     del left[name]
                     note(f"{name}: Ready with kubelet {version}; uncordoned")
             return "; ".join(left.values())
 
-        why = wait_until(self.clock, missing, seconds=self.ready_seconds, interval_seconds=_POLL_SECONDS)
+        # A kubelet renews its Lease every ten seconds: of many nodes, no heartbeat is missed.
+        interval = _POLL_SECONDS if len(versions) <= _FEW else _POLL_MANY_SECONDS
+        why = wait_until(self.clock, missing, seconds=self.ready_seconds, interval_seconds=interval)
         return {
             name: f"node {name} was not Ready with kubelet {_either(versions[name])} "
             f"within {self.ready_seconds:.0f} s: {problem or why}"

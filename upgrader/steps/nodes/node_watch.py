@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from upgrader.model.version import KubernetesVersion
@@ -22,4 +22,10 @@ class NodeWatch(Protocol):
 
         Only heartbeats that come after this call count; without `with_pods`, its critical pods don't.
         """
+        ...
+
+    def all_back(
+        self, versions: Mapping[str, Collection[KubernetesVersion]], *, with_pods: bool = True
+    ) -> Callable[[Collection[str]], Mapping[str, str]]:
+        """The same of several nodes, each with its versions. Asked for those that are still waited for."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -481,3 +482,21 @@ def test_inspection_says_how_far_it_got() -> None:
     found = NodesInspector(fleet.step()).inspect(None)
     assert not found.applied
     assert found.found == "1 of 3 nodes are upgraded; left: worker-2 swap, worker-3 pending"
+
+
+def test_heartbeats_of_a_large_batch_are_read_together() -> None:
+    """However many nodes come back at once, the wait for them costs the API one list a round, and not three reads for
+    each node and second.
+    """
+    fleet = Fleet(*(f"n{number}" for number in range(20)))
+    asked: Counter[str] = Counter()
+    check = fleet.kube._check
+
+    def counted(what: str) -> None:
+        asked[" ".join(what.split()[:2])] += 1
+        check(what)
+
+    fleet.kube._check = counted  # type: ignore[method-assign]
+    fleet.step(at_once=20).apply(fleet.notes.append)
+    assert set(fleet.state().values()) == {str(NEW)}
+    assert (asked["get leases"], asked["list leases"]) == (0, 3)
