@@ -69,9 +69,12 @@ class CheckpointGate:
         """Which standby pods replace their parents: worth reporting, but no reason to fail.
 
         They run where a pod is missing, and the next step may restore it. The checkpointer's own standby pod always
-        runs beside it.
+        runs beside it. They are read by node, which the API server has an index for, and as the gate of the critical
+        pods does in the same round: for a label, it would look at every pod of the cluster.
         """
-        standby = [Pod.parse(item) for item in self.kube.list(PODS, labels=CHECKPOINT_OF)]
-        active = [pod for pod in standby if not pod.finished and pod.labels[CHECKPOINT_OF] != self.ref.name]
+        names = (host.name for host in self.cluster.controllers)
+        pods = (Pod.parse(item) for name in names for item in self.kube.list(PODS, fields=f"spec.nodeName={name}"))
+        standby = (pod for pod in pods if CHECKPOINT_OF in pod.labels and not pod.finished)
+        active = [pod for pod in standby if pod.labels[CHECKPOINT_OF] != self.ref.name]
         named = ", ".join(f"{pod.labels[CHECKPOINT_OF]} on {pod.node}" for pod in active)
         return f"; standby pods are active for {named}" if active else ""

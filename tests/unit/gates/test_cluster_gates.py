@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,11 +17,12 @@ from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.node_health import NodeHealth, NodeMemory
 from upgrader.gates.nodes_gate import NodesGate
+from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
 from upgrader.pipeline import Gate
-from upgrader.ports import KubeObject
+from upgrader.ports import Kind, KubeObject
 
 REF = WorkloadRef("DaemonSet", "kube-system", "pod-checkpointer")
 
@@ -46,6 +48,30 @@ def test_active_checkpoint_is_said_but_stops_nobody(checkpoint: CheckpointGate, 
     verdict = checkpoint.check()
     assert verdict.kind is VerdictKind.HOLDS
     assert verdict.reason.endswith("standby pods are active for kube-apiserver on controller-1")
+
+
+def test_no_list_of_the_checkpoint_gate_is_of_all_pods(
+    checkpoint: CheckpointGate, kube: FakeKube, cluster: Cluster, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster of a thousand nodes has tens of thousands: only those of controllers are looked at, and what the gate
+    of the critical pods asks in the same round isn't asked twice.
+    """
+    asked: list[tuple[str, str]] = []
+    every = kube.list
+
+    def counted(kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
+        if kind == PODS:
+            asked.append((namespace, fields))
+        return every(kind, namespace, labels=labels, fields=fields)
+
+    monkeypatch.setattr(kube, "list", counted)
+    shared = SharedReads(kube, clock, ReadMemory())
+    health = NodeHealth(shared, clock, ("controller-1", "controller-2"), NodeMemory())
+    assert replace(checkpoint, kube=shared).check().kind is VerdictKind.HOLDS
+    CriticalPodsGate(shared, health, cluster).check()
+    assert all(where or fields for where, fields in asked)
+    of_nodes = [fields for where, fields in asked if fields]
+    assert sorted(of_nodes) == ["spec.nodeName=controller-1", "spec.nodeName=controller-2"]
 
 
 def test_checkpointer_is_needed_on_every_controller(checkpoint: CheckpointGate, kube: FakeKube) -> None:
@@ -97,10 +123,10 @@ def test_checkpoints_that_cannot_be_listed_are_unknown(
     """The API may fail between two reads: what the first one found is no answer to the second."""
     every = kube.list
 
-    def only_workloads(*arguments: Any, labels: str = "", **more: Any) -> tuple[KubeObject, ...]:
-        if labels == CHECKPOINT_OF:
+    def only_workloads(*arguments: Any, fields: str = "", **more: Any) -> tuple[KubeObject, ...]:
+        if fields:
             raise ApiUnavailable("connection reset")
-        return every(*arguments, labels=labels, **more)
+        return every(*arguments, fields=fields, **more)
 
     monkeypatch.setattr(kube, "list", only_workloads)
     verdict = checkpoint.check()
