@@ -125,8 +125,8 @@ def _refuse_variables(path: Path, listed: object) -> None:
         name = item.get("name") if isinstance(item, dict) else None
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
             raise ConfigError(
-                f"{shown(path)}: entry {number} of its `exec.env` sets {name!r}, which isn't one of the variables that a "
-                "campaign lets a kubeconfig set",
+                f"{shown(path)}: entry {number} of its `exec.env` sets {name!r}, which isn't one of the variables that "
+                "a campaign lets a kubeconfig set",
                 remedy="Remove it there; if the command needs it, set it where `upgrader fleet run` is started.",
             )
 

@@ -38,7 +38,7 @@ class PlanClass:
     problem: str = ""
     """Why there is no plan."""
     digests: tuple[str, ...] = ()
-    """Each cluster with the digest of its folder, as `fleet approve --digest` takes it, if it is known."""
+    """Each cluster with the digest of its folder, as `fleet approve --digest` takes it, if that is known."""
 
     @property
     def blocked(self) -> bool:
@@ -60,8 +60,7 @@ def plan_fleet(
 ) -> FleetPlan:
     """Plan every cluster, one after the other, and change nothing.
 
-    `doing` is told which cluster is being planned. `digest` is of a cluster's folder, before it is planned; "" where it
-    isn't known.
+    `doing` is told which cluster is being planned. `digest` is of a cluster's folder before that; "" if it is unknown.
     """
     found: dict[str, list[tuple[FleetCluster, PlanDocument | None, str]]] = {}
     traits: dict[str, frozenset[str]] = {}

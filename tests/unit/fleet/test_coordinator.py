@@ -367,7 +367,7 @@ def test_process_that_says_nothing(machine: Machine) -> None:
     wait = one.look()[0].waits["a"]
     assert "its process ended before it had begun a run" in wait.reason and wait.until is not None
     assert one.run(lambda *_: None)[0].done and machine.begun == {"a": 2, "b": 1, "c": 1}
-    assert machine.commands[0] == machine.commands[1]
+    assert machine.commands[0][:-1] == machine.commands[1][:-1], "but for the name of its copies"
 
 
 @pytest.mark.parametrize(
