@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -21,7 +20,7 @@ from upgrader.app import recovery
 from upgrader.app.execution import FinishedRun, NewRun
 from upgrader.cli.main import cli
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ApiUnavailable, RollbackFailed, UsageError
+from upgrader.errors import RollbackFailed, UsageError
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
@@ -42,13 +41,10 @@ class Site:
         self.locked = 0
         self.asked_only: tuple[str, ...] = ()
         self.cluster = Cluster(folder, folder / "kubeconfig", "lab", folder / "hosts.yml", (self.seen[0].host,))
-        self.settings = SimpleNamespace(degraded="refuse")
         self.left_out: tuple[str, ...] = ()
 
-    def as_marked(self) -> Site:
-        """What `Session.as_marked` returns."""
-        if self.kube.unavailable:
-            raise ApiUnavailable("the API did not answer")
+    def without_left_out(self, tell: Callable[[str], None], **_: str) -> Site:
+        """What `Session.without_left_out` returns where no controller is left out."""
         return self
 
     def recover_tools(self, only: tuple[str, ...] = ()) -> RecoverTools:
