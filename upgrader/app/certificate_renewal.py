@@ -27,7 +27,7 @@ from upgrader.model.release import last_good
 from upgrader.model.renewable import ControllerCertificates, RenewableCertificate
 from upgrader.model.run_kind import RunKind
 from upgrader.onhost.certificates.bundles import certificates
-from upgrader.onhost.certificates.places import KNOWN
+from upgrader.onhost.certificates.renewed_by_kubeadm import KNOWN
 from upgrader.pipeline import Pipeline
 from upgrader.preflight.all_checks import CHECKS, blocking, run_checks
 from upgrader.preflight.refusal import refusal

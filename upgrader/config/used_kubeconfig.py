@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from upgrader.config.exec_variables import check_exec_variables
 from upgrader.config.kubeconfig import refuse_unsupported
 from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.kubeconfig_entries import entry
@@ -30,16 +30,6 @@ _SERVER = ("server", "tls-server-name", "proxy-url", "disable-compression", "ext
 _CA = "certificate-authority"
 _CERTIFICATE = ("client-certificate", "client-key")
 _FILE_BYTES = 1024 * 1024
-_VARIABLE = re.compile(
-    r"AWS_(PROFILE|DEFAULT_PROFILE|REGION|DEFAULT_REGION|STS_REGIONAL_ENDPOINTS|ROLE_ARN|ROLE_SESSION_NAME"
-    r"|ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|MAX_ATTEMPTS|RETRY_MODE|USE_FIPS_ENDPOINT|EC2_METADATA_DISABLED)"
-    r"|AAD_[A-Z_]+|AZURE_(CLIENT_ID|TENANT_ID|CLIENT_SECRET|CLIENT_CERTIFICATE_PASSWORD|USERNAME|PASSWORD)"
-    r"|CLOUDSDK_(CORE_(ACCOUNT|PROJECT|DISABLE_PROMPTS)|COMPUTE_(REGION|ZONE)|ACTIVE_CONFIG_NAME"
-    r"|AUTH_(ACCESS_TOKEN|IMPERSONATE_SERVICE_ACCOUNT))"
-    r"|USE_GKE_GCLOUD_AUTH_PLUGIN|KUBERNETES_EXEC_INFO"
-    r"|OCI_CLI_(PROFILE|REGION|AUTH)|OCI_REGION|SCW_(PROFILE|DEFAULT_REGION)|DIGITALOCEAN_ACCESS_TOKEN"
-)
-"""What kubeconfigs of EKS, AKS, GKE and others set: names of accounts, roles and regions, and credentials."""
 _BEGIN, _END = "-----BEGIN ", "-----END "
 
 
@@ -113,22 +103,8 @@ def _plugin(path: Path, user: Mapping[str, Any], commands: Collection[str]) -> M
             remedy="Use a token or a client certificate; or allow the command in fleet.yaml (kubeconfigExec), if all "
             "who can change this folder may run any code.",
         )
-    _refuse_variables(path, plugin.get("env") or ())
+    check_exec_variables(path, plugin.get("env") or ())
     return plugin
-
-
-def _refuse_variables(path: Path, listed: object) -> None:
-    """A variable may have a command run other code than its own, such as LD_PRELOAD, BASH_ENV or CLOUDSDK_PYTHON do, or
-    AWS_CONFIG_FILE with `credential_process`: so those count that say who logs in, and where.
-    """
-    for number, item in enumerate(listed if isinstance(listed, list | tuple) else [listed], 1):
-        name = item.get("name") if isinstance(item, dict) else None
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            raise ConfigError(
-                f"{shown(path)}: entry {number} of its `exec.env` sets {name!r}, which isn't one of the variables that "
-                "a campaign lets a kubeconfig set",
-                remedy="Remove it there; if the command needs it, set it where `upgrader fleet run` is started.",
-            )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from upgrader.lab import network
+from upgrader.lab import bridge
 from upgrader.lab.bastion import bastion_files, bastion_of, firewall_files
 from upgrader.lab.build_parts import Parts
 from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
@@ -52,7 +52,7 @@ class BringUp:
         with self._progress.task("nodes", seconds=5):
             make_keys(self._placement, self._keys, self._runner)
             write_access(self._placement, self._keys)
-            network.add_bridge(self._placement)
+            bridge.add_bridge(self._placement)
             record_lower(self._placement, self._parts.lower)
             self._runner.together([partial(self._start, node) for node in self._placement.nodes])
 

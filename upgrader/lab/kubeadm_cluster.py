@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any
 
 from upgrader.errors import LabError
-from upgrader.lab import network
+from upgrader.lab import bridge
 from upgrader.lab.binaries import kubectl
 from upgrader.lab.cluster_folder import ssh_command
 from upgrader.lab.command_runner import CommandRunner
@@ -150,7 +150,7 @@ rm /run/kubeadm-user.yaml
             if found != connected:
                 nodes = [node for node in self._placement.nodes if node.name in found]
                 self._runner.together([partial(self._connect, node, nodes, found) for node in nodes])
-                network.route_pods(self._placement, found)
+                bridge.route_pods(self._placement, found)
                 connected.update(found)
             return wanted <= set(connected)
 
@@ -166,7 +166,7 @@ rm /run/kubeadm-user.yaml
         lines = [f"printf %s {quote(routes)} > /etc/lab/routes"]
         lines += [f"ip route replace {cidr} via {address}" for cidr, address in others]
         # Renamed into place: containerd reads the folder whenever it changes.
-        lines.append(f"printf %s {quote(network.cni_config(pod_cidrs[node.name]))} > /etc/cni/net.d/.lab.new")
+        lines.append(f"printf %s {quote(bridge.cni_config(pod_cidrs[node.name]))} > /etc/cni/net.d/.lab.new")
         lines.append("mv /etc/cni/net.d/.lab.new /etc/cni/net.d/10-lab.conflist")
         self.run(node, "\n".join(lines), what="pod network")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.errors import LabError, UsageError
-from upgrader.lab import network
+from upgrader.lab import bridge
 from upgrader.lab.bringup import BringUp
 from upgrader.lab.build_cache import remove_tree
 from upgrader.lab.build_parts import Parts, prepare, probably_prepared
@@ -123,7 +123,7 @@ class Lab:
     def _remove(self) -> None:
         for node in self.placement.nodes:
             machine_of(self.placement, node).crash()
-        network.remove_bridge(self.placement)
+        bridge.remove_bridge(self.placement)
         remove_tree(self.placement.folder)
         with suppress(OSError):
             self.placement.folder.parent.rmdir()  # `.lab` itself, when this was the last
@@ -140,7 +140,7 @@ class Lab:
     def boot(self, name: str) -> None:
         """Switch a node on and wait until it accepts logins; its services start by themselves."""
         node = self.placement.node(name)
-        network.add_bridge(self.placement)
+        bridge.add_bridge(self.placement)
         machine_of(self.placement, node).start(self._runner, host_capabilities())
         self._cluster.wait_for_ssh(node)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from shlex import quote
 
 from upgrader.errors import LabError
-from upgrader.lab import cgroups, network
+from upgrader.lab import bridge, cgroups
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.existing_labs import lab_dir, write_atomically
 from upgrader.lab.host_capabilities import HostCapabilities
@@ -94,7 +94,7 @@ class NspawnMachine:
         if supervisor:
             _kill(supervisor)
         cgroups.kill(self.group)
-        network.remove_port(self.node)
+        bridge.remove_port(self.node)
         cgroups.remove(self.group)
         (self.disk / "process.json").unlink(missing_ok=True)
 

@@ -18,7 +18,7 @@ from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.onhost.certificates import authority, kept_files, kubelet_certificate, new_authority
 from upgrader.onhost.certificates.bundles import certificates, fingerprint, in_kubeconfig, trusted_by
 from upgrader.onhost.certificates.issued import issued, issuer
-from upgrader.onhost.certificates.places import fault, files_of
+from upgrader.onhost.certificates.renewed_by_kubeadm import fault, files_of
 from upgrader.onhost.certificates.trust_files import Places
 from upgrader.onhost.common.questions import Failed
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.onhost.certificates import kept_files
 from upgrader.onhost.certificates.kept_files import keep, mend, put_back
-from upgrader.onhost.certificates.places import fault, files_of
+from upgrader.onhost.certificates.renewed_by_kubeadm import fault, files_of
 from upgrader.onhost.certificates.staged import forget_copy, renew
 from upgrader.onhost.common.private_folder import locked
 from upgrader.onhost.common.questions import Failed

@@ -12,6 +12,7 @@ import yaml
 
 from upgrader.config.inventory import load_hosts
 from upgrader.lab.bastion import bastion_files, firewall_files
+from upgrader.lab.bridge import cni_config
 from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
 from upgrader.lab.containerd import containerd_config
 from upgrader.lab.external_etcd import client_files, etcd_files
@@ -20,7 +21,6 @@ from upgrader.lab.host_capabilities import HostCapabilities
 from upgrader.lab.keepalived import CHECK, keepalived_files
 from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
 from upgrader.lab.loadbalancer import haproxy_files
-from upgrader.lab.network import cni_config
 from upgrader.lab.private_registry import CERTIFICATES
 from upgrader.lab.spec import LabSpec, Placement
 

@@ -19,6 +19,7 @@ from tests.unit.preflight.pki import CertificateAuthority, encoded, printed
 from upgrader.errors import HostError
 from upgrader.model.certificate_file import CertificateFile, UnreadableCertificate
 from upgrader.model.cluster import Host
+from upgrader.onhost.certificates.renewed_by_kubeadm import KNOWN, files_of
 from upgrader.ports import CommandResult
 from upgrader.preflight.certificate_files import read_certificates
 
@@ -137,6 +138,15 @@ def test_what_kubeadm_renews_in_another_folder(
         f"{others}/peer.crt": "unknown",
         f"{tmp_path}/etc/pki/apiserver.crt": "unknown",
     }
+
+
+def test_what_is_renewed_on_a_controller_is_what_is_said_to_be() -> None:
+    """The program that runs on a controller can't import the model: each has kubeadm's certificates."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    for name in KNOWN:
+        path = files_of(name, "/etc/kubernetes", "/srv/pki")[-1]
+        known = CertificateFile("c", path, "CN=x", "CN=ca", now, now, authority=False, folder="/srv/pki")
+        assert known.keeper == "kubeadm", path
 
 
 def test_folder_that_is_the_usual_one_by_a_link_is_read_once(

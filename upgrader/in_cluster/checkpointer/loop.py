@@ -14,9 +14,10 @@ from upgrader.in_cluster.checkpointer.checkpointer_errors import ApiError, Store
 from upgrader.in_cluster.checkpointer.decision.durations import History, advance
 from upgrader.in_cluster.checkpointer.decision.invariants import checked
 from upgrader.in_cluster.checkpointer.decision.rules import Desired, decide
+from upgrader.in_cluster.checkpointer.decision.settings import Settings
 from upgrader.in_cluster.checkpointer.logs import LOG
 from upgrader.in_cluster.checkpointer.observation.observer import CHANGED, ObservedNode, Observer, lease_of
-from upgrader.in_cluster.checkpointer.observed_values import ApiState, ParentPod, Settings
+from upgrader.in_cluster.checkpointer.observed_values import ApiState, ParentPod
 from upgrader.in_cluster.checkpointer.reporting.pass_report import Board, Counters, Report, WorkloadReport
 from upgrader.in_cluster.checkpointer.static_pods.pods import Pod, condition, owner_kind, template_hash
 from upgrader.in_cluster.checkpointer.storage.node_lock import NodeLock, changing

@@ -15,7 +15,7 @@ from upgrader.onhost.certificates.controller import BUSY, FOLDER, KUBERNETES, WA
 from upgrader.onhost.certificates.issued import OF_THE_CA, issued
 from upgrader.onhost.certificates.kubelet_start import is_late, restart
 from upgrader.onhost.certificates.new_signer import SIGNING, NewSigner
-from upgrader.onhost.certificates.places import fit
+from upgrader.onhost.certificates.renewed_by_kubeadm import fit
 from upgrader.onhost.certificates.staged import forget_copy, kubeadm, renew, run_in_namespace
 from upgrader.onhost.certificates.trust_files import Places
 from upgrader.onhost.common.private_folder import locked

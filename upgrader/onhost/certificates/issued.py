@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Iterable
 
 from upgrader.onhost.certificates.bundles import certificates, fingerprint
-from upgrader.onhost.certificates.places import KUBECONFIGS, PAIRS
+from upgrader.onhost.certificates.renewed_by_kubeadm import KUBECONFIGS, PAIRS
 
 __all__ = ["KUBELET", "OF_THE_CA", "client_file", "issued", "issuer"]
 

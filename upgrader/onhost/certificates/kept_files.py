@@ -22,7 +22,7 @@ import stat
 from typing import Any
 
 from upgrader.contract.durable_files import rewrite, sync_folder, write
-from upgrader.onhost.certificates.places import fault
+from upgrader.onhost.certificates.renewed_by_kubeadm import fault
 from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
 

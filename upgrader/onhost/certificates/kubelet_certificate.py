@@ -14,7 +14,7 @@ from upgrader.contract.durable_files import rewrite
 from upgrader.onhost.certificates.issued import client_file
 from upgrader.onhost.certificates.kept_files import DONE, keep, mark, put_back, unfinished
 from upgrader.onhost.certificates.kubelet_start import restart
-from upgrader.onhost.certificates.places import fit
+from upgrader.onhost.certificates.renewed_by_kubeadm import fit
 from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
 

@@ -17,7 +17,7 @@ from http import HTTPStatus
 
 from upgrader.contract.durable_files import sync_folder, write
 from upgrader.onhost.certificates.bundles import certificates
-from upgrader.onhost.certificates.places import fit
+from upgrader.onhost.certificates.renewed_by_kubeadm import fit
 from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
 from upgrader.onhost.common.tls import get

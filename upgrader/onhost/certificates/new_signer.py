@@ -10,7 +10,7 @@ import os
 
 from upgrader.contract.durable_files import write
 from upgrader.onhost.certificates.bundles import certificates, fingerprint, in_kubeconfig
-from upgrader.onhost.certificates.places import KUBECONFIGS
+from upgrader.onhost.certificates.renewed_by_kubeadm import KUBECONFIGS
 from upgrader.onhost.common.questions import Failed
 
 __all__ = ["AUTHORITY", "SIGNING", "NewSigner", "authority_files"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from upgrader.onhost.certificates.kept_files import DONE, install, keep, mark
 from upgrader.onhost.certificates.new_signer import AUTHORITY, NewSigner, authority_files
-from upgrader.onhost.certificates.places import fault, files_of
+from upgrader.onhost.certificates.renewed_by_kubeadm import fault, files_of
 from upgrader.onhost.common.private_folder import make_private
 from upgrader.onhost.common.questions import Failed
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from tests.unit.in_cluster.checkpointer.builders import Json, pod
 from upgrader.in_cluster.checkpointer.checkpointer_errors import ApiUnknown, RuntimeUnknown
+from upgrader.in_cluster.checkpointer.decision.settings import Settings
 from upgrader.in_cluster.checkpointer.loop import Loop
 from upgrader.in_cluster.checkpointer.observation.observer import Observer
-from upgrader.in_cluster.checkpointer.observed_values import Content, Owner, Settings
+from upgrader.in_cluster.checkpointer.observed_values import Content, Owner
 from upgrader.in_cluster.checkpointer.reporting.pass_report import Board
 from upgrader.in_cluster.checkpointer.static_pods.pods import Pod
 from upgrader.in_cluster.checkpointer.storage.node_lock import NodeLock

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from tests.unit.in_cluster.checkpointer.builders import API
 from upgrader.in_cluster.checkpointer.decision.durations import History, advance
 from upgrader.in_cluster.checkpointer.decision.rules import Desired, decide
+from upgrader.in_cluster.checkpointer.decision.settings import Settings
 from upgrader.in_cluster.checkpointer.observed_values import (
     ApiState,
     LeaseSeen,
     Observation,
     ParentPod,
     Presence,
-    Settings,
     StandbySeen,
 )
 from upgrader.onhost.node.generation_choice import Generation, WorkloadInventory

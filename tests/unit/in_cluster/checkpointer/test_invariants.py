@@ -13,7 +13,8 @@ from upgrader.in_cluster.checkpointer import loop as loop_module
 from upgrader.in_cluster.checkpointer.decision.durations import History, StandbyTimeline, Timeline
 from upgrader.in_cluster.checkpointer.decision.invariants import checked
 from upgrader.in_cluster.checkpointer.decision.rules import Desired
-from upgrader.in_cluster.checkpointer.observed_values import ParentPod, Settings
+from upgrader.in_cluster.checkpointer.decision.settings import Settings
+from upgrader.in_cluster.checkpointer.observed_values import ParentPod
 from upgrader.in_cluster.checkpointer.reporting.metrics import render
 from upgrader.onhost.node.generation_choice import Generation, WorkloadInventory
 from upgrader.onhost.node.workload_policy import Policy

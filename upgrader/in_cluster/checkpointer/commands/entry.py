@@ -14,6 +14,7 @@ from pathlib import Path
 
 from upgrader.in_cluster.checkpointer.checkpointer_errors import CheckpointerError
 from upgrader.in_cluster.checkpointer.commands import node_commands
+from upgrader.in_cluster.checkpointer.decision.settings import Settings
 from upgrader.in_cluster.checkpointer.logs import LOG, set_up
 from upgrader.in_cluster.checkpointer.loop import Loop
 from upgrader.in_cluster.checkpointer.observation.api_client import Api
@@ -21,7 +22,6 @@ from upgrader.in_cluster.checkpointer.observation.local_node import Machine
 from upgrader.in_cluster.checkpointer.observation.observer import Observer
 from upgrader.in_cluster.checkpointer.observation.pull_records import FOLDER
 from upgrader.in_cluster.checkpointer.observation.scope import Scope
-from upgrader.in_cluster.checkpointer.observed_values import Settings
 from upgrader.in_cluster.checkpointer.reporting.health_server import Health, ask_peer, serve
 from upgrader.in_cluster.checkpointer.reporting.pass_report import Board
 from upgrader.in_cluster.checkpointer.static_pods.pods import Pod
@@ -70,25 +70,27 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--ready-for",
         type=_seconds,
-        default=30.0,
+        default=Settings.ready_for,
         metavar="S",
         help="how long a pod must have been Ready to become a generation",
     )
     run.add_argument(
         "--grace",
         type=_seconds,
-        default=20.0,
+        default=Settings.grace,
         metavar="S",
         help="how long the kubelet may take to restart a pod by itself",
     )
     run.add_argument(
         "--release-after",
         type=_seconds,
-        default=30.0,
+        default=Settings.release_after,
         metavar="S",
         help="how long API and parent must be back before a standby pod is deactivated",
     )
-    run.add_argument("--keep", type=_count, default=3, metavar="N", help="good generations to keep for each workload")
+    run.add_argument(
+        "--keep", type=_count, default=Settings.keep, metavar="N", help="good generations to keep for each workload"
+    )
     run.add_argument(
         "--kubeconfig",
         type=Path,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from upgrader.in_cluster.checkpointer.decision.durations import History
 from upgrader.in_cluster.checkpointer.decision.rules import Desired, expired
-from upgrader.in_cluster.checkpointer.observed_values import Settings
+from upgrader.in_cluster.checkpointer.decision.settings import Settings
 from upgrader.onhost.node.generation_choice import WorkloadInventory
 from upgrader.onhost.node.workload_policy import Policy, Workload
 

@@ -74,7 +74,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from upgrader.in_cluster.checkpointer.decision.durations import History
-from upgrader.in_cluster.checkpointer.observed_values import ParentPod, Settings
+from upgrader.in_cluster.checkpointer.decision.settings import Settings
+from upgrader.in_cluster.checkpointer.observed_values import ParentPod
 from upgrader.onhost.node.generation_choice import Generation, WorkloadInventory, best
 from upgrader.onhost.node.workload_policy import Policy, Workload
 
