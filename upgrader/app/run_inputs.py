@@ -15,10 +15,9 @@ from upgrader.config.kubeconfig import named_files
 from upgrader.config.playbooks import playbooks_folder
 from upgrader.engine.execution.input_files import (
     NewDigest,
-    Visit,
+    Visitor,
     file_digests,
     identity,
-    not_told,
     plain_digest,
     unique,
 )
@@ -57,10 +56,10 @@ def input_digests(
     *,
     new_digest: NewDigest = plain_digest,
     most_bytes: int | None = None,
-    visit: Visit = not_told,
+    visitor: Visitor | None = None,
 ) -> dict[str, str]:
     """Name → digest of all that a run may read, as `file_digests`; `written`: what else is no input, such as a saved
-    plan. `visit` is told of each of them.
+    plan. `visitor` is told of each of them.
 
     Raises UsageError for what can't be read, and for an input that is also one of the files that are left out.
     """
@@ -73,7 +72,7 @@ def input_digests(
             new_digest=new_digest,
             most_bytes=most_bytes,
             copied_below=_copied_below(settings),
-            visit=visit,
+            visitor=visitor,
         ).items()
         for name, root in _input_roots(settings)
     )

@@ -11,10 +11,9 @@ from typing import Any
 import click
 
 from upgrader.cli.completing import complete_folder
-from upgrader.config.copied_folder import COPIES
 from upgrader.errors import UsageError
 
-__all__ = ["environment", "global_options", "in_environment", "with_global_options", "with_output", "work_with_copies"]
+__all__ = ["environment", "global_options", "in_environment", "with_global_options", "with_output"]
 
 _KUBECONFIG, _CONTEXT = "UPGRADER_KUBECONFIG", "UPGRADER_CONTEXT"
 _FOLDER_TYPE = click.Path(path_type=Path, file_okay=False)
@@ -131,12 +130,6 @@ def _choose_kubeconfig(context: click.Context, _: click.Parameter, file: Path | 
     if file is not None:
         _refuse_another(context, "--kubeconfig", "kubeconfig", file)
         context.find_root().with_resource(in_environment(environment(file, None)))
-
-
-def work_with_copies(context: click.Context, _: click.Parameter, copies: Path | None) -> None:
-    """The callback of an option that names the folder of copies."""
-    if copies is not None:
-        context.find_root().with_resource(in_environment({COPIES: str(copies)}))
 
 
 def _choose_context(context: click.Context, _: click.Parameter, name: str | None) -> None:

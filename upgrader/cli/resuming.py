@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from upgrader.cli.approved_inputs import refuse_unapproved, with_approved_inputs
 from upgrader.cli.command_line import conclude, confirm, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from upgrader.app.upgrade import ProposedUpgrade
     from upgrader.engine.execution.next_action import Action
 
-__all__ = ["resume_now", "with_approved_inputs"]
+__all__ = ["resume_now"]
 
 
 def resume_now(
@@ -63,7 +62,7 @@ def resume_now(
                 "if you no longer want that."
             )
         confirm("Resume?", yes=yes)
-        _refuse_unapproved(folder, approved)
+        refuse_unapproved(folder, approved)
         finished = resumed.execute()
     conclude(finished)
     goal = hops_left(finished.state)
@@ -78,34 +77,6 @@ def resume_now(
 
         run_hops(propose, Operator(yes, skips))
     return asked or found.run.state.target
-
-
-@contextmanager
-def with_approved_inputs(
-    folder: Path, approved: str | None, proposed: AbstractContextManager[ProposedUpgrade]
-) -> Iterator[ProposedUpgrade]:
-    """A proposed upgrade, all of whose files have been read.
-
-    Raises Blocked where the folder isn't as a fleet's campaign has approved it (its digest; None: any may be run).
-    """
-    with proposed as found:
-        _refuse_unapproved(folder, approved)
-        yield found
-
-
-def _refuse_unapproved(folder: Path, approved: str | None) -> None:
-    if approved is None:
-        return
-    from upgrader.config.copied_folder import COPIES
-    from upgrader.fleet.inputs import folder_digest
-
-    copies = os.environ.get(COPIES)
-    if folder_digest(folder.absolute(), Path(copies) if copies else None) != approved:
-        raise Blocked(
-            "the cluster folder has changed while the run was being planned: it isn't as the campaign has approved it",
-            remedy=f"upgrader fleet approve --changes {folder.name}, or restore it; then upgrader fleet retry "
-            f"{folder.name}",
-        )
 
 
 def _describe(action: Action, done: str) -> str:

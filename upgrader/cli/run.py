@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from upgrader.cli.approved_inputs import read_copies, with_approved_inputs
 from upgrader.cli.command_line import (
     DURATION,
     EVENTS,
@@ -22,11 +23,10 @@ from upgrader.cli.command_line import (
     front_end,
     wait_seconds,
 )
-from upgrader.cli.global_options import work_with_copies
 from upgrader.cli.leaving_out import leave_out
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
-from upgrader.cli.resuming import resume_now, with_approved_inputs
+from upgrader.cli.resuming import resume_now
 from upgrader.errors import UpgraderError, UsageError
 from upgrader.model.skips import Skips
 from upgrader.model.version import KubernetesVersion
@@ -87,12 +87,11 @@ __all__ = ["run"]
 )
 @click.option(
     "--approved-copies",
+    "copies",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    expose_value=False,
-    callback=work_with_copies,
     hidden=True,
-    help="Read the files of the cluster folder from their copies, which the campaign has made below DIR.",
+    help="Copy the approved files of the cluster folder to below DIR, which is made anew, and read them there.",
 )
 @YES
 @TAKE_OVER
@@ -112,6 +111,7 @@ def run(
     resume_first: bool,
     anew: bool,
     approved: str | None,
+    copies: Path | None,
     yes: bool,
     take_over: bool,
     wait: bool,
@@ -144,6 +144,8 @@ def run(
     patience = wait_seconds(wait=wait, timeout=timeout)
     skips = Skips.of(skipped, reason)
     shown = front_end(busy=not resume_first)  # before the imports, which take seconds
+    if approved is not None and copies is not None:
+        read_copies(folder, copies, approved)
 
     from upgrader.app.hops import run_hops
     from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target

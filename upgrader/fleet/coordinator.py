@@ -156,8 +156,6 @@ class Coordinator:
                 stopped = stopped or self.campaign.is_asked or self._holds(state, starts[name])
                 if found.problem or (not stopped and starts[name] in decision.starts):
                     self._start(starts[name], cluster, found)
-                else:
-                    self._remove_copies(name)
             elif name in soaks:
                 news |= self._soak(cluster, found)
             else:
@@ -168,8 +166,7 @@ class Coordinator:
         """The questions of this look, by cluster: those about to begin first, then the one that waits longest."""
         asked: dict[str, Callable[[], Found]] = {}
         for start in decision.starts:
-            kept_in = self._copies(start.cluster)
-            asked[start.cluster] = self._question(state.clusters[start.cluster], resume=start.resume, kept_in=kept_in)
+            asked[start.cluster] = self._question(state.clusters[start.cluster], resume=start.resume)
         for skip in decision.skips:
             asked[skip.cluster] = self._question(state.clusters[skip.cluster])
         for name in sorted((*decision.checks, *decision.soaks), key=lambda name: self._asked.get(name, 0.0)):
@@ -178,11 +175,9 @@ class Coordinator:
                 asked[name] = self._of_soak(each) if soak else self._question(each, resume=each.active)
         return asked
 
-    def _question(
-        self, each: ClusterState, *, resume: bool = False, kept_in: Path | None = None
-    ) -> Callable[[], Found]:
+    def _question(self, each: ClusterState, *, resume: bool = False) -> Callable[[], Found]:
         question = self.questions.before_resume if resume else self.questions.before
-        return partial(question, self.fleet.by_name[each.name], each.digest, kept_in)
+        return partial(question, self.fleet.by_name[each.name], each.digest)
 
     def _of_soak(self, each: ClusterState) -> Callable[[], Found]:
         return partial(self.questions.after_soak, self.fleet.by_name[each.name], each.digest, self.fleet.target)
@@ -294,7 +289,7 @@ class Coordinator:
 
     def _start(self, start: Start, state: ClusterState, found: Found) -> None:
         cluster = self.fleet.by_name[start.cluster]
-        if found.problem or found.kubeconfig is None or found.copies is None:
+        if found.problem or found.kubeconfig is None:
             self._found(state, found.problem, found.reason)
             return
         number = state.attempt + 1
@@ -304,7 +299,7 @@ class Coordinator:
         arguments = ["-C", str(cluster.folder), "--kubeconfig", str(kubeconfig)]
         arguments += ["run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
         arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
-        arguments += ["--approved-copies", str(found.copies)]
+        arguments += ["--approved-copies", str(self._copies(cluster.name))]
         try:
             keep_kubeconfig(found.kubeconfig, kubeconfig)
             self.executor.start(attempt, [*arguments, "--resume"] if start.resume else arguments)

@@ -2,14 +2,14 @@
 
 What a playbook includes is known only once it runs. So a run gets a folder that has all that the digest covers, and
 nothing else: not the past runs, `.git`, backups and tokens that the digest leaves out, and nothing that is put into the
-cluster folder later. The copy is compared with the approval after it was made, when only its owner can change it.
+cluster folder later. The run makes the copy itself, however long that takes, and compares it with the approval, when
+only its owner can still change it. A resumed run has its copy at the same path.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from upgrader.config.playbooks import playbooks_folder
 from upgrader.errors import UsageError
 from upgrader.model.settings import ReleaseSettings, Settings
 
-__all__ = ["copy_inputs", "new_copies", "remove_copies"]
+__all__ = ["copy_inputs", "empty_copies", "remove_copies"]
 
 _PIECE = 1024 * 1024
 
@@ -38,13 +38,14 @@ def copy_inputs(folder: Path, copies: Path, most_bytes: int) -> None:
     real = Path(os.path.realpath(folder))
     settings = load_settings(real, {})
     copy = _Copy(copies, most_bytes)
-    input_digests(settings, most_bytes=most_bytes, visit=copy.take)
+    input_digests(settings, most_bytes=most_bytes, visitor=copy)
     for path in _named(settings):
         if path.is_relative_to(real):
             copy.way(real, path.relative_to(real).parts)
     for path in _single_files(settings):
         if path.is_file():
-            copy.take(path)
+            copy.link(path)
+            copy.content(path)
     copied = load_settings(real, {COPIES: str(copies)})
     for path in _named(copied):
         if not path.is_relative_to(copied.inputs):
@@ -54,11 +55,15 @@ def copy_inputs(folder: Path, copies: Path, most_bytes: int) -> None:
             )
 
 
-def new_copies(folder: Path) -> Path:
-    """An empty folder in `folder`, which only this user can read or write. Raises UsageError."""
+def empty_copies(folder: Path) -> Path:
+    """Make that folder anew, without what was in it; only this user can read or write it. Its path without links.
+
+    Raises UsageError.
+    """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Path(os.path.realpath(tempfile.mkdtemp(dir=folder)))
+        remove_copies(folder)
+        folder.mkdir(mode=0o700, parents=True)
+        return Path(os.path.realpath(folder))
     except OSError as error:
         raise _unwritten(folder, error) from error
 
@@ -101,12 +106,13 @@ class _Copy:
     copies: Path
     bytes_left: int
 
-    def take(self, path: Path) -> None:
-        """Copy a link, a folder without what is in it, or a file; also what a link leads to, unless that is a folder's
-        content.
-        """
+    def link(self, path: Path) -> None:
+        """Copy a link and the folders that lead to where it leads, if it is one."""
         if path.is_symlink():
             self._link(path)
+
+    def content(self, path: Path) -> None:
+        """Copy a folder, without what is in it, or a file."""
         real = Path(os.path.realpath(path))
         if _built_in(real):
             return
@@ -118,9 +124,17 @@ class _Copy:
             self._file(real)
 
     def way(self, start: Path, parts: tuple[str, ...]) -> None:
-        """Copy the links and folders by which a path leads on from `start`, which has no links."""
+        """Copy the links and folders by which a path leads on from `start`, which has no links.
+
+        Raises UsageError for one that climbs above the root: it would lead out of the copies.
+        """
         here = start
         for part in parts:
+            if part == ".." and here == here.parent:
+                raise UsageError(
+                    f"{start / Path(*parts)} has more `..` than folders above it, so a copy of it would lead elsewhere",
+                    remedy="Use a path without them.",
+                )
             path = Path(part) if part == os.sep else here.parent if part == ".." else here / part
             if path.is_symlink():
                 self._link(path)

@@ -18,12 +18,12 @@ from upgrader.config.playbooks import playbooks_folder
 from upgrader.config.used_kubeconfig import UsedKubeconfig, read_used
 from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.errors import UsageError
-from upgrader.fleet.copies import copy_inputs, new_copies, remove_copies
+from upgrader.fleet.copies import copy_inputs, empty_copies, remove_copies
 from upgrader.fleet.events import Pins
 
 __all__ = [
     "Inputs",
-    "approved_copy",
+    "copy_approved",
     "folder_digest",
     "folder_place",
     "inputs_of",
@@ -101,11 +101,11 @@ def kubeconfig_of(folder: Path, commands: Collection[str], environ: Mapping[str,
         return read_used(load_settings(Path(os.path.realpath(folder)), {}), environ, commands)
 
 
-def approved_copy(folder: Path, kept_in: Path, approved: str) -> Path | None:
-    """Copy what a run of a cluster folder may read, as `copy_inputs`, to below a new folder in `kept_in`, which is
-    returned. None, and nothing is left, if the copy hasn't the `approved` digest. Raises UsageError.
+def copy_approved(folder: Path, copies: Path, approved: str) -> Path | None:
+    """Copy what a run of a cluster folder may read, as `copy_inputs`, to below `copies`, which is made anew; its path
+    without links. None, and nothing is left, if the copy hasn't the `approved` digest. Raises UsageError.
     """
-    done, copies = False, new_copies(kept_in)
+    done, copies = False, empty_copies(copies)
     with _read(folder):
         try:
             copy_inputs(folder, copies, _MOST_BYTES)

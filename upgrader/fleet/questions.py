@@ -11,7 +11,7 @@ from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.clusters import Answer, private_kubeconfig
 from upgrader.fleet.events import Problem
-from upgrader.fleet.inputs import Inputs, approved_copy, folder_digest, folder_place, inputs_of, kubeconfig_of
+from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
@@ -31,8 +31,6 @@ class Found:
     """Why it isn't begun, or, at the end of a soak, why that hasn't passed; "": nothing is wrong."""
     kubeconfig: UsedKubeconfig | None = None
     """What leads to it, if nothing is wrong, or only its API doesn't answer."""
-    copies: Path | None = None
-    """Of what its run reads, if they were wanted and nothing is wrong."""
 
 
 class _Wrong(Exception):
@@ -55,24 +53,14 @@ class Questions:
     environ: Mapping[str, str]
     """May name kubectl's kubeconfig."""
 
-    def before(self, cluster: FleetCluster, digest: str, kept_in: Path | None = None) -> Found:
-        """Why a cluster must not be begun; `digest` is of what was approved. `kept_in`: the folder in which its run
-        gets copies of that; None: it isn't about to begin.
-        """
-        return self._begun(cluster, digest, kept_in, unreachable=False)
+    def before(self, cluster: FleetCluster, digest: str) -> Found:
+        """Why a cluster must not be begun; `digest` is of what was approved."""
+        return self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest)))
 
-    def before_resume(self, cluster: FleetCluster, digest: str, kept_in: Path | None = None) -> Found:
+    def before_resume(self, cluster: FleetCluster, digest: str) -> Found:
         """Why an interrupted run must not go on. It may restore an API that doesn't answer."""
-        return self._begun(cluster, digest, kept_in, unreachable=True)
-
-    def _begun(self, cluster: FleetCluster, digest: str, kept_in: Path | None, *, unreachable: bool) -> Found:
-        found = self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest)))
-        if found.problem == "unreachable" and unreachable:
-            found = Found(kubeconfig=found.kubeconfig)
-        if found.problem or kept_in is None:
-            return found
-        copied = self._found(lambda: self._copied(cluster, digest, kept_in))
-        return copied if copied.problem else replace(found, copies=copied.copies)
+        found = self.before(cluster, digest)
+        return Found(kubeconfig=found.kubeconfig) if found.problem == "unreachable" else found
 
     def after_soak(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
         """Why a cluster isn't as a soak should leave it."""
@@ -104,15 +92,6 @@ class Questions:
         except Exception as error:  # noqa: BLE001 - what surprises, in one cluster's folder, ends nothing for all others
             return Found("identity", f"it can't be examined: {type(error).__name__}: {error}")
 
-    def _copied(self, cluster: FleetCluster, digest: str, kept_in: Path) -> Found:
-        try:
-            copies = approved_copy(cluster.folder, kept_in, Inputs.parse(digest).files)
-        except UsageError as error:
-            raise _Wrong("changed", f"what was approved of its folder can't be copied: {error.message}") from error
-        if copies is None:
-            raise self._changed("its folder has changed", cluster)
-        return Found(copies=copies)
-
     def _as_approved(self, cluster: FleetCluster, digest: str) -> UsedKubeconfig:
         approved = Inputs.parse(digest)
         if moved := self.moved(cluster, digest):
@@ -120,7 +99,7 @@ class Questions:
         try:
             changed = folder_digest(cluster.folder) != approved.files
         except UsageError as error:
-            raise _Wrong("changed", f"whether its folder has changed isn't known: {error.message}") from error
+            raise _Wrong("changed", f"it is unknown whether its folder has changed: {error.message}") from error
         if changed:
             raise self._changed("its folder has changed", cluster)
         return self._kubeconfig(cluster, approved)
@@ -135,17 +114,17 @@ class Questions:
             reason = f"it isn't known which cluster its kubeconfig leads to: {error.message}"
             raise _Wrong("identity", f"{reason} {error.remedy}".strip()) from error
         if used.pinned != approved.kubeconfig:
-            raise self._changed("its kubeconfig has another server, CA, command or file", cluster)
+            raise self._changed("the server, CA, command or a file in its kubeconfig has changed", cluster)
         return used
 
     def _changed(self, what: str, cluster: FleetCluster) -> _Wrong:
         """With the digest of now, by which it can be approved once it was read."""
         try:
             inputs = inputs_of(self.fleet, cluster.folder, self.commands, self.environ)
-            how = f"upgrader fleet approve --changes {cluster.name} --digest {inputs.shown}"
+            how = f"upgrader fleet approve --changes {cluster.name} --digest {inputs.shown} --reason TEXT"
         except UpgraderError as error:
-            how = f"it can't be approved as it is, {error.message}"
-        return _Wrong("changed", f"{what} since the campaign began: {how}")
+            how = f"it can't be approved yet, {error.message} {error.remedy}".strip()
+        return _Wrong("changed", f"{what} since it was approved: {how}")
 
     def _identified(self, cluster: FleetCluster, used: UsedKubeconfig) -> Found:
         try:
@@ -163,7 +142,8 @@ class Questions:
         answer = self._answer(self._kubeconfig(cluster, approved))
         if answer.uid == cluster.uid and answer.version == target:
             return Found()
-        return Found("identity", f"{answer.version} of the cluster with the UID {answer.uid} answers")
+        said = f"it answers with {answer.version} and the UID {answer.uid}; expected {target} and {cluster.uid}"
+        return Found("identity", said)
 
     def _answer(self, used: UsedKubeconfig) -> Answer:
         with private_kubeconfig(used) as kubeconfig:

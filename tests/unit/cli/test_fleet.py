@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -17,8 +19,10 @@ from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet
 from tests.unit.ui.test_plan_markdown import document
 from upgrader.app import upgrade
+from upgrader.cli.approved_inputs import read_copies, with_approved_inputs
 from upgrader.cli.main import cli
-from upgrader.cli.resuming import with_approved_inputs
+from upgrader.config.copied_folder import COPIES
+from upgrader.config.load import load_settings
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UsageError
 from upgrader.fleet import campaigns, use_cases
@@ -27,7 +31,7 @@ from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.events import ClusterStarting, Pins, Problem
-from upgrader.fleet.inputs import approved_copy, folder_digest
+from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import CommandEnd
@@ -394,26 +398,32 @@ def test_run_of_a_campaign_refuses_other_inputs(tmp_path: Path) -> None:
             assert found is proposal
 
     propose(approved)
-    with pytest.raises(Blocked, match="has changed while the run was being planned"):
+    with pytest.raises(Blocked, match="the cluster folder has changed since"):
         propose(approved, edited=True)
     propose(None)
 
 
-def test_run_of_a_campaign_compares_its_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that works with copies asks whether these are as approved, whatever the folder has become since."""
+def test_run_of_a_campaign_reads_a_copy(tmp_path: Path) -> None:
+    """A run copies what was approved before it reads anything else, and compares the copy at the end of its planning,
+    whatever the folder has become since.
+    """
     (tmp_path / "a").mkdir()
     file = tmp_path / "a/upgrader.yaml"
     file.write_text("kubernetesVersion: v1.36.3\n")
-    approved = folder_digest(file.parent)
-    copies = approved_copy(file.parent, tmp_path / "inputs", approved)
-    monkeypatch.setenv("UPGRADER_APPROVED_COPIES", str(copies))
-    file.write_text("kubernetesVersion: v1.35.0\n")
+    approved, copies = folder_digest(file.parent), tmp_path / "inputs"
     proposal: Any = "proposed"
-    with with_approved_inputs(file.parent, approved, nullcontext(proposal)) as found:
-        assert found is proposal
-    Path(f"{copies}{file}").write_text("kubernetesVersion: v1.35.0\n")
-    with pytest.raises(Blocked), with_approved_inputs(file.parent, approved, nullcontext(proposal)):
-        pass
+    with click.Context(cli):
+        read_copies(file.parent, copies, approved)
+        file.write_text("kubernetesVersion: v1.35.0\n")
+        assert str(load_settings(file.parent, os.environ).target) == "v1.36.3"
+        with with_approved_inputs(file.parent, approved, nullcontext(proposal)) as found:
+            assert found is proposal
+        Path(f"{copies}{file}").write_text("kubernetesVersion: v1.35.0\n")
+        with pytest.raises(Blocked), with_approved_inputs(file.parent, approved, nullcontext(proposal)):
+            pass
+        with pytest.raises(Blocked, match="the cluster folder has changed since"):
+            read_copies(file.parent, copies, approved)
+    assert COPIES not in os.environ and not copies.exists()
 
 
 def test_copies_that_a_killed_coordinator_has_left(folder: Path) -> None:

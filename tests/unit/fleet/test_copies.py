@@ -9,7 +9,7 @@ import pytest
 from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
 from upgrader.errors import UsageError
-from upgrader.fleet.inputs import approved_copy, folder_digest
+from upgrader.fleet.inputs import copy_approved, folder_digest
 
 YAML = """\
 cluster: {inventory: ../inventory/hosts.yml, kubeconfig: ../kubeconfigs/a}
@@ -71,7 +71,7 @@ def cluster(tmp_path: Path) -> Path:
 def test_copy_is_what_was_approved(cluster: Path, tmp_path: Path) -> None:
     """It has the same digest, links included, also after the folder has changed; and no file that is in no digest."""
     digest = folder_digest(cluster)
-    copies = approved_copy(cluster, tmp_path / "runs/c/inputs", digest)
+    copies = copy_approved(cluster, tmp_path / "runs/c/inputs", digest)
     assert copies is not None
     copy = Path(f"{copies}{cluster}")
     assert {name for name in INPUTS if not Path(f"{copies}{tmp_path / name}").is_file()} == set()
@@ -89,16 +89,16 @@ def test_copy_of_another_state(cluster: Path, tmp_path: Path) -> None:
     """If the folder isn't as it was approved, or can't be read, nothing of it stays."""
     digest, kept_in = folder_digest(cluster), tmp_path / "runs/c/inputs"
     write(cluster / "new.yml")
-    assert approved_copy(cluster, kept_in, digest) is None
+    assert copy_approved(cluster, kept_in, digest) is None
     (cluster / "upgrader.yaml").write_text("- a\n")
     with pytest.raises(UsageError):
-        approved_copy(cluster, kept_in, digest)
-    assert list(kept_in.iterdir()) == []
+        copy_approved(cluster, kept_in, digest)
+    assert not kept_in.exists()
 
 
 def test_settings_of_a_copy(cluster: Path, tmp_path: Path) -> None:
     """What is approved is read in the copy; what a run writes, credentials, and a bundle elsewhere are not."""
-    copies = approved_copy(cluster, tmp_path / "runs/c/inputs", folder_digest(cluster))
+    copies = copy_approved(cluster, tmp_path / "runs/c/inputs", folder_digest(cluster))
     assert copies is not None
     found = load_settings(cluster, {COPIES: str(copies)})
     named = (found.inventory, *(getattr(each, "chart", None) or each.playbook for each in found.pipeline))  # type: ignore[union-attr]
@@ -108,9 +108,49 @@ def test_settings_of_a_copy(cluster: Path, tmp_path: Path) -> None:
     assert load_settings(cluster, {}).inputs == cluster
 
 
+def test_kubeconfig_that_is_a_link_is_not_copied(cluster: Path, tmp_path: Path) -> None:
+    """The link is an input, and what it leads to is none: the copy has the same digest, and no credential."""
+    (cluster / "upgrader.yaml").write_text(YAML.replace("../kubeconfigs/a", "kubeconfig"))
+    place, elsewhere = cluster / "kubeconfig", tmp_path / "elsewhere/secret"
+    (tmp_path / "clusters/kubeconfigs/a").rename(place)
+    place.rename(elsewhere)
+    place.symlink_to(elsewhere)
+    copies = copy_approved(cluster, tmp_path / "inputs", folder_digest(cluster))
+    assert copies is not None
+    assert not Path(f"{copies}{elsewhere}").exists()
+
+
+def test_another_name_of_a_kubeconfig_is_an_input(cluster: Path, tmp_path: Path) -> None:
+    """A file that a playbook may read by that name; its copy counts once, as it does in the folder."""
+    (cluster / "more.yml").symlink_to("../kubeconfigs/a")
+    digest = folder_digest(cluster)
+    copies = copy_approved(cluster, tmp_path / "inputs", digest)
+    assert copies is not None and Path(f"{copies}{cluster}/more.yml").read_text() == "a: 1\n"
+
+
+def test_copy_for_a_resume_is_at_the_same_path(cluster: Path, tmp_path: Path) -> None:
+    """A run that is resumed compares its inputs with those that it began with, and their paths may be among them."""
+    digest = folder_digest(cluster)
+    first = copy_approved(cluster, tmp_path / "inputs", digest)
+    write(tmp_path / "inputs/left")
+    assert copy_approved(cluster, tmp_path / "inputs", digest) == first and not (tmp_path / "inputs/left").exists()
+
+
+@pytest.mark.parametrize("link", [True, False], ids=["a link", "a name"])
+def test_path_that_climbs_out_of_the_copies_is_refused(cluster: Path, tmp_path: Path, link: bool) -> None:
+    """Above the root there is nothing to climb in the folder, and much in its copy: files that may change later."""
+    path = f"{'../' * 40}{tmp_path}/linked/one.yaml"
+    if link:
+        (cluster / "tasks.yml").symlink_to(path)
+    else:
+        (cluster / "upgrader.yaml").write_text(YAML.replace("{playbook: play.yml}", f"{{playbook: {path}}}"))
+    with pytest.raises(UsageError, match=r"more `\.\.` than folders"):
+        copy_approved(cluster, tmp_path / "inputs", folder_digest(cluster))
+
+
 def test_input_that_is_named_by_an_absolute_path(cluster: Path, tmp_path: Path) -> None:
     """It can't be read in the copy, and is named with what to do instead."""
     (cluster / "upgrader.yaml").write_text(YAML.replace("{playbook: play", f"{{playbook: {tmp_path}/clusters/a/play"))
     with pytest.raises(UsageError, match=r"play\.yml by an absolute path") as caught:
-        approved_copy(cluster, tmp_path / "copies", folder_digest(cluster))
+        copy_approved(cluster, tmp_path / "copies", folder_digest(cluster))
     assert "relative to the folder" in caught.value.remedy

@@ -68,21 +68,6 @@ def test_kubeconfig_that_changes_in_the_middle_of_a_run(machine: Machine) -> Non
         assert b"rotated" in after_a_minute(**changed)
 
 
-def test_folder_that_changes_in_the_middle_of_a_run(machine: Machine) -> None:
-    """A run works from a copy of what was approved, in which past runs are not, and nothing that is put there later."""
-    cluster = machine.folder / "clusters/a"
-    (cluster / "play.yml").write_text("approved")
-    (cluster / "runs").mkdir()
-    (cluster / "runs/tasks.yml").write_text("in no digest")
-    one = coordinator(machine, begun(machine))
-    one.look()
-    copies = machine.commands[0][-1]
-    assert machine.commands[0][-2] == "--approved-copies" and Path(copies).stat().st_mode & 0o077 == 0
-    (cluster / "play.yml").write_text("other")
-    assert {path.name for path in Path(f"{copies}{cluster}").iterdir()} == {"upgrader.yaml", "play.yml"}
-    assert Path(f"{copies}{cluster}/play.yml").read_text() == "approved"
-
-
 def test_folder_that_changes_before_a_resume(machine: Machine) -> None:
     """What was put into a folder while its run was interrupted is run no more than before the first attempt."""
     machine.exit_codes = {"a": [130]}

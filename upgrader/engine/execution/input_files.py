@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from upgrader.config.plain_file import open_plain
 from upgrader.errors import UsageError
 
-__all__ = ["NewDigest", "Visit", "canonical", "file_digests", "identity", "not_told", "plain_digest", "unique"]
+__all__ = ["NewDigest", "Visitor", "canonical", "file_digests", "identity", "plain_digest", "unique"]
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISFIFO, "a pipe"),
@@ -36,12 +36,14 @@ NewDigest = Callable[[str], Digest]
 """Makes the digest of an input, by its name."""
 
 
-Visit = Callable[[Path], object]
-"""Is told the path of each link, folder and file that is an input, those that are in a folder after it."""
+class Visitor(Protocol):
+    """Is told of each input, of a folder before of what is in it."""
 
+    def link(self, path: Path) -> None:
+        """A link itself; what it leads to follows, if that is an input."""
 
-def not_told(_path: Path) -> None:
-    """No one wants to know."""
+    def content(self, path: Path) -> None:
+        """A folder, without what is in it, or a file; `path` may be a link to it."""
 
 
 def plain_digest(_name: str) -> Digest:
@@ -68,7 +70,7 @@ def file_digests(
     new_digest: NewDigest = plain_digest,
     most_bytes: int | None = None,
     copied_below: str = "",
-    visit: Visit = not_told,
+    visitor: Visitor | None = None,
 ) -> dict[str, str]:
     """Name → digest of all that is at and below `root`, which is called `name`; nothing where there is none.
 
@@ -76,9 +78,11 @@ def file_digests(
     another name of the same file, as by a link: that name may be one that is read. A folder that several links lead to
     is read once. What git keeps for itself (`.git`) isn't read. Raises UsageError for what can't be read, or is neither
     a file nor a folder, for a link to a folder that is left out, and where all files together have more than
-    `most_bytes`. `copied_below`: a link to an absolute path below it is a copy of one without that beginning.
+    `most_bytes`. `copied_below`: files below it are copies of those without that beginning, absolute links included.
     """
     read = 0
+    if copied_below:  # what is left out under its own name may have been copied under another one
+        leave_out = [*leave_out, *(_copy_of(path, copied_below) for path in leave_out)]
     left_out = {found: os.path.realpath(path) for path in leave_out if (found := identity(path)) is not None}
     by_name = {os.path.join(os.path.realpath(path.parent), path.name) for path in leave_out}
     seen: set[tuple[int, int]] = set()
@@ -89,7 +93,8 @@ def file_digests(
     def of(path: Path, name: str) -> Iterator[tuple[str, str]]:
         nonlocal read
         if path.is_symlink():
-            visit(path)
+            if visitor:
+                visitor.link(path)
             leads = os.readlink(path).removeprefix(copied_below)
             yield f"link {name}", _digest(new_digest(f"link {name}"), os.fsencode(leads))
         place = identity(path)
@@ -105,7 +110,8 @@ def file_digests(
                 )
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            visit(path)
+            if visitor:
+                visitor.content(path)
             yield f"{name}/", _digest(new_digest(f"{name}/"), b"")
             if place not in seen:
                 seen.add(place)
@@ -117,7 +123,8 @@ def file_digests(
                 raise UsageError(
                     f"{root} has more than {most_bytes} bytes of inputs", remedy="Move large files out of the folder."
                 )
-            visit(path)
+            if visitor:
+                visitor.content(path)
             # Whether it may be executed decides what Ansible takes an inventory for.
             kind = b"program\0" if mode & stat.S_IXUSR else b"file\0"
             yield name, _file_digest(new_digest(name), kind, path)
@@ -133,6 +140,10 @@ def file_digests(
         raise UsageError(f"{error.filename}, an input of the run, can't be read: {error.strerror}") from error
     except RecursionError:
         raise UsageError(f"{root}, an input of the run, has folders that are nested too deeply") from None
+
+
+def _copy_of(path: Path, copied_below: str) -> Path:
+    return Path(f"{copied_below}{os.path.realpath(path.parent)}") / path.name
 
 
 def canonical(value: Any) -> str:

@@ -1,0 +1,64 @@
+"""A run of a fleet's campaign: it reads a copy of what was approved, or is refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from upgrader.cli.global_options import in_environment
+from upgrader.config.copied_folder import COPIES
+from upgrader.errors import Blocked
+
+if TYPE_CHECKING:
+    from upgrader.app.upgrade import ProposedUpgrade
+
+__all__ = ["read_copies", "refuse_unapproved", "with_approved_inputs"]
+
+
+def read_copies(folder: Path, copies: Path, approved: str) -> None:
+    """Copy what was approved (its digest) of a cluster folder to `copies`, and have this command read it there.
+
+    Raises Blocked for another digest, and UsageError for what can't be copied.
+    """
+    from upgrader.fleet.inputs import copy_approved
+
+    made = copy_approved(folder, copies.absolute(), approved)
+    if made is None:
+        raise _changed()
+    click.get_current_context().find_root().with_resource(in_environment({COPIES: str(made)}))
+
+
+@contextmanager
+def with_approved_inputs(
+    folder: Path, approved: str | None, proposed: AbstractContextManager[ProposedUpgrade]
+) -> Iterator[ProposedUpgrade]:
+    """A proposed upgrade, all of whose files have been read. Raises Blocked, as `refuse_unapproved`."""
+    with proposed as found:
+        refuse_unapproved(folder, approved)
+        yield found
+
+
+def refuse_unapproved(folder: Path, approved: str | None) -> None:
+    """Raises Blocked where a folder, or its copy that is read, isn't as a fleet's campaign has approved it (its digest;
+    None: any may be run).
+    """
+    if approved is None:
+        return
+    from upgrader.fleet.inputs import folder_digest
+
+    copies = os.environ.get(COPIES)
+    if folder_digest(folder.absolute(), Path(copies) if copies else None) != approved:
+        raise _changed()
+
+
+def _changed() -> Blocked:
+    return Blocked(
+        "the cluster folder has changed since the campaign compared it with what was approved; nothing was changed",
+        remedy="Restore the folder; or read it, and approve it (upgrader fleet approve --changes CLUSTER --reason TEXT "
+        "prints its digest). Then: upgrader fleet retry CLUSTER",
+    )
