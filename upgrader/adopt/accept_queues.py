@@ -63,7 +63,7 @@ fi
 rm -f "$kept"
 """
 
-_LOST = "connections that wait to be accepted are reset when a kube-apiserver there ends"
+_LOST = "connections in the accept queue of a kube-apiserver there are reset when it stops"
 _SAID = {
     0: f"{_SYSCTL}=1 is set, and in {_FILE}",
     _SET_ALREADY: f"{_SYSCTL} was 1 already, and stays as it is",
@@ -81,7 +81,7 @@ class SetQueuesStep:
     name: str = "accept-queues"
 
     def summary(self) -> str:
-        return f"set {_SYSCTL}=1 on the controllers: a kube-apiserver that ends drops no waiting connection"
+        return f"set {_SYSCTL}=1 on the controllers, so that a kube-apiserver that stops drops no queued connection"
 
     def capture(self) -> RestorePoint:
         return RestorePoint()

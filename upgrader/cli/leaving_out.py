@@ -26,8 +26,8 @@ def leave_out(folder: Path, wanted: WantedUpgrade, shown: FrontEnd, *, yes: bool
         say(f"Controller {name} is down. It is left out first (policy.degraded: allow); the upgrade follows.")
         if proposed.ends_rehearsal:
             say(
-                f"The upgrade needs a rehearsal without {name} (policy.rehearsal): once it is left out, run `upgrader "
-                "rehearse`, then this command again."
+                f"policy.rehearsal requires a rehearsal without {name}: once {name} is left out, run `upgrader "
+                "rehearse` for the same version, then this command again."
             )
         _carry_out(proposed, f"Leave {name} out?", yes=yes)
     return True

@@ -32,7 +32,8 @@ def check_exec_variables(path: Path, listed: object) -> None:
         name = item.get("name") if isinstance(item, dict) else None
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
             raise ConfigError(
-                f"{shown(path)}: entry {number} of its `exec.env` sets {name!r}, which isn't one of the variables that "
-                "a campaign lets a kubeconfig set",
-                remedy="Remove it there; if the command needs it, set it where `upgrader fleet run` is started.",
+                f"{shown(path)}: entry {number} of `exec.env` sets {name!r}; a campaign allows only variables for "
+                "accounts, profiles, roles, regions and credentials",
+                remedy="Remove it from the kubeconfig. If the command needs it, set it in the environment of "
+                "`upgrader fleet run`.",
             )

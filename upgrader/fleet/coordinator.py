@@ -255,7 +255,7 @@ class Coordinator:
             return ""
         return (
             f"its run to go on: {sign.process} has written nothing since {last:%Y-%m-%d %H:%M}Z; see {attempt} "
-            "and the cluster. If it hangs, end it: it is resumed then"
+            "and the cluster. If it hangs, kill that process: the run is then resumed"
         )
 
     def _end(self, cluster: ClusterState, attempt: int, result: Result, seconds: float) -> None:

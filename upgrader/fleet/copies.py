@@ -50,8 +50,8 @@ def copy_inputs(folder: Path, copies: Path, most_bytes: int) -> None:
     for path in _named(copied):
         if not path.is_relative_to(copied.inputs):
             raise UsageError(
-                f"{real / 'upgrader.yaml'} names {path} by an absolute path, so that its run can't work with a copy",
-                remedy="Name it relative to the folder, or by a link in the folder.",
+                f"{real / 'upgrader.yaml'} names {path} by an absolute path, but a campaign's runs read only copies",
+                remedy="Use a path relative to the folder, or a link in the folder.",
             )
 
 
@@ -96,7 +96,9 @@ def _built_in(path: Path) -> bool:
 
 
 def _unwritten(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"{path} can't be written: {error.strerror}", remedy="Look at the disk, and its permissions.")
+    return UsageError(
+        f"{path} can't be written: {error.strerror}", remedy="Free disk space, or make the folder writable."
+    )
 
 
 @dataclass
@@ -117,7 +119,10 @@ class _Copy:
         if _built_in(real):
             return
         if real.is_relative_to(self.copies):
-            raise UsageError(f"{path}, an input of the run, has the campaign in it", remedy="Move it elsewhere.")
+            raise UsageError(
+                f"{path} is an input of the run, and contains the campaign's own folder, so it can't be copied",
+                remedy="Move what the run needs into a folder that doesn't contain the fleet's runs.",
+            )
         if real.is_dir():
             self._folder(real)
         elif real.is_file() and not self._at(real).exists():
@@ -176,7 +181,10 @@ class _Copy:
                 while piece := original.read(_PIECE):
                     self.bytes_left -= len(piece)
                     if self.bytes_left < 0:
-                        raise UsageError(f"{path} and others have too many bytes to be copied")
+                        raise UsageError(
+                            f"the files of the cluster are too large to be copied; the limit was reached at {path}",
+                            remedy="Move large files out of the folder.",
+                        )
                     self._write(copy, piece)
 
     def _write(self, copy: BinaryIO, piece: bytes) -> None:

@@ -259,7 +259,7 @@ class _Deciding:
         members = self.fleet.members[stage.name]
         left = [each for each in members if self._unfinished(self._of(each))]
         if stage.approval and stage.name not in self.state.approved:
-            wait = Wait(f"an approval: upgrader fleet approve {stage.name}", person=True)
+            wait = Wait(f"an approval: upgrader fleet approve {stage.name} --reason TEXT", person=True)
             self.waits |= {each.name: wait for each in left if each.name not in self.waits}
             return wait
         for cluster in left:
@@ -325,7 +325,10 @@ class _Deciding:
         elif rule.then == "skip":
             self.skips.append(Skip(each.name, f"unreachable since {each.problem_since:%Y-%m-%d %H:%M}Z"))
         else:
-            reason = f"unreachable since {each.problem_since:%Y-%m-%d %H:%M}Z: upgrader fleet retry|skip {each.name}"
+            reason = (
+                f"unreachable since {each.problem_since:%Y-%m-%d %H:%M}Z: upgrader fleet retry {each.name}, or "
+                f"upgrader fleet skip {each.name} --reason TEXT"
+            )
             self.waits[each.name] = Wait(reason, person=True)
         return False
 
@@ -374,4 +377,4 @@ class _Deciding:
         limit = until + timedelta(seconds=ANSWER_SECONDS)
         if self.now < limit:
             return Wait(reason, limit)
-        return Wait(f"{reason}; upgrader fleet skip CLUSTER leaves out one that is gone", person=True)
+        return Wait(f"{reason}; upgrader fleet skip CLUSTER --reason TEXT leaves out one that is gone", person=True)

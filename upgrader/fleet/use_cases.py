@@ -181,8 +181,8 @@ def _remove_left(folder: Path, campaign: Campaign) -> None:
                 remove_copies(each / INPUTS)
     except OSError as error:
         raise UsageError(
-            f"{error.filename}, which may have credentials of a run that has ended, can't be removed: {error.strerror}",
-            remedy="Remove it.",
+            f"{error.filename} can't be removed: {error.strerror}. It may contain credentials of a run that has ended",
+            remedy="Remove it by hand, then run this again.",
         ) from error
 
 
@@ -231,7 +231,7 @@ def refuse_unfinished(fleet: Fleet, decision: Decision, state: CampaignState) ->
             f"campaign {state.campaign} is done, but {len(failed)} of {len(fleet.clusters)} clusters have failed: "
             + "; ".join(f"{phase}: {some}" for phase, some in names.items()),
             remedy="`upgrader fleet retry CLUSTER` and `upgrader fleet run` run them again; `upgrader fleet skip "
-            "CLUSTER` leaves them out.",
+            "CLUSTER --reason TEXT` leaves them out.",
             exit_code=code,
         )
     reasons = dict.fromkeys([wait.reason for wait in decision.stages.values() if wait.person])

@@ -138,7 +138,8 @@ class LabSpec:
         others = [self.dual_stack, self.vip, self.ssh_address, self.external_etcd, self.ingress, self.flannel]
         if self.ipv6 and any(others):
             raise UsageError(
-                "--ipv6 excludes --dual-stack, --vip, --ssh-address, --external-etcd, --ingress and --flannel"
+                "--ipv6 can't be combined with --dual-stack, --vip, --ssh-address, --external-etcd, --ingress "
+                "or --flannel"
             )
         if self.hardened and int(self.kubernetes.split(".")[1]) < 34:
             raise UsageError(

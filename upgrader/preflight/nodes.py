@@ -148,7 +148,9 @@ def _labels_of(node: KubeObject) -> Mapping[str, str]:
 def _see(name: str, *, controller: bool, upgraded: bool = False) -> str:
     see = f"kubectl describe node {name}. "
     if controller:
-        return see + "A run never skips a controller: fix it, or remove it from the cluster (docs/troubleshooting.md)."
+        return (
+            see + "A run leaves out only a controller that is down: repair it, or remove it (docs/troubleshooting.md)."
+        )
     gone = f"If its machine is gone for good: kubectl delete node {name}, and remove it from the inventory."
     return see + gone + (f" {_leave_alone(name)}" if upgraded else "")
 

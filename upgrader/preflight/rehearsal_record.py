@@ -35,7 +35,7 @@ def check_rehearsal(context: PreflightContext) -> Iterator[Finding]:
     when = f"{known.rehearsed:%Y-%m-%d %H:%M} UTC"
     seconds = (context.clock.now() - known.rehearsed).total_seconds()
     if known.changed:
-        title = f"the rehearsal of {when} was of something else"
+        title = f"the rehearsal of {when} was for a different change"
         why = first_few(known.changed)
         yield Finding("rehearsal.stale", "error" if required else "warning", title, why, remedy)
     elif seconds > policy.max_age_seconds:

@@ -599,8 +599,8 @@ def test_backup_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch
     taken: Any = backup.take_backup(place.folder, FrontEnd(notify=said.append))
     assert taken == list(NAMES[:2])
     (told,) = said
-    assert told.startswith(f"Controller {LAST} is left out: nothing is done there.")
-    assert "When it is back: upgrader resume, then `upgrader backup` again" in told
+    assert told.startswith(f"Controller {LAST} is left out, so this command does nothing there.")
+    assert "Once it is back: upgrader resume, then `upgrader backup` again" in told
 
     def away(*_: object) -> None:
         raise ApiUnavailable("refused")
@@ -626,7 +626,9 @@ def test_recovery_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPat
 
     assert recovered() == list(NAMES[:2])
     (told,) = said
-    assert told.startswith(f"Controller {LAST} is left out: nothing is done there") and told.endswith("upgrader resume")
+    assert told.startswith(f"Controller {LAST} is left out, so this command does nothing there") and told.endswith(
+        "upgrader resume"
+    )
     with pytest.raises(UsageError, match=f"controller {LAST} is left out") as caught:
         recovered((LAST,))
     assert "upgrader resume" in caught.value.remedy

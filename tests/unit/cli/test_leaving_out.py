@@ -114,7 +114,7 @@ def test_rehearsal_that_is_needed_afterwards_is_announced(commands: Commands, de
     """Before the question: the upgrade doesn't follow at once where upgrader.yaml demands one."""
     commands.demands_rehearsal = demands
     said = " ".join(commands.invoke("run", "--to", str(TO), answer="n\n").output.split())
-    announced = f"needs a rehearsal without {DOWN} (policy.rehearsal): once it is left out, run `upgrader rehearse`"
+    announced = f"requires a rehearsal without {DOWN}: once {DOWN} is left out, run `upgrader rehearse`"
     assert (announced in said) is demands
 
 

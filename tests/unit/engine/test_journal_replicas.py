@@ -158,7 +158,7 @@ def test_the_longest_journal_fits(places: Places) -> None:
 
 def test_what_does_not_fit_is_refused(places: Places) -> None:
     """No journal fills etcd: its size is limited, and the message says where all of it is."""
-    with pytest.raises(JournalError, match=r"more than the .* kept in the cluster") as caught:
+    with pytest.raises(JournalError, match=r"at most .* are stored in the cluster") as caught:
         places.cluster.write(RUN, bytes(JOURNAL_BYTES + 1))
     assert "run's folder" in caught.value.remedy
 

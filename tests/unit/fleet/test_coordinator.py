@@ -534,7 +534,7 @@ def test_retry_of_an_unreachable_cluster(machine: Machine) -> None:
     (campaign.folder / "fleet.yaml").write_bytes(fleet.read_bytes())
     machine.silent = {"a"}
     decision, _ = coordinator(machine, campaign).run(lambda *_: None)
-    assert decision.waits["a"].person and "upgrader fleet retry|skip a" in decision.waits["a"].reason
+    assert decision.waits["a"].person and "upgrader fleet retry a, or" in decision.waits["a"].reason
     campaign.ask(RetryRequested("a", "me"), machine.clock)
     decision, _ = coordinator(machine, campaign).look()
     assert decision.waits["a"].until == machine.clock.now() + timedelta(minutes=3)

@@ -122,14 +122,17 @@ def test_soak_ends_by_time_and_an_answer() -> None:
     assert played.decide().stages["a"] == blind
     played.tell(minutes=ANSWER_SECONDS / 60)
     late = played.decide().stages["a"]
-    assert late.person and late.reason == f"{blind.reason}; upgrader fleet skip CLUSTER leaves out one that is gone"
+    assert (
+        late.person
+        and late.reason == f"{blind.reason}; upgrader fleet skip CLUSTER --reason TEXT leaves out one that is gone"
+    )
     assert played.tell(SoakChecked("a2", passed=True)).starts == ["b1"]
 
 
 def test_approval() -> None:
     """A stage that needs an approval says how to give it, and waits for a person."""
     played = Campaign(fleet(stage("a", approval=True), clusters="a1"))
-    wait = Wait("an approval: upgrader fleet approve a", person=True)
+    wait = Wait("an approval: upgrader fleet approve a --reason TEXT", person=True)
     assert played.decide().waits == {"a1": wait} and played.decide().stages == {"a": wait}
     assert played.tell(StageApproved("a", "me", "fine")).starts == ["a1"]
 
@@ -220,7 +223,7 @@ def test_unreachable_is_neither_failed_nor_done(then: str) -> None:
     if then == "skip":
         assert decision.skips == (Skip("a1", "unreachable since 2026-12-01 00:00Z"),)
     else:
-        assert decision.waits["a1"].person and "upgrader fleet retry|skip a1" in decision.waits["a1"].reason
+        assert decision.waits["a1"].person and "upgrader fleet retry a1, or" in decision.waits["a1"].reason
     assert played.tell(ClusterChecked("a1", "")).starts == ["a1"]
 
 

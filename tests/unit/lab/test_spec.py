@@ -179,7 +179,7 @@ def test_an_ipv6_lab_has_no_ipv4() -> None:
 @pytest.mark.parametrize("switch", ["dual_stack", "vip", "ssh_address", "external_etcd", "ingress", "flannel"])
 def test_an_ipv6_lab_is_a_plain_one_otherwise(switch: str) -> None:
     """What was not made for it is refused."""
-    with pytest.raises(UsageError, match="--ipv6 excludes"):
+    with pytest.raises(UsageError, match="--ipv6 can't be combined with"):
         LabSpec("x", workers=1, ipv6=True, **{switch: True})  # type: ignore[arg-type]
 
 

@@ -65,7 +65,7 @@ def test_a_controller_that_is_away_is_named_with_the_ways_on(world: World) -> No
     world.node(ready="Unknown")
     found = world.find(check_nodes)["nodes.unknown"]
     assert found.title == f"it is unknown whether controller {CONTROLLER} is Ready"
-    assert "remove it from the cluster" in found.remedy
+    assert "remove it (docs" in found.remedy
     world.node()
     world.node("worker-1", ready="Unknown")
     found = world.find(check_workers)["workers.unknown"]

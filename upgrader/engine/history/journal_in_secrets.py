@@ -72,7 +72,7 @@ class ClusterReplicas:
     def write(self, run: str, content: bytes) -> None:
         if len(content) > JOURNAL_BYTES:
             raise JournalError(
-                f"it has {len(content)} bytes, more than the {JOURNAL_BYTES} that are kept in the cluster",
+                f"it has {len(content)} bytes, and at most {JOURNAL_BYTES} are stored in the cluster",
                 remedy="Keep the run's folder: the journal there is complete.",
             )
         if run not in self._versions:
@@ -161,7 +161,7 @@ class ClusterReplicas:
                 raise ValueError(f"its chunk, Secret {name}, is missing")
             chunk = _unpacked(there[name], _CHUNK, CHUNK_BYTES)
             if name != _chunk_name(run, number, chunk):
-                raise ValueError(f"its chunk, Secret {name}, has another content than when it was written")
+                raise ValueError(f"its chunk, Secret {name}, was changed after it was written")
             chunks.append(chunk)
         return chunks
 

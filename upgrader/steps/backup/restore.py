@@ -245,8 +245,8 @@ class Restoration:
             raise
         for member in self.members:
             note(
-                f"{member.host.name}: its new data is in {member.data_dir}/{_CLAIMED}, which only a restore removes; "
-                "if you give this one up, remove that folder: it contains all of the backup's data"
+                f"{member.host.name}: the restored data is in {member.data_dir}/{_CLAIMED}. If you abandon this "
+                "restore, remove that folder: it contains the whole backup, and only another restore removes it"
             )
         for member in self.members:
             note(f"{member.host.name}: moving etcd's manifest to {ASIDE}, stopping the kubelet and the control plane")

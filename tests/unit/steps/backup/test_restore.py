@@ -145,8 +145,8 @@ def test_what_a_restore_takes_over_is_removed_or_named(site: Site) -> None:
     """
     site.apply("prepare", "stop")
     for host in (HOST, OTHER):
-        (told,) = (note for note in site.notes if note.startswith(f"{host.name}: its new data is in"))
-        assert "/var/lib/etcd/upgrader-restore" in told and "if you give this one up, remove that folder" in told
+        (told,) = (note for note in site.notes if note.startswith(f"{host.name}: the restored data is in"))
+        assert "/var/lib/etcd/upgrader-restore" in told and "If you abandon this restore, remove that folder" in told
     shell = site.hosts.commands["sh"]
     assert callable(shell)
 
