@@ -53,6 +53,10 @@ chmod 0644 "$file.new"
 mv "$file.new" "$file"
 """
 
+_IS_SET = f"""{_PATHS}
+[ -e "$kept" ]
+"""
+
 # A value that somebody else has set since stays.
 _RESET = f"""{_PATHS}
 [ -e "$kept" ] || exit 0
@@ -83,8 +87,10 @@ class SetQueuesStep:
     def summary(self) -> str:
         return f"set {_SYSCTL}=1 on the controllers, so that a kube-apiserver that stops drops no queued connection"
 
-    def capture(self) -> RestorePoint:
-        return RestorePoint()
+    def capture(self) -> RestorePoint | None:
+        """None where an adoption has set it before: it isn't this one's."""
+        asked = (self.hosts.run(host, ["sh", "-c", _IS_SET, "sh"], check=False) for host in self.controllers)
+        return None if any(each.exit_status == 0 for each in asked) else RestorePoint()
 
     def apply(self, note: Callable[[str], None]) -> None:
         for host in self.controllers:
@@ -117,5 +123,12 @@ class ResetQueuesStep(OneWay):
 
 
 def _reset(hosts: Hosts, controllers: Sequence[Host]) -> None:
+    """On all of them, before it fails for the first that can't be reached."""
+    failed: list[HostError] = []
     for host in controllers:
-        hosts.run(host, ["sh", "-c", _RESET, "sh"])
+        try:
+            hosts.run(host, ["sh", "-c", _RESET, "sh"])
+        except HostError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]

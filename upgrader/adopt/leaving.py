@@ -100,9 +100,12 @@ def why_silent(hosts: Hosts, examined: Examined) -> str:
     """
     if examined.facts is not None:
         return ""
-    why, remedy = examined.error, f"Repair that on {examined.host.name}, or power it off permanently."
+    host = examined.host
+    why, remedy = examined.error, f"Repair that on {host.name}, or power it off permanently."
+    if host.proxy_command:
+        remedy += " Why a ProxyCommand fails isn't known: name the bastion by ProxyJump instead (ssh -J)."
     try:
-        hosts.run(examined.host, ["true"])
+        hosts.run(host, ["true"])
     except HostSilent as error:
         return error.message
     except HostError as error:

@@ -43,6 +43,8 @@ class Options:
 
     inventory: str
     groups: Sequence[str]
+    instead: Sequence[str]
+    """Groups that are read only where the first of `groups` has no host."""
     run_code: bool
     """Whether lookups are allowed, which read files and run programs."""
     only_names: bool
@@ -58,9 +60,15 @@ def read(options: Options) -> Mapping[str, Any]:
         _forbid_lookups()
     loader = DataLoader()
     manager = InventoryManager(loader=loader, sources=[options.inventory])
-    members = {
-        name: [h.name for h in manager.groups[name].get_hosts()] for name in options.groups if name in manager.groups
-    }
+
+    def members_of(groups: Sequence[str]) -> dict[str, list[str]]:
+        return {
+            name: [host.name for host in manager.groups[name].get_hosts()] for name in groups if name in manager.groups
+        }
+
+    members = members_of(options.groups)
+    if not members.get(options.groups[0]):
+        members |= members_of(options.instead)
     return {"groups": members, "hosts": {} if options.only_names else _connections(loader, manager, members)}
 
 

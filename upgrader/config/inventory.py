@@ -94,8 +94,8 @@ def _facts(inventory: Path, *, dynamic: bool, only_names: bool) -> Mapping[str, 
         _check_yaml(inventory)
     if not dynamic:
         check_static(inventory)
-    wanted = (*_GROUPS, *CONTROLLER_GROUPS[1:], _KUBESPRAYS_NODES)
-    found = _read(inventory, ansible_facts.Options(str(inventory.absolute()), wanted, dynamic, only_names))
+    instead = (*CONTROLLER_GROUPS[1:], _KUBESPRAYS_NODES)
+    found = _read(inventory, ansible_facts.Options(str(inventory.absolute()), _GROUPS, instead, dynamic, only_names))
     facts = {**found, "groups": _own_groups(found["groups"])}
     KNOWN.learn(secret for known in facts["hosts"].values() for secret in known.get("secrets", ()))
     KNOWN.learn(str(known["become_password"]) for known in facts["hosts"].values() if known.get("become_password"))
@@ -108,10 +108,10 @@ def _own_groups(found: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str
     """Those of Kubespray under our names, where no host is in `controllers`."""
     own, kubesprays = CONTROLLER_GROUPS
     controllers = found.get(kubesprays, ())
-    if found.get(own) or not controllers:
+    if not controllers:
         return found
     workers = [name for name in found.get(_KUBESPRAYS_NODES, ()) if name not in controllers]
-    return {**found, own: controllers, "workers": workers}
+    return {**found, own: controllers, "workers": found.get("workers") or workers}
 
 
 def _check_yaml(inventory: Path) -> None:

@@ -61,6 +61,25 @@ def test_it_is_set_at_once_and_for_later_boots(tmp_path: Path) -> None:
     assert place.notes == ["controller-1: net.ipv4.tcp_migrate_req=1 is set, and in /etc/sysctl.d/90-upgrader.conf"]
 
 
+def test_adoption_that_is_repeated_takes_back_nothing_of_the_first(tmp_path: Path) -> None:
+    """Its rollback leaves an adopted cluster as it was; the first one's has something to take back."""
+    place = Controller(tmp_path)
+    step = SetQueuesStep(place.hosts, (HOST,))
+    assert step.capture() == RestorePoint()
+    step.apply(place.notes.append)
+    assert step.capture() is None
+
+
+def test_controller_that_can_not_be_reached_keeps_no_other_from_its_undo(tmp_path: Path) -> None:
+    """All others are as they were before the adoption, and the one that failed is named."""
+    place, away = Controller(tmp_path), Host("controller-0", "10.0.0.9")
+    place.set()
+    place.hosts.down.add(away.name)
+    with pytest.raises(HostError, match=away.name):
+        ResetQueuesStep(place.hosts, (away, HOST)).apply(place.notes.append)
+    assert place.live == "0" and not place.has(FILE)
+
+
 @pytest.mark.parametrize("by", ["undo", "rollback"])
 def test_it_is_taken_back_to_what_it_was(tmp_path: Path, by: str) -> None:
     """By `adopt --undo` and by an adoption that is rolled back, also after steps that were repeated; nothing stays."""

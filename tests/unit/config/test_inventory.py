@@ -500,11 +500,18 @@ def test_an_inventory_of_kubespray_is_read_as_it_is(tmp_path: Path, name: str, t
 
 
 def test_own_groups_win_over_kubesprays(tmp_path: Path) -> None:
-    """Where an inventory has both, no host of Kubespray's groups is added."""
-    text = "controllers: {hosts: {a: {}}}\nkube_control_plane: {hosts: {b: {}}}\nkube_node: {hosts: {c: {}}}\n"
-    (tmp_path / "hosts.yml").write_text(text)
+    """Where an inventory has both, no host of Kubespray's groups is added, or has to be one that can be logged in to.
+
+    An own group of workers wins also where the controllers are Kubespray's.
+    """
+    own, kubesprays = "controllers: {hosts: {a: {}}}\n", "kube_control_plane: {hosts: {b: {}}}\n"
+    nodes = "kube_node: {hosts: {c: {ansible_connection: winrm, ansible_host: '{{ no_variable }}'}}}\n"
+    (tmp_path / "hosts.yml").write_text(own + kubesprays + nodes)
+    groups = load_hosts(tmp_path / "hosts.yml")
+    assert {group: [host.name for host in found] for group, found in groups.items() if found} == {"controllers": ["a"]}
+    (tmp_path / "hosts.yml").write_text(f"{kubesprays}{nodes}workers: {{hosts: {{w: {{}}}}}}\n")
     names = load_names(tmp_path / "hosts.yml")
-    assert {group: found for group, found in names.items() if found} == {"controllers": ("a",)}
+    assert {group: found for group, found in names.items() if found} == {"controllers": ("b",), "workers": ("w",)}
 
 
 @pytest.mark.parametrize("playbook", ["stage-node", "upgrade-node", "restore-node"])
