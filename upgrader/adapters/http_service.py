@@ -33,21 +33,23 @@ class HttpClient:
     def __init__(self, endpoint: HttpEndpoint, timeout_seconds: float) -> None:
         self._endpoint = endpoint
         self._seconds = timeout_seconds
-        self._last: threading.Thread | None = None
+        self._late_one: threading.Thread | None = None
+        """The last request that had no answer in time: it may still be asking."""
 
     def send(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = MappingProxyType({})
     ) -> HttpAnswer:
         # In a thread of its own: no timeout of a socket ends a name that doesn't resolve, or an answer in drops.
-        if self._last is not None and self._last.is_alive():
+        if self._late_one is not None and self._late_one.is_alive():
             raise self._error(f"the previous request had no answer within {self._seconds:g} s")
         answers: queue.SimpleQueue[HttpAnswer | ServiceError] = queue.SimpleQueue()
         work = lambda: answers.put(self._asked(method, path, body, headers))  # noqa: E731
-        self._last = threading.Thread(target=work, name=f"ask {self._host}", daemon=True)
-        self._last.start()
+        asking = threading.Thread(target=work, name=f"ask {self._host}", daemon=True)
+        asking.start()
         try:
             answer = answers.get(timeout=self._seconds)
         except queue.Empty:
+            self._late_one = asking
             raise self._late() from None
         if isinstance(answer, ServiceError):
             raise answer
