@@ -25,6 +25,19 @@ __all__ = ["GuardProcess", "guard_process"]
 _START_SECONDS = 120.0
 
 
+class _ClosedSocket(ssl.SSLSocket):
+    """Is closed where its connection was reset before the TLS handshake, as by a guard that is killed: Python raises
+    out of `SSLSocket._create` there, and leaves the socket open.
+    """
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except ConnectionError:
+            self.close()
+            raise
+
+
 class GuardProcess:
     """One replica, with ports of its own."""
 
@@ -51,6 +64,7 @@ class GuardProcess:
         """(status, text) of a webhook, without verifying its certificate; status 0: no answer, the text says why."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.sslsocket_class = _ClosedSocket
         port = self._started()["tls_port"]
         connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
         try:

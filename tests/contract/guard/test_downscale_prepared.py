@@ -33,12 +33,6 @@ CONFIG_MAPS = Kind("v1", "configmaps")
 SETS, PODS = Kind("apps/v1", "statefulsets"), Kind("v1", "pods")
 BOTH = (*FLAGS, "-roles=rollout,webhook", "-kubernetes.namespace=shop", "-reconcile.interval=1s")
 MARK = "grafana.com/prepare-downscale"
-killed = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
-)
-"""Of a test that asks while guard is killed: Python doesn't close a socket that was reset before its TLS handshake, and
-leaves it to the garbage collector (`ssl.SSLSocket._create`).
-"""
 
 
 @pytest.fixture
@@ -224,7 +218,6 @@ def test_one_pod_that_refuses_keeps_all(pair: Pair, service: PodService, tmp_pat
             assert scaled(pair.kube, a, 1, subresource="scale") == "" and replicas(pair, a) == 1
 
 
-@killed
 @pytest.mark.parametrize("number", range(4))
 def test_of_two_zones_at_once_one_is_allowed_whoever_is_killed(
     pair: Pair, service: PodService, tmp_path: Path, number: int
@@ -257,7 +250,6 @@ def test_of_two_zones_at_once_one_is_allowed_whoever_is_killed(
             assert any(f" downscale of {name} from 3 to 1 replicas" in said for name in group.names), said
 
 
-@killed
 @pytest.mark.soak
 def test_pods_that_a_killed_replica_has_told_stay(pair: Pair, service: PodService, tmp_path: Path) -> None:
     """It is killed while pods hesitate: until its lock is given up the other zone doesn't shrink, then the replica that
