@@ -13,14 +13,7 @@ from pathlib import Path
 from upgrader.config.charts import charts_folder
 from upgrader.config.kubeconfig import named_files
 from upgrader.config.playbooks import playbooks_folder
-from upgrader.engine.execution.input_files import (
-    NewDigest,
-    Visitor,
-    file_digests,
-    identity,
-    plain_digest,
-    unique,
-)
+from upgrader.engine.execution.input_files import NewDigest, Visitor, file_digests, identity, plain_digest, unique
 from upgrader.errors import UsageError
 from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.steps.backup.store import own_files

@@ -11,12 +11,12 @@ from upgrader.gates.node_health import HEARTBEATS, LEASES_AT_ONCE, condition_pro
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kube, KubeObject
 
-__all__ = ["NodeReturn"]
+__all__ = ["FEW", "NodeReturn"]
 
 _BEATS = 2
 """Heartbeats to wait for: a kubelet that ends soon after its start has renewed its Lease once."""
-_FEW = 5
-"""So many nodes are read one by one: of a thousand, all Leases would be a megabyte."""
+FEW = 5
+"""So many nodes are read one by one, and often: of a thousand, all Leases would be a megabyte."""
 _MOST_SKIPPED = 10
 """How often at most a node isn't read, while its kubelet shows no heartbeats."""
 
@@ -54,7 +54,7 @@ class NodeReturn:
         kubelets = {name: _Kubelet(tuple(wanted)) for name, wanted in versions.items()}
 
         def missing(left: Collection[str]) -> Mapping[str, str]:
-            many = len(left) > _FEW
+            many = len(left) > FEW
             beats = self._beats(left) if many else {name: self._beat(name) for name in left}
             found = {}
             for name in left:

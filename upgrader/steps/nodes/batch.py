@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from upgrader.gates.node_return import FEW
 from upgrader.model.node_mark import Phase
 from upgrader.model.node_settings import OnBlocked
 from upgrader.model.release import NodeBefore
@@ -27,8 +28,6 @@ Problems = dict[str, str]
 Versions = tuple[KubernetesVersion, ...]
 
 _POLL_SECONDS, _POLL_MANY_SECONDS = 1.0, 3.0
-_FEW = 5
-"""So many nodes are asked each second, more of them less often."""
 _AS_BEFORE = "it is unchanged, and uncordoned"
 _INTERRUPTED = "its upgrade failed before the run was interrupted"
 
@@ -238,7 +237,7 @@ class Batch:
             return "; ".join(left.values())
 
         # A kubelet renews its Lease every ten seconds: of many nodes, no heartbeat is missed.
-        interval = _POLL_SECONDS if len(versions) <= _FEW else _POLL_MANY_SECONDS
+        interval = _POLL_SECONDS if len(versions) <= FEW else _POLL_MANY_SECONDS
         why = wait_until(self.clock, missing, seconds=self.ready_seconds, interval_seconds=interval)
         return {
             name: f"node {name} was not Ready with kubelet {_either(versions[name])} "
