@@ -36,6 +36,8 @@ __all__ = ["NAMES", "Etcd", "new_members"]
 
 NAMES = ("controller-1", "controller-2", "controller-3")
 VERSION = KubernetesVersion(1, 37, 1)
+_PATIENT = ("--heartbeat-interval=500", "--election-timeout=5000")
+"""A busy machine can hold up heartbeats for longer than the second after which etcd, by default, elects another leader."""
 FILES = {"cacert": "ca.pem", "cert": "client.pem", "key": "client.key"}
 
 
@@ -83,6 +85,7 @@ class Etcd:
                 f"--key-file={self.folder / 'server.key'}",
                 f"--trusted-ca-file={self.folder / 'ca.pem'}",
                 "--client-cert-auth",
+                *_PATIENT,
                 *flags,
             ]
             self.launch(name, self.programs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from release.sources import Sources
 from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster
 from testkit.lab_logs import keep_logs
 from testkit.waiting import waiting
+from tests import interruptions
 from upgrader.errors import UpgraderError
 from upgrader.lab.existing_labs import labs
 
@@ -126,12 +126,12 @@ def upgraded_cluster(_clusters: _Clusters) -> LabCluster:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start counting; SIGTERM ends the tests as Ctrl-C does, so that no cluster is left behind."""
+    """Start counting, and have interrupted tests remove their clusters."""
     # A busy machine is no failure of a property.
     settings.register_profile("unhurried", deadline=None)
     settings.load_profile("unhurried")
     config.stash[_seconds] = {}
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    config.pluginmanager.register(interruptions)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
