@@ -37,7 +37,7 @@ __all__ = ["NAMES", "Etcd", "new_members"]
 NAMES = ("controller-1", "controller-2", "controller-3")
 VERSION = KubernetesVersion(1, 37, 1)
 _PATIENT = ("--heartbeat-interval=500", "--election-timeout=5000")
-"""A busy machine can hold up heartbeats for longer than the second after which etcd, by default, elects another leader."""
+"""Heartbeats can be late on a busy machine, and by default etcd elects another leader after a second."""
 FILES = {"cacert": "ca.pem", "cert": "client.pem", "key": "client.key"}
 
 
