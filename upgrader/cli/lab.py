@@ -1,4 +1,4 @@
-"""`upgrader lab`: real local clusters to rehearse on."""
+"""`upgrader lab`: real local clusters to try things on."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ _GROUPS = {
         "bundle": "Images and charts in one file, for sites without a registry.",
         "config": "Show every setting, and where it comes from.",
         "completion": "Print the completion script of bash, zsh or fish.",
-        "lab": "Real local clusters for rehearsals.",
+        "lab": "Real local clusters to try things on.",
     },
 }
 _COMMANDS = tuple(name for group in _GROUPS.values() for name in group)

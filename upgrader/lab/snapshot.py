@@ -1,4 +1,4 @@
-"""Saves and restores a lab's disks and cluster folder, to rehearse an upgrade repeatedly from the same start.
+"""Saves and restores a lab's disks and cluster folder, to try an upgrade repeatedly from the same start.
 
 ::
 
