@@ -13,9 +13,9 @@ from tests.unit.in_cluster.guard.fake_api import FakeApi
 from tests.unit.in_cluster.guard.test_rollouts import Sure, at_once, lead
 from upgrader.contract.detach import ATTACHED, DETACHED, DETACHMENT, OWNER
 from upgrader.contract.times import timestamp
-from upgrader.in_cluster.guard.core.hold import GROUPS
 from upgrader.in_cluster.guard.core.ingress import DUE
 from upgrader.in_cluster.guard.core.ingress_rollout import DETACH_ASKED
+from upgrader.in_cluster.guard.core.run_lease import GROUPS
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused, Conflict
 from upgrader.in_cluster.guard.roles.ingress import IngressDaemonSets
 from upgrader.in_cluster.guard.roles.ingress_cluster import DAEMON_SETS, DEPLOYMENTS, INGRESSES, NODES

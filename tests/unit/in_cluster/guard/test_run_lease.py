@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from upgrader.engine.locks import lease_object
-from upgrader.in_cluster.guard.core import hold
+from upgrader.in_cluster.guard.core import run_lease as core
 from upgrader.in_cluster.guard.core.rollout import Hold
 from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict
 from upgrader.in_cluster.guard.roles import run_lease as module
@@ -52,8 +52,8 @@ def run(test: Callable[[FakeApi, Time, RunLease], Awaitable[None]]) -> None:
 def test_it_is_the_lease_that_runs_take() -> None:
     """Name, namespace and annotations are said twice, as guard imports nothing of the rest."""
     assert (module._NAMESPACE, module._NAME) == (lease_object.NAMESPACE, lease_object.NAME)
-    assert (hold.GROUPS, hold._RUN) == (lease_object.GROUPS, lease_object.RUN)
-    assert hold._DEFAULT_SECONDS == lease_object.LEASE_SECONDS
+    assert (core.GROUPS, core._RUN) == (lease_object.GROUPS, lease_object.RUN)
+    assert core._DEFAULT_SECONDS == lease_object.LEASE_SECONDS
 
 
 def test_a_run_that_died_holds_until_its_time_is_over() -> None:

@@ -18,8 +18,8 @@ from upgrader.contract.times import timestamp
 from upgrader.in_cluster.guard.core.admission import FORBIDDEN, AdmissionRequest, Answer, allow, deny
 from upgrader.in_cluster.guard.core.delayed_downscale import MOST_PODS, Endpoint, endpoint
 from upgrader.in_cluster.guard.core.downscale import Unreadable, both, moved, what
-from upgrader.in_cluster.guard.core.hold import refuse_downscale
 from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL, Hold, pods_by_owner
+from upgrader.in_cluster.guard.core.run_lease import refuse_downscale
 from upgrader.in_cluster.guard.core.scaling import NotScaled, min_time
 from upgrader.in_cluster.guard.core.workloads import Pod, StatefulSet, not_ready
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer
 from upgrader.in_cluster.guard.core.downscale import Parent, by_scale, decide, labels_before, needs_parent, shrinks
-from upgrader.in_cluster.guard.core.hold import refuse_downscale
 from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL
+from upgrader.in_cluster.guard.core.run_lease import refuse_downscale
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.roles.run_lease import RunLease

@@ -17,7 +17,6 @@ from typing import Any
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
 from upgrader.in_cluster.guard.core.delayed_downscale import Endpoint
 from upgrader.in_cluster.guard.core.group_lease import Preparing, ever_ran, unseen, with_open
-from upgrader.in_cluster.guard.core.hold import refuse_downscale
 from upgrader.in_cluster.guard.core.prepare import (
     GroupState,
     Preparation,
@@ -28,6 +27,7 @@ from upgrader.in_cluster.guard.core.prepare import (
     shrinks,
 )
 from upgrader.in_cluster.guard.core.rollout import GROUP_LABEL, Hold
+from upgrader.in_cluster.guard.core.run_lease import refuse_downscale
 from upgrader.in_cluster.guard.core.workloads import StatefulSet, stateful_set
 from upgrader.in_cluster.guard.guard_errors import ApiAway, Conflict, GroupLocked
 from upgrader.in_cluster.guard.logs import LOG

@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from upgrader.in_cluster.guard.core.hold import Seen, held_by, seen
 from upgrader.in_cluster.guard.core.rollout import Hold
+from upgrader.in_cluster.guard.core.run_lease import Seen, held_by, seen
 from upgrader.in_cluster.guard.guard_errors import ApiAway, ApiRefused
 from upgrader.in_cluster.guard.logs import LOG
 from upgrader.in_cluster.guard.runtime.api_client import Api

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest
-from upgrader.in_cluster.guard.core.hold import GROUPS, Seen, held_by, refuse_downscale, seen
 from upgrader.in_cluster.guard.core.rollout import Hold
+from upgrader.in_cluster.guard.core.run_lease import GROUPS, Seen, held_by, refuse_downscale, seen
 
 RUN = "20261125T140000-v1.37.1"
 
