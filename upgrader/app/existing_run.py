@@ -9,7 +9,7 @@ from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
-from upgrader.app.unended_upgrade import built_on, newest_upgrade
+from upgrader.app.resumable import built_on, newest_upgrade
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns, bring_home
 from upgrader.engine.state.run_state import RunState

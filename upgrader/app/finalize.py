@@ -10,7 +10,7 @@ from pathlib import Path
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
-from upgrader.app.unended_upgrade import built_on, newest_upgrade
+from upgrader.app.resumable import built_on, newest_upgrade
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.app.wiring import Session, open_session
 from upgrader.errors import Blocked

@@ -19,7 +19,7 @@ from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.expired_certificates import refuse_expired
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
-from upgrader.app.unended_upgrade import upgrade_to_resume
+from upgrader.app.resumable import upgrade_to_resume
 from upgrader.app.upgrade import CheckedPlan, PlannedUpgrade, refuse_over_interrupted
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.load import load_settings

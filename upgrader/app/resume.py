@@ -13,7 +13,7 @@ from upgrader.app.existing_run import ExistingRun, existing_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.hops import hops_left, skips_of
 from upgrader.app.locking import lock_holder, own_name
-from upgrader.app.unended_upgrade import left_to_resume
+from upgrader.app.resumable import left_to_resume
 from upgrader.app.wiring import Session
 from upgrader.engine.execution.next_action import Action, next_action
 from upgrader.engine.state.event_fold import follow

@@ -11,11 +11,11 @@ from upgrader.app.execution import FinishedRun, NewRun, execute_run
 from upgrader.app.forecast import Forecast, forecast
 from upgrader.app.front_end import SILENT, FrontEnd
 from upgrader.app.host_changes import host_changes
-from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.rehearsal_records import known_rehearsal
+from upgrader.app.resumable import upgrade_to_resume
+from upgrader.app.resume_or_start import newest_without_end
 from upgrader.app.saved_plans import BoundPlan, SavedFile, bind, read_plan, write_plan
-from upgrader.app.unended_upgrade import upgrade_to_resume
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.step_times import usual_seconds

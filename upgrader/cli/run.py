@@ -148,8 +148,8 @@ def run(
         read_copies(folder, copies, approved)
 
     from upgrader.app.hops import run_hops
-    from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
     from upgrader.app.left_out import WantedUpgrade
+    from upgrader.app.resume_or_start import interrupted_upgrade, refuse_other_target
     from upgrader.app.startup import wait_for_start
     from upgrader.app.upgrade import propose_upgrade
     from upgrader.app.wanted_version import left_behind, write_wanted

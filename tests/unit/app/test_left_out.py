@@ -20,9 +20,9 @@ from tests.unit.preflight.pki import CertificateAuthority, encoded, printed
 from upgrader.adopt.withdrawal import CONTROL_PLANE
 from upgrader.app import backup, controller_removal, existing_run, left_out, recovery, upgrade
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.interrupted_upgrade import newest_without_end
 from upgrader.app.left_out import ProposedChange, WantedUpgrade, propose_leaving_out, propose_return
-from upgrader.app.unended_upgrade import upgrade_to_resume
+from upgrader.app.resumable import upgrade_to_resume
+from upgrader.app.resume_or_start import newest_without_end
 from upgrader.app.upgrade import check_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.errors import ApiUnavailable, Blocked, StepFailed, UsageError

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.engine.killing import FROM, TO, World, manifest
-from upgrader.app import existing_run, interrupted_upgrade, left_out, resume, rollback
+from upgrader.app import existing_run, left_out, resume, resume_or_start, rollback
 from upgrader.app.execution import FinishedRun
 from upgrader.app.existing_run import ExistingRun
 from upgrader.app.observe_cluster import observe
@@ -175,7 +175,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         site.done.append((tuple(item.step.name for item in pipeline.steps), why))
         return FinishedRun(RunState(), run.folder)
 
-    for use_case in (existing_run, interrupted_upgrade, left_out):
+    for use_case in (existing_run, left_out, resume_or_start):
         monkeypatch.setattr(use_case, "open_session", opened)
     monkeypatch.setattr(existing_run, "cluster_lock", locked)
     for use_case in (resume, rollback):
@@ -282,7 +282,7 @@ def test_retried_job_with_the_plan_that_was_approved(
     """The saved plan is stale once the run was resumed: done if that was to the same version, refused if not."""
     file = site.folder / "plan.json"
     file.write_text("{}")
-    monkeypatch.setattr(interrupted_upgrade, "read_plan", lambda _: SimpleNamespace(target=saved))
+    monkeypatch.setattr(resume_or_start, "read_plan", lambda _: SimpleNamespace(target=saved))
     site.run(OLDER, BEGUN)
     ended = site.invoke("run", "--resume", "--plan", str(file), "--yes")
     assert ended.exit_code == code and len(site.done) == 1 and not planned

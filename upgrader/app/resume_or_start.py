@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from upgrader.app.resumable import built_on, newest_upgrade
 from upgrader.app.saved_plans import read_plan
-from upgrader.app.unended_upgrade import built_on, newest_upgrade
 from upgrader.app.wiring import open_session
 from upgrader.config.load import Overrides, load_settings
 from upgrader.engine.history.run_discovery import DiscoveredRuns
