@@ -34,7 +34,7 @@ class PrometheusApi:
                 raise ValueError("not what the API answers")
         except (ValueError, RecursionError):
             raise ServiceError(
-                f"it answered {answer.status}, but not with the JSON of this API: {_short(answer.body)}"
+                f"it answered {answer.status}, but not in the format of Prometheus' API: {_short(answer.body)}"
             ) from None
         if answer.status != 200 or content.get("status") != "success":
             said = content.get("error") or f"status {answer.status}"

@@ -370,5 +370,7 @@ class UpgraderYaml(_Model):
         minors = [(version.major, version.minor) for version in versions]
         for version, minor in zip(versions, minors, strict=True):
             if minors.count(minor) > 1:
-                raise ValueError(f"an upgrade goes through only one release of v{version.major}.{version.minor}")
+                raise ValueError(
+                    f"v{version.major}.{version.minor} is listed more than once; an upgrade uses one release of it"
+                )
         return versions

@@ -76,7 +76,7 @@ def _through_the_api(kube: Kube, pod: Pod, port: int, path: str) -> str:
             raise
         # The request has no credentials on its second half.
         raise ApiUnavailable(
-            f"anonymously, through the API: {error.message}",
+            f"the API's proxy, which sends no credentials: {error.message}",
             remedy="Give this machine access to the controllers' own addresses, or allow anonymous requests for "
             "/readyz and /version.",
         ) from error

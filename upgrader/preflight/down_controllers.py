@@ -185,9 +185,10 @@ def _marked(context: PreflightContext, name: str, mark: LeftOut, node: KubeObjec
         yield Finding(
             "nodes.left-out",
             "warning",
-            f"controller {name} is back, and the run leaves it out all the same",
+            f"controller {name} is back, but this run still leaves it out",
             f"Upgrade {context.upgrade_to_resume} isn't complete, and {name} can only be brought back after it. This "
-            f"run goes on from what that one has left. {name} keeps {mark.span}, which may serve meanwhile.",
+            f"run starts from the state in which that one stopped. {name} keeps {mark.span}, which may serve "
+            "meanwhile.",
             f"Once this run has succeeded: upgrader resume, which brings {name} back.",
         )
     elif not is_unreachable(node):

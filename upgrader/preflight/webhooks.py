@@ -96,9 +96,9 @@ def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str, see
         yield Finding(
             "webhooks.catches-control-plane",
             "warning",
-            f"{title} must admit {shown} of the control plane",
-            "Its failurePolicy is Fail: while its backend is down, nothing there can be changed or rolled back, and "
-            "the backend itself might need the control plane to start.",
+            f"{title} intercepts writes to {shown} of the control plane",
+            "Its failurePolicy is Fail: while its backend is down, these can't be changed or rolled back, and the "
+            "backend itself might need the control plane to start.",
             exclude,
         )
     seconds = webhook.get("timeoutSeconds", _DEFAULT_TIMEOUT)

@@ -78,8 +78,10 @@ def _read_part(archive: tarfile.TarFile, part: Part, receive: Receive | None) ->
 def _next(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
     """The next entry; a sparse one, which would unpack to any number of zeros, is none of ours."""
     entry = archive.next()
-    if entry is None or entry.name != name or not entry.isreg() or entry.issparse():
+    if entry is None or entry.name != name:
         raise BackupRefused(f"expected {name}, found {entry.name if entry else 'nothing'}")
+    if not entry.isreg() or entry.issparse():
+        raise BackupRefused(f"{name} is not a regular file")
     return entry
 
 
@@ -87,7 +89,7 @@ def _small(archive: tarfile.TarFile, name: str) -> bytes:
     entry = _next(archive, name)
     file = archive.extractfile(entry)
     if file is None or entry.size > _MOST_BYTES:
-        raise BackupRefused(f"{name} has {entry.size} bytes, too many for a backup")
+        raise BackupRefused(f"{name} has {entry.size} bytes; at most {_MOST_BYTES} are accepted")
     return file.read()
 
 

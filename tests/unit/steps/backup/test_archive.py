@@ -135,7 +135,7 @@ def test_a_sparse_part_is_refused() -> None:
     first = _first_entry(huge)
     entry = tarfile.TarInfo("etcd/snapshot.db")
     entry.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 60)}
-    with pytest.raises(BackupRefused, match=r"expected .*, found"):
+    with pytest.raises(BackupRefused, match="is not a regular file"):
         unpack(iter([first, entry.tobuf(tarfile.PAX_FORMAT), bytes(1024)]))
 
 
