@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, confirm, front_end, start
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end
 from upgrader.cli.notices import say
+from upgrader.cli.questions import confirm, start
 from upgrader.errors import UsageError
 
 if TYPE_CHECKING:

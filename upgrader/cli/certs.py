@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import DURATION, EVENTS, TAKE_OVER, YES, front_end, start
+from upgrader.cli.command_line import DURATION, EVENTS, TAKE_OVER, YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import OUTPUT, Output, print_plain
+from upgrader.cli.questions import start
 from upgrader.cli.rotate_ca import rotate_ca
 from upgrader.cli.whole_lines import GroupOfWholeLines
 

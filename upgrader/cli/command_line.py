@@ -1,4 +1,4 @@
-"""The command line as a front end: notices on standard error, a display that fits it, the report at the end."""
+"""The options that several commands share, and the command line as a front end: notices and a display on stderr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +18,6 @@ from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:
-    from upgrader.app.execution import FinishedRun
     from upgrader.app.front_end import FrontEnd, RunDisplay
     from upgrader.model.finding import Finding
     from upgrader.model.skips import Skips
@@ -31,26 +30,17 @@ __all__ = [
     "REASON",
     "RUN",
     "SKIP",
-    "START",
     "TAKE_OVER",
     "TARGET",
     "TIMEOUT",
     "VERSION",
     "WAIT",
     "YES",
-    "agrees",
-    "conclude",
-    "confirm",
     "front_end",
     "mention_needless",
     "one_run",
-    "start",
     "wait_seconds",
 ]
-
-
-START = "Start?"
-"""What is asked before a command acts, where its plan says what that will do."""
 
 
 def _notify(text: str) -> None:
@@ -191,54 +181,3 @@ def mention_needless(skips: Skips, findings: Sequence[Finding]) -> None:
     """Say which checks were to be skipped and found nothing: such a rule is forgotten, and hides the next fault."""
     for each in skips.without_finding(findings):
         say(f"--skip {each}: this check found nothing to skip")
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless `yes`; ends the command if the answer is no. Raises UsageError if no one can answer."""
-    if yes:
-        return
-    try:
-        click.confirm(question, abort=True, err=True)
-    except click.Abort as stopped:
-        if not isinstance(stopped.__context__, EOFError):
-            raise
-        click.echo(err=True)  # the error isn't a part of the question
-        raise UsageError(
-            f"{question!r} needs an answer, but standard input is closed",
-            remedy="Pass --yes to skip the question, as in a job.",
-        ) from None
-
-
-class _Proposed(Protocol):
-    """What a use case proposes."""
-
-    def execute(self) -> FinishedRun: ...
-
-
-def start(proposed: _Proposed, *, yes: bool, question: str = START) -> None:
-    """Ask, unless `yes`; then carry out what was proposed, print the run's report, and raise its error."""
-    confirm(question, yes=yes)
-    conclude(proposed.execute())
-
-
-def agrees(question: str) -> bool:
-    """Whether somebody at a terminal says yes to what is only offered: elsewhere, and by Ctrl-C, the answer is no."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    try:
-        return click.confirm(question, err=True)
-    except click.Abort:
-        click.echo(err=True)
-        return False
-
-
-def conclude(finished: FinishedRun) -> None:
-    """Print the run's report, and raise the error of its outcome."""
-    from upgrader.ui.summary import print_report
-
-    stream = event_stream()
-    if stream is not None:
-        stream.ended(finished.state, finished.folder)
-    print_report(finished.state, finished.folder)
-    if finished.error is not None:
-        raise finished.error

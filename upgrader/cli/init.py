@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import YES, confirm
+from upgrader.cli.command_line import YES
 from upgrader.cli.notices import say
+from upgrader.cli.questions import confirm
 from upgrader.errors import UsageError
 
 if TYPE_CHECKING:

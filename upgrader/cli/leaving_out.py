@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upgrader.cli.command_line import start
 from upgrader.cli.notices import say
+from upgrader.cli.questions import start
 
 if TYPE_CHECKING:
     from upgrader.app.front_end import FrontEnd

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end, start
+from upgrader.cli.command_line import EVENTS, TAKE_OVER, YES, front_end
 from upgrader.cli.notices import say
+from upgrader.cli.questions import start
 
 __all__ = ["migrate_storage"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from upgrader.cli.command_line import START, conclude, confirm, mention_needless
+from upgrader.cli.command_line import mention_needless
 from upgrader.cli.notices import say
+from upgrader.cli.questions import START, conclude, confirm
 from upgrader.model.check_ids import LEFT_OUT_ID
 from upgrader.model.skips import NO_SKIPS, Skips
 from upgrader.model.version import KubernetesVersion

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, YES, front_end, start
+from upgrader.cli.command_line import EVENTS, YES, front_end
 from upgrader.cli.exit_code import CHANGES
 from upgrader.cli.notices import say
+from upgrader.cli.questions import start
 
 __all__ = ["recover"]
 

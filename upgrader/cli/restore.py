@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, IDENTITY, YES, front_end, start
+from upgrader.cli.command_line import EVENTS, IDENTITY, YES, front_end
 from upgrader.cli.output import print_text
+from upgrader.cli.questions import start
 
 __all__ = ["restore"]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upgrader.cli.approved_inputs import refuse_unapproved, with_approved_inputs
-from upgrader.cli.command_line import conclude, confirm, front_end
+from upgrader.cli.command_line import front_end
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
+from upgrader.cli.questions import conclude, confirm
 from upgrader.errors import Blocked
 from upgrader.model.version import KubernetesVersion
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS, NAMED, RUN, TAKE_OVER, YES, front_end, one_run, start
+from upgrader.cli.command_line import EVENTS, NAMED, RUN, TAKE_OVER, YES, front_end, one_run
 from upgrader.cli.completing import complete_step
+from upgrader.cli.questions import start
 
 __all__ = ["rollback"]
 

@@ -19,13 +19,13 @@ from upgrader.cli.command_line import (
     TIMEOUT,
     WAIT,
     YES,
-    agrees,
     front_end,
     wait_seconds,
 )
 from upgrader.cli.leaving_out import leave_out
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
+from upgrader.cli.questions import agrees
 from upgrader.cli.resuming import resume_now
 from upgrader.errors import UpgraderError, UsageError
 from upgrader.model.skips import Skips

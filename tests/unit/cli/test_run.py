@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from testkit.terminal import Terminal
 from upgrader.app.execution import FinishedRun
-from upgrader.cli.command_line import agrees
 from upgrader.cli.main import cli
 from upgrader.cli.operator import Operator
+from upgrader.cli.questions import agrees
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Blocked, UsageError
 from upgrader.model.version import KubernetesVersion
