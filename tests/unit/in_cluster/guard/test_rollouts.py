@@ -145,6 +145,21 @@ def test_one_zone_after_the_other() -> None:
     run(test)
 
 
+def test_a_set_without_the_label_is_in_no_group() -> None:
+    """Its pod is outdated, too, and it isn't even listed."""
+
+    async def test(world: World) -> None:
+        other = stateful_set("compactor")
+        other["metadata"]["labels"] = {}
+        world.put(other, pod("compactor"))
+        await world.see()
+        cache = world.rollouts.caches["shop"]
+        assert cache.groups() == {GROUP}
+        assert sorted(each.name for each in cache.of(GROUP)[0]) == ["a", "b"]
+
+    run(test)
+
+
 def test_an_old_cache_deletes_nothing() -> None:
     """A replica that begins to lead may know what was there before the last deletion: the API is asked before each."""
 

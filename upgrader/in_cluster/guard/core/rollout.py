@@ -14,7 +14,6 @@ that are being replaced there are never more at a time than may be unavailable.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -32,7 +31,6 @@ __all__ = [
     "Hold",
     "Phase",
     "decide",
-    "groups_of",
     "max_unavailable",
     "missing",
     "pods_by_owner",
@@ -103,15 +101,6 @@ class GroupDecision:
     delete: tuple[Deletion, ...] = ()
     finished: tuple[Finished, ...] = ()
     events: tuple[Event, ...] = ()
-
-
-def groups_of(sets: Iterable[StatefulSet]) -> dict[tuple[str, str], tuple[StatefulSet, ...]]:
-    """The sets of each (namespace, group), sorted by name; those without the label are in none."""
-    groups: dict[tuple[str, str], list[StatefulSet]] = defaultdict(list)
-    for each in sets:
-        if group := each.labels.get(GROUP_LABEL):
-            groups[each.namespace, group].append(each)
-    return {key: tuple(sorted(found, key=lambda s: s.name)) for key, found in sorted(groups.items())}
 
 
 def pods_by_owner(sets: Iterable[StatefulSet], pods: Iterable[Pod]) -> dict[str, tuple[Pod, ...]]:

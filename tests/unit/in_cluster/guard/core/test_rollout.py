@@ -17,7 +17,6 @@ from upgrader.in_cluster.guard.core.rollout import (
     Hold,
     Phase,
     decide,
-    groups_of,
     max_unavailable,
     missing,
 )
@@ -171,16 +170,6 @@ def test_missing_pods_are_those_that_the_spec_wants() -> None:
     sets = [zone(A, 5, status_replicas=3, ready_replicas=3), zone(B)]
     decision = decide(sets, members(A) + members(B, OLD))
     assert (_names(decision), decision.waits_for) == ([], f"2 of {A}'s 5 pods aren't ready")
-
-
-def test_sets_without_the_label_are_in_no_group() -> None:
-    """Groups are by namespace and label, each sorted by name."""
-    other = replace(zone("compactor"), labels={})
-    elsewhere = replace(zone(C), namespace="other")
-    assert groups_of([zone(B), other, zone(A), elsewhere]) == {
-        ("ns", "web"): (zone(A), zone(B)),
-        ("other", "web"): (elsewhere,),
-    }
 
 
 def test_a_paused_set_loses_no_pod() -> None:
