@@ -24,11 +24,13 @@ from testkit.faults.silent_disk import silent_disk
 from testkit.waiting import stretched
 from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.observed import Observed
+from upgrader.model.observed import Observed, ObservedRelease
+from upgrader.model.release import Revision
 from upgrader.model.version import KubernetesVersion
 from upgrader.onhost.sending.collect import examine
 from upgrader.onhost.sending.host_facts import Examined, HostFacts
 from upgrader.ports import CommandResult
+from upgrader.preflight.accept_queues import check_accept_queues
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.controller_keys import check_keys
@@ -47,6 +49,9 @@ class Controllers:
     """Controller → by how many seconds its clock is ahead."""
     ports: str = ""
     """What net.ipv4.ip_local_port_range is for them; "" for this machine's own."""
+    migrate_req: str = ""
+    """What net.ipv4.tcp_migrate_req is for them; "" for this machine's own."""
+    releases: dict[str, ObservedRelease] = field(default_factory=dict)
 
     def write(self, host: Host, path: str, text: str) -> None:
         """A file of a controller."""
@@ -65,7 +70,7 @@ class Controllers:
             FakeClock(),
             cluster,
             version,
-            Observed(version, {}, {}),
+            Observed(version, {}, self.releases),
             300.0,
             examine=lambda: [Examined(host, self._examine(host)) for host in hosts],
         )
@@ -81,9 +86,12 @@ class Controllers:
 
     def _run(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         words = [sys.executable, *command[1:], str(self.folder / host.name)]
-        if self.ports:
-            setting = f"echo {self.ports} > /proc/sys/net/ipv4/ip_local_port_range"
-            words = ["unshare", "--net", "sh", "-c", f'{setting}; exec "$@"', "sh", *words]
+        settings = {"ip_local_port_range": self.ports, "tcp_migrate_req": self.migrate_req}
+        if any(settings.values()):
+            set_all = "".join(
+                f"echo {value} > /proc/sys/net/ipv4/{name}; " for name, value in settings.items() if value
+            )
+            words = ["unshare", "--net", "sh", "-c", f'{set_all}exec "$@"', "sh", *words]
         done = subprocess.run(words, input=stdin, capture_output=True, check=False, timeout=stretched(60))
         return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -150,6 +158,17 @@ def test_ports_of_outgoing_connections(controllers: Controllers) -> None:
     assert controllers.ids(check_ports, ONE) == []
     controllers.ports = "1024 65535"
     assert controllers.ids(check_ports, ONE) == ["ports.ephemeral"]
+
+
+def test_queues_of_listeners_that_close(controllers: Controllers) -> None:
+    """As the kernel has the sysctl for the controller's network, and as a timeout leaves it unknown."""
+    controllers.releases["kube-apiserver"] = ObservedRelease((Revision(1, "deployed", "1.36.3"),), "")
+    controllers.migrate_req = "1"
+    assert controllers.ids(check_accept_queues, ONE) == []
+    controllers.migrate_req = "0"
+    assert controllers.ids(check_accept_queues, ONE) == ["accept-queues.dropped"]
+    controllers.write(ONE, f"{PKI}/sa.pub/a-folder", "")
+    assert controllers.ids(check_accept_queues, ONE) == ["accept-queues.unread"]
 
 
 def test_keys_of_two_controllers(controllers: Controllers) -> None:

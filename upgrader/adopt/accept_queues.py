@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
+from upgrader.onhost.facts.identity_facts import MIGRATE_REQ
 from upgrader.ports import Hosts
 from upgrader.steps.one_way import OneWay
 
 __all__ = ["ResetQueuesStep", "SetQueuesStep"]
 
-_SYSCTL = "net.ipv4.tcp_migrate_req"
 _FILE = "/etc/sysctl.d/90-upgrader.conf"
 
 _PATHS = f"""
 set -eu
 root=${{1:-}}
-live=$root/proc/sys/{_SYSCTL.replace(".", "/")}
+live=$root/proc/sys/{MIGRATE_REQ.replace(".", "/")}
 file=$root{_FILE}
 folder=$root/etc/kubernetes/upgrader
-kept=$folder/{_SYSCTL}
+kept=$folder/{MIGRATE_REQ}
 """
 
 _SET_ALREADY, _UNSUPPORTED, _REFUSED = 10, 11, 12
@@ -48,7 +48,7 @@ if ! (echo 1 > "$live") 2>/dev/null; then
     exit {_REFUSED}
 fi
 mkdir -p "${{file%/*}}"
-printf '%s\\n' "# Set by upgrader adopt; removed by upgrader adopt --undo." "{_SYSCTL} = 1" > "$file.new"
+printf '%s\\n' "# Set by upgrader adopt; removed by upgrader adopt --undo." "{MIGRATE_REQ} = 1" > "$file.new"
 chmod 0644 "$file.new"
 mv "$file.new" "$file"
 """
@@ -69,10 +69,10 @@ rm -f "$kept"
 
 _LOST = "connections in the accept queue of a kube-apiserver there are reset when it stops"
 _SAID = {
-    0: f"{_SYSCTL}=1 is set, and in {_FILE}",
-    _SET_ALREADY: f"{_SYSCTL} was 1 already, and stays as it is",
-    _UNSUPPORTED: f"the kernel has no {_SYSCTL} (Linux 5.14 and later have it): {_LOST}",
-    _REFUSED: f"the kernel refuses to set {_SYSCTL}=1: {_LOST}",
+    0: f"{MIGRATE_REQ}=1 is set, and in {_FILE}",
+    _SET_ALREADY: f"{MIGRATE_REQ} was 1 already, and stays as it is",
+    _UNSUPPORTED: f"the kernel has no {MIGRATE_REQ} (Linux 5.14 and later have it): {_LOST}",
+    _REFUSED: f"the kernel refuses to set {MIGRATE_REQ}=1: {_LOST}",
 }
 
 
@@ -85,7 +85,7 @@ class SetQueuesStep:
     name: str = "accept-queues"
 
     def summary(self) -> str:
-        return f"set {_SYSCTL}=1 on the controllers, so that a kube-apiserver that stops drops no queued connection"
+        return f"set {MIGRATE_REQ}=1 on the controllers, so that a kube-apiserver that stops drops no queued connection"
 
     def capture(self) -> RestorePoint | None:
         """None where an adoption has set it before: it isn't this one's."""
@@ -96,8 +96,9 @@ class SetQueuesStep:
         for host in self.controllers:
             done = self.hosts.run(host, ["sh", "-c", _SET, "sh"], check=False)
             if done.exit_status not in _SAID:
+                why = done.stderr.strip() or f"exit code {done.exit_status}"
                 raise HostError(
-                    f"{host.name}: {_SYSCTL} can't be set: {done.stderr.strip() or f'exit code {done.exit_status}'}",
+                    f"{host.name}: {MIGRATE_REQ} can't be set: {why}",
                     remedy=f"Check that root can write {_FILE} and /etc/kubernetes/upgrader on {host.name}.",
                 )
             note(f"{host.name}: {_SAID[done.exit_status]}")
@@ -116,7 +117,7 @@ class ResetQueuesStep(OneWay):
     name: str = "accept-queues"
 
     def summary(self) -> str:
-        return f"return {_SYSCTL} on the controllers to what it was before the adoption"
+        return f"return {MIGRATE_REQ} on the controllers to what it was before the adoption"
 
     def apply(self, note: Callable[[str], None]) -> None:
         _reset(self.hosts, self.controllers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from upgrader.adopt.accept_queues import ResetQueuesStep
 from upgrader.adopt.endpoints import PublishEndpointStep
 from upgrader.adopt.etcd_membership import MemberToRemove
 from upgrader.adopt.left_out_pipeline import Return
@@ -86,6 +87,7 @@ class Removal:
         yield LeaveStep(tools.kube, tools.clock, self.host)
         yield ForgetOneStep(tools.hosts, tools.clock, self.host)
         yield StopStaticPodsStep(self._pods(plan))
+        yield ResetQueuesStep(tools.hosts, (self.host,))
         yield from self._alone()
         yield from self._etcd(plan)
 

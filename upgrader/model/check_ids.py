@@ -10,6 +10,7 @@ __all__ = ["FOUND_BY_A_RUN", "LEFT_OUT_ID", "READ_BY_CHECKS_ONLY", "SKIPPABLE", 
 
 SKIPPABLE = frozenset(
     {
+        "accept-queues",
         "admission",
         "apis",
         "audit-log",
@@ -100,6 +101,8 @@ _FAMILIES = (
 WORST_SEVERITY: Mapping[str, Severity] = {
     **{f"{family}.unknown": "unknown" for family in _FAMILIES},
     **{f"{family}.forbidden": "warning" for family in READ_BY_CHECKS_ONLY},
+    "accept-queues.dropped": "warning",
+    "accept-queues.unread": "unknown",
     "access.missing": "error",
     "admission.limits": "warning",
     "admission.refused": "error",

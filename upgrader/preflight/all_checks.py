@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from upgrader.errors import ApiError, HelmError, HostError, PlaybookError, UpgraderError
 from upgrader.model.finding import Finding
 from upgrader.model.severities import with_policy
+from upgrader.preflight.accept_queues import check_accept_queues
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
 from upgrader.preflight.api_endpoints import check_api_endpoints
@@ -77,6 +78,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("disks", check_disks),
     ("clocks", check_clocks),
     ("ports", check_ports),
+    ("accept-queues", check_accept_queues),
     ("kubelets", check_controller_kubelets),
     ("os-support", check_os_support),
     ("control-plane", check_control_plane),

@@ -13,6 +13,7 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
 from tests.unit.adopt.kubeadm_cluster import FLAGS, static_pod
+from upgrader.adopt.accept_queues import ResetQueuesStep, SetQueuesStep
 from upgrader.adopt.etcd_membership import MemberToRemove
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.growing import GrowStep
@@ -95,6 +96,8 @@ def test_static_pods_are_retired_behind_their_successors_and_their_checkpoints()
     found = joined(plan(), *FLAGS, before=2)
     order = ["pod-checkpointer", "kube-apiserver", "retire kube-apiserver", "kubernetes", "retire controllers"]
     assert names(found) == ["accept-queues", *order]
+    queues = found.steps[0].step
+    assert isinstance(queues, SetQueuesStep) and queues.controllers == HOSTS[2:]
     every = tuple(host.name for host in HOSTS)
     for item in found.steps[2:]:
         assert {type(run.gate) for run in item.gates} >= {CheckpointGate}, item.step.name
@@ -147,10 +150,13 @@ def test_controller_leaves_in_an_order_in_which_the_next_part_is_served() -> Non
         "leave",
         "forget-checkpoints",
         "static-pods",
+        "accept-queues",
         "etcd",
     ]
     assert {each for item in found.steps for each in asked(item.gates)} == {("controller-1", "controller-2")}
     assert all(item.gates for item in found.steps)
+    (queues,) = (item.step for item in found.steps if item.step.name == "accept-queues")
+    assert isinstance(queues, ResetQueuesStep) and queues.controllers == HOSTS[2:]
 
 
 def test_dead_controller_is_asked_for_nothing() -> None:

@@ -127,7 +127,7 @@ class Place:
         facts: dict[str, Any] = {name: {"unknown": "not asked"} for name in (*UNASKED, "complaints", "clients")}
         facts |= {"cgroups": {"unknown": "not asked"}, "taken": 0.0, "took": 0.0}
         key = {"/etc/kubernetes/pki/sa.pub": self.keys.get(host.name, "a")}
-        facts["identity"] = {"machine_id": host.name, "keys": key, "ephemeral": [], "reserved": []}
+        facts["identity"] = {"machine_id": host.name, "keys": key, "ephemeral": [], "reserved": [], "migrate_req": 1}
         facts["manifests"] = {"exists": True, "files": ["etcd.yaml"]}
         facts["etcd"] = {"manifest": True, "data_dir": "/var/lib/etcd", "data": "present", "flags": {}, "backups": []}
         facts["etcd_server"] = {**server, "alarms": [], "has_cluster": True}

@@ -97,6 +97,10 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_controllers.py::test_disk_that_does_not_tell_its_space": ("disks.unread",),
     "test_checks_of_controllers.py::test_keys_of_two_controllers": ("keys.differ", "keys.other-issuer"),
     "test_checks_of_controllers.py::test_ports_of_outgoing_connections": ("ports.ephemeral",),
+    "test_checks_of_controllers.py::test_queues_of_listeners_that_close": (
+        "accept-queues.dropped",
+        "accept-queues.unread",
+    ),
     "test_checks_of_credentials.py::test_certificate_that_nobody_issues": ("signing-requests.pending",),
     "test_checks_of_credentials.py::test_credentials_that_may_list_and_no_more": (
         "apis.requests-unknown",

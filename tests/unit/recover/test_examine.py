@@ -323,6 +323,7 @@ def test_of_tokens_keys_only_digests_leave_the_host(disk: Disk) -> None:
     first = disk.examine().identity
     assert isinstance(first, Identity) and first.machine_id == "0123abcd"
     assert len(first.ephemeral) == 2
+    assert first.migrate_req in (None, 0, 1)
     assert list(first.keys) == ["/etc/kubernetes/pki/sa.pub", "/etc/kubernetes/pki/sa.key"]
     disk.write("/etc/kubernetes/pki/sa.pub", "PUBLIC\nLINE")
     disk.write("/etc/kubernetes/pki/sa.key", "OTHER\nLINE\n")

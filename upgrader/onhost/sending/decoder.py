@@ -126,7 +126,8 @@ def _certificate(found: Json) -> Certificate | Unknown:
 
 def _identity(found: Json) -> Identity:
     reserved = tuple(tuple(map(int, pair)) for pair in found["reserved"])
-    return Identity(found["machine_id"], found["keys"], tuple(map(int, found["ephemeral"])), reserved)
+    ephemeral = tuple(map(int, found["ephemeral"]))
+    return Identity(found["machine_id"], found["keys"], ephemeral, reserved, found["migrate_req"])
 
 
 def _etcd(found: Json, server: Json) -> Etcd:

@@ -157,13 +157,14 @@ class Identity:
 
     `machine_id` is that of systemd, which its kubelet reports, too. `keys`: path → SHA-256, for the keys of
     ServiceAccounts' tokens. `ephemeral`: the ports that outgoing connections get; `reserved`: those that are excluded;
-    both as ranges, both ends included.
+    both as ranges, both ends included. `migrate_req`: the sysctl's value; None for a kernel without it.
     """
 
     machine_id: str
     keys: Mapping[str, str] = field(default_factory=dict)
     ephemeral: tuple[int, ...] = ()
     reserved: tuple[tuple[int, ...], ...] = ()
+    migrate_req: int | None = None
 
 
 @dataclass(frozen=True)

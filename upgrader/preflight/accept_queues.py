@@ -1,0 +1,40 @@
+"""Controllers' kernels hand queued connections on when one of several kube-apiservers stops listening."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.model.finding import Finding
+from upgrader.onhost.facts.identity_facts import MIGRATE_REQ
+from upgrader.onhost.sending.host_facts import Unknown
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_accept_queues"]
+
+_RELEASE = "kube-apiserver"
+_FILE = "/etc/sysctl.d/90-accept-queues.conf"
+
+
+def check_accept_queues(context: PreflightContext) -> Iterator[Finding]:
+    """The kernel of each controller moves queued connections to the next kube-apiserver, where it is able to."""
+    release = context.observed.releases.get(_RELEASE)
+    if release is None or not release.history:
+        return  # no two kube-apiservers share an address before the adoption, which sets it
+    for name, facts in context.facts.items():
+        if isinstance(facts.identity, Unknown):
+            yield Finding(
+                "accept-queues.unread",
+                "unknown",
+                f"{name}: {MIGRATE_REQ} can't be read",
+                facts.identity.why,
+                f"Read it on {name}: sysctl {MIGRATE_REQ}",
+            )
+        elif facts.identity.migrate_req not in (None, 1):
+            yield Finding(
+                "accept-queues.dropped",
+                "warning",
+                f"{name}: {MIGRATE_REQ} is {facts.identity.migrate_req}, not 1",
+                "Whenever a kube-apiserver is replaced there, the kernel resets the connections that the old one has "
+                "not accepted yet, although the new one listens at the same address.",
+                f"On {name}, as root: echo {MIGRATE_REQ}=1 > {_FILE} && sysctl -p {_FILE}",
+            )
