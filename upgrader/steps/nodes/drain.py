@@ -26,6 +26,8 @@ __all__ = ["Drain"]
 Note = Callable[[str], None]
 
 _POLL_SECONDS = 2.0
+_NODES_A_ROUND = 6
+"""Three reads a second, however many nodes are drained at once: their pods take a while to end."""
 _TERMINATING = "because it is being terminated"
 """How the API server refuses whatever is new in a namespace that is being deleted, evictions among it."""
 _BRIEF_SECONDS = 30.0
@@ -81,10 +83,17 @@ class _Rounds:
     def until_deadline(self, nodes: Sequence[str]) -> dict[str, str]:
         """Those that are not drained at the deadline, or can't be, with why."""
         drain, left, blocked = self.drain, dict.fromkeys(nodes, ""), dict[str, str]()
+        seconds = drain.policy.deadline_seconds
+        last_round = drain.clock.monotonic() + seconds - _POLL_SECONDS
+        begun = False
 
         def missing() -> str:
+            nonlocal begun
             drain.check()
-            for name in tuple(left):
+            # All of them at first, so that their pods begin to end, and at last, as what was seen before may be old.
+            all_of_them = not begun or drain.clock.monotonic() >= last_round
+            begun = True
+            for name in tuple(left) if all_of_them else tuple(left)[:_NODES_A_ROUND]:
                 try:
                     pods = self._pods(name)
                     if pods.bare and drain.policy.on_blocked != "force":
@@ -97,12 +106,13 @@ class _Rounds:
                         del left[name]
                 except ApiError as error:
                     left[name] = error.message
-                if not left.get(name, "left"):
+                why = left.pop(name, None)
+                if why:
+                    left[name] = why  # behind those that were read before it
+                elif why is not None:
                     self.note(f"{name}: drained")
-                    del left[name]
             return "; ".join(left.values())
 
-        seconds = drain.policy.deadline_seconds
         wait_until(drain.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
         late = f"it was not drained within {seconds:.0f} s"
         return blocked | {name: f"{late}: {self._cause(name, why)}" for name, why in left.items()}

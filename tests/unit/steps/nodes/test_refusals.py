@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.node_settings import DrainPolicy
+from upgrader.ports import KubeObject
+from upgrader.steps.nodes.api_resources import PODS
+from upgrader.steps.nodes.drain import Drain
 
 DENIED = 'admission webhook "pod-eviction.guard" denied the request: '
 
@@ -42,6 +48,42 @@ def test_what_may_change_is_waited_for(error: ApiError) -> None:
     fleet.step().apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": str(NEW)}
     assert any(error.message in note and note.endswith("; waiting") for note in fleet.notes)
+
+
+def test_many_nodes_are_read_three_times_a_second() -> None:
+    """Of a hundred that are drained at once, each is read at first, and then some in turn until its pods have ended."""
+    fleet = Fleet(*(f"worker-{number}" for number in range(100)))
+    fleet.kube.lingering.update(f"web-{name}" for name in fleet.names)
+    drain = Drain(fleet.kube, fleet.clock, DrainPolicy(300.0), (), lambda _: "", check=lambda: None)
+    reads, listed = list[float](), fleet.kube.list
+
+    def counted(*given: Any, **named: Any) -> tuple[KubeObject, ...]:
+        reads.append(fleet.clock.monotonic())
+        if fleet.clock.monotonic() >= 60:
+            for name in fleet.names:
+                fleet.kube.delete(PODS, f"web-{name}", "default")
+        return listed(*given, **named)
+
+    fleet.kube.list = counted  # type: ignore[method-assign]
+    began = fleet.clock.monotonic()
+    assert drain.run(fleet.names, fleet.notes.append) == {}
+    assert {note for note in fleet.notes if note.endswith(": drained")} == {f"{name}: drained" for name in fleet.names}
+    assert len(reads) <= 100 + 3 * (fleet.clock.monotonic() - began) + 3
+    assert fleet.clock.monotonic() - began <= 60 + 100 / 3 + 4
+
+
+def test_every_node_is_read_again_before_the_deadline() -> None:
+    """One whose pods have ended just then isn't taken for one that could not be drained."""
+    fleet = Fleet(*(f"worker-{number}" for number in range(20)))
+    fleet.kube.lingering.update(f"web-{name}" for name in fleet.names)
+    drain = Drain(fleet.kube, fleet.clock, DrainPolicy(10.0), (), lambda _: "", check=lambda: None)
+
+    def end() -> None:
+        if fleet.clock.monotonic() >= 8:
+            for name in fleet.names:
+                fleet.kube.delete(PODS, f"web-{name}", "default")
+
+    assert replace(drain, check=end).run(fleet.names, fleet.notes.append) == {}
 
 
 def test_a_budget_that_a_webhook_has_is_waited_for_until_the_deadline() -> None:
