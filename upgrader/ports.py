@@ -20,6 +20,7 @@ from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
+    "AT_ONCE",
     "Age",
     "Ansible",
     "Clock",
@@ -30,6 +31,7 @@ __all__ = [
     "Hosts",
     "Kind",
     "Kube",
+    "LARGE_AT_ONCE",
     "KubeObject",
     "OwnMachine",
     "Play",
@@ -43,6 +45,11 @@ __all__ = [
 
 KubeObject = Mapping[str, Any]
 """A Kubernetes object in its JSON form."""
+
+AT_ONCE = 500
+"""Objects that are read in one request, as kubectl does: smaller pages would take more requests of a large cluster."""
+LARGE_AT_ONCE = 50
+"""The same of objects that may have a megabyte each, such as a CustomResourceDefinition."""
 
 
 @dataclass(frozen=True)
@@ -138,12 +145,12 @@ class Kube(Protocol):
         ...
 
     def each(
-        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
     ) -> Iterator[KubeObject]:
         """The objects that match the selector, one after the other, read `at_once` at a time.
 
-        For large objects that the caller doesn't keep: a CustomResourceDefinition may have a megabyte. Nothing is read
-        before the first one is asked for. What changes meanwhile may be missing or as it was before; nothing comes
+        For objects that the caller doesn't keep; of large ones, `LARGE_AT_ONCE` at a time. Nothing is read before the
+        first one is asked for. What changes meanwhile may be missing or as it was before; nothing comes
         twice. With `metadata_only` nothing else of them travels: no content of a Secret.
         """
         ...

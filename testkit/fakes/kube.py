@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.model.workload import selects
-from upgrader.ports import Kind, KubeObject
+from upgrader.ports import AT_ONCE, Kind, KubeObject
 
 __all__ = ["FakeKube"]
 
@@ -88,7 +88,7 @@ class FakeKube:
         )
 
     def each(
-        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
     ) -> Iterator[KubeObject]:
         if ("list", kind.plural) in self.denied:
             error = ApiError(f"list {kind.plural}: Forbidden")

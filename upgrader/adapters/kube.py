@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from upgrader.adapters.clock import SystemClock
 from upgrader.errors import ApiError
-from upgrader.ports import Clock, Kind, KubeObject
+from upgrader.ports import AT_ONCE, Clock, Kind, KubeObject
 
 if TYPE_CHECKING:
     from upgrader.adapters.apiclient import ApiClient, ApiRequest
@@ -26,8 +26,6 @@ FIELD_MANAGER = "upgrader"
 _PODS = Kind("v1", "pods")
 _LOG_LINE_BYTES = 2048
 """Of each of a log's last lines. The kubelet counts from the first of them: too few would cut off the last ones."""
-_PAGE = 500
-"""Objects in one page: each page has the whole deadline, and thousands of pods in one page would take longer."""
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _WATCH_GRACE_SECONDS = 5.0
 """How much longer than asked for the server may take to end a watch before the connection counts as broken."""
@@ -70,7 +68,7 @@ class KubeAdapter:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
         query = {"labelSelector": labels, "fieldSelector": fields}
         try:
-            return tuple(item for items in self._pages(path, what, query, _PAGE) for item in items)
+            return tuple(item for items in self._pages(path, what, query, AT_ONCE) for item in items)
         except ApiError as error:
             if error.status != 410:
                 raise
@@ -78,7 +76,7 @@ class KubeAdapter:
             return tuple(self._page(path, what, query).get("items") or ())
 
     def each(
-        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
     ) -> Iterator[KubeObject]:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
         accept = _METADATA_ONLY if metadata_only else ""
@@ -115,14 +113,14 @@ class KubeAdapter:
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
         what = _what("count", kind, namespace)
         # With a selector, the server never says how many are left: one object alone would tell nothing.
-        counted, query = 0, {"limit": str(_PAGE) if labels else "1", "labelSelector": labels}
+        counted, query = 0, {"limit": str(AT_ONCE) if labels else "1", "labelSelector": labels}
         while True:
             page = self._page(_path(kind, namespace), what, query, _METADATA_ONLY)
             meta = page.get("metadata") or {}
             counted += len(page.get("items") or ()) + int(meta.get("remainingItemCount") or 0)
             if not meta.get("continue") or "remainingItemCount" in meta:
                 return counted
-            query = {"limit": str(_PAGE), "labelSelector": labels, "continue": meta["continue"]}
+            query = {"limit": str(AT_ONCE), "labelSelector": labels, "continue": meta["continue"]}
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
         what = _what("create", kind, namespace, str(manifest["metadata"].get("name", "")))  # a review has none

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from upgrader.gates.kubernetes_kinds import PODS
-from upgrader.ports import Clock, Kind, Kube, KubeObject
+from upgrader.ports import AT_ONCE, Clock, Kind, Kube, KubeObject
 
 __all__ = ["ReadMemory", "SharedReads"]
 
@@ -57,7 +57,7 @@ class SharedReads:
         return self._shared(key, lambda: self.kube.logs(namespace, pod, container, previous=previous, lines=lines))
 
     def each(
-        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
     ) -> Iterator[KubeObject]:
         return self.kube.each(kind, namespace, labels=labels, at_once=at_once, metadata_only=metadata_only)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.workload import parse_time
-from upgrader.ports import Kind, KubeObject
+from upgrader.ports import LARGE_AT_ONCE, Kind, KubeObject
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.service_backends import ServiceBackends
 
@@ -26,7 +26,7 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
     refused: dict[str, list[str]] = {}
     terminating: list[str] = []
     several: list[str] = []
-    for definition in context.kube.each(_DEFINITIONS):
+    for definition in context.kube.each(_DEFINITIONS, at_once=LARGE_AT_ONCE):
         name, spec, status = definition["metadata"]["name"], definition["spec"], definition.get("status") or {}
         if problem := _unconverted(spec, backends):
             broken.setdefault(problem, []).append(name)

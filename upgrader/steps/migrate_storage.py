@@ -13,7 +13,7 @@ from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.first_few import first_few
 from upgrader.model.release import RestorePoint
 from upgrader.model.stored_resources import StoredResource, stored_resources
-from upgrader.ports import Clock, Kind, Kube, KubeObject
+from upgrader.ports import LARGE_AT_ONCE, Clock, Kind, Kube, KubeObject
 from upgrader.wait_and_retry import retry
 
 __all__ = ["MigrateStorageStep"]
@@ -152,7 +152,7 @@ class MigrateStorageStep:
         )
 
     def _definitions(self) -> Mapping[str, _Definition]:
-        found = (_definition(item) for item in self.kube.each(_DEFINITIONS))
+        found = (_definition(item) for item in self.kube.each(_DEFINITIONS, at_once=LARGE_AT_ONCE))
         return {definition.name: definition for definition in found}
 
     def _trim(self, before: _Definition, note: Note) -> None:

@@ -124,15 +124,15 @@ def test_list_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServe
         kube.list(PODS)
 
 
-def test_each_comes_in_small_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
+def test_each_comes_in_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
     """A page is read when its first object is asked for, and none that nobody asks for."""
     server.answers(page("a", "b", more="next"), page("c"))
     items = kube.each(PODS, "ns", labels="x=y")
     assert server.asked == []
     assert [next(items)["metadata"]["name"] for _ in range(2)] == ["a", "b"]
-    assert [path for _, path, _ in server.asked] == ["/api/v1/namespaces/ns/pods?labelSelector=x%3Dy&limit=50"]
+    assert [path for _, path, _ in server.asked] == ["/api/v1/namespaces/ns/pods?labelSelector=x%3Dy&limit=500"]
     assert [item["metadata"]["name"] for item in items] == ["c"]
-    assert server.asked[1][1].endswith("&limit=50&continue=next")
+    assert server.asked[1][1].endswith("&limit=500&continue=next")
 
 
 def test_each_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServer) -> None:

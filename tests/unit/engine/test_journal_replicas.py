@@ -20,7 +20,7 @@ from upgrader.engine.history.journal_replicas import JournalReplica, is_run
 from upgrader.engine.journal.journal_file import DETAIL_BYTES, JOURNAL
 from upgrader.errors import ApiError, ApiUnavailable, JournalError
 from upgrader.model.event import Note, StepApplied
-from upgrader.ports import Kind, KubeObject
+from upgrader.ports import AT_ONCE, Kind, KubeObject
 
 SYSTEM = "kube-system"
 
@@ -186,7 +186,7 @@ class CountingKube(FakeKube):
         return found
 
     def each(
-        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
     ) -> Iterator[KubeObject]:
         before = self.received
         found = list(super().each(kind, namespace, labels=labels, at_once=at_once, metadata_only=metadata_only))

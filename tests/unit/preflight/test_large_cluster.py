@@ -18,7 +18,7 @@ from upgrader.adapters.kube import KubeAdapter
 from upgrader.app.observe_cluster import kubelet_versions
 from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.gates.node_health import NodeHealth, NodeMemory
-from upgrader.ports import Kube
+from upgrader.ports import AT_ONCE, Kube
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import DAEMONSETS
 from upgrader.preflight.custom_resources import check_custom_resources
@@ -44,7 +44,7 @@ def test_pods_of_workers_are_not_read(world: World, monkeypatch: pytest.MonkeyPa
     every = world.kube.list
     sampled: list[str] = []
 
-    def paged(kind: Any, *_: Any, at_once: int = 50, **more: Any) -> Any:
+    def paged(kind: Any, *_: Any, at_once: int = AT_ONCE, **more: Any) -> Any:
         for item in every(kind, **more):
             sampled.append(kind.plural)
             yield item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -15,7 +16,7 @@ from upgrader.model.health_before import IntOrPercent
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import ImageSettings
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Kind, KubeObject
+from upgrader.ports import AT_ONCE, Kind, KubeObject
 from upgrader.steps.images.pull_images import PullImagesStep
 from upgrader.steps.images.puller_pod import LABELS
 from upgrader.steps.plan import Plan
@@ -81,6 +82,28 @@ def test_every_node_that_needs_an_image_pulls_it() -> None:
 
 def _containers(pod: KubeObject) -> list[dict[str, Any]]:
     return list(pod["spec"]["containers"])
+
+
+def test_a_thousand_nodes_are_read_in_two_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all have their images, the step costs three lists: of left-over pods, and of the nodes."""
+    kube, lists = Kubelets(), list[str]()
+    for number in range(1000):
+        kube.add_node(f"worker-{number}", ["r.io/kube-proxy:v2"])
+    each, listed = kube.each, kube.list
+
+    def in_pages(kind: Kind, namespace: str = "", *, at_once: int = AT_ONCE, **how: Any) -> Iterator[KubeObject]:
+        for number, item in enumerate(each(kind, namespace, **how)):
+            lists.extend([kind.plural] * (number % at_once == 0))
+            yield item
+
+    def counted(kind: Kind, *given: Any, **named: Any) -> tuple[KubeObject, ...]:
+        lists.extend([kind.plural] * (kind == PODS))
+        return listed(kind, *given, **named)
+
+    monkeypatch.setattr(kube, "each", in_pages)
+    monkeypatch.setattr(kube, "list", counted)
+    apply(kube)
+    assert sorted(lists) == ["nodes", "nodes", "pods"] and not kube.created
 
 
 def test_nodes_that_list_their_images_are_not_asked() -> None:

@@ -10,7 +10,7 @@ from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, broken, pending
-from upgrader.ports import Clock, Kind, Kube, KubeObject
+from upgrader.ports import LARGE_AT_ONCE, Clock, Kind, Kube, KubeObject
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["REPAIR", "ConversionWatch", "read_conversions", "unread"]
@@ -31,7 +31,7 @@ _SOON = "timeout=2s"
 def read_conversions(kube: Kube) -> tuple[str, ...]:
     """The path of an object that each of the first webhooks converts. Raises ApiUnavailable or ApiError."""
     found: dict[str, str] = {}
-    for definition in kube.each(_DEFINITIONS):
+    for definition in kube.each(_DEFINITIONS, at_once=LARGE_AT_ONCE):
         for webhook, resource in _converted(definition):
             if webhook not in found and len(found) < _AT_MOST and (path := _first(kube, resource)):
                 found[webhook] = path

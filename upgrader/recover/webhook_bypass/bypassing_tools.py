@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Helm, Kind, Kube, KubeObject
+from upgrader.ports import AT_ONCE, Helm, Kind, Kube, KubeObject
 from upgrader.recover.webhook_bypass.unreachable import UnreachableWebhooks
 
 __all__ = ["BypassingHelm", "BypassingKube"]
@@ -36,7 +36,7 @@ class BypassingKube:
         return self.kube.list(kind, namespace, labels=labels, fields=fields)
 
     def each(
-        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
     ) -> Iterator[KubeObject]:
         return self.kube.each(kind, namespace, labels=labels, at_once=at_once, metadata_only=metadata_only)
 

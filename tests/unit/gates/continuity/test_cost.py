@@ -24,7 +24,7 @@ from upgrader.model.event import Event, GatePassed
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
-from upgrader.ports import Kind, KubeObject
+from upgrader.ports import AT_ONCE, Kind, KubeObject
 from upgrader.steps.verify import VerifyStep
 
 WORKERS = 1_000
@@ -67,7 +67,7 @@ class LargeKube(LivingKube):
         return found
 
     def each(
-        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
     ) -> Iterator[KubeObject]:
         found = super().list(kind, namespace, labels=labels)
         self._further_pages(f"list {kind.plural}", len(found), at_once)
