@@ -196,6 +196,28 @@ def test_what_is_being_done_is_said_until_there_is_a_plan(world: World, tmp_path
         assert len(said) > 2 and said[-1] == ""
 
 
+@pytest.mark.parametrize("use", [propose_upgrade, plan_upgrade, check_upgrade])
+def test_something_is_said_before_the_first_request(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[..., object]
+) -> None:
+    """An API that takes seconds to answer doesn't leave the operator before an empty screen."""
+    order, check = list[str](), world.kube._check
+
+    def asked(what: str) -> None:
+        order.append(what)
+        check(what)
+
+    monkeypatch.setattr(world.kube, "_check", asked)
+    front_end = FrontEnd(doing=order.append)
+    if use is propose_upgrade:
+        with propose_upgrade(tmp_path, TO, front_end, take_over=False):
+            pass
+    else:
+        use(tmp_path, TO, front_end=front_end)
+    assert order[0] == "reading the cluster's folder…"
+    assert len(order) > len([each for each in order if each.endswith("…")]) > 1
+
+
 def test_check_that_forbids_an_upgrade(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library's caller can't execute by mistake what a check forbids."""
     before = world.deployed
