@@ -191,9 +191,11 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
     """
     with (
         locked_folder(folder),
-        open_session(folder) as session,
-        cluster_lock(session, front_end, take_over=take_over) as held,
+        front_end.busy(),
+        open_session(folder) as opened,
+        cluster_lock(opened, front_end, take_over=take_over) as held,
     ):
+        session = opened.telling(front_end.doing)
         health_before = session.read_health_before()
         gates, policy = session.builder.since(health_before).gates, session.settings.gates
         addons = tuple(
@@ -213,11 +215,12 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
         if installed:
             refuse_unended(session)
             check_undo(read_controllers(session.tools.hosts, session.cluster), released)
-            findings = run_checks(session.at(version).preflight_context(observed), _CHECKS_OF_UNDO)
+            findings = run_checks(session.at(version).preflight_context(observed), _CHECKS_OF_UNDO, session.doing)
         _check_originals(session)
         images = images_to_restore(released)
         pipeline = undo_pipeline(session.cluster, session.tools, version, gates.of_controllers(), addons, images)
         needless = "" if installed else NOT_ADOPTED
+        session.doing("")
         yield ProposedAdoption(
             pipeline, findings, RunKind.ADOPT_UNDO, session, front_end, held, health_before, needless
         )

@@ -181,8 +181,8 @@ def leaving_controller(folder: Path, name: str, front_end: FrontEnd, *, dead: bo
     `dead`: the operator says that its machine is gone. Raises UsageError, or Blocked with the reason.
     """
     with locked_folder(folder):
-        with open_session(folder) as session:
-            found = _found(session, name, front_end, dead=dead)
+        with front_end.busy(), open_session(folder) as session:
+            found = _found(session.telling(front_end.doing), name, front_end, dead=dead)
         yield found
 
 
@@ -219,7 +219,8 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     check_endpoints(tools.hosts, remaining.cluster.controllers[0], name, state.own, names)
     server = f"https://{endpoint}" if endpoint else server_at(addresses[0], port)
     files = edited_counts(session.settings, addresses)
-    findings = run_checks(remaining.at(version).preflight_context(installed.observed), _CHECKS)
+    context = remaining.at(version).preflight_context(installed.observed)
+    findings = run_checks(context, _CHECKS, session.doing)
     return LeavingController(
         session.settings.folder,
         front_end,

@@ -117,8 +117,8 @@ class ProposedFound:
 def found_controllers(folder: Path, front_end: FrontEnd) -> Iterator[FoundControllers]:
     """Lock the folder, and find the new controllers. Changes nothing. Raises Blocked where they can't be adopted."""
     with locked_folder(folder):
-        with open_session(folder) as session:
-            found = _found(session, front_end)
+        with front_end.busy(), open_session(folder) as session:
+            found = _found(session.telling(front_end.doing), front_end)
         yield found
 
 
@@ -150,7 +150,7 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     manifests = [release.manifest for release in observed.releases.values()]
     check_node_files(hosts, new, manifests)
     files = edited_counts(session.settings, node_addresses(kube, cluster))
-    findings = run_checks(session.at(version).preflight_context(observed), _CHECKS)
+    findings = run_checks(session.at(version).preflight_context(observed), _CHECKS, session.doing)
     parts = parts_that_go(new, manifests, pki)
     return FoundControllers(session.settings.folder, front_end, new, served, version, files, parts, findings)
 

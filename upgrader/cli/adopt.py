@@ -77,11 +77,12 @@ def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
 
 
 def _adopt_new(folder: Path, *, yes: bool, take_over: bool) -> None:
+    shown = front_end(busy=True)  # before the imports, which take seconds
     from upgrader.app.new_controllers import found_controllers
     from upgrader.app.values_edit import write_edited
     from upgrader.ui.proposed_steps import print_found, print_steps
 
-    with found_controllers(folder, front_end()) as found:
+    with found_controllers(folder, shown) as found:
         for line in _about_new(found):
             say(line)
         print_found(found.findings)
@@ -109,10 +110,11 @@ def _about_new(found: FoundControllers) -> Iterator[str]:
 
 
 def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:
+    shown = front_end(busy=True)  # before the imports, which take seconds
     from upgrader.app.adoption import propose_undo
     from upgrader.ui.proposed_steps import print_steps
 
-    with propose_undo(folder, front_end(), take_over=take_over) as proposed:
+    with propose_undo(folder, shown, take_over=take_over) as proposed:
         if proposed.needless:
             say(proposed.needless)
             return

@@ -39,11 +39,12 @@ def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> N
     The node stays, without the control-plane label; the node of a dead machine is deleted. Refused if etcd would lose
     its quorum. If it is interrupted, run it again.
     """
+    shown = front_end(busy=True)  # before the imports, which take seconds
     from upgrader.app.controller_removal import leaving_controller
     from upgrader.app.values_edit import write_edited
     from upgrader.ui.proposed_steps import print_found, print_steps
 
-    with leaving_controller(folder, node, front_end(), dead=dead) as leaving:
+    with leaving_controller(folder, node, shown, dead=dead) as leaving:
         for line in _about(leaving):
             say(line)
         print_found(leaving.findings)

@@ -45,7 +45,9 @@ def test_each_step_of_an_undo_is_compared_with_what_worked_before(
         return SimpleNamespace()
 
     monkeypatch.setattr(adoption, "execute_run", executed)
-    with adoption.propose_undo(place.folder, FrontEnd(), take_over=False) as proposed:
+    said = list[str]()
+    with adoption.propose_undo(place.folder, FrontEnd(doing=said.append), take_over=False) as proposed:
+        assert said[0] == "reading the cluster's folder…" and said[-1] == "", "from the beginning, until it is asked"
         proposed.execute()
     (new,) = asked
     assert (new.kind, new.compare, new.on_failure) == (RunKind.ADOPT_UNDO, True, "stop")

@@ -302,6 +302,23 @@ def etcd_step(proposed: ProposedRemoval) -> LeaveEtcdStep:
     return found
 
 
+@pytest.mark.parametrize("use", [leaving_controller, found_controllers])
+def test_something_is_said_before_the_first_request(
+    place: Place, monkeypatch: pytest.MonkeyPatch, use: Callable[..., AbstractContextManager[object]]
+) -> None:
+    """And nothing any more once the command shows what it has found."""
+    order, check = list[str](), place.kube._check
+
+    def asked(what: str) -> None:
+        order.append(what)
+        check(what)
+
+    monkeypatch.setattr(place.kube, "_check", asked)
+    named, options = ((LAST,), {"dead": False}) if use is leaving_controller else ((), {})
+    with use(place.folder, *named, FrontEnd(doing=order.append), **options):
+        assert order[0] == "reading the cluster's folder…" and order[-1] == "" and len(order) > 3
+
+
 def test_leader_of_now_hands_over(place: Place) -> None:
     """Etcd may have elected the leaving member since it was looked at."""
     with place.removal() as leaving:
