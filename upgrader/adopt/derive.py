@@ -86,8 +86,8 @@ def derive_values(
             if args:
                 part["extraArgs"] = args
             if "extraVolumes" not in _at(own.get(release, {}), path):
-                extra = extra_volumes(facts.component(component), pod_spec(bare, component), pki)
-                part |= with_files(extra, facts.referred_files if component == "kube-apiserver" else ())
+                extra = extra_volumes(facts.component(component), pod_spec(bare, component), pki, facts.by_file)
+                part |= with_files(extra, facts.single_files if component == "kube-apiserver" else {})
             if static := facts.running(component):
                 for key, entries in extra_metadata(static, rendered_metadata(bare, component)).items():
                     part[key] = {**entries, **(part.get(key) or {})}

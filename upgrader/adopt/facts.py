@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
@@ -92,8 +92,10 @@ class KubeadmFacts:
     controllers: tuple[ControllerFacts, ...]
     client_addresses: tuple[str, ...] = ()
     """Where clients use the API, other than at the controllers' own addresses."""
-    referred_files: tuple[str, ...] = ()
-    """Files in the folder of certificates that only other files name."""
+    by_file: tuple[str, ...] = ()
+    """Folders of kube-apiserver's static pod, as paths in its container, of which the chart mounts single files."""
+    single_files: Mapping[str, str] = field(default_factory=dict)
+    """Those files, and what others name in the folder of certificates: path in the container → on the controller."""
 
     def component(self, name: str) -> StaticPod:
         """The first controller's manifest of a component; raises Blocked when there is none anywhere."""

@@ -8,7 +8,7 @@ from typing import Any
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
 from upgrader.adopt.pod_metadata import Metadata, differing
 from upgrader.adopt.values import missing_flags
-from upgrader.adopt.volumes import missing_mounts, mounts_of, writable
+from upgrader.adopt.volumes import above_certificates, missing_mounts, mounts_of, writable
 from upgrader.errors import Blocked
 
 __all__ = ["check_flags", "check_metadata", "check_volumes"]
@@ -45,26 +45,28 @@ def check_volumes(facts: KubeadmFacts, component: str, rendered: Mapping[str, An
     for controller in facts.controllers:
         # Of a pod that was retired before, the operator's values are the newer word.
         if static := controller.active.get(component):
-            if lost := missing_mounts(static, rendered, pki):
+            if lost := missing_mounts(static, rendered, pki, facts.by_file):
                 raise Blocked(
                     f"{component}'s static pod on {controller.host.name} has volumes that the chart's pod would lack: "
                     f"{', '.join(map(str, lost))}",
                     remedy="Add them to the release's `extraVolumes` and `extraVolumeMounts`. If the chart already "
                     "mounts something at the same path, mount yours elsewhere in the static pod first.",
                 )
-            _verify_pki(controller.host.name, static, pki)
+            _verify_pki(controller.host.name, static, rendered, pki)
             _verify_written(controller.host.name, static, rendered)
 
 
-def _verify_pki(host: str, static: StaticPod, pki: str) -> None:
+def _verify_pki(host: str, static: StaticPod, rendered: Mapping[str, Any], pki: str) -> None:
     """kube-apiserver's chart mounts single files of `pki`: something else at a folder above them would hide them."""
+    containers = [each for each in rendered["containers"] if each["name"] == static.component]
+    mounted = {str(each["mountPath"]).rstrip("/") for one in containers for each in one.get("volumeMounts") or ()}
     for mount in mounts_of(static) if static.component == "kube-apiserver" else ():
-        if pki.startswith(f"{mount.path}/") and mount.source.get("hostPath") != mount.path:
+        if above_certificates(mount, pki) and mount.path in mounted:
             raise Blocked(
                 f"{static.component}'s static pod on {host} mounts {mount}, which would hide the certificates in {pki} "
                 "from the chart's pod",
                 remedy="Mount it in a separate folder, such as /etc/kubernetes/admission-controls, and change the "
-                "flags and files that refer to it.",
+                "flags and files that refer to it. If only files are missing that a flag names there, create them.",
             )
 
 

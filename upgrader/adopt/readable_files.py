@@ -1,42 +1,40 @@
 """The files that the static pods' flags name can be read by the charts' pods.
 
 Those run as root without capabilities: a file of another user is closed to them unless its mode lets everyone read it.
-kubeadm's static pods have DAC_OVERRIDE, which passes over modes. Kubespray's /etc/ssl/etcd/ssl is such a folder.
+kubeadm's static pods have DAC_OVERRIDE, which passes over modes. Kubespray's /etc/ssl/etcd/ssl is such a folder: of it,
+kube-apiserver's chart mounts single files (`referred_files.py`), to which their folder's mode doesn't matter.
 """
 
 from __future__ import annotations
 
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePosixPath
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
-from upgrader.adopt.volumes import Mounted, mounts_of
+from upgrader.adopt.volumes import Mounted, innermost_mount
 from upgrader.errors import Blocked
+from upgrader.model.cluster import Host
 from upgrader.model.first_few import first_few
 from upgrader.ports import Hosts
 
-__all__ = ["check_readable"]
+__all__ = ["check_readable", "closed_folders"]
 
 _SCRIPT = 'for path; do [ ! -e "$path" ] || stat -L -c "%f %u %g %n" -- "$path" || exit 1; done'
 _FOLDER, _FILE = 0o1, 0o4
 """What reaching into a folder needs, and reading a file."""
 
 
-def check_readable(hosts: Hosts, controllers: Iterable[ControllerFacts], pki: str) -> None:
-    """Of each controller whose static pods run; a missing file is for others to find. Raises Blocked, or HostError."""
+def check_readable(
+    hosts: Hosts, controllers: Iterable[ControllerFacts], pki: str, by_file: Collection[str] = ()
+) -> None:
+    """Of each controller whose static pods run; a missing file is for others to find. Of `pki` and `by_file`, paths in
+    the container, kube-apiserver's chart mounts single files. Raises Blocked, or HostError.
+    """
     for controller in controllers:
-        needed = {path: pod.component for pod in controller.active.values() for path in _paths(pod, pki)}
-        if not needed:
-            continue
-        answer = hosts.run(controller.host, ["sh", "-c", _SCRIPT, "sh", *sorted(needed)])
-        found = [line.split(" ", 3) for line in answer.stdout.splitlines()]
-        closed = [
-            (path, f"{path} (mode {int(mode, 16) & 0o7777:04o}, user {user})")
-            for mode, user, group, path in found
-            if not _open_to_root(int(mode, 16), int(user), int(group))
-        ]
+        needed = {path: pod.component for pod in controller.active.values() for path in _paths(pod, {pki, *by_file})}
+        closed = _closed(hosts, controller.host, needed)
         if closed:
             paths = " ".join(shlex.quote(path) for path, _ in closed)
             raise Blocked(
@@ -48,6 +46,28 @@ def check_readable(hosts: Hosts, controllers: Iterable[ControllerFacts], pki: st
             )
 
 
+def closed_folders(hosts: Hosts, host: Host, pod: StaticPod, pki: str) -> frozenset[str]:
+    """The mounts of a running static pod, as paths in its container, in which a folder is closed to root without
+    capabilities above something that a flag names. Raises HostError.
+    """
+    above = [(mount.path, folder) for _, mount, chain in _chains(pod) for folder in chain[:-1]]
+    folders = {folder for path, folder in above if path != pki}
+    closed = {path for path, _ in _closed(hosts, host, folders)}
+    return frozenset(path for path, folder in above if folder in closed)
+
+
+def _closed(hosts: Hosts, host: Host, paths: Collection[str]) -> list[tuple[str, str]]:
+    """Each path that root without capabilities can't use, and words for it."""
+    if not paths:
+        return []
+    answer = hosts.run(host, ["sh", "-c", _SCRIPT, "sh", *sorted(paths)])
+    return [
+        (path, f"{path} (mode {int(mode, 16) & 0o7777:04o}, user {user})")
+        for mode, user, group, path in (line.split(" ", 3) for line in answer.stdout.splitlines())
+        if not _open_to_root(int(mode, 16), int(user), int(group))
+    ]
+
+
 def _open_to_root(mode: int, user: int, group: int) -> bool:
     """The first class that fits decides, as in the kernel."""
     wanted = _FOLDER if stat.S_ISDIR(mode) else _FILE
@@ -55,20 +75,22 @@ def _open_to_root(mode: int, user: int, group: int) -> bool:
     return bool(mode >> shift & wanted)
 
 
-def _paths(pod: StaticPod, pki: str) -> Iterator[str]:
+def _paths(pod: StaticPod, by_file: Collection[str]) -> Iterator[str]:
     """On the controller: each file that a flag names, and the folders from its volume down to it.
 
-    kube-apiserver's chart mounts those of `pki` one by one, so the folder above them doesn't count.
+    kube-apiserver's chart mounts those of the folders `by_file` one by one, so the folders above them don't count.
     """
-    mounts = [each for each in mounts_of(pod) if "hostPath" in each.source]
+    for inside, mount, chain in _chains(pod):
+        below = any(inside.startswith(f"{folder}/") and len(folder) >= len(mount.path) for folder in by_file)
+        yield from chain[-1:] if pod.component == "kube-apiserver" and below else chain
+
+
+def _chains(pod: StaticPod) -> Iterator[tuple[str, Mounted, list[str]]]:
+    """What a flag names: its path in the container, its mount, and the controller's paths from that down to it."""
     named = {part for values in pod.flags.values() for value in values for part in value.split(",")}
-    for inside in sorted(path for path in named if path.startswith("/")):
-        above = [each for each in mounts if inside == each.path or inside.startswith(f"{each.path}/")]
-        innermost = max(above, key=lambda each: len(each.path), default=None)
-        if innermost is not None:
-            single = pod.component == "kube-apiserver" and inside.startswith(f"{pki}/")
-            chain = list(_chain(innermost, inside))
-            yield from chain[-1:] if single else chain
+    for inside in sorted(named):
+        if mount := innermost_mount(pod, inside):
+            yield inside, mount, list(_chain(mount, inside))
 
 
 def _chain(mounted: Mounted, inside: str) -> Iterator[str]:

@@ -6,13 +6,24 @@ static pod becomes `extraVolumes` and `extraVolumeMounts`, and a second renderin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from upgrader.adopt.facts import StaticPod
 
-__all__ = ["Mounted", "extra_volumes", "missing_mounts", "mounts_of", "with_files", "writable"]
+__all__ = [
+    "Mounted",
+    "above_certificates",
+    "extra_volumes",
+    "innermost_mount",
+    "missing_mounts",
+    "mounts_of",
+    "on_host",
+    "with_files",
+    "writable",
+]
 
 Object = Mapping[str, Any]
 
@@ -50,15 +61,18 @@ class Mounted:
         return f"{where} at {self.path}" + ("" if self.mount.get("readOnly") else " (writable)")
 
 
-def extra_volumes(static: StaticPod, chart: Object, pki: str) -> dict[str, list[dict[str, Any]]]:
-    """`extraVolumes` and `extraVolumeMounts`; empty without any. `chart` is the rendered pod without them.
+def extra_volumes(
+    static: StaticPod, chart: Object, pki: str, by_file: Collection[str] = ()
+) -> dict[str, list[dict[str, Any]]]:
+    """`extraVolumes` and `extraVolumeMounts`; empty without any. `chart` is the rendered pod without them, `by_file` as
+    for `missing_mounts`.
 
     A name that the chart uses itself gets another one.
     """
     taken = {str(volume["name"]) for volume in chart.get("volumes") or ()}
     volumes: dict[str, dict[str, Any]] = {}
     mounts = []
-    for each in missing_mounts(static, chart, pki):
+    for each in missing_mounts(static, chart, pki, by_file):
         old = str(each.volume["name"])
         name = f"adopted-{old}" if old in taken else old
         volumes[name] = {**each.volume, "name": name}
@@ -66,29 +80,30 @@ def extra_volumes(static: StaticPod, chart: Object, pki: str) -> dict[str, list[
     return {"extraVolumes": list(volumes.values()), "extraVolumeMounts": mounts} if mounts else {}
 
 
-def with_files(extra: Mapping[str, list[dict[str, Any]]], files: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Extra volumes, and these files of the controller, each at its own path."""
+def with_files(extra: Mapping[str, list[dict[str, Any]]], files: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """Extra volumes, and these files: path in the container → path on the controller."""
     if not files:
         return dict(extra)
-    names = [f"adopted-file-{number}" for number, _ in enumerate(files, 1)]
-    volumes = [{"name": n, "hostPath": {"path": path, "type": "File"}} for n, path in zip(names, files, strict=True)]
-    mounts = [{"name": n, "mountPath": path, "readOnly": True} for n, path in zip(names, files, strict=True)]
+    named = {f"adopted-file-{number}": file for number, file in enumerate(files.items(), 1)}
+    volumes = [{"name": n, "hostPath": {"path": path, "type": "File"}} for n, (_, path) in named.items()]
+    mounts = [{"name": n, "mountPath": inside, "readOnly": True} for n, (inside, _) in named.items()]
     return {
         "extraVolumes": [*extra.get("extraVolumes", ()), *volumes],
         "extraVolumeMounts": [*extra.get("extraVolumeMounts", ()), *mounts],
     }
 
 
-def missing_mounts(static: StaticPod, chart: Object, pki: str) -> tuple[Mounted, ...]:
+def missing_mounts(static: StaticPod, chart: Object, pki: str, by_file: Collection[str] = ()) -> tuple[Mounted, ...]:
     """The static pod's mounts that a rendered pod lacks, or has otherwise.
 
     Of the folder `pki`, kube-apiserver's chart mounts each file that a flag names: not the keys of the cluster's CAs.
+    `by_file` are other folders of its static pod, as paths in the container, of which it has single files.
     """
     there = tuple(_mounted(chart, static.component))
     return tuple(
         each
         for each in _mounted(static.pod["spec"], static.component)
-        if not _shown(each, there) and not _files_of(each, pki, static.component)
+        if not _shown(each, there) and not _single_files(each, pki, by_file, static.component)
     )
 
 
@@ -110,8 +125,28 @@ def writable(component: str, chart: Object, path: str) -> bool:
     return innermost is not None and not innermost.mount.get("readOnly")
 
 
-def _files_of(each: Mounted, pki: str, component: str) -> bool:
-    return component == "kube-apiserver" and each.path == each.source.get("hostPath") == pki.rstrip("/")
+def innermost_mount(static: StaticPod, path: str) -> Mounted | None:
+    """The folder or file of the controller in which a static pod sees this path; None if it isn't in any."""
+    if not path.startswith("/") or ".." in PurePosixPath(path).parts:
+        return None
+    mounts = (each for each in mounts_of(static) if "hostPath" in each.source)
+    above = [each for each in mounts if path == each.path or path.startswith(f"{each.path}/")]
+    return max(above, key=lambda each: len(each.path), default=None)
+
+
+def on_host(mount: Mounted, path: str) -> str:
+    """Where a path in a mount is on the controller."""
+    return str(PurePosixPath(str(mount.source["hostPath"])) / PurePosixPath(path).relative_to(mount.path))
+
+
+def above_certificates(mount: Mounted, pki: str) -> bool:
+    """Whether it would hide the certificates, which the chart mounts one by one, by a folder that isn't above them."""
+    return pki.startswith(f"{mount.path}/") and mount.source.get("hostPath") != mount.path
+
+
+def _single_files(each: Mounted, pki: str, by_file: Collection[str], component: str) -> bool:
+    certificates = each.path == each.source.get("hostPath") == pki.rstrip("/")
+    return component == "kube-apiserver" and (certificates or each.path in by_file)
 
 
 def _mounted(spec: Object, component: str) -> Iterator[Mounted]:

@@ -18,7 +18,7 @@ from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
 from upgrader.adopt.readable_files import check_readable
-from upgrader.adopt.referred_files import referred_files
+from upgrader.adopt.referred_files import single_files
 from upgrader.adopt.undo_differences import check_undo, images_to_restore, released_in
 from upgrader.adopt.values_files import changed_values, missing_gitignore
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
@@ -172,8 +172,9 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             check_container_runtime(tools.kube, tools.hosts, cluster.controllers, own.get("pod-checkpointer", {}))
             facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
             pki = str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))
-            facts = replace(facts, referred_files=referred_files(tools.hosts, facts.controllers, pki))
-            check_readable(tools.hosts, facts.controllers, pki)
+            single = single_files(tools.hosts, facts.controllers, pki)
+            facts = replace(facts, by_file=single.folders, single_files=single.files)
+            check_readable(tools.hosts, facts.controllers, pki, single.folders)
             check_leaders_api(tools.hosts, facts, aliases_of(kubernetes))
             version = session.observe().server
             addresses = node_addresses(tools.kube, cluster)

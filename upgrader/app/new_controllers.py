@@ -17,6 +17,7 @@ from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.node_addresses import node_address, node_addresses
 from upgrader.adopt.parts_that_go import parts_that_go
 from upgrader.adopt.readable_files import check_readable
+from upgrader.adopt.referred_files import mounted_by_file
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.adoption import ProposedAdoption
@@ -145,9 +146,9 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     check_container_runtime(kube, hosts, (each.host for each in new), checkpointer)
     values = _api_values(session)
     pki = str((values.get("pki") or {}).get("hostPath", "/etc/kubernetes/pki"))
-    check_readable(hosts, new, pki)
-    _serve_all_clients(values, served)
     manifests = [release.manifest for release in observed.releases.values()]
+    check_readable(hosts, new, pki, mounted_by_file(new, manifests))
+    _serve_all_clients(values, served)
     check_node_files(hosts, new, manifests)
     files = edited_counts(session.settings, node_addresses(kube, cluster))
     findings = run_checks(session.at(version).preflight_context(observed), _CHECKS, session.doing)

@@ -184,7 +184,9 @@ def test_a_folder_that_the_chart_would_fill_otherwise_is_kept(helm: HelmAdapter)
 
 
 def test_a_folder_above_the_certificates_that_is_another_one_is_refused(helm: HelmAdapter) -> None:
-    """Kubespray's hardening guide mounts `admission-controls` at /etc/kubernetes: the certificates would be hidden."""
+    """Kubespray's hardening guide mounts `admission-controls` at /etc/kubernetes: the certificates would be hidden, if
+    the files that are needed of it aren't known.
+    """
     odd = volume("admission", "/etc/kubernetes/admission-controls", at="/etc/kubernetes")
     with pytest.raises(Blocked, match="mounts /etc/kubernetes/admission-controls at /etc/kubernetes, which would hide"):
         _derived(helm, kubeadm_facts(kubeadm_pod("kube-apiserver", {}, odd)))

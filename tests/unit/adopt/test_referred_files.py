@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.adopt.kubeadm_pods import PKI, kubeadm_facts, kubeadm_pod
+from tests.unit.adopt.kubeadm_pods import PKI, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
-from upgrader.adopt.referred_files import referred_files
+from upgrader.adopt.facts import StaticPod
+from upgrader.adopt.readable_files import check_readable
+from upgrader.adopt.referred_files import SingleFiles, mounted_by_file, single_files
 from upgrader.config.charts import charts_folder
+from upgrader.errors import Blocked
+from upgrader.gates.manifest_workloads import pod_spec
+from upgrader.model.cluster import Host
+from upgrader.model.release import ReleaseSpec
+from upgrader.ports import CommandResult
 
 _ADMISSION = f"{PKI}/admission.yaml"
 _FILES = {
@@ -27,10 +36,21 @@ _FILES = {
 _FOUND = (f"{PKI}/image-policy.yaml", f"{PKI}/policy/ca.pem", f"{PKI}/policy/webhook.conf")
 
 
+def _controller(modes: Mapping[str, str]) -> FakeHosts:
+    """With what `stat` says of folders: path → mode (as hexadecimal), user and group."""
+
+    def look(_: Host, command: Sequence[str], __: bytes) -> CommandResult:
+        return CommandResult(0, "".join(f"{modes[path]} {path}\n" for path in command[4:] if path in modes), "")
+
+    hosts = FakeHosts()
+    hosts.commands["sh"] = look
+    return hosts
+
+
 @pytest.fixture
 def hosts() -> FakeHosts:
     """A controller with these files."""
-    found = FakeHosts()
+    found = _controller({})
     found.files.update({("controller-1", path): text.encode() for path, text in _FILES.items()})
     return found
 
@@ -40,14 +60,14 @@ def test_what_a_file_names_is_followed(hosts: FakeHosts) -> None:
     api = kubeadm_pod(
         "kube-apiserver", {"admission-control-config-file": _ADMISSION, "audit-policy-file": f"{PKI}/audit.yaml"}
     )
-    assert referred_files(hosts, kubeadm_facts(api).controllers, PKI) == _FOUND
+    assert single_files(hosts, kubeadm_facts(api).controllers, PKI) == SingleFiles((), {path: path for path in _FOUND})
 
 
 def test_a_plain_control_plane_refers_to_none(hosts: FakeHosts) -> None:
     """Certificates and keys name no files; an adopted controller has no static pod to ask."""
-    assert referred_files(hosts, kubeadm_facts().controllers, PKI) == ()
+    assert single_files(hosts, kubeadm_facts().controllers, PKI) == SingleFiles((), {})
     adopted = tuple(replace(each, active={}) for each in kubeadm_facts().controllers)
-    assert referred_files(hosts, adopted, PKI) == ()
+    assert single_files(hosts, adopted, PKI) == SingleFiles((), {})
 
 
 @pytest.fixture
@@ -61,7 +81,92 @@ def helm(tmp_path: Path) -> Iterator[HelmAdapter]:
 def test_they_are_mounted_one_by_one(helm: HelmAdapter) -> None:
     """Beside them are the keys of the cluster's CAs, which kube-apiserver doesn't get."""
     api = kubeadm_pod("kube-apiserver", {"admission-control-config-file": _ADMISSION})
-    known = replace(kubeadm_facts(api), referred_files=_FOUND)
+    known = replace(kubeadm_facts(api), single_files={path: path for path in _FOUND})
     values = derive_values(known, ("10.0.0.1",), {}, helm, charts_folder()).values["kube-apiserver"]
     assert [mount["mountPath"] for mount in values["extraVolumeMounts"]] == list(_FOUND)
     assert [volume["hostPath"]["path"] for volume in values["extraVolumes"]] == list(_FOUND)
+
+
+_ETCD = "/etc/ssl/etcd/ssl"
+_ETCD_FLAGS = {
+    "etcd-cafile": f"{_ETCD}/ca.pem",
+    "etcd-certfile": f"{_ETCD}/node-node1.pem",
+    "etcd-keyfile": f"{_ETCD}/node-node1-key.pem",
+}
+_CONTROLS = "/etc/kubernetes/admission-controls"
+_ADMISSION_FLAGS = {"admission-control-config-file": "/etc/kubernetes/admission-controls.yaml"}
+_ADMISSION_FILES = {
+    f"{_CONTROLS}/admission-controls.yaml": "plugins: [{path: /etc/kubernetes/eventratelimit.yaml}]",
+    f"{_CONTROLS}/eventratelimit.yaml": "limits: []",
+}
+
+
+def _of_kubespray(mode: str, files: Mapping[str, str], *, log: str = "-") -> tuple[FakeHosts, StaticPod]:
+    """A controller of Kubespray with its hardening guide: etcd's folder has this mode."""
+    hosts = _controller({_ETCD: mode})
+    etcd = dict.fromkeys(_ETCD_FLAGS.values(), "-----BEGIN X")
+    hosts.files.update({("controller-1", path): text.encode() for path, text in {**etcd, **files}.items()})
+    admission = volume("admission-control-configs", _CONTROLS, at="/etc/kubernetes", writable=True)
+    flags = {**_ETCD_FLAGS, **_ADMISSION_FLAGS, "audit-log-path": log}
+    return hosts, kubeadm_pod("kube-apiserver", flags, volume("etcd-certs-0", _ETCD), admission, pki=_SSL)
+
+
+_SSL = "/etc/kubernetes/ssl"
+
+
+def _taken_over(helm: HelmAdapter, hosts: FakeHosts, pod: StaticPod) -> dict[str, str]:
+    """Path in the chart's container → path on the controller."""
+    known = kubeadm_facts(pod, pki=_SSL)
+    single = single_files(hosts, known.controllers, _SSL)
+    known = replace(known, by_file=single.folders, single_files=single.files)
+    check_readable(hosts, known.controllers, _SSL, single.folders)
+    values = derive_values(known, ("10.0.0.1",), {}, helm, charts_folder()).values["kube-apiserver"]
+    spec = ReleaseSpec("kube-apiserver", "kube-system", charts_folder() / "kube-apiserver", values)
+    rendered = helm.render(spec, offline=True)
+    (main,) = (each for each in pod_spec(rendered, "kube-apiserver")["containers"] if each["name"] == "kube-apiserver")
+    paths = {
+        each["name"]: each.get("hostPath", {}).get("path") for each in pod_spec(rendered, "kube-apiserver")["volumes"]
+    }
+    return {each["mountPath"]: paths[each["name"]] for each in main["volumeMounts"]}
+
+
+def test_kubesprays_closed_folder_and_hardening_guide_are_mounted_by_file(helm: HelmAdapter) -> None:
+    """etcd's folder is closed to root (0700, of the user etcd), and another one is mounted above the certificates: the
+    chart mounts what is needed of both, and neither the folders nor etcd's CA key.
+    """
+    mounts = _taken_over(helm, *_of_kubespray("41c0 994 0", _ADMISSION_FILES))
+    expected = {path: path for path in _ETCD_FLAGS.values()} | {
+        "/etc/kubernetes/admission-controls.yaml": f"{_CONTROLS}/admission-controls.yaml",
+        "/etc/kubernetes/eventratelimit.yaml": f"{_CONTROLS}/eventratelimit.yaml",
+        f"{_SSL}/apiserver.key": f"{_SSL}/apiserver.key",
+    }
+    assert mounts.items() >= expected.items()
+    assert not {_ETCD, "/etc/kubernetes", _SSL} & mounts.keys()
+
+
+def test_an_open_folder_is_mounted_as_a_whole(helm: HelmAdapter) -> None:
+    """With `etcd_owner: root`, etcd's certificates may be replaced while kube-apiserver runs."""
+    mounts = _taken_over(helm, *_of_kubespray("41c0 0 0", _ADMISSION_FILES))
+    assert mounts[_ETCD] == _ETCD and not set(_ETCD_FLAGS.values()) & mounts.keys()
+
+
+@pytest.mark.parametrize(("files", "log"), [({}, "-"), (_ADMISSION_FILES, "/etc/kubernetes/audit.log")])
+def test_a_folder_that_hides_certificates_and_has_more_than_files_is_refused(
+    helm: HelmAdapter, files: Mapping[str, str], log: str
+) -> None:
+    """A file that a flag names doesn't exist, or the audit log is written there."""
+    with pytest.raises(Blocked, match=r"at /etc/kubernetes.*which would hide the certificates"):
+        _taken_over(helm, *_of_kubespray("41c0 994 0", files, log=log))
+
+
+@pytest.mark.parametrize(("path", "closed"), [(f"{_ETCD}/ca.pem", False), (_ETCD, True)])
+def test_a_folder_must_be_open_only_where_the_release_mounts_it(path: str, closed: bool) -> None:
+    """A controller that joins: if the release has only files of a closed folder, its mode doesn't matter there."""
+    hosts, pod = _of_kubespray("41c0 994 0", _ADMISSION_FILES)
+    known = kubeadm_facts(pod, pki=_SSL)
+    container = {"name": "kube-apiserver", "volumeMounts": [{"name": "etcd", "mountPath": path}]}
+    template = {"spec": {"containers": [container]}}
+    release = {"kind": "Deployment", "metadata": {"name": "kube-apiserver"}, "spec": {"template": template}}
+    folders = mounted_by_file(known.controllers, [yaml.safe_dump(release)])
+    with pytest.raises(Blocked, match=_ETCD) if closed else nullcontext():
+        check_readable(hosts, known.controllers, _SSL, folders)
