@@ -13,13 +13,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from upgrader import fast_yaml
-from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
+from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
+from upgrader.adopt.volumes import innermost_mount, on_host
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
 __all__ = ["aliases_of", "check_leaders_api"]
 
+_KUBECONFIGS = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
 _LEADERS = ("kube-controller-manager", "kube-scheduler")
 
 
@@ -41,8 +43,9 @@ def check_leaders_api(hosts: Hosts, facts: KubeadmFacts, aliases: Collection[str
                 raise Blocked(
                     f"{controller.host.name}: {path} has the server {server}, which the chart's pods can't reach: they "
                     "don't use the host network; nothing was changed",
-                    remedy=f"Set it to the controller's own address ({controller.host.address}, if that is its node's) "
-                    "or to the shared API endpoint; the address must be in kube-apiserver's certificate. Then "
+                    remedy="On each controller, set it to its node's own address, or to the shared API endpoint; the "
+                    "address must be in kube-apiserver's certificate. On this one, if its node's address is "
+                    f"{controller.host.address}: sed -i 's#{server}#{_own(server, controller.host)}#' {path}. Then "
                     "restart the static pod: move its manifest out of /etc/kubernetes/manifests for a minute.",
                 )
             if host not in aliases and _only_in_hosts_file(hosts, controller.host, host):
@@ -56,11 +59,25 @@ def check_leaders_api(hosts: Hosts, facts: KubeadmFacts, aliases: Collection[str
 def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, str]]:
     """Each kubeconfig's path, and where it leads."""
     for component in _LEADERS:
-        static = controller.active.get(component)
-        path = static.flags.get("kubeconfig", ("",))[-1] if static else ""
-        content = hosts.read(controller.host, path) if path else None
-        for entry in (fast_yaml.load(content) or {}).get("clusters") or () if content else ():
-            yield path, str(entry["cluster"].get("server", ""))
+        if static := controller.active.get(component):
+            named = [static.flags[flag][-1] for flag in _KUBECONFIGS if flag in static.flags]
+            config = _read(hosts, controller.host, static, static.flags.get("config", ("",))[-1])
+            named.append(str((config.get("clientConnection") or {}).get("kubeconfig") or ""))
+            for path in dict.fromkeys(named):
+                for entry in _read(hosts, controller.host, static, path).get("clusters") or ():
+                    yield path, str(entry["cluster"].get("server", ""))
+
+
+def _read(hosts: Hosts, host: Host, static: StaticPod, path: str) -> Mapping[str, Any]:
+    """A file of YAML, by its path in the static pod."""
+    mount = innermost_mount(static, path)
+    content = hosts.read(host, on_host(mount, path)) if mount else None
+    return (fast_yaml.load(content) or {}) if content else {}
+
+
+def _own(server: str, host: Host) -> str:
+    address = f"[{host.address}]" if ":" in host.address else host.address
+    return f"https://{address}:{urlsplit(server).port or 443}"
 
 
 def _is_loopback(host: str) -> bool:

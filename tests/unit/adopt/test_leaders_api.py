@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.adopt.kubeadm_pods import kubeadm_facts
+from tests.unit.adopt.kubeadm_pods import kubeadm_facts, kubeadm_pod, volume
 from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
@@ -37,6 +37,22 @@ def test_the_controllers_own_loopback_is_refused(server: str) -> None:
     with pytest.raises(Blocked, match=r"controller-1: /etc/kubernetes/scheduler\.conf has the server") as caught:
         check_leaders_api(_hosts(server), kubeadm_facts(), ())
     assert "nothing was changed" in caught.value.message
+    assert f"sed -i 's#{server}#https://10.0.0.1:6443#' {_CONF}" in caught.value.remedy
+
+
+def test_the_kubeconfig_of_the_schedulers_configuration_file_is_read() -> None:
+    """kube-scheduler takes its kubeconfig from the file of `--config`, as with Kubespray, and not from its flag."""
+    hosts = _hosts("https://10.0.0.1:6443")
+    hosts.files["controller-1", "/srv/scheduler.yaml"] = b"clientConnection: {kubeconfig: /etc/kubernetes/own.conf}"
+    hosts.files["controller-1", "/etc/kubernetes/own.conf"] = b"clusters: [{cluster: {server: 'https://127.0.0.1:1'}}]"
+    pod = kubeadm_pod(
+        "kube-scheduler",
+        {"config": "/etc/kubernetes/scheduler.yaml"},
+        volume("config", "/srv/scheduler.yaml", "File", at="/etc/kubernetes/scheduler.yaml"),
+        volume("own", "/etc/kubernetes/own.conf", "File"),
+    )
+    with pytest.raises(Blocked, match=r"/etc/kubernetes/own\.conf has the server https://127\.0\.0\.1:1"):
+        check_leaders_api(hosts, kubeadm_facts(pod), ())
 
 
 def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() -> None:
