@@ -16,6 +16,7 @@ from testkit.waiting import stretched
 from upgrader.lab import Lab
 from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
 from upgrader.lab.keepalived import CHECK as HEALTHY
+from upgrader.lab.kubespray import CERTIFICATES, ETCD_FOLDER, ETCD_USER
 from upgrader.ports import Kind as ApiKind
 
 __all__ = ["KINDS", "Given", "Kind"]
@@ -114,6 +115,22 @@ def is_in_the_other_etcd(cluster: LabCluster) -> None:
     asked = f"etcdctl --endpoints=https://127.0.0.1:2379 {keys} get --keys-only /registry/configmaps/default/kinds"
     assert "/kinds" in Lab.find(cluster.name).run("etcd-1", asked)
     assert "no etcd" in cluster.on_controller("sh", "-c", "pidof etcd || echo no etcd")
+
+
+def is_laid_out_by_kubespray(cluster: LabCluster) -> None:
+    """On each controller, etcd is a healthy service, its certificates are closed to others, kubeadm's folder is a link,
+    and requests are audited.
+    """
+    lab = Lab.find(cluster.name)
+    asked = (
+        f"readlink /etc/kubernetes/pki; stat -c '%a %u' {ETCD_FOLDER}; systemctl is-active etcd; "
+        "ls /etc/kubernetes/manifests | grep etcd || true; "
+        "test -s /var/log/kubernetes/audit/kube-apiserver-audit.log && echo audited"
+    )
+    for node in lab.placement.nodes:
+        if node.role == "controller":
+            found = lab.run(node.name, asked).split("\n")
+            assert found == [CERTIFICATES, f"700 {ETCD_USER}", "active", "audited", ""], (node.name, found)
 
 
 def has_another_host_name(cluster: LabCluster) -> None:
@@ -253,6 +270,8 @@ KINDS = (
     Kind("kube-vip", ("--vip",), proofs=(kube_vip_keeps_the_address,), program=_KUBE_VIP),
     Kind("kube-vip-three", ("--vip", "--controllers", "3"), proofs=(kube_vip_keeps_the_address,), program=_KUBE_VIP),
     Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),
+    Kind("kubespray", ("--layout", "kubespray"), proofs=(is_laid_out_by_kubespray,)),
+    Kind("kubespray-three", ("--layout", "kubespray", "--controllers", "3"), proofs=(is_laid_out_by_kubespray,)),
     Kind("host-names", ("--host-names",), proofs=(has_another_host_name,)),
     Kind("flannel", ("--flannel", "--workers", "1"), proofs=(flannel_connects_the_pods,)),
     Kind("bastion", ("--bastion",), proofs=(only_through_the_bastion,)),

@@ -60,6 +60,7 @@ def lab() -> None:
 )
 @click.option("--containerd", metavar="vX", default="", help="containerd 2.x, built here, instead of Debian's.")
 @click.option("--flannel", is_flag=True, help="flannel as pod network, instead of the lab's own routes.")
+@click.option("--layout", metavar="NAME", default="", help="kubespray: files, flags and etcd as Kubespray has them.")
 @mirror_options
 @click.pass_obj
 def up(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from upgrader.lab import bridge
+from upgrader.lab import bridge, kubespray
 from upgrader.lab.bastion import bastion_files, bastion_of, firewall_files
 from upgrader.lab.build_parts import Parts
 from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
@@ -81,13 +81,15 @@ class BringUp:
         if node.role == "load-balancer":
             more = haproxy_files(self._placement, (self._keys / "ca.crt").read_text())
         elif node.role == "controller":
-            more = patch_files() | (ca_files(self._keys) if node == self._controllers[0] else {})
+            more = patch_files() | (ca_files(self._placement, self._keys) if node == self._controllers[0] else {})
             if self._placement.spec.hardened:
                 more |= controller_files((self._keys / "encryption-key").read_text())
             if self._placement.spec.keepalived:
                 more |= keepalived_files(self._placement, node, (self._keys / "keepalived-password").read_text())
             if self._placement.spec.external_etcd:
                 more |= client_files(self._keys)
+            if self._placement.spec.layout:
+                more |= kubespray.controller_files(self._placement, node, self._keys)
         elif node.role == "etcd":
             more = etcd_files(self._placement, self._keys)
         elif node.role == "registry":

@@ -13,6 +13,7 @@ from upgrader.lab.build_cache import built
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.external_etcd import CERTIFICATES
 from upgrader.lab.kubeadm_config import Secrets
+from upgrader.lab.kubespray import CERTIFICATES as KUBESPRAYS
 from upgrader.lab.spec import Placement
 
 __all__ = ["ca_files", "join_secrets", "known_hosts", "make_keys"]
@@ -50,7 +51,7 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
             _secret(folder / "encryption-key", base64.b64encode(secrets.token_bytes(32)).decode())
         if placement.spec.keepalived:
             _secret(folder / "keepalived-password", secrets.token_hex(4))  # keepalived uses eight characters at most
-        if placement.spec.external_etcd:
+        if placement.spec.external_etcd or placement.spec.layout:
             _etcd_certificates(placement, folder, runner)
         if placement.spec.registry:
             _secret(folder / "registry-password", secrets.token_hex(16))
@@ -75,13 +76,23 @@ def _registry_certificate(placement: Placement, folder: Path, runner: CommandRun
 
 
 def _etcd_certificates(placement: Placement, folder: Path, runner: CommandRunner) -> None:
-    """etcd's own CA, and the certificates that it issues to etcd and to kube-apiserver."""
+    """etcd's own CA, and the certificates that it issues to etcd and to kube-apiserver: to each controller's, in
+    Kubespray's layout.
+    """
     request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650"]
     ca = ["-subj", "/CN=etcd-ca", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
     files = ["-keyout", str(folder / "etcd-ca.key"), "-out", str(folder / "etcd-ca.crt")]
     runner.run([*request, *ca, *files], what="making etcd's CA")
-    address = next(node.address for node in placement.nodes if node.role == "etcd")
-    for name, common_name in CERTIFICATES.items():
+    role = "controller" if placement.spec.layout else "etcd"
+    nodes = [node for node in placement.nodes if node.role == role]
+    wanted = [(name, common_name, nodes[0].address) for name, common_name in CERTIFICATES.items()]
+    if placement.spec.layout:
+        wanted = [
+            (f"{kind}-{node.name}", f"etcd-{kind}-{node.name}", node.address)
+            for node in nodes
+            for kind in ("member", "node")
+        ]
+    for name, common_name, address in wanted:
         own = ["-subj", f"/CN={common_name}", "-addext", f"subjectAltName=IP:{address},IP:127.0.0.1"]
         own += ["-addext", "basicConstraints=critical,CA:FALSE", "-addext", "extendedKeyUsage=serverAuth,clientAuth"]
         issuer = ["-CA", str(folder / "etcd-ca.crt"), "-CAkey", str(folder / "etcd-ca.key")]
@@ -102,11 +113,12 @@ def join_secrets(keys: Path) -> Secrets:
     )
 
 
-def ca_files(keys: Path) -> dict[str, tuple[str, int]]:
+def ca_files(placement: Placement, keys: Path) -> dict[str, tuple[str, int]]:
     """The CA as files of the first controller, from which kubeadm signs everything else."""
+    folder = KUBESPRAYS if placement.spec.layout else "/etc/kubernetes/pki"
     return {
-        "/etc/kubernetes/pki/ca.crt": ((keys / "ca.crt").read_text(), 0o644),
-        "/etc/kubernetes/pki/ca.key": ((keys / "ca.key").read_text(), 0o600),
+        f"{folder}/ca.crt": ((keys / "ca.crt").read_text(), 0o644),
+        f"{folder}/ca.key": ((keys / "ca.key").read_text(), 0o600),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from upgrader.lab import kubespray
 from upgrader.lab.external_etcd import kubeadms_section
 from upgrader.lab.hardening import component_settings
 from upgrader.lab.spec import Node, Placement
@@ -37,6 +38,8 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
     for node in placement.nodes:
         sans += placement.node_addresses(node) if node.role == "controller" else ()
     more = component_settings() if placement.spec.hardened else {}
+    if placement.spec.layout:
+        more = kubespray.component_settings()
     api_server = more.pop("apiServer", {})
     documents: list[dict[str, Any]] = [
         {
@@ -75,9 +78,8 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             },
             **more,
             "dns": {"imageTag": versions["coredns"]},
-            "etcd": kubeadms_section(placement)
-            if placement.spec.external_etcd
-            else {"local": {"dataDir": "/var/lib/etcd", "imageTag": versions["etcd"]}},
+            "etcd": _etcd(placement, versions["etcd"]),
+            **({"certificatesDir": kubespray.CERTIFICATES} if placement.spec.layout else {}),
         },
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -107,6 +109,14 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
         },
     ]
     return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def _etcd(placement: Placement, version: str) -> dict[str, Any]:
+    if placement.spec.external_etcd:
+        return kubeadms_section(placement)
+    if placement.spec.layout:
+        return kubespray.etcd_section(placement)
+    return {"local": {"dataDir": "/var/lib/etcd", "imageTag": version}}
 
 
 def join_config(placement: Placement, node: Node, secrets: Secrets) -> str:

@@ -32,7 +32,7 @@ _ROLES = {
 
 
 _PORT = 6443
-_VALUED = ("port", "debian", "containerd")
+_VALUED = ("port", "debian", "containerd", "layout")
 """Options of `lab up` that make a lab less simple, and have a value."""
 _TAKEN_PORTS = (2379, 2380, 2381, 8404, 10248, 10249, 10250, 10256, 10257, 10259)
 """Of etcd, the kubelet and the other components on a controller."""
@@ -121,6 +121,9 @@ class LabSpec:
     flannel: bool = False
     """flannel connects the pods, instead of the lab's own routes (`flannel.py`)."""
 
+    layout: str = ""
+    """`kubespray`: files, flags and etcd of the controllers as Kubespray has them (`kubespray.py`); "": kubeadm's."""
+
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
             raise UsageError(
@@ -145,6 +148,10 @@ class LabSpec:
             raise UsageError(
                 f"--hardened needs Kubernetes v1.34 or later, for its authentication file, not {self.kubernetes}"
             )
+        if self.layout not in ("", "kubespray"):
+            raise UsageError(f"layout {self.layout!r} is not known: choose kubespray, or omit --layout for kubeadm's")
+        if self.layout and any((self.hardened, self.external_etcd, self.ipv6)):
+            raise UsageError("--layout can't be combined with --hardened, --external-etcd or --ipv6")
         if self.debian not in DEBIAN:
             known = ", ".join(map(str, DEBIAN))
             raise UsageError(f"Debian {self.debian} is not supported: choose {known}")

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from upgrader.config.inventory import load_hosts
+from upgrader.lab import kubespray
 from upgrader.lab.bastion import bastion_files, firewall_files
 from upgrader.lab.bridge import cni_config
 from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
@@ -323,6 +324,35 @@ def test_controllers_use_an_etcd_that_is_not_theirs(tmp_path: Path) -> None:
     config = yaml.safe_load(own["/etc/etcd/lab.yml"][0])
     assert config["client-transport-security"]["client-cert-auth"] and "10.132.0.20" in config["listen-client-urls"]
     assert own["/etc/etcd/server.key"][1] == 0o600
+
+
+def test_kubesprays_layout_has_every_file_that_its_flags_name(tmp_path: Path) -> None:
+    """On the second of three controllers: its own certificates for etcd, and a link at the first one's name."""
+    placement = _placement(layout="kubespray")
+    second = placement.node("controller-2")
+    for name in (
+        "etcd-ca.crt",
+        *(f"{kind}-controller-2.{end}" for kind in ("member", "node") for end in ("crt", "key")),
+    ):
+        (tmp_path / name).write_text(name)
+    configuration = _documents(init_config(placement, _SECRETS, _VERSIONS))["ClusterConfiguration"]
+    files = kubespray.controller_files(placement, second, tmp_path)
+    links = {
+        words[1]: words[-1]
+        for line in files["/etc/tmpfiles.d/kubespray.conf"][0].splitlines()
+        if (words := line.split())[0] == "L"
+    }
+    external = configuration["etcd"]["external"]
+    assert links[external["certFile"]] in files and links[external["keyFile"]] in files and external["caFile"] in files
+    assert len(external["endpoints"]) == 3 and links["/etc/kubernetes/pki"] == configuration["certificatesDir"]
+    etcd = yaml.safe_load(files["/etc/etcd/lab.yml"][0])
+    assert etcd["name"] == "controller-2" and etcd["peer-transport-security"]["key-file"] in files
+    for section in ("apiServer", "scheduler"):
+        volumes = {each["mountPath"]: each["hostPath"] for each in configuration[section]["extraVolumes"]}
+        for flag in configuration[section]["extraArgs"]:
+            if flag["value"].startswith("/etc/"):
+                at = max((each for each in volumes if flag["value"].startswith(each)), key=len)
+                assert flag["value"].replace(at, volumes[at], 1) in files, flag
 
 
 @pytest.mark.parametrize(("version", "format_version"), [("", 2), ("v2.4.2", 3)])

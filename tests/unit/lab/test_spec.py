@@ -183,6 +183,13 @@ def test_an_ipv6_lab_is_a_plain_one_otherwise(switch: str) -> None:
         LabSpec("x", workers=1, ipv6=True, **{switch: True})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("layout", "switches"), [("kops", {}), ("kubespray", {"external_etcd": True})])
+def test_a_layout_is_a_known_one_and_has_its_own_etcd(layout: str, switches: dict[str, bool]) -> None:
+    """Otherwise, it is refused before anything is made."""
+    with pytest.raises(UsageError, match="layout"):
+        LabSpec("x", layout=layout, **switches)  # type: ignore[arg-type]
+
+
 def test_host_names_are_the_nodes_unless_told_otherwise() -> None:
     """With the switch none is, and kubeadm's names, the inventory's, stay."""
     plain, other = (Placement(LabSpec("x", 3, 1, host_names=on), 4, Path("/nowhere")) for on in (False, True))
