@@ -514,6 +514,19 @@ def test_own_groups_win_over_kubesprays(tmp_path: Path) -> None:
     assert {group: found for group, found in names.items() if found} == {"controllers": ("b",), "workers": ("w",)}
 
 
+def test_checks_and_examples_find_kubesprays_controllers(tmp_path: Path) -> None:
+    """A play without a machine passes and does nothing."""
+    (tmp_path / "inventory.ini").write_text(_KUBESPRAY_INI)
+    folder = playbooks_folder()
+    names = [folder / "checks.yml", *(folder / "examples" / f"{each}-spare-nodes.yml" for each in ("add", "remove"))]
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "--list-hosts", "-i"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "inventory.ini"), *map(str, names)], capture_output=True, text=True, check=True
+    )
+    plays = [play for play in done.stdout.split("  play #")[1:] if "surge_" not in play.splitlines()[0]]
+    assert len(plays) == 4 and all("\n      node1\n" in f"{play}\n" for play in plays), done.stdout
+
+
 @pytest.mark.parametrize("playbook", ["stage-node", "upgrade-node", "restore-node"])
 def test_playbooks_of_nodes_find_the_machines_of_both(playbook: str) -> None:
     """A step names its nodes; the playbook must have them among its hosts, whichever inventory they are of."""
