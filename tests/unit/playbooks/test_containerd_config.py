@@ -225,3 +225,31 @@ def test_keys_that_containerd_ignores_are_named() -> None:
     line = 'level=warning msg="Ignoring unknown key in TOML for plugin" error="strict" key=sandbox_imag plugin=io.x\n'
     assert ignored_keys(line * 2 + line.replace("sandbox_imag", "a")) == ["a", "sandbox_imag"]
     assert ignored_keys("level=info key=b\n") == []
+    assert ignored_keys(line.replace("sandbox_imag", '"registry mirrors"')) == ["registry mirrors"]
+
+
+_REGISTRIES = """
+    [plugins."io.containerd.grpc.v1.cri".registry]
+      config_path = ""
+
+      [plugins."io.containerd.grpc.v1.cri".registry.configs."registry.example".auth]
+        username = "u"
+
+      [plugins."io.containerd.grpc.v1.cri".registry.mirrors."docker.io"]
+        endpoint = ["https://mirror.example"]
+"""
+
+
+def test_registries_that_a_newer_containerd_no_longer_reads_are_named() -> None:
+    """Without its mirror or its login, no new pod could pull; a version that reads them still has them in its dump."""
+    assert lost(V1 + _REGISTRIES, V2) == [
+        f"registry.{each} is no longer read: images are pulled by it. Move it to `config_path` first"
+        for each in ("configs.registry.example", "mirrors.docker.io")
+    ]
+    assert lost(V1 + _REGISTRIES, V2 + _REGISTRIES.replace("grpc.v1.cri", "cri.v1.images").replace('"', "'")) == []
+    assert len(lost(V1 + _REGISTRIES, V2 + _REGISTRIES)) == 2, "2.x doesn't read 1.x's section"
+    folder = "\n[plugins.'io.containerd.cri.v1.images'.registry]\n  config_path = '/etc/containerd/certs.d"
+    assert len(lost(V1 + _REGISTRIES, f"{V2}{folder}:/etc/docker/certs.d'\n")) == 2, "containerd's default has two"
+    assert lost(V1 + _REGISTRIES, f"{V2}{folder}'\n") == []
+    used = _REGISTRIES.replace('config_path = ""', 'config_path = "/etc/containerd/certs.d"')
+    assert lost(V1 + used, V2) == [], "1.x didn't read them either"

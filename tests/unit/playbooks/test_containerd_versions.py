@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible.module_utils.containerd_versions import step_problem, version_in
+from ansible.module_utils.containerd_versions import step_problem, step_warning, version_in
 
 from tests.unit.playbooks.node_role import complaint, task
 
@@ -65,3 +65,22 @@ def test_role_ends_before_such_a_step() -> None:
     )
     fine = {**found, "step_problem": ""}
     assert complaint("runtime_look", "Check that containers survive this upgrade", node_containerd=fine, **facts) == ""
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "supported"),
+    [
+        ("1.7.27", "1.7.33", True),
+        ("1.7.27", "2.0.10", True),
+        ("1.7.27", "2.3.2", True),  # both have long-term support
+        ("2.1.4", "2.2.0", True),
+        ("1.7.27", "2.2.4", False),
+        ("2.0.6", "2.2.0", False),
+        ("", "2.2.0", True),  # what isn't known is refused elsewhere
+    ],
+)
+def test_a_step_that_upstream_does_not_support_is_told(installed: str, wanted: str, supported: bool) -> None:
+    """containerd/containerd#12727: packages go from 1.7 straight to 2.2."""
+    warning = step_warning(installed, wanted)
+    assert (warning == "") == supported
+    assert supported or f"from {installed} to {wanted} in one step" in warning

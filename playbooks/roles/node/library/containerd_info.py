@@ -7,7 +7,7 @@ import subprocess
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.containerd_config import configuration_of
 from ansible.module_utils.containerd_dump import socket_in
-from ansible.module_utils.containerd_versions import step_problem, version_in
+from ansible.module_utils.containerd_versions import step_problem, step_warning, version_in
 from ansible.module_utils.kubelet_unit import UnitError, read_unit
 
 DOCUMENTATION = r"""
@@ -59,6 +59,8 @@ def main() -> None:
     except (UnitError, OSError, subprocess.TimeoutExpired) as error:
         module.fail_json(msg=str(error))
     version, wanted = version_in(said), module.params["wanted"]
+    if wanted is not None and (warning := step_warning(version, wanted)):
+        module.warn(warning)
     unit = unit._replace(arguments=(*unit.arguments, f"--config={configuration}"))
     module.exit_json(
         changed=False,

@@ -80,7 +80,7 @@ def main() -> None:
     wrong = lost(before, after)
     if wrong:
         module.fail_json(msg=f"this configuration would break running pods: {'; '.join(wrong)}. Nothing was changed")
-    if ignored and text is not None:
+    if ignored:
         module.warn(f"{program} doesn't know these keys of the configuration, and ignores them: {', '.join(ignored)}")
     module.exit_json(changed=False, sandbox_image=image, sandbox_changes=image != sandbox_image(before))
 

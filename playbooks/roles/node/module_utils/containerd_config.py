@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ansible.module_utils.containerd_dump import cri_settings, settings, socket_in, strings
+from ansible.module_utils.containerd_dump import cri_sections, cri_settings, settings, socket_in, strings
 
 __all__ = [
     "DEFAULT",
@@ -46,13 +46,13 @@ def lost(before: str, after: str) -> list[str]:
         for name, why in _KEPT.items()
         if old.get(name) != new.get(name)
     ]
-    return [*changed, *_lost_plugins(before, after), *_lost_handlers(before, after)]
+    return [*changed, *_lost_plugins(before, after), *_lost_handlers(before, after), *_lost_registries(before, after)]
 
 
 def ignored_keys(stderr: str) -> list[str]:
     """The keys that containerd says it doesn't know, as 2.x does, and ignores."""
     lines = [line for line in stderr.splitlines() if "Ignoring unknown key" in line]
-    return sorted({key.strip('"') for line in lines for key in re.findall(r" key=(\S+)", line)})
+    return sorted({key.strip('"') for line in lines for key in re.findall(r' key=("[^"]*"|\S+)', line)})
 
 
 def cri_problem(plugins: str) -> str:
@@ -112,6 +112,24 @@ def _handlers(dump: str) -> dict[str, str]:
             if handler[2] and name == "SystemdCgroup":
                 found[handler[1]] = value
     return found
+
+
+def _lost_registries(before: str, after: str) -> list[str]:
+    """A newer containerd may no longer read them, and ignore them. With a folder for registries, none reads them."""
+    folders = {value for section, name, value in cri_settings(after) if name == "config_path" and "registry" in section}
+    if any(value and ":" not in value for value in folders):
+        return []
+    gone = sorted(_registries(before) - _registries(after))
+    return [f"{each} is no longer read: images are pulled by it. Move it to `config_path` first" for each in gone]
+
+
+def _registries(dump: str) -> set[str]:
+    if any(name == "config_path" and value and "registry" in section for section, name, value in cri_settings(dump)):
+        return set()
+    found = (
+        re.search(r"\.(registry\.(?:mirrors|configs|auths)\..+?)(\.auth|\.tls)?$", each) for each in cri_sections(dump)
+    )
+    return {each[1] for each in found if each}
 
 
 def _shown(values: set[str] | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["cri_off", "cri_settings", "sandbox_image", "settings", "socket_in", "strings"]
+__all__ = ["cri_off", "cri_sections", "cri_settings", "sandbox_image", "settings", "socket_in", "strings"]
 
 SERVED = ("grpc", "plugins.io.containerd.server.v1.grpc")
 """The sections that say where containerd listens: until 2.2, and since 2.3, whose configuration has version 4."""
@@ -30,10 +30,19 @@ def settings(dump: str) -> Iterator[tuple[str, str, str]]:
 
 
 def cri_settings(dump: str) -> list[tuple[str, str, str]]:
-    """Those of CRI that count: 2.x reads no handlers and folders where 1.x had them, and writes them all the same."""
-    found = [each for each in settings(dump) if ".cri" in each[0]]
-    moved = any(section.startswith(_NEW_SECTION) for section, _, _ in found)
-    return [each for each in found if not (moved and each[0].startswith(_OLD_SECTION))]
+    """Those of CRI that count."""
+    counted = set(cri_sections(dump))
+    return [each for each in settings(dump) if each[0] in counted]
+
+
+def cri_sections(dump: str) -> list[str]:
+    """CRI's sections, but for those where 1.x had handlers and folders: 2.x doesn't read them, and writes them all the
+    same.
+    """
+    headers = (re.fullmatch(r"\s*\[+([^=]*?)\]+\s*", line) for line in dump.splitlines())
+    found = [name for each in headers if each and ".cri" in (name := each.group(1).replace('"', "").replace("'", ""))]
+    moved = any(section.startswith(_NEW_SECTION) for section in found)
+    return [each for each in found if not (moved and each.startswith(_OLD_SECTION))]
 
 
 def strings(value: str) -> list[str]:

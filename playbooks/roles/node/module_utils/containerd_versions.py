@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["step_problem", "version_in"]
+__all__ = ["step_problem", "step_warning", "version_in"]
 
 _RESTARTS_IN_OLD_SANDBOXES = (2, 0, 6)
 """The first 2.x that can start a container anew in a sandbox that 1.x has made."""
+
+
+_NEXT_MAJOR: dict[tuple[int, ...], tuple[int, ...]] = {(1, 7): (2, 0)}
+_LTS = {((1, 7), (2, 3)), ((2, 0), (2, 3))}
+"""The steps between releases with long-term support: https://containerd.io/releases/#upgrade-path"""
 
 
 def version_in(text: str) -> str:
@@ -31,6 +36,17 @@ def step_problem(installed: str, wanted: str) -> str:
     if old < (2,) <= new < _RESTARTS_IN_OLD_SANDBOXES:
         return f"{wanted} can't restart the containers of pods that {installed} has started: take 2.0.6 or newer"
     return ""
+
+
+def step_warning(installed: str, wanted: str) -> str:
+    """What upstream says of the step between two versions, if it doesn't support it; "" where it does."""
+    old, new = _numbers(installed)[:2], _numbers(wanted)[:2]
+    if not old or not new or new <= old or new == _NEXT_MAJOR.get(old, (old[0], old[1] + 1)) or (old, new) in _LTS:
+        return ""
+    return (
+        f"containerd supports upgrades to the next minor version, and from 1.7 to 2.3, but not from {installed} to "
+        f"{wanted} in one step: on the nodes, `ctr deprecations list` names what they use and a newer version may lack"
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
