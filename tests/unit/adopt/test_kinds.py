@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,26 @@ def test_kubesprays_folders_are_taken_over(helm: HelmAdapter) -> None:
     mounts = _mounts(helm, derived, "kube-apiserver", "kube-apiserver")
     assert mounts[etcd] == (etcd, True)
     assert mounts[f"{pki}/apiserver.key"] == (f"{pki}/apiserver.key", True)
+
+
+def test_kubesprays_control_plane_with_kubeadms_etcd_is_taken_over(helm: HelmAdapter) -> None:
+    """Three controllers, etcd as kubeadm's static pod, and kube-scheduler's configuration in a file."""
+    pki, config = "/etc/kubernetes/ssl", "/etc/kubernetes/kubescheduler-config.yaml"
+    pods = [
+        {
+            "kube-apiserver": kubeadm_pod(
+                "kube-apiserver", {"bind-address": "::"}, pki=pki, address=f"10.0.0.{number}"
+            ),
+            "kube-controller-manager": kubeadm_pod("kube-controller-manager", {"bind-address": "::"}, pki=pki),
+            "kube-scheduler": kubeadm_pod("kube-scheduler", {"config": config}, volume("config", config, "")),
+        }
+        for number in (1, 2, 3)
+    ]
+    known = replace(facts(*pods), configuration={"kubernetesVersion": "v1.36.3", "certificatesDir": pki})
+    derived = derive_values(known, ("10.0.0.1", "10.0.0.2", "10.0.0.3"), {}, helm, charts_folder())
+    assert derived.values["kubernetes"]["scheduler"]["extraArgs"] == {"config": config}
+    assert _mounts(helm, derived, "kubernetes", "kube-scheduler")[config] == (config, True)
+    assert _mounts(helm, derived, "kube-apiserver", "kube-apiserver").keys() >= {f"{pki}/etcd/ca.crt"}
 
 
 def test_certificates_of_each_controllers_own_are_refused(helm: HelmAdapter) -> None:
