@@ -255,7 +255,7 @@ class Coordinator:
             return ""
         return (
             f"its run to go on: {sign.process} has written nothing since {last:%Y-%m-%d %H:%M}Z; see {attempt} "
-            "and the cluster. If it hangs, kill that process: the run is then resumed"
+            f"and the cluster. If it hangs, {sign.to_end}: the run is then resumed"
         )
 
     def _end(self, cluster: ClusterState, attempt: int, result: Result, seconds: float) -> None:

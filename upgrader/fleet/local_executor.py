@@ -8,7 +8,6 @@ and by its last line, how it ended.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import subprocess
 import sys
@@ -17,10 +16,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from upgrader.app.event_lines import OUTCOME
-from upgrader.engine.journal.record import time_of
 from upgrader.errors import UsageError
-from upgrader.fleet.outcomes import CommandEnd, Sign
+from upgrader.fleet.outcomes import CommandEnd, Sign, command_end
 
 __all__ = ["LocalExecutor"]
 
@@ -114,25 +111,11 @@ class LocalExecutor:
             with (attempt / _EVENTS).open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
                 line = file.read().rstrip(b"\n").rpartition(b"\n")[2]
-            fields = json.loads(line)
-            if fields["type"] != OUTCOME:
-                return None
-            data = fields["data"]
-            error = data.get("error") or {}
-            return CommandEnd(
-                int(data["exit_code"]),
-                str(data.get("run", "")),
-                code=str(error.get("code", "")),
-                what=str(error.get("what", "")),
-                why=str(error.get("why", "")),
-                time=time_of(str(fields["time"])),
-            )
+            return command_end(line)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise _unreadable(attempt / _EVENTS, error) from error
-        except (ValueError, KeyError, TypeError, RecursionError):  # cut off in the middle of a line
-            return None
 
 
 def _unreadable(path: Path, error: OSError) -> UsageError:

@@ -14,7 +14,16 @@ from upgrader.model.health_before import NONE, IntOrPercent
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["AfterUnreachable", "Domains", "Fleet", "FleetCluster", "MaxFailures", "OnUnreachable", "Stage"]
+__all__ = [
+    "AfterUnreachable",
+    "Domains",
+    "Fleet",
+    "FleetCluster",
+    "JobSettings",
+    "MaxFailures",
+    "OnUnreachable",
+    "Stage",
+]
 
 AfterUnreachable = Literal["skip", "stop"]
 
@@ -63,6 +72,22 @@ class Domains:
 
 
 @dataclass(frozen=True)
+class JobSettings:
+    """Where runs are Jobs: on a management cluster."""
+
+    kubeconfig: Path
+    """Of the management cluster."""
+    image: str
+    """With a digest."""
+    namespace_prefix: str = "fleet-"
+    """A cluster's namespace is this and the cluster's name."""
+    queue: str = ""
+    """Kueue's LocalQueue in each of these namespaces; "": none."""
+    grace_seconds: int = 3600
+    """What a run gets to end its step, when its pod is to be deleted."""
+
+
+@dataclass(frozen=True)
 class FleetCluster:
     """A cluster of the inventory."""
 
@@ -91,6 +116,8 @@ class Fleet:
     """Those that kubeconfigs may run for credentials."""
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
     """Where metrics go; its `cluster` is the fleet's name in them."""
+    jobs: JobSettings | None = None
+    """None: runs can only be processes of this machine."""
 
     @cached_property
     def stage_of(self) -> Mapping[str, Stage]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from upgrader.app.event_lines import OUTCOME
 from upgrader.engine.history.past_runs import PastRun, newest_name, newest_upgrade, run_named
+from upgrader.engine.journal.record import time_of
 from upgrader.errors import ApiUnavailable
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.events import Outcome
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["CommandEnd", "Result", "Sign", "result_of"]
+__all__ = ["CommandEnd", "Result", "Sign", "command_end", "result_of"]
 
 _UNREACHABLE = ApiUnavailable.__name__
 
@@ -29,6 +32,28 @@ class CommandEnd:
     why: str = ""
     time: datetime | None = None
     """When it said so."""
+    unread: str = ""
+    """Why the cluster's journal can't be read, so that only the exit code is known; "": it is in the cluster folder."""
+
+
+def command_end(line: str | bytes) -> CommandEnd | None:
+    """What the last line of `upgrader run -o json` says; None for any other line, and for a part of one."""
+    try:
+        fields = json.loads(line)
+        if fields["type"] != OUTCOME:
+            return None
+        data = fields["data"]
+        error = data.get("error") or {}
+        return CommandEnd(
+            int(data["exit_code"]),
+            str(data.get("run", "")),
+            code=str(error.get("code", "")),
+            what=str(error.get("what", "")),
+            why=str(error.get("why", "")),
+            time=time_of(str(fields["time"])),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -36,9 +61,11 @@ class Sign:
     """The last sign of life of an attempt that is running."""
 
     process: str
-    """Which process that is, as an operator looks for it."""
+    """What it is, as an operator looks for it."""
     time: datetime | None = None
     """When it wrote something last; None: it hasn't yet."""
+    to_end: str = "kill that process"
+    """What an operator does if it hangs."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +93,8 @@ def result_of(
     An upgrade over several minors has a run for each. The command names the last one that has ended, and its exit code
     may be of the next one, which was blocked, or was begun and has no end.
     """
+    if end is not None and end.unread:
+        return replace(_by_exit_code(end, cluster, target), time=end.time)
     runs = folder / "runs"
     begun = _begun(runs, before)
     unnamed = _open_run(runs, begun, end) if end and end.run else None
@@ -120,6 +149,18 @@ def _known(
     if end is not None and _on_the_way(run, target):
         return _by_command(end, cluster, run, target)
     return _by_journal(run, cluster, target)
+
+
+def _by_exit_code(end: CommandEnd, cluster: str, target: KubernetesVersion) -> Result:
+    """Of an attempt whose cluster's journal can't be read now."""
+    match end.exit_code:
+        case 0:
+            return Result("succeeded", end.run)
+        case 6 | 130:
+            return Result("interrupted", end.run, _cause(end, cluster), end.what, open=bool(end.run))
+        case _:
+            result = _by_command(end, cluster, None, target)
+            return replace(result, reason=f"{result.reason} (the cluster's journal can't be read: {end.unread})")
 
 
 def _cause(end: CommandEnd, cluster: str) -> str:

@@ -195,3 +195,24 @@ def test_success_without_a_run_that_reached_the_target(tmp_path: Path) -> None:
 def test_process_that_ended_before_its_run(tmp_path: Path) -> None:
     """Nothing was begun, so nothing is open."""
     assert ended(tmp_path, None) == Result("interrupted", reason="its process ended before it had begun a run")
+
+
+@pytest.mark.parametrize(
+    ("code", "run", "outcome", "is_open"),
+    [
+        (0, "r", "succeeded", False),
+        (3, "", "blocked", False),
+        (4, "r", "rolled-back", False),
+        (5, "r", "broken", False),
+        (6, "", "interrupted", False),
+        (130, "r", "interrupted", True),
+    ],
+)
+def test_exit_code_counts_where_the_journal_can_not_be_read(
+    tmp_path: Path, code: int, run: str, outcome: str, is_open: bool
+) -> None:
+    """Of a Job whose cluster doesn't answer, the exit code alone is known; a failure says so."""
+    end = CommandEnd(code, run, "Code" if code else "", "it ended", unread="no answer")
+    result = result_of(end, "a", tmp_path, TARGET, before="", resumed="")
+    assert (result.outcome, result.run, result.open) == (outcome, run, is_open)
+    assert outcome in ("succeeded", "interrupted") or "can't be read: no answer" in result.reason
