@@ -19,7 +19,7 @@ helm upgrade --install {name} charts/{name} --namespace {namespace} --values val
 """
 
 
-_NAMESPACES = {"guard": "guard --create-namespace"}
+_NAMESPACES = {"fleet": "fleet --create-namespace", "guard": "guard --create-namespace"}
 """Charts whose workloads are not in kube-system."""
 
 

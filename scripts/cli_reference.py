@@ -29,7 +29,7 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             found = command.get_command(context, name)
-            if found is not None:
+            if found is not None and not found.hidden:
                 yield from _sections(found, click.Context(found, info_name=name, parent=context))
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from upgrader.fleet.decide import Decision
     from upgrader.fleet.model import Fleet
     from upgrader.fleet.state import CampaignState
+    from upgrader.fleet.use_cases import ExecutorName
     from upgrader.model.version import KubernetesVersion
     from upgrader.steps.plan_document import PlanDocument
 
@@ -74,14 +75,19 @@ def plan(folder: Path) -> None:
 
 @fleet.command()
 @click.option("--new", "anew", is_flag=True, help="Begin a new campaign, also if the newest one isn't done.")
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "jobs"]),
+    help="Where a new campaign's runs are carried out: as processes of this machine (`local`, the default), or as Jobs "
+    "on the management cluster of fleet.yaml (`jobs`).",
+)
 @YES
 @click.pass_obj
-def run(folder: Path, anew: bool, yes: bool) -> None:
+def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> None:
     """Begin a campaign, or go on with the newest one.
 
-    Each cluster's run is `upgrader run`, as a process of this machine (`--executor local` is the only way for now). It
-    outlives this command: interrupted with Ctrl-C or killed, run the same command again. Ends when all stages are done,
-    or when nothing can go on without a person.
+    Each cluster's run is `upgrader run`, which outlives this command: interrupted with Ctrl-C or killed, run the same
+    command again. Ends when all stages are done, or when nothing can go on without a person.
 
     Exit codes: 0 done, and no cluster has failed, 2 wrong usage or files, 3 waits for a person, or clusters are
     blocked, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another coordinator runs, 130
@@ -107,7 +113,10 @@ def run(folder: Path, anew: bool, yes: bool) -> None:
             say(line)
         publisher.look(decision, state)
 
-    with open_campaign(folder, ask, anew=anew) as coordinator, publishing(coordinator, say) as publisher:
+    with (
+        open_campaign(folder, ask, anew=anew, executor=executor) as coordinator,
+        publishing(coordinator, say) as publisher,
+    ):
         if over := coordinator.over:
             say("The newest campaign is done, and no file has changed since: nothing to do (--new begins another).")
         decision, state = coordinator.look() if over else coordinator.run(show)
@@ -228,6 +237,20 @@ def skip(folder: Path, cluster: str, reason: str) -> None:
     say(f"{cluster} is skipped. `upgrader fleet retry {cluster}` runs it later.")
     if run:
         say(f"Its run {run} has no end: it keeps its domain, and counts for `maxConcurrency`, until it is ended.")
+
+
+@fleet.command(hidden=True)
+@click.option("--chunks", type=click.Path(path_type=Path), required=True, help="Folder of the mounted chunks.")
+@click.option("--folder", "own", type=click.Path(path_type=Path), required=True, help="The cluster folder.")
+@click.option("--pins", required=True, help="What this upgrader has to be.")
+@click.argument("arguments", nargs=-1, required=True)
+def job(chunks: Path, own: Path, pins: str, arguments: tuple[str, ...]) -> None:
+    """In the container of a Job of a campaign: unpack its inputs, and run `upgrader ARGUMENTS` with them."""
+    from upgrader.fleet.job_objects import POD_COPIES, TERMINATION
+    from upgrader.fleet.job_process import run_in_job
+
+    places = (chunks, own, Path(POD_COPIES), Path(TERMINATION))
+    sys.exit(run_in_job(*places, pins, arguments, output=sys.stdout.buffer))
 
 
 def _refresh(folder: Path) -> None:

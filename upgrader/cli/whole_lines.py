@@ -32,6 +32,7 @@ class GroupOfWholeLines(HelpfulGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As Click's, wrapped and not cut."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, command.get_short_help_str(_LONGEST)) for name, command in found if command is not None]
+        shown = [(name, command) for name, command in found if command is not None and not command.hidden]
+        rows = [(name, command.get_short_help_str(_LONGEST)) for name, command in shown]
         with formatter.section("Commands"):
             formatter.write_dl(rows)

@@ -13,7 +13,7 @@ from upgrader.config.observability_yaml import ClusterName, HttpSection
 from upgrader.config.section import Duration, NodeShare, Section, Text, Version
 from upgrader.model.observability import ObservabilitySettings
 
-__all__ = ["ClusterEntry", "FleetInventoryYaml", "FleetYaml", "SelectorSection", "StageSection"]
+__all__ = ["ClusterEntry", "FleetInventoryYaml", "FleetYaml", "JobsSection", "SelectorSection", "StageSection"]
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
@@ -158,6 +158,34 @@ class FleetObservabilitySection(Section):
         )
 
 
+class JobsSection(Section):
+    """Runs as Jobs on a management cluster (`upgrader fleet run --executor jobs`)."""
+
+    image: str = Field(
+        pattern=r"^[^\s@]+@sha256:[0-9a-f]{64}$",
+        description="The image `upgrader-runner`, by digest; it has to contain the same upgrader as `fleet run`.",
+        examples=["registry.example.com/upgrader/upgrader-runner@sha256:…"],
+    )
+    kubeconfig: Text = Field(
+        default="hub.kubeconfig",
+        description="The kubeconfig of the management cluster, relative to this file.",
+    )
+    namespace_prefix: str = Field(
+        default="fleet-",
+        pattern=r"^[a-z0-9][-a-z0-9]*$",
+        description="A cluster's namespace is this and its name, as the chart `fleet` makes it.",
+    )
+    queue: str = Field(
+        default="", description="Kueue's LocalQueue in each of these namespaces. Empty: Jobs begin at once."
+    )
+    grace: Duration = Field(
+        default=3600.0,
+        description="How long a run may take to end its step when its pod is deleted, as by a drain. Longer than any "
+        "step takes.",
+        examples=["1h"],
+    )
+
+
 class FleetSpec(Section):
     """The campaign."""
 
@@ -181,6 +209,7 @@ class FleetSpec(Section):
         examples=[["aws"]],
     )
     observability: FleetObservabilitySection = FleetObservabilitySection()
+    jobs: JobsSection | None = Field(default=None, description="Runs as Jobs on a management cluster.")
 
 
 class FleetYaml(Section):

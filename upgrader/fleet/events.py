@@ -75,6 +75,8 @@ class CampaignStarted:
     by: str
     sequence: int = 0
     """Its place among the campaigns of its folder, given under the folder's lock; 0: an older version wrote it."""
+    executor: str = "local"
+    """Where its runs are carried out: as processes of a machine (`local`), or as Jobs (`jobs`)."""
 
 
 @dataclass(frozen=True)

@@ -101,14 +101,14 @@ def kubeconfig_of(folder: Path, commands: Collection[str], environ: Mapping[str,
         return read_used(load_settings(Path(os.path.realpath(folder)), {}), environ, commands)
 
 
-def copy_approved(folder: Path, copies: Path, approved: str) -> Path | None:
+def copy_approved(folder: Path, copies: Path, approved: str, most_bytes: int = _MOST_BYTES) -> Path | None:
     """Copy what a run of a cluster folder may read, as `copy_inputs`, to below `copies`, which is made anew; its path
     without links. None, and nothing is left, if the copy hasn't the `approved` digest. Raises UsageError.
     """
     done, copies = False, empty_copies(copies)
     with _read(folder):
         try:
-            copy_inputs(folder, copies, _MOST_BYTES)
+            copy_inputs(folder, copies, most_bytes)
             done = _folder_digest(Path(os.path.realpath(folder)), copies) == approved
         finally:
             if not done:

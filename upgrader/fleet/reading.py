@@ -14,6 +14,7 @@ from upgrader.config.fleet_yaml import (
     ClusterEntry,
     ExclusionSection,
     FleetSpec,
+    JobsSection,
     SelectorSection,
     StageSection,
     WindowSection,
@@ -21,7 +22,7 @@ from upgrader.config.fleet_yaml import (
 from upgrader.config.yaml_document import Document, KeyPath, all_in_one, shown
 from upgrader.errors import ConfigError
 from upgrader.fleet.cron import YEARS, Cron
-from upgrader.fleet.model import Domains, Fleet, FleetCluster, MaxFailures, OnUnreachable, Stage
+from upgrader.fleet.model import Domains, Fleet, FleetCluster, JobSettings, MaxFailures, OnUnreachable, Stage
 from upgrader.fleet.selectors import Requirement, Selector
 from upgrader.fleet.windows import Exclusion, Window, next_opening
 from upgrader.model.first_few import first_few
@@ -47,7 +48,12 @@ def read_fleet(folder: Path, now: datetime, *, begun: Path | None = None) -> Fle
     fleet = reader.read()
     if reader.problems:
         raise all_in_one(reader.problems)
-    return replace(fleet, observability=file.spec.observability.at(folder.absolute()))
+    home, jobs = folder.absolute(), file.spec.jobs
+    return replace(fleet, observability=file.spec.observability.at(home), jobs=_jobs(home, jobs) if jobs else None)
+
+
+def _jobs(folder: Path, jobs: JobsSection) -> JobSettings:
+    return JobSettings(folder / jobs.kubeconfig, jobs.image, jobs.namespace_prefix, jobs.queue, int(jobs.grace))
 
 
 def _entries(folder: Path) -> tuple[Document, tuple[ClusterEntry, ...]]:

@@ -114,6 +114,8 @@ class CampaignState:
     """How long runs took that succeeded or were rolled back, all attempts of each together, oldest first."""
     requests: frozenset[str] = frozenset()
     """Those that were taken from their files."""
+    executor: str = "local"
+    """As the campaign's first event has it."""
     latest: datetime | None = None
     """The latest time of any event."""
 
@@ -149,7 +151,9 @@ def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> Campai
     match event:
         case CampaignStarted():
             clusters = {each.cluster: ClusterState(each.cluster, digest=each.digest) for each in event.clusters}
-            return CampaignState(event.campaign, event.target, event.pins, time, clusters=clusters)
+            return CampaignState(
+                event.campaign, event.target, event.pins, time, clusters=clusters, executor=event.executor
+            )
         case CampaignContinued():
             return state
         case CampaignEnded():

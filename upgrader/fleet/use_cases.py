@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from upgrader.app.locking import lock_holder, own_name
-from upgrader.app.wiring import system_clock
+from upgrader.app.wiring import open_api, system_clock
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder, folder_lock
 from upgrader.errors import Blocked, CampaignStopped, Locked, UsageError
 from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign, begin, fleet_files, newest_campaign
 from upgrader.fleet.clusters import ask_cluster, private_kubeconfig, remove_left_kubeconfigs
-from upgrader.fleet.coordinator import Coordinator
+from upgrader.fleet.coordinator import Coordinator, Executor
 from upgrader.fleet.copies import remove_copies
 from upgrader.fleet.decide import Decision, Held, decide
 from upgrader.fleet.events import (
@@ -30,6 +31,8 @@ from upgrader.fleet.events import (
     Unpaused,
 )
 from upgrader.fleet.inputs import Inputs, inputs_of, kubeconfig_of, own_pins, pins_differ
+from upgrader.fleet.job_process import pins_text
+from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import refuse_open_runs
@@ -40,6 +43,7 @@ from upgrader.model.first_few import first_few
 from upgrader.model.redaction.known_secrets import KNOWN
 
 __all__ = [
+    "ExecutorName",
     "FleetStatus",
     "approve",
     "approve_changes",
@@ -56,6 +60,9 @@ __all__ = [
     "unpause",
 ]
 
+ExecutorName = Literal["local", "jobs"]
+_HUB_SECONDS = 10.0
+"""Of each request to the management cluster."""
 _OVERRIDES = ("UPGRADER_KUBECONFIG", "UPGRADER_CONTEXT")
 _STATUS = "upgrader fleet status"
 _RUNNING = (
@@ -129,43 +136,78 @@ def fleet_status(folder: Path) -> FleetStatus:
 
 
 @contextmanager
-def open_campaign(folder: Path, confirm: Callable[[Fleet, bool], None], *, anew: bool = False) -> Iterator[Coordinator]:
+def open_campaign(
+    folder: Path,
+    confirm: Callable[[Fleet, bool], None],
+    *,
+    anew: bool = False,
+    executor: ExecutorName | None = None,
+) -> Iterator[Coordinator]:
     """Begin a campaign, or go on with the newest one, which has ended if nothing is left to do (`Coordinator.over`).
 
     `confirm` gets the fleet before a new campaign begins, and whether another one is left open; it raises where it
-    must not. Raises Locked where another coordinator runs, Blocked for a campaign that was begun with other files or
+    must not. `executor` is where runs are carried out, None: as the campaign has it, which can't change; a new one has
+    `local`. Raises Locked where another coordinator runs, Blocked for a campaign that was begun with other files or
     another upgrader and for a new one while a cluster has a run without an end, and UsageError for a folder that is
     wrong.
     """
-    clock, executor = system_clock(), LocalExecutor(environ=os.environ)
-    with folder_lock(folder, lock_holder(), clock, status=_STATUS):
+    clock = system_clock()
+    with folder_lock(folder, lock_holder(), clock, status=_STATUS), ExitStack() as stack:
         campaign = newest_campaign(folder)
         state = campaign.state() if campaign else CampaignState()
         if campaign and not anew and (state.open or not campaign.changed_files(folder)):
             if state.open:
                 _refuse_changes(campaign, state, folder)
-            fleet, journal = begun_fleet(folder, campaign), campaign.reopen(clock)
+            if executor not in (None, state.executor):
+                raise UsageError(
+                    f"campaign {campaign.name} was begun with --executor {state.executor}, where its runs are known",
+                    remedy="Leave the option out, or begin another campaign with it: upgrader fleet run --new",
+                )
+            fleet = begun_fleet(folder, campaign)
+            carried_out = _executor(stack, state.executor, fleet)
+            journal = campaign.reopen(clock)
             if state.open:
                 journal.emit(CampaignContinued(own_name()))
         else:
             files = fleet_files(folder)
             fleet = proposed_fleet(folder)
-            if campaign:
-                _refuse_running(campaign, state, executor)
+            if campaign and any(each.phase == "running" for each in state.clusters.values()):
+                _refuse_running(campaign, state, _executor(stack, state.executor, begun_fleet(folder, campaign)))
+            chosen = executor or "local"
+            carried_out = _executor(stack, chosen, fleet)
             refuse_open_runs(fleet, begun_fleet(folder, campaign) if campaign else None, state)
             inputs = tuple(ClusterInputs(each.name, str(_inputs(folder, fleet, each))) for each in fleet.clusters)
             pins = own_pins()
             confirm(fleet, state.open)
             name = f"{clock.now():%Y%m%dT%H%M%S}-fleet-{fleet.target}"
-            campaign, journal = begin(
-                folder, CampaignStarted(name, fleet.target, pins, inputs, own_name()), files, clock
-            )
+            started = CampaignStarted(name, fleet.target, pins, inputs, own_name(), executor=chosen)
+            campaign, journal = begin(folder, started, files, clock)
         try:
             _remove_left(folder, campaign)
             questions = Questions(folder, fleet.commands, ask_cluster, os.environ)
-            yield Coordinator(folder, fleet, campaign, journal, executor, clock, questions, own_pins)
+            yield Coordinator(folder, fleet, campaign, journal, carried_out, clock, questions, own_pins)
         finally:
             journal.close()
+
+
+def _executor(stack: ExitStack, name: str, fleet: Fleet) -> Executor:
+    """Where a campaign's runs are carried out. Raises UsageError, and Blocked for a management cluster of the fleet."""
+    if name == "local":
+        return LocalExecutor(environ=os.environ)
+    if fleet.jobs is None:
+        raise UsageError(
+            "fleet.yaml says nothing of a management cluster, on which runs could be Jobs",
+            remedy="Set `jobs` in its spec: image and kubeconfig; docs/fleet.md shows it.",
+        )
+    if not fleet.jobs.kubeconfig.is_file():
+        raise UsageError(
+            f"{fleet.jobs.kubeconfig}, the kubeconfig of the management cluster, is not a file",
+            remedy="Put it there, or name it in fleet.yaml (jobs.kubeconfig).",
+        )
+    kube = stack.enter_context(open_api(fleet.jobs.kubeconfig, _HUB_SECONDS))
+    jobs = JobsExecutor(kube, fleet.jobs, fleet, pins_text(), system_clock())
+    jobs.check()
+    return jobs
 
 
 def _remove_left(folder: Path, campaign: Campaign) -> None:
@@ -206,7 +248,7 @@ def _refuse_changes(campaign: Campaign, state: CampaignState, folder: Path) -> N
         raise Blocked(f"{other} ({campaign.name}); nothing was started", remedy=f"Use that upgrader. {anew}")
 
 
-def _refuse_running(campaign: Campaign, state: CampaignState, executor: LocalExecutor) -> None:
+def _refuse_running(campaign: Campaign, state: CampaignState, executor: Executor) -> None:
     for each in state.clusters.values():
         if each.phase == "running" and executor.running(campaign.attempt(each.name, each.attempt)):
             raise Locked(

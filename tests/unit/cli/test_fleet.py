@@ -25,13 +25,14 @@ from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UsageError
-from upgrader.fleet import campaigns, use_cases
+from upgrader.fleet import campaigns, job_process, use_cases
 from upgrader.fleet.campaigns import Campaign, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.events import ClusterStarting, Pins, Problem
 from upgrader.fleet.inputs import folder_digest
+from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import CommandEnd
@@ -523,3 +524,55 @@ def test_page_and_calendar_of_a_campaign(folder: Path, tmp_path: Path, monkeypat
     page.unlink()
     page.mkdir()
     assert "page is not up to date" in fleet(folder, "resume").stderr
+
+
+def test_executor_is_the_campaigns(folder: Path) -> None:
+    """Without a management cluster there are no Jobs; a campaign can't go on elsewhere, where its runs aren't known."""
+    begin = ("run", "--yes", "--executor", "jobs")
+    with pytest.raises(UsageError, match="says nothing of a management cluster"):
+        fleet(folder, *begin)
+    text = (folder / "fleet.yaml").read_text()
+    (folder / "fleet.yaml").write_text(f'{text}  jobs: {{image: "registry.example/runner@sha256:{64 * "0"}"}}\n')
+    with pytest.raises(UsageError, match=r"hub\.kubeconfig, the kubeconfig of the management"):
+        fleet(folder, *begin)
+    assert newest_campaign(folder) is None
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    (folder / "hub.kubeconfig").write_text("")
+    with pytest.raises(UsageError, match="was begun with --executor local"):
+        fleet(folder, *begin)
+
+
+def test_jobs_are_on_the_management_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A campaign that is begun with them asks that cluster which one it is, and keeps that it was begun so."""
+    text = (folder / "fleet.yaml").read_text()
+    (folder / "fleet.yaml").write_text(f'{text}  jobs: {{image: "registry.example/runner@sha256:{64 * "0"}"}}\n')
+    (folder / "hub.kubeconfig").write_text("")
+    checked = list[JobsExecutor]()
+
+    def check(executor: JobsExecutor) -> None:
+        checked.append(executor)
+
+    monkeypatch.setattr(JobsExecutor, "check", check)
+    with use_cases.open_campaign(folder, lambda *_: None, executor="jobs") as coordinator:
+        assert coordinator.executor is checked[0]
+    with use_cases.open_campaign(folder, lambda *_: None) as coordinator:
+        assert coordinator.executor is checked[1]
+    campaign = newest_campaign(folder)
+    assert campaign is not None and campaign.state().executor == "jobs"
+
+
+def test_job_of_a_container(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hidden command hands on its arguments, and ends as the run did."""
+    given = list[object]()
+
+    def run_in_job(*arguments: object, output: object) -> int:
+        given.extend((arguments, output is not None))
+        return 4
+
+    monkeypatch.setattr(job_process, "run_in_job", run_in_job)
+    done = fleet(folder, "job", "--chunks", "/c", "--folder", "/f/a", "--pins", "p", "--", "-C", "/f/a", "run")
+    assert done.exit_code == 4
+    places = tuple(map(Path, ("/c", "/f/a", "/upgrader/work/inputs", "/dev/termination-log")))
+    assert given == [(*places, "p", ("-C", "/f/a", "run")), True]
+    assert " job " not in fleet(folder, "--help").output

@@ -1,0 +1,262 @@
+"""Jobs on a management cluster, played by a fake of its API."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from testkit.fleet_folder import write_fleet
+from tests.unit.fleet.test_outcomes import write_run
+from upgrader.engine.history.journal_in_secrets import ClusterReplicas
+from upgrader.engine.journal.journal_file import JOURNAL
+from upgrader.errors import ApiError, ApiUnavailable, Blocked, UsageError
+from upgrader.fleet import jobs_executor
+from upgrader.fleet.inputs import inputs_of
+from upgrader.fleet.job_objects import JOBS
+from upgrader.fleet.jobs_executor import JobsExecutor, fetch_journals
+from upgrader.fleet.reading import read_fleet
+from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
+from upgrader.ports import Kind, KubeObject
+
+FLEET = f"""\
+apiVersion: upgrader.io/v1alpha1
+kind: FleetRun
+spec:
+  target: v1.37.1
+  stages: [{{name: all, selector: {{}}}}]
+  jobs: {{image: "registry.example/runner@sha256:{64 * "0"}", queue: fleet, grace: 2h}}
+"""
+SPACE = "fleet-a"
+
+
+class Failing(FakeKube):
+    """An API that fails a kind of request, before or after it was carried out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails: dict[str, ApiError] = {}
+        self.after = False
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
+        if self.after:
+            super().create(kind, manifest, namespace)
+        self._fail(f"create {kind.plural}")
+        return super().create(kind, manifest, namespace, dry_run=dry_run)
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        self._fail(f"get {kind.plural}")
+        return super().get(kind, name, namespace)
+
+    def _fail(self, what: str) -> None:
+        if error := self.fails.get(what):
+            raise error
+
+
+@dataclass
+class Site:
+    """A fleet, its executor, and the attempt 1 at cluster `a`."""
+
+    folder: Path
+    kube: Failing = field(default_factory=Failing)
+    clock: FakeClock = field(default_factory=FakeClock)
+    unread: str = ""
+
+    def __post_init__(self) -> None:
+        write_fleet(self.folder, FLEET)
+        fleet = read_fleet(self.folder, self.clock.now())
+        assert fleet.jobs is not None
+        self.attempt = self.folder / "runs/20260101T000000-fleet-v1.37.1/clusters/a/1"
+        self.attempt.parent.mkdir(parents=True)
+        self.attempt.with_name("kubeconfig").write_text("first")
+        self.executor = JobsExecutor(self.kube, fleet.jobs, fleet, "1/c/p", self.clock, lambda *_: self.unread)
+        mine = fleet.by_name["a"].folder
+        self.arguments = ["-C", str(mine), "--kubeconfig", "/k", "run", "-o", "json", "--approved-inputs"]
+        self.arguments += [inputs_of(self.folder, mine, frozenset(), {}).files, "--approved-copies", "/c", "--resume"]
+
+    def start(self) -> None:
+        self.executor.start(self.attempt, self.arguments)
+
+    def job(self) -> Any:
+        (found,) = self.kube.list(JOBS, SPACE)
+        return found
+
+    def secret(self, name: str) -> bytes:
+        found = self.kube.get(SECRETS, f"{self.job()['metadata']['name']}-{name}", SPACE)
+        assert found is not None
+        return base64.b64decode(next(iter(found["data"].values())))
+
+    def pod(self, phase: str, **state: object) -> None:
+        labels = self.job()["spec"]["template"]["metadata"]["labels"]
+        meta = {"name": "p", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        status = {"phase": phase, "containerStatuses": [{"name": "run", "state": state}]}
+        self.kube.put(PODS, {"metadata": meta, "status": status}, SPACE)
+
+    def later(self) -> bool:
+        self.clock.sleep(11)
+        return self.executor.running(self.attempt)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_run_is_a_job_with_the_paths_of_its_pod(site: Site) -> None:
+    """The copies are made already, and a second pod resumes what the first has begun; fleet.yaml decides the rest."""
+    site.start()
+    job = site.job()
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    folder, digest = str(site.folder / "clusters/a"), site.arguments[8]
+    assert command[command.index("--") + 1 :] == [
+        *("-C", folder, "--kubeconfig", "/upgrader/kubeconfig/kubeconfig", "run", "-o", "json"),
+        *("--approved-inputs", digest, "--resume"),
+    ]
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "fleet"
+    assert job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 7200
+    assert site.secret("kubeconfig") == b"first" and site.secret("inputs-0")
+    assert not site.attempt.with_name("inputs").exists()
+
+
+def test_renewed_credentials_reach_a_job_that_runs(site: Site) -> None:
+    """Once for each change; a coordinator that was left without a kubeconfig leaves the Job's own."""
+    site.start()
+    site.attempt.with_name("kubeconfig").write_text("second")
+    assert site.executor.running(site.attempt) and site.secret("kubeconfig") == b"second"
+    site.attempt.with_name("kubeconfig").unlink()
+    assert site.later() and site.secret("kubeconfig") == b"second"
+
+
+def test_job_is_asked_about_every_ten_seconds(site: Site) -> None:
+    """Between two requests it counts as running; its end is seen at the next one."""
+    site.start()
+    assert site.executor.running(site.attempt)
+    site.kube.patch(JOBS, site.job()["metadata"]["name"], {"status": failed()}, SPACE)
+    site.clock.sleep(9)
+    assert site.executor.running(site.attempt)
+    site.clock.sleep(1)
+    assert not site.executor.running(site.attempt)
+
+
+def failed() -> dict[str, object]:
+    return {"conditions": [{"type": "Failed", "status": "True"}]}
+
+
+def test_end_of_a_job(site: Site) -> None:
+    """Its pod's exit code, with why no journal can be read; its Secrets are removed. Without a pod nothing is known."""
+    site.unread = "no answer"
+    site.start()
+    site.pod("Failed", terminated={"exitCode": 5, "message": ""})
+    end = site.executor.end(site.attempt)
+    assert end is not None and (end.exit_code, end.unread) == (5, "no answer")
+    assert not site.kube.list(SECRETS, SPACE)
+    site.kube.delete(PODS, "p", SPACE)
+    assert site.executor.end(site.attempt) is None
+
+
+def test_deleted_job_runs_as_long_as_its_pod(site: Site) -> None:
+    """No other is begun beside it."""
+    site.start()
+    site.pod("Running", running={})
+    site.kube.delete(JOBS, site.job()["metadata"]["name"], SPACE)
+    assert site.executor.running(site.attempt)
+    site.kube.delete(PODS, "p", SPACE)
+    assert not site.later()
+
+
+def test_sign_of_life(site: Site) -> None:
+    """What a Job waits for; then when its run has written a line last; how to end it. It is asked for every 5 min."""
+    site.start()
+    name = site.job()["metadata"]["name"]
+    sign = site.executor.sign(site.attempt)
+    assert sign.process == f"Job fleet-a/{name} (has no pod yet)" and sign.time is None
+    assert sign.to_end == f"delete it (kubectl -n fleet-a delete job {name})"
+    site.pod("Running", running={})
+    site.kube.log_texts["p", "run", False] = '{"time":"2026-01-01T00:00:01Z"}'
+    assert site.executor.sign(site.attempt) is sign
+    site.clock.sleep(301)
+    later = site.executor.sign(site.attempt)
+    assert later.process == f"Job fleet-a/{name}" and later.time == datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_start_of_which_no_answer_came(site: Site, after: bool) -> None:
+    """Whether the Job is there isn't known: it counts as begun, and the next look, which finds it or not, decides."""
+    site.kube.fails["create jobs"], site.kube.after = ApiUnavailable("no answer"), after
+    site.start()
+    site.kube.fails.clear()
+    site.kube.after = False
+    assert site.executor.running(site.attempt) is after
+
+
+def test_refusals_name_the_object_and_the_rights(site: Site) -> None:
+    """A missing right; a management cluster that doesn't answer; a Job of the same name that is another one."""
+    site.kube.fails["create jobs"] = forbidden()
+    with pytest.raises(UsageError, match="cannot create") as refused:
+        site.start()
+    assert "rights of the chart `fleet`" in refused.value.remedy
+    site.kube.fails.clear()
+    site.start()
+    site.start()
+    other = replace(site.executor, pins="2/c/p")
+    with pytest.raises(UsageError, match="exists, and isn't the one"):
+        other.start(site.attempt, site.arguments)
+    site.kube.fails["get jobs"] = ApiUnavailable("no answer")
+    with pytest.raises(UsageError, match="the management cluster: no answer"):
+        site.later()
+
+
+def forbidden() -> ApiError:
+    error = ApiError('jobs is forbidden: User "x" cannot create resource "jobs"')
+    error.status = 403
+    return error
+
+
+def test_inputs_that_have_changed_or_can_not_be_read(site: Site) -> None:
+    """No Job is created for a folder that isn't the approved one, or without a kubeconfig."""
+    site.attempt.with_name("kubeconfig").unlink()
+    with pytest.raises(UsageError, match="kubeconfig can't be read"):
+        site.start()
+    (site.folder / "clusters/a/more").write_text("")
+    with pytest.raises(UsageError, match="has changed since"):
+        site.start()
+    assert not site.kube.list(JOBS, SPACE)
+
+
+def test_management_cluster_of_the_fleet_is_refused(site: Site) -> None:
+    """By the UID of kube-system; one without it isn't known, and refused as well."""
+    with pytest.raises(UsageError, match="no namespace kube-system"):
+        site.executor.check()
+    site.kube.put(NAMESPACES, {"metadata": {"name": "kube-system", "uid": "hub"}})
+    site.executor.check()
+    site.kube.put(NAMESPACES, {"metadata": {"name": "kube-system", "uid": "u2"}})
+    with pytest.raises(Blocked, match="cluster b is the management cluster itself"):
+        site.executor.check()
+
+
+def test_journals_come_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster's are brought into its folder; that it doesn't answer, or its kubeconfig is wrong, is told."""
+    kube, run = FakeKube(), "20260101T000001-v1.37.1"
+
+    @contextmanager
+    def opened(kubeconfig: Path, _: float) -> Iterator[FakeKube]:
+        if kubeconfig == Path("wrong"):
+            raise UsageError("it is wrong")
+        yield kube
+
+    monkeypatch.setattr(jobs_executor, "open_api", opened)
+    write_run(tmp_path / "there", run)
+    content = (tmp_path / "there/runs" / run / JOURNAL).read_bytes()
+    ClusterReplicas(kube).write(run, content)
+    assert fetch_journals(tmp_path, Path("k")) == "" and (tmp_path / "runs" / run / JOURNAL).read_bytes() == content
+    kube.unavailable = True
+    assert "the cluster could not be searched for runs" in fetch_journals(tmp_path, Path("k"))
+    assert fetch_journals(tmp_path, Path("wrong")) == "it is wrong"

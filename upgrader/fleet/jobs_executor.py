@@ -1,0 +1,278 @@
+"""Runs of clusters as Jobs on a management cluster, one for each attempt, in a namespace of the cluster's own.
+
+A Job is known by its name, which is made from the campaign, the cluster and the attempt: so a coordinator that takes
+over finds it. What the run reads goes with it in Secrets, which are removed at its end. How it ended is in its pod's
+status, and in the cluster's journal, which is fetched from the cluster itself into the cluster folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
+
+from upgrader.app.wiring import open_api
+from upgrader.engine.history.journal_in_secrets import ClusterReplicas
+from upgrader.engine.history.past_runs import past_runs
+from upgrader.engine.history.run_discovery import bring_home, find_runs, with_remote_runs
+from upgrader.errors import ApiError, ApiUnavailable, Blocked, UpgraderError, UsageError
+from upgrader.fleet.campaigns import INPUTS, KUBECONFIG
+from upgrader.fleet.copies import remove_copies
+from upgrader.fleet.inputs import copy_approved
+from upgrader.fleet.job_objects import (
+    CONTAINER,
+    JOBS,
+    POD_COPIES,
+    POD_KUBECONFIG,
+    Attempt,
+    digest_of,
+    end_of,
+    has_ended,
+    job_of,
+    last_line_time,
+    namespace_of,
+    newest_pod,
+    secrets_of,
+    waits_for,
+)
+from upgrader.fleet.model import Fleet, JobSettings
+from upgrader.fleet.outcomes import CommandEnd, Sign
+from upgrader.fleet.packing import MOST_BYTES, chunks_of
+from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
+from upgrader.ports import Clock, Kube, KubeObject
+
+__all__ = ["JobsExecutor", "fetch_journals"]
+
+_LOOK_SECONDS = 10.0
+"""A Job is asked about at most so often."""
+_SIGN_SECONDS = 300.0
+"""A log is read at most so often."""
+_LOG_LINES = 5
+_SECONDS = 5.0
+"""Of each request to a cluster whose journals are fetched."""
+_APPROVED, _COPIES, _RESUME = "--approved-inputs", "--approved-copies", "--resume"
+
+
+def fetch_journals(folder: Path, kubeconfig: Path) -> str:
+    """Bring the journals that are in a cluster into its folder, where they say more than those there. Returns why they
+    can't be read; "" if they were.
+    """
+    runs = folder / "runs"
+    try:
+        with open_api(kubeconfig, _SECONDS) as kube:
+            found = find_runs((ClusterReplicas(kube),))
+        for run in with_remote_runs(past_runs(runs), found, runs):
+            there = found.get(run.name) if run.place else None
+            if there is not None:
+                bring_home(there, runs)
+    except UpgraderError as error:
+        return error.message
+    return "; ".join(found.may_hide)
+
+
+@dataclass
+class JobsExecutor:
+    """Begins Jobs, and says how far they are. Its errors name the object of the management cluster, and the right that
+    is missing.
+    """
+
+    kube: Kube
+    """The management cluster."""
+    settings: JobSettings
+    fleet: Fleet
+    pins: str
+    """What the upgrader in the image has to be, as `pins_text`."""
+    clock: Clock
+    fetch: Callable[[Path, Path], str] = fetch_journals
+    _looks: dict[Path, float] = field(default_factory=dict)
+    """When a Job was seen running last, on the monotonic clock."""
+    _signs: dict[Path, tuple[float, Sign]] = field(default_factory=dict)
+    """The last sign of life, and when it was asked for."""
+    _sent: dict[Path, bytes] = field(default_factory=dict)
+    """The kubeconfig that a Job has."""
+
+    def check(self) -> None:
+        """Raise Blocked where the management cluster is one of the fleet's: its upgrade would stop its own coordinator
+        and Jobs. Raises UsageError for names of which there can't be a namespace, and if it doesn't answer.
+        """
+        for each in self.fleet.clusters:
+            namespace_of(self.settings, each.name)
+        with _of_hub():
+            found = self.kube.get(NAMESPACES, "kube-system")
+        uid = found["metadata"]["uid"] if found else ""
+        if not uid:
+            raise UsageError("the management cluster has no namespace kube-system, so it isn't known which one it is")
+        for each in self.fleet.clusters:
+            if each.uid == uid:
+                raise Blocked(
+                    f"cluster {each.name} is the management cluster itself: its upgrade would stop the Jobs of others",
+                    remedy="Name it in `exclude`, and upgrade it from elsewhere: upgrader run.",
+                )
+
+    def start(self, attempt: Path, arguments: Sequence[str]) -> None:
+        """Create the Job of an attempt, unless there is one. If it isn't known whether it was created, `running` will
+        tell. Raises UsageError if it was not.
+        """
+        mine = self._attempt(attempt)
+        folder = Path(os.path.realpath(self.fleet.by_name[mine.cluster].folder))
+        chunks = self._chunks(attempt, folder, arguments)
+        kubeconfig = self._kubeconfig(attempt)
+        given = _in_pod(arguments, {"-C": str(folder), "--kubeconfig": POD_KUBECONFIG})
+        job = job_of(mine, self.settings, folder, len(chunks), self.pins, given)
+        try:
+            with _of_hub():
+                self._remove_secrets(mine.namespace, mine.cluster)
+                for secret in secrets_of(mine, chunks, kubeconfig):
+                    self.kube.apply(SECRETS, secret, mine.namespace)
+                self._create(job, mine)
+        except _HubSilent:
+            return  # whether the Job is there can't be known now: a second one must not be begun beside it
+        self._sent[attempt] = kubeconfig
+
+    def running(self, attempt: Path) -> bool:
+        """Whether its Job has not ended, or a pod of a Job that was deleted still runs. Raises UsageError."""
+        now = self.clock.monotonic()
+        if now - self._looks.get(attempt, -_LOOK_SECONDS) < _LOOK_SECONDS:
+            return True
+        mine = self._attempt(attempt)
+        with _of_hub():
+            job = self.kube.get(JOBS, mine.name, mine.namespace)
+            if job is not None and not has_ended(job):
+                self._renew(attempt, mine)
+            elif job is not None or not any(map(_lives, self._pods(mine))):
+                self._looks.pop(attempt, None)
+                return False
+        self._looks[attempt] = now
+        return True
+
+    def sign(self, attempt: Path) -> Sign:
+        """When it has written something last, and what it is. Raises UsageError if that can't be read."""
+        now, mine = self.clock.monotonic(), self._attempt(attempt)
+        known = self._signs.get(attempt)
+        if known is not None and now - known[0] < _SIGN_SECONDS:
+            return known[1]
+        with _of_hub():
+            pod = newest_pod(self._pods(mine))
+            waiting, time = waits_for(pod), None
+            if pod is not None and not waiting:
+                name = pod["metadata"]["name"]
+                time = last_line_time(self.kube.logs(mine.namespace, name, CONTAINER, lines=_LOG_LINES))
+        shown = f"{mine.shown} ({waiting})" if waiting else mine.shown
+        sign = Sign(shown, time, f"delete it (kubectl -n {mine.namespace} delete job {mine.name})")
+        self._signs[attempt] = now, sign
+        return sign
+
+    def end(self, attempt: Path) -> CommandEnd | None:
+        """How an attempt ended that isn't running: by its pod; None if it couldn't say, or its Job is gone. Brings the
+        cluster's journals into its folder, and removes the attempt's Secrets. Raises UsageError if the management
+        cluster doesn't say.
+        """
+        mine = self._attempt(attempt)
+        with _of_hub():
+            pod = newest_pod(self._pods(mine))
+            end = end_of(pod) if pod else None
+            unread = self.fetch(self.fleet.by_name[mine.cluster].folder, attempt.with_name(KUBECONFIG))
+            self._remove_secrets(mine.namespace, mine.cluster)
+        for known in (self._looks, self._signs, self._sent):
+            known.pop(attempt, None)
+        return replace(end, unread=unread) if end else None
+
+    def _attempt(self, attempt: Path) -> Attempt:
+        """`runs/CAMPAIGN/clusters/CLUSTER/NUMBER`."""
+        cluster = attempt.parent.name
+        return Attempt(attempt.parents[2].name, cluster, int(attempt.name), namespace_of(self.settings, cluster))
+
+    def _chunks(self, attempt: Path, folder: Path, arguments: Sequence[str]) -> tuple[bytes, ...]:
+        copies, approved = attempt.with_name(INPUTS), arguments[arguments.index(_APPROVED) + 1]
+        try:
+            made = copy_approved(folder, copies, approved, MOST_BYTES)
+            if made is None:
+                raise UsageError(
+                    f"{folder} has changed since it was compared with what was approved",
+                    remedy="Restore it, or approve the change: upgrader fleet approve --changes CLUSTER --reason TEXT",
+                )
+            chunks = chunks_of(made, POD_COPIES)
+            remove_copies(made)
+        except OSError as error:
+            raise UsageError(f"{copies} can't be read or removed: {error.strerror}") from error
+        return chunks
+
+    @staticmethod
+    def _kubeconfig(attempt: Path) -> bytes:
+        """What the coordinator has copied of the cluster's kubeconfig, and renews while the attempt runs."""
+        path = attempt.with_name(KUBECONFIG)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{path} can't be read: {error.strerror}") from error
+
+    def _create(self, job: KubeObject, mine: Attempt) -> None:
+        try:
+            self.kube.create(JOBS, job, mine.namespace)
+        except ApiError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            there = self.kube.get(JOBS, mine.name, mine.namespace)
+            if there is None or digest_of(there) != digest_of(job):
+                raise UsageError(
+                    f"{mine.shown} exists, and isn't the one that would be created",
+                    remedy=f"Look where it comes from: kubectl -n {mine.namespace} get job {mine.name} -o yaml. Delete "
+                    "it once it has no pod that runs.",
+                ) from error
+
+    def _renew(self, attempt: Path, mine: Attempt) -> None:
+        """Hand a Job the credentials that the coordinator has now; the kubelet brings them to its pod."""
+        if not attempt.with_name(KUBECONFIG).exists():  # it was left without by a coordinator that was killed
+            return
+        content = self._kubeconfig(attempt)
+        if content != self._sent.get(attempt):
+            self.kube.apply(SECRETS, secrets_of(mine, (), content)[0], mine.namespace)
+            self._sent[attempt] = content
+
+    def _remove_secrets(self, namespace: str, cluster: str) -> None:
+        """Those of earlier attempts too: a coordinator that was killed could not."""
+        found = self.kube.each(SECRETS, namespace, labels=f"upgrader.io/cluster={cluster}", metadata_only=True)
+        for name in [each["metadata"]["name"] for each in found]:
+            self.kube.delete(SECRETS, name, namespace)
+
+    def _pods(self, mine: Attempt) -> tuple[KubeObject, ...]:
+        return self.kube.list(PODS, mine.namespace, labels=f"upgrader.io/attempt={mine.name}")
+
+
+def _lives(pod: KubeObject) -> bool:
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _in_pod(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Arguments with other values. The copies are made already, and a Job's second pod resumes what its first began."""
+    given: list[str] = []
+    pairs = iter(arguments)
+    for each in pairs:
+        if each == _COPIES:
+            next(pairs)
+        elif each in values:
+            given += [each, values[each]]
+            next(pairs)
+        elif each != _RESUME:
+            given.append(each)
+    return [*given, _RESUME]
+
+
+class _HubSilent(UsageError):
+    """The management cluster has not answered."""
+
+
+@contextmanager
+def _of_hub() -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        silent = isinstance(error, ApiUnavailable) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        forbidden = error.status == HTTPStatus.FORBIDDEN
+        raise (_HubSilent if silent else UsageError)(
+            f"the management cluster: {error.message}",
+            remedy="Give the coordinator the rights of the chart `fleet`." if forbidden else error.remedy,
+        ) from error
