@@ -117,7 +117,7 @@ def test_what_is_pushed_is_signed(released: Released) -> None:
     signed; with another key none does."""
     names = [each.removeprefix(f"{REGISTRY}/").partition("@")[0] for each in released.references]
     images = ["guard", "pod-checkpointer", "upgrader-runner"]
-    charts = ["guard", "kube-apiserver", "kubernetes", "pod-checkpointer"]
+    charts = ["fleet", "guard", "kube-apiserver", "kubernetes", "pod-checkpointer"]
     assert names == [*images, *(f"charts/{name}" for name in charts)]
     blob = f"cosign verify-blob --insecure-ignore-tlog=true --bundle {released.signature} --key"
     for key, right in ((f"{_KEYS}/cosign.pub", True), (f"{_KEYS}/others/cosign.pub", False)):

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from upgrader.app.wiring import open_api
+from upgrader.config.load import load_settings
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.run_discovery import bring_home, find_runs, with_remote_runs
@@ -186,6 +187,12 @@ class JobsExecutor:
         return Attempt(attempt.parents[2].name, cluster, int(attempt.name), namespace_of(self.settings, cluster))
 
     def _chunks(self, attempt: Path, folder: Path, arguments: Sequence[str]) -> tuple[bytes, ...]:
+        if load_settings(folder, {}).backup.recipients:
+            raise UsageError(
+                f"{folder / 'upgrader.yaml'} has recipients of backups, but a Job's backup would be lost with its pod",
+                remedy="Take backups by `upgrader backup`, and leave `backup.recipients` empty; or use --executor "
+                "local.",
+            )
         copies, approved = attempt.with_name(INPUTS), arguments[arguments.index(_APPROVED) + 1]
         try:
             made = copy_approved(folder, copies, approved, MOST_BYTES)

@@ -22,7 +22,7 @@ MOST_BYTES = 16 * 1024 * 1024
 def chunks_of(copies: Path, leads_to: str) -> tuple[bytes, ...]:
     """What is below `copies`, packed and cut. Links to below `copies` lead to below `leads_to` in it.
 
-    The same files give the same bytes, whoever owns them and whenever they were written. Raises OSError.
+    The same files give the same bytes, also with other owners and times. Raises OSError.
     """
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:

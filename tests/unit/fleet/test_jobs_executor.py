@@ -36,6 +36,7 @@ spec:
   jobs: {{image: "registry.example/runner@sha256:{64 * "0"}", queue: fleet, grace: 2h}}
 """
 SPACE = "fleet-a"
+RECIPIENT = "age1spl2swq3ujnctvxrju6yzx2t07qgxzhycum5sg2x9c9lt2kus3vs0xszn0"
 
 
 class Failing(FakeKube):
@@ -227,6 +228,15 @@ def test_inputs_that_have_changed_or_can_not_be_read(site: Site) -> None:
         site.start()
     (site.folder / "clusters/a/more").write_text("")
     with pytest.raises(UsageError, match="has changed since"):
+        site.start()
+    assert not site.kube.list(JOBS, SPACE)
+
+
+def test_backup_that_would_be_lost(site: Site) -> None:
+    """A cluster whose run takes a backup before it gets no Job: the backup would be in its pod."""
+    settings = site.folder / "clusters/a/upgrader.yaml"
+    settings.write_text(f"{settings.read_text()}backup: {{recipients: [{RECIPIENT}]}}\n")
+    with pytest.raises(UsageError, match="backup would be lost with its pod"):
         site.start()
     assert not site.kube.list(JOBS, SPACE)
 

@@ -1,0 +1,71 @@
+"""The fleet chart: what a management cluster's operator relies on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.charts.conftest import Refused, Render
+
+VALUES = {
+    "clusters": [
+        {"name": "eu-1", "egress": [{"cidr": "10.0.0.0/24"}]},
+        {"name": "eu-2", "egress": [{"cidr": "10.0.1.10/32", "ports": [443]}]},
+    ]
+}
+
+
+def test_namespace_for_each_cluster(render: Render) -> None:
+    """It is restricted, and stays when its cluster is removed from the values: a run may be in it."""
+    found = render("fleet", VALUES, "ops")
+    assert found.names("Namespace") == {"fleet-eu-1", "fleet-eu-2"}
+    meta = found.get("Namespace", "fleet-eu-1")["metadata"]
+    assert meta["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert meta["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_rights_are_only_in_those_namespaces(render: Render) -> None:
+    """The coordinator, in the release's namespace, has rights in each of them; elsewhere only to read kube-system."""
+    found = render("fleet", VALUES, "ops")
+    roles = [each for each in found.objects if each["kind"] == "Role"]
+    assert [each["metadata"]["namespace"] for each in roles] == ["fleet-eu-1", "fleet-eu-2"]
+    (rule,) = found.get("ClusterRole", "fleet-coordinator-ops")["rules"]
+    assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (["namespaces"], ["kube-system"], ["get"])
+    for each in found.objects:
+        if each["kind"].endswith("Binding"):
+            assert each["subjects"] == [{"kind": "ServiceAccount", "name": "fleet-coordinator", "namespace": "ops"}]
+        for rule in each.get("rules", ()):
+            assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+
+
+def test_jobs_reach_their_own_cluster_alone(render: Render) -> None:
+    """Nothing comes in; out go its own addresses, by default to the API and SSH, and DNS, which can be left out."""
+    found = render("fleet", VALUES, "ops")
+    policies = {
+        each["metadata"]["namespace"]: each["spec"] for each in found.objects if each["kind"] == "NetworkPolicy"
+    }
+    one, two = policies["fleet-eu-1"], policies["fleet-eu-2"]
+    assert one["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in one and one["podSelector"] == {}
+    assert one["egress"][0] == {
+        "to": [{"ipBlock": {"cidr": "10.0.0.0/24"}}],
+        "ports": [{"protocol": "TCP", "port": 6443}, {"protocol": "TCP", "port": 22}],
+    }
+    assert two["egress"][0]["ports"] == [{"protocol": "TCP", "port": 443}]
+    assert [each["port"] for each in one["egress"][1]["ports"]] == [53, 53] and len(one["egress"]) == 2
+    without = render("fleet", {**VALUES, "networkPolicy": {"dns": []}}, "ops")
+    assert all(len(each["spec"]["egress"]) == 1 for each in without.objects if each["kind"] == "NetworkPolicy")
+    off = render("fleet", {**VALUES, "networkPolicy": {"enabled": False}}, "ops")
+    assert not off.names("NetworkPolicy")
+
+
+def test_account_of_another_release(render: Render) -> None:
+    """An account that exists is bound, and not created."""
+    found = render("fleet", {**VALUES, "coordinator": {"serviceAccount": "ci", "create": False}}, "ops")
+    assert not found.names("ServiceAccount")
+    assert found.get("RoleBinding", "fleet-coordinator")["subjects"][0]["name"] == "ci"
+
+
+@pytest.mark.parametrize("name", ["a.b", "x" * 60])
+def test_name_without_a_namespace(render: Render, name: str) -> None:
+    """As `fleet run` does, the chart refuses a cluster whose name makes no namespace."""
+    with pytest.raises(Refused, match=r"clusters|63 characters"):
+        render("fleet", {"clusters": [{"name": name}]}, "ops")
