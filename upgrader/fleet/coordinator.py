@@ -254,8 +254,8 @@ class Coordinator:
         if (self.clock.now() - last).total_seconds() < SILENT_SECONDS:
             return ""
         return (
-            f"its run to go on: {sign.process} has written nothing since {last:%Y-%m-%d %H:%M}Z; see {attempt} "
-            f"and the cluster. If it hangs, {sign.to_end}: the run is then resumed"
+            f"its run to go on: {sign.process} has written nothing since {last:%Y-%m-%d %H:%M}Z; see "
+            f"{sign.log or attempt} and the cluster. If it hangs, {sign.to_end}: the run is then resumed"
         )
 
     def _end(self, cluster: ClusterState, attempt: int, result: Result, seconds: float) -> None:

@@ -162,7 +162,9 @@ class JobsExecutor:
                 name = pod["metadata"]["name"]
                 time = last_line_time(self.kube.logs(mine.namespace, name, CONTAINER, lines=_LOG_LINES))
         shown = f"{mine.shown} ({waiting})" if waiting else mine.shown
-        sign = Sign(shown, time, f"delete it (kubectl -n {mine.namespace} delete job {mine.name})")
+        kubectl = f"kubectl -n {mine.namespace}"
+        log, to_end = f"its log ({kubectl} logs job/{mine.name})", f"delete it ({kubectl} delete job {mine.name})"
+        sign = Sign(shown, time, log, to_end)
         self._signs[attempt] = now, sign
         return sign
 

@@ -64,6 +64,8 @@ class Sign:
     """What it is, as an operator looks for it."""
     time: datetime | None = None
     """When it wrote something last; None: it hasn't yet."""
+    log: str = ""
+    """How an operator reads what it has written; "": it is in the attempt's folder."""
     to_end: str = "kill that process"
     """What an operator does if it hangs."""
 

@@ -179,6 +179,7 @@ def test_sign_of_life(site: Site) -> None:
     name = site.job()["metadata"]["name"]
     sign = site.executor.sign(site.attempt)
     assert sign.process == f"Job fleet-a/{name} (has no pod yet)" and sign.time is None
+    assert sign.log == f"its log (kubectl -n fleet-a logs job/{name})"
     assert sign.to_end == f"delete it (kubectl -n fleet-a delete job {name})"
     site.pod("Running", running={})
     site.kube.log_texts["p", "run", False] = '{"time":"2026-01-01T00:00:01Z"}'
