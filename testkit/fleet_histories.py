@@ -436,7 +436,7 @@ class _Play:
             elif book.problem and dice.random() < 0.3:
                 self.tell(ClusterChecked(name, book.problem, "still"))  # type: ignore[arg-type]
             elif dice.random() < (0.3 if book.status == "stuck" else 0.06):
-                problem = dice.choice(["", "unreachable", "unreachable", "identity", "changed"])
+                problem = dice.choice(["", "unreachable", "unreachable", "identity", "changed", "rehearsal"])
                 self.tell(ClusterChecked(name, problem, "so"))  # type: ignore[arg-type]
                 if problem != book.problem:
                     book.problem, book.problem_since = problem, self.now

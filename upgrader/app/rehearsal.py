@@ -7,7 +7,7 @@ from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
-from upgrader.app.rehearsal_records import bind_rehearsal, write_record
+from upgrader.app.rehearsal_records import bind_rehearsal, folder_inputs, write_record
 from upgrader.app.upgrade import PlannedUpgrade
 from upgrader.app.wiring import open_session
 from upgrader.errors import UsageError
@@ -71,14 +71,14 @@ def rehearse(folder: Path, target: KubernetesVersion | None, front_end: FrontEnd
         rehearsal = Rehearsal(session.tools.hosts, session.cluster.controllers)
         # Before it starts: what is changed meanwhile was not rehearsed.
         try:
-            bound = bind_rehearsal(session, planned.observed, planned.plan)
+            digest, bound = folder_inputs(folder), bind_rehearsal(session, planned.observed, planned.plan)
         except UsageError as error:
-            bound = None
+            digest, bound = "", None
             front_end.notify(f"No record of this rehearsal will be written: {error.message}")
         result = rehearsal.run(servers, front_end.notify)
         findings = tuple(findings_of(result.differences))
         if bound is not None:
-            write_record(session, bound, result.controller, findings, session.tools.clock.now())
+            write_record(session, bound, digest, result.controller, findings, session.tools.clock.now())
         return Rehearsed(
             plan.current,
             plan.target,

@@ -8,21 +8,33 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 from upgrader.config.charts import charts_folder
 from upgrader.config.kubeconfig import named_files
 from upgrader.config.playbooks import playbooks_folder
-from upgrader.engine.execution.input_files import NewDigest, Visitor, file_digests, identity, plain_digest, unique
+from upgrader.engine.execution.input_files import (
+    NewDigest,
+    Visitor,
+    canonical,
+    file_digests,
+    identity,
+    plain_digest,
+    unique,
+)
 from upgrader.errors import UsageError
 from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.steps.backup.store import own_files
 from upgrader.steps.playbook.plan import looked_into
 
-__all__ = ["RUNS", "input_digests", "named_inputs", "settings_text"]
+__all__ = ["MOST_BYTES", "RUNS", "input_digests", "inputs_digest", "named_inputs", "settings_text"]
 
 RUNS = "runs"
 """What the run writes itself, in the cluster folder."""
+MOST_BYTES = 16 * 1024**3
+"""More than a bundle of images has; without a limit, a file with a hole of some exabytes would be read for years."""
+_YAML = "upgrader.yaml"
 _VARIABLES = frozenset({"group_vars", "host_vars"})
 
 
@@ -71,6 +83,25 @@ def input_digests(
     )
     made = set(_folders_of_backups(settings))
     return unique(item for items in digests for item in items if item[0] not in made)
+
+
+def inputs_digest(settings: Settings) -> str:
+    """One digest of all that a run may read. Raises UsageError for what can't be read, and for a folder whose
+    upgrader.yaml is none of its inputs.
+    """
+    digests = input_digests(settings, most_bytes=MOST_BYTES).items()
+    found = {name: digest for name, digest in digests if not name.endswith("/")}
+    if _YAML not in found:
+        raise UsageError(
+            f"{settings.folder / _YAML} is none of the folder's inputs, so that no approval would cover anything",
+            remedy="Let neither cluster.kubeconfig nor a file that the kubeconfig names be that file.",
+        )
+    whole = {"files": _text_digest(canonical(found)), "settings": settings_text(settings)}
+    return _text_digest(canonical(whole))
+
+
+def _text_digest(text: str) -> str:
+    return sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def _copied_below(settings: Settings) -> str:

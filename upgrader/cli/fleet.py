@@ -50,7 +50,7 @@ def plan(folder: Path) -> None:
     from upgrader.app.upgrade import plan_upgrade
     from upgrader.fleet.plans import plan_fleet
     from upgrader.fleet.use_cases import planning_kubeconfig, proposed_fleet, shown_digest
-    from upgrader.ui.fleet import print_classes, print_fleet, print_new_traits
+    from upgrader.ui.fleet import print_classes, print_fleet, print_new_traits, print_unrehearsed
 
     proposed = proposed_fleet(folder)
 
@@ -63,6 +63,7 @@ def plan(folder: Path) -> None:
     print_fleet(proposed, sys.stdout)
     print_classes(planned.classes, sys.stdout)
     print_new_traits(planned.new, sys.stdout)
+    print_unrehearsed(planned.unrehearsed, proposed, sys.stdout)
     blocked = [name for each in planned.classes if each.blocked for name in each.clusters]
     if blocked:
         from upgrader.model.first_few import first_few

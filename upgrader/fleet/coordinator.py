@@ -177,7 +177,7 @@ class Coordinator:
 
     def _question(self, each: ClusterState, *, resume: bool = False) -> Callable[[], Found]:
         question = self.questions.before_resume if resume else self.questions.before
-        return partial(question, self.fleet.by_name[each.name], each.digest)
+        return partial(question, self.fleet.by_name[each.name], each.digest, self.fleet.target)
 
     def _of_soak(self, each: ClusterState) -> Callable[[], Found]:
         return partial(self.questions.after_soak, self.fleet.by_name[each.name], each.digest, self.fleet.target)

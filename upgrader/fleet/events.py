@@ -37,10 +37,10 @@ Outcome = Literal["succeeded", "blocked", "rolled-back", "broken", "interrupted"
 reached; `broken`: manual action is required.
 """
 
-Problem = Literal["", "unreachable", "identity", "changed", "unknown", "silent"]
-"""Why a cluster isn't begun: its API doesn't answer, is another cluster's, or its folder isn't as it was approved; or,
-of one that was begun, that nothing says whether it still runs, or how it ended (`unknown`), or that it runs and has
-written nothing for a long time (`silent`).
+Problem = Literal["", "unreachable", "identity", "changed", "rehearsal", "unknown", "silent"]
+"""Why a cluster isn't begun: its API doesn't answer, or is another cluster's; its folder isn't as it was
+approved, or demands a rehearsal that was not made; or, of one that was begun, nothing says whether it still runs, or
+how it ended (`unknown`), or it runs and has written nothing for a long time (`silent`).
 """
 
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import upgrader
-from upgrader.app.run_inputs import input_digests, settings_text
+from upgrader.app.run_inputs import MOST_BYTES, inputs_digest
 from upgrader.config.charts import charts_folder
 from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
@@ -32,11 +32,8 @@ __all__ = [
     "pins_differ",
 ]
 
-_YAML = "upgrader.yaml"
 _SHOWN = 32
 """Hexadecimal digits: 128 bits, for which no one finds another folder."""
-_MOST_BYTES = 16 * 1024**3
-"""More than a bundle of images has; without a limit, a file with a hole of some exabytes would be read for years."""
 
 
 def own_pins() -> Pins:
@@ -138,15 +135,7 @@ def _read(folder: Path) -> Iterator[None]:
 
 
 def _folder_digest(folder: Path, copies: Path | None) -> str:
-    settings = load_settings(folder, {COPIES: str(copies)} if copies else {})
-    digests = input_digests(settings, most_bytes=_MOST_BYTES).items()
-    found = {name: digest for name, digest in digests if not name.endswith("/")}
-    if _YAML not in found:
-        raise UsageError(
-            f"{folder / _YAML} is none of the folder's inputs, so that no approval would cover anything",
-            remedy="Let neither cluster.kubeconfig nor a file that the kubeconfig names be that file.",
-        )
-    return _digest({"files": _digest(found), "settings": settings_text(settings)})
+    return inputs_digest(load_settings(folder, {COPIES: str(copies)} if copies else {}))
 
 
 def _digest(files: Mapping[str, str]) -> str:

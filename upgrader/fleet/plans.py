@@ -22,6 +22,9 @@ Planner = Callable[[Path, KubernetesVersion], PlanDocument]
 """Plans the upgrade of a cluster folder's cluster; raises UpgraderError."""
 
 
+_NO_REHEARSAL = ("rehearsal.missing", "rehearsal.damaged", "rehearsal.stale", "rehearsal.old")
+
+
 def _unknown(_: FleetCluster) -> str:
     return ""
 
@@ -53,6 +56,8 @@ class FleetPlan:
     classes: tuple[PlanClass, ...]
     """The largest one first."""
     new: tuple[NewTrait, ...]
+    unrehearsed: tuple[str, ...] = ()
+    """Clusters whose folder demands a rehearsal that was not made, or asks for one."""
 
 
 def plan_fleet(
@@ -65,6 +70,7 @@ def plan_fleet(
     found: dict[str, list[tuple[FleetCluster, PlanDocument | None, str]]] = {}
     traits: dict[str, frozenset[str]] = {}
     digests: dict[str, str] = {}
+    unrehearsed: list[str] = []
     for number, cluster in enumerate(fleet.clusters, 1):
         doing(f"planning {cluster.name} ({number} of {len(fleet.clusters)})…")
         document, problem = None, ""
@@ -72,13 +78,18 @@ def plan_fleet(
         try:
             document = plan(cluster.folder, fleet.target)
             key = json.dumps(_shape(document), sort_keys=True)
+            unrehearsed += [cluster.name] * _lacks_rehearsal(document)
             traits[cluster.name] = traits_of(fleet, cluster, document)
         except UpgraderError as error:
             problem = error.message
             key = cause_of("", problem, cluster.name)
         found.setdefault(without_identity(key, cluster.name), []).append((cluster, document, problem))
     classes = sorted(_classes(fleet, found, digests), key=lambda each: -len(each.clusters))
-    return FleetPlan(tuple(classes), new_traits(fleet, traits))
+    return FleetPlan(tuple(classes), new_traits(fleet, traits), tuple(unrehearsed))
+
+
+def _lacks_rehearsal(document: PlanDocument) -> bool:
+    return any(finding.id in _NO_REHEARSAL for hop in document.hops for finding in hop.findings)
 
 
 def _classes(

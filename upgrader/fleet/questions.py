@@ -13,8 +13,10 @@ from upgrader.fleet.clusters import Answer, private_kubeconfig
 from upgrader.fleet.events import Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
+from upgrader.fleet.rehearsals import unrehearsed
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Clock
 
 __all__ = ["Ask", "Found", "Questions"]
 
@@ -52,14 +54,18 @@ class Questions:
     ask: Ask
     environ: Mapping[str, str]
     """May name kubectl's kubeconfig."""
+    clock: Clock
+    """By which the age of a rehearsal is told."""
 
-    def before(self, cluster: FleetCluster, digest: str) -> Found:
+    def before(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
         """Why a cluster must not be begun; `digest` is of what was approved."""
-        return self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest)))
+        return self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest), digest, target))
 
-    def before_resume(self, cluster: FleetCluster, digest: str) -> Found:
-        """Why an interrupted run must not go on. It may restore an API that doesn't answer."""
-        found = self.before(cluster, digest)
+    def before_resume(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
+        """Why an interrupted run must not go on. It may restore an API that doesn't answer; its rehearsal was asked for
+        before it began.
+        """
+        found = self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest), digest, None))
         return Found(kubeconfig=found.kubeconfig) if found.problem == "unreachable" else found
 
     def after_soak(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
@@ -126,7 +132,10 @@ class Questions:
             how = f"it can't be approved yet, {error.message} {error.remedy}".strip()
         return _Wrong("changed", f"{what} since it was approved: {how}")
 
-    def _identified(self, cluster: FleetCluster, used: UsedKubeconfig) -> Found:
+    def _identified(
+        self, cluster: FleetCluster, used: UsedKubeconfig, digest: str, target: KubernetesVersion | None
+    ) -> Found:
+        """Whether it is the inventory's, and, with a `target`, was rehearsed if its folder demands that."""
         try:
             answer = self._answer(used)
         except ApiError as error:
@@ -134,6 +143,9 @@ class Questions:
         except UpgraderError as error:
             return Found("identity", f"it isn't known which cluster its kubeconfig leads to: {error.message}")
         if answer.uid == cluster.uid:
+            files, now = Inputs.parse(digest).files, self.clock.now()
+            if target and (why := unrehearsed(cluster.folder, files, answer, target, now)):
+                return Found("rehearsal", why)
             return Found(kubeconfig=used)
         said = f"its kubeconfig leads to the cluster with the UID {answer.uid}; the inventory has {cluster.uid}"
         return Found("identity", said)

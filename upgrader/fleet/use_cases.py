@@ -184,7 +184,7 @@ def open_campaign(
             campaign, journal = begin(folder, started, files, clock)
         try:
             _remove_left(folder, campaign)
-            questions = Questions(folder, fleet.commands, ask_cluster, os.environ)
+            questions = Questions(folder, fleet.commands, ask_cluster, os.environ, clock)
             yield Coordinator(folder, fleet, campaign, journal, carried_out, clock, questions, own_pins)
         finally:
             journal.close()

@@ -24,6 +24,10 @@ class RehearsalRecord:
     binding: PlanBinding
     """What was rehearsed, as a saved plan would be bound to it."""
     findings: tuple[Finding, ...]
+    folder: str = ""
+    """A digest, with the salt, of all that a run may read, which needs no key: a fleet's campaign compares it without
+    the cluster. "": an older version wrote the record.
+    """
 
 
 @dataclass(frozen=True)

@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
+from upgrader.model.rehearsal_record import KnownRehearsal
+from upgrader.model.settings import RehearsalSettings
+from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["check_rehearsal"]
+__all__ = ["check_rehearsal", "rehearsal_findings"]
 
 _DAY_SECONDS = 86400
 
 
 def check_rehearsal(context: PreflightContext) -> Iterator[Finding]:
     """The newest rehearsal is of this upgrade and not too old, and what it found was fixed or is skipped."""
-    policy = context.rehearsal_policy
-    if policy.mode == "ignore" or context.known_rehearsal is None or not context.changing:
+    if context.known_rehearsal is not None and context.changing:
+        now = context.clock.now()
+        yield from rehearsal_findings(context.rehearsal_policy, context.target, context.known_rehearsal, now)
+
+
+def rehearsal_findings(
+    policy: RehearsalSettings, target: KubernetesVersion, read: Callable[[], KnownRehearsal | None], now: datetime
+) -> Iterator[Finding]:
+    """What a policy says of the newest rehearsal to a target, which `read` compares with what is planned. It returns
+    None where there is none, and raises ValueError for a record that can't be used.
+    """
+    if policy.mode == "ignore":
         return
     required = policy.mode == "require"
-    remedy = f"Rehearse it: upgrader rehearse --to {context.target}. Or accept it: --skip ID --reason TEXT."
+    remedy = f"Rehearse it: upgrader rehearse --to {target}. Or accept it: --skip ID --reason TEXT."
     try:
-        known = context.known_rehearsal()
+        known = read()
     except ValueError as error:
         title = "the record of the last rehearsal can't be used"
         yield Finding("rehearsal.damaged", "error" if required else "warning", title, str(error), remedy)
         return
     if known is None:
-        title = f"the upgrade to {context.target} was not rehearsed"
-        why = f"The folder has no record of a rehearsal to {context.target} (runs/rehearsal.json)."
+        title = f"the upgrade to {target} was not rehearsed"
+        why = f"The folder has no record of a rehearsal to {target} (runs/rehearsal.json)."
         yield Finding("rehearsal.missing", "error" if required else "warning", title, why, remedy)
         return
     when = f"{known.rehearsed:%Y-%m-%d %H:%M} UTC"
-    seconds = (context.clock.now() - known.rehearsed).total_seconds()
+    seconds = (now - known.rehearsed).total_seconds()
     if known.changed:
         title = f"the rehearsal of {when} was for a different change"
         why = first_few(known.changed)

@@ -26,6 +26,7 @@ __all__ = [
     "print_fleet",
     "print_fleet_status",
     "print_new_traits",
+    "print_unrehearsed",
     "status_json",
 ]
 
@@ -187,6 +188,13 @@ def print_new_traits(new: Sequence[NewTrait], stream: TextIO | None = None) -> N
                 mine.setdefault(each.clusters, []).append(each.trait)
         for clusters, traits in mine.items():
             print_line(out, Text(f"  {first_few(clusters)}: {first_few(traits, _TRAITS)}"), 4)
+
+
+def print_unrehearsed(clusters: Sequence[str], fleet: Fleet, stream: TextIO | None = None) -> None:
+    """Print which clusters were not rehearsed, and how they are."""
+    if clusters:
+        how = f"upgrader -C FOLDER rehearse --to {fleet.target}"
+        print_line(console(stream), Text(f"not rehearsed: {first_few(clusters)}: {how}", style="yellow"), 2)
 
 
 def status_json(status: FleetStatus) -> dict[str, Any]:

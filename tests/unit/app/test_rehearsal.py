@@ -43,6 +43,7 @@ def rehearsed(
         return Result("controller-1", differences, {}, 1.0, 1)
 
     monkeypatch.setattr(rehearsal, "bind_rehearsal", lambda *_: "bound")
+    monkeypatch.setattr(rehearsal, "folder_inputs", lambda _: "digest")
     monkeypatch.setattr(rehearsal, "write_record", lambda _, bound, *_more: written.append(bound))
     written: list[str] = []
     tools = SimpleNamespace(hosts=None, clock=FakeClock())

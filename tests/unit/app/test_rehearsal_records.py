@@ -34,7 +34,7 @@ def record(place: Place, *findings: Finding) -> None:
 
     def write(found: PlannedUpgrade) -> None:
         bound = bind_rehearsal(found.session, found.observed, found.plan)
-        write_record(found.session, bound, "controller-1", findings or (GONE,), place.world.clock.now())
+        write_record(found.session, bound, "digest", "controller-1", findings or (GONE,), place.world.clock.now())
 
     planned(place, write)
 

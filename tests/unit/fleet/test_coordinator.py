@@ -151,7 +151,7 @@ def begun(machine: Machine) -> Campaign:
 def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
     fleet = read_fleet(machine.folder, machine.clock.now(), begun=campaign.folder)
     journal = campaign.reopen(machine.clock)
-    questions = Questions(machine.folder, fleet.commands, machine.ask, {})
+    questions = Questions(machine.folder, fleet.commands, machine.ask, {}, machine.clock)
     return Coordinator(
         machine.folder,
         fleet,

@@ -15,9 +15,10 @@ from upgrader.errors import ApiUnavailable
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.plans import plan_fleet
 from upgrader.fleet.reading import read_fleet
+from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
-from upgrader.ui.fleet import print_new_traits
+from upgrader.ui.fleet import print_new_traits, print_unrehearsed
 
 INVENTORY = """\
 clusters:
@@ -85,6 +86,21 @@ def test_what_no_earlier_stage_has_is_named(fleet: Fleet) -> None:
     shown = StringIO()
     print_new_traits(planned.new, shown)
     assert "stage production has what no stage before it has:" in shown.getvalue() and "us: " in shown.getvalue()
+
+
+@pytest.mark.parametrize("id_", ["missing", "damaged", "stale", "old", "used"])
+def test_clusters_without_a_rehearsal_are_named(fleet: Fleet, id_: str) -> None:
+    """Those whose plan has a finding that one is missing, with the command; not one whose rehearsal is relied on."""
+
+    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+        found = (Finding(f"rehearsal.{id_}", "error", "…"),) if folder.name == "us" else ()
+        return replace(document(), findings=found)
+
+    planned, shown = plan_fleet(fleet, plan, lambda _: None), StringIO()
+    assert planned.unrehearsed == (() if id_ == "used" else ("us",))
+    print_unrehearsed(planned.unrehearsed, fleet, shown)
+    said = "not rehearsed: us: upgrader -C FOLDER rehearse --to v1.37.1\n"
+    assert shown.getvalue() == ("" if id_ == "used" else said)
 
 
 def test_clusters_that_are_alike_have_no_new_traits(fleet: Fleet) -> None:
