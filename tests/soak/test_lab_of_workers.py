@@ -104,5 +104,5 @@ def test_another_lab_of_the_same_name_is_refused(large: Lab, tmp_path: Path) -> 
     spec = large.placement.spec
     refused = lab_command(tmp_path, "up", "--name", spec.name)
     assert refused.returncode == 2
-    assert "1 controllers, 2 workers" in refused.stderr
+    assert "1 controller, 2 workers" in refused.stderr
     assert f"lab down --name {spec.name}" in refused.stderr

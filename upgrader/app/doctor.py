@@ -17,6 +17,7 @@ from upgrader.config.inventory import load_hosts
 from upgrader.config.load import load_settings
 from upgrader.errors import UpgraderError
 from upgrader.model.cluster import Host
+from upgrader.model.counted import counted
 from upgrader.model.settings import Settings
 from upgrader.ports import Clock, Helm, Kube, OwnMachine
 from upgrader.preflight.helm_client import check_client
@@ -103,7 +104,7 @@ class Doctor:
         if answer is None or answer.exit_status not in (0, 1):
             return Symptom("agent", "warning", "SSH_AUTH_SOCK is set, but no agent answers", "eval $(ssh-agent)")
         keys = len(answer.stdout.splitlines()) if answer.exit_status == 0 else 0
-        return Symptom("agent", "ok", f"{keys} key{'' if keys == 1 else 's'}")
+        return Symptom("agent", "ok", f"{counted(keys, 'key')}")
 
     def _disk(self) -> Symptom:
         free = self.machine.free_bytes(self.folder / "runs")
@@ -164,7 +165,7 @@ class Doctor:
         except UpgraderError as error:
             yield Symptom("inventory", "error", error.message, error.remedy)
             return
-        yield Symptom("inventory", "ok", f"{len(controllers)} controller{'' if len(controllers) == 1 else 's'}")
+        yield Symptom("inventory", "ok", f"{counted(len(controllers), 'controller')}")
         keys = dict.fromkeys(host.key_file for host in controllers if host.key_file)
         yield from map(self._key, keys)
         yield self._known_hosts(controllers)

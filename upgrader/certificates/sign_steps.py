@@ -12,6 +12,7 @@ from upgrader.certificates.steps import RESTARTED_AT
 from upgrader.certificates.trust_steps import as_failure, await_node
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.model.cluster import Host
+from upgrader.model.counted import counted
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Clock, Kube
 from upgrader.preflight.renewed_certificates import COMPONENTS
@@ -52,12 +53,12 @@ class SignStep:
     def apply(self, note: Callable[[str], None]) -> None:
         with as_failure():
             changed = self.on_host.sign(self.host, self.renewal, self.keeper)
-        note(f"{self.host.name}: {len(changed)} files replaced")
+        note(f"{self.host.name}: {counted(len(changed), 'file')} replaced")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Raises HostError."""
         changed = self.kubeadm.put_back(self.host, self.renewal)
-        note(f"{self.host.name}: {len(changed)} files restored")
+        note(f"{self.host.name}: {counted(len(changed), 'file')} restored")
 
 
 @dataclass(frozen=True)

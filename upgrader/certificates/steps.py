@@ -9,6 +9,7 @@ from upgrader.certificates.kubeadm_on_host import KubeadmOnHost
 from upgrader.errors import ApiError, HostError, StepFailed
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.model.cluster import Host
+from upgrader.model.counted import counted
 from upgrader.model.release import RestartedBefore, RestorePoint
 from upgrader.ports import Clock, Kube
 
@@ -51,12 +52,12 @@ class RenewStep:
             changed = self.kubeadm.renew(self.host, self.renewal, self.certificates)
         except HostError as error:
             raise StepFailed(error.message, remedy=error.remedy) from error
-        note(f"{self.host.name}: {len(changed)} files replaced")
+        note(f"{self.host.name}: {counted(len(changed), 'file')} replaced")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Raises HostError."""
         changed = self.kubeadm.put_back(self.host, self.renewal)
-        note(f"{self.host.name}: {len(changed)} files restored")
+        note(f"{self.host.name}: {counted(len(changed), 'file')} restored")
 
 
 @dataclass(frozen=True)

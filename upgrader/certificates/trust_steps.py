@@ -13,6 +13,7 @@ from upgrader.errors import ApiError, HostError, StepFailed
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NODES, WORKLOADS
 from upgrader.gates.node_return import NodeReturn
 from upgrader.model.cluster import Host
+from upgrader.model.counted import counted
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
@@ -143,7 +144,7 @@ class NodeTrustStep:
         else:
             which = fingerprint(new) if certificates(new) else new
             paths = self.on_host.distrust(self.host, self.old, which)
-        note(f"{self.host.name}: {len(paths)} files changed")
+        note(f"{self.host.name}: {counted(len(paths), 'file')} changed")
         await_node(self.kube, self.clock, self.host)
 
 

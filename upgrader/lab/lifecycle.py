@@ -38,6 +38,7 @@ from upgrader.lab.progress_port import LabProgress, Silent
 from upgrader.lab.snapshot import put_back, remember, require_snapshot
 from upgrader.lab.spec import LabSpec, Node, Placement
 from upgrader.lab.sysctls import prepare_kernel, restore_kernel
+from upgrader.model.counted import counted
 
 __all__ = ["Lab", "NodeStatus"]
 
@@ -246,7 +247,8 @@ def _existing(spec: LabSpec, folder: Path) -> Placement | None:
 def _describe(placement: Placement) -> str:
     spec = placement.spec
     switches = "".join(f", {switch}" for switch in spec.switches)
-    return f"{spec.controllers} controllers, {spec.workers} workers, {spec.kubernetes}{switches}, in {placement.folder}"
+    machines = f"{counted(spec.controllers, 'controller')}, {counted(spec.workers, 'worker')}"
+    return f"{machines}, {spec.kubernetes}{switches}, in {placement.folder}"
 
 
 @contextmanager

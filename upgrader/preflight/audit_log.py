@@ -12,6 +12,7 @@ from itertools import groupby
 
 from upgrader.model.api_lifecycle import ApiLifecycle, replacement_at
 from upgrader.model.audit_log import AuditLog, Requests, ending_apis
+from upgrader.model.counted import counted
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.redaction.printable import mask_secrets
@@ -108,7 +109,7 @@ def _removed(api: ApiLifecycle, users: Sequence[Requests], target: KubernetesVer
     return Finding(
         "audit-log.removed",
         "error",
-        f"{len(users)} client{'s' if len(users) > 1 else ''} of {api}, which {target} doesn't serve",
+        f"{counted(len(users), 'client')} of {api}, which {target} doesn't serve",
         "\n".join([*lines, *more, "Their requests fail once kube-apiserver is upgraded."]),
         f"Update them first, to versions that use {replacement}."
         if replacement
@@ -119,7 +120,7 @@ def _removed(api: ApiLifecycle, users: Sequence[Requests], target: KubernetesVer
 def _counted(requests: Requests) -> str:
     if requests.count == 1:
         return f"1 request, at {_second(requests.last)}"
-    return f"{requests.count} requests, the last at {_second(requests.last)}"
+    return f"{counted(requests.count, 'request')}, the last at {_second(requests.last)}"
 
 
 def _second(time: str) -> str:

@@ -17,6 +17,7 @@ import yaml
 
 from upgrader.errors import ApiError
 from upgrader.model.api_lifecycle import ApiLifecycle, Minor, known_apis, replacement_at
+from upgrader.model.counted import counted
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.manifest import objects_in
@@ -217,7 +218,7 @@ class _WithoutAliases(yaml.SafeLoader):
 def _objects(items: list[OutdatedObject]) -> str:
     apis = sorted({str(item.api) for item in items})
     shown = ", ".join(apis[:3]) + (" …" if len(apis) > 3 else "")
-    return f"{len(items)} object{'s' if len(items) > 1 else ''} ({shown})"
+    return f"{counted(len(items), 'object')} ({shown})"
 
 
 def _listed(items: list[OutdatedObject]) -> str:

@@ -16,6 +16,7 @@ from upgrader.fleet.reports.words import detail, first_line, minute, until
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.traits import NewTrait
 from upgrader.fleet.use_cases import FleetStatus
+from upgrader.model.counted import counted
 from upgrader.model.first_few import first_few
 from upgrader.ui.terminal import console, print_line
 
@@ -48,7 +49,7 @@ _MARKS = {
 def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
     """Print what a campaign would do: its stages with their clusters."""
     out = console(stream)
-    out.print(f"to {fleet.target}: {len(fleet.clusters)} clusters in {len(fleet.stages)} stages")
+    out.print(f"to {fleet.target}: {counted(len(fleet.clusters), 'cluster')} in {counted(len(fleet.stages), 'stage')}")
     for stage in fleet.stages:
         names = [each.name for each in fleet.members[stage.name]]
         rules = [f"{stage.max_concurrency.at_once(len(names))} at once"]
@@ -160,7 +161,7 @@ def print_classes(classes: Sequence[PlanClass], stream: TextIO | None = None) ->
     """Print each class of equal plans: its clusters, and what its plan would change."""
     out = console(stream)
     for number, each in enumerate(classes, 1):
-        count = f"{len(each.clusters)} clusters" if len(each.clusters) > 1 else "1 cluster"
+        count = counted(len(each.clusters), "cluster")
         title = f"class {number}: {count} of {', '.join(each.stages)}: {first_few(each.clusters)}"
         print_line(out, Text(title, style="bold"))
         if each.digests:

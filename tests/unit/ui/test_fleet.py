@@ -21,12 +21,13 @@ from upgrader.fleet.events import (
     Pins,
 )
 from upgrader.fleet.model import Fleet, FleetCluster, MaxFailures, Stage
+from upgrader.fleet.reports.calendar import calendar
 from upgrader.fleet.selectors import Requirement, Selector
 from upgrader.fleet.state import fold
 from upgrader.fleet.use_cases import FleetStatus
 from upgrader.model.health_before import IntOrPercent
 from upgrader.model.version import KubernetesVersion
-from upgrader.ui.fleet import changed_lines, phase_lines, print_fleet_status
+from upgrader.ui.fleet import changed_lines, phase_lines, print_fleet, print_fleet_status
 
 BEGIN = datetime(2026, 12, 1, tzinfo=UTC)
 TARGET = KubernetesVersion.release("v1.37.1")
@@ -68,6 +69,16 @@ def test_status_fits_a_terminal(number: int, monkeypatch: pytest.MonkeyPatch) ->
     if number == 500:
         assert "2026-12-01 08:23Z, the last one since" in text and "next to begin" in text
         assert "and 97 more" in text and "waits for its turn" in text
+
+
+def test_one_cluster_is_no_plural() -> None:
+    """Neither on the terminal nor in the calendar."""
+    status = status_of(1)
+    one = replace(status, fleet=replace(status.fleet, stages=status.fleet.stages[:1]))
+    shown = StringIO()
+    print_fleet(one.fleet, shown)
+    assert "1 cluster in 1 stage\n" in shown.getvalue()
+    assert "1 cluster in 1 stage." in calendar(one, BEGIN)
 
 
 def test_lines_of_a_campaign_that_goes_on() -> None:

@@ -11,6 +11,7 @@ from upgrader import __version__
 from upgrader.fleet.reports.outlook import Upcoming, upcoming
 from upgrader.fleet.reports.words import minute
 from upgrader.fleet.use_cases import FleetStatus
+from upgrader.model.counted import counted
 from upgrader.model.redaction.printable import printable
 
 __all__ = ["calendar", "content_line", "text"]
@@ -64,7 +65,7 @@ def content_line(line: str) -> str:
 def _campaign(status: FleetStatus, now: datetime) -> Iterator[str]:
     """A calendar must have an event, and this one is always there."""
     state = status.state
-    told = f"{len(status.fleet.clusters)} clusters in {len(status.fleet.stages)} stages."
+    told = f"{counted(len(status.fleet.clusters), 'cluster')} in {counted(len(status.fleet.stages), 'stage')}."
     about = f"Campaign {state.campaign}. {told}"
     summary = f"Upgrade to {status.fleet.target} begins"
     if state.ended is not None:

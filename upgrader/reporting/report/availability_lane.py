@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.availability import Phase
+from upgrader.model.counted import counted
 from upgrader.model.event import AvailabilityMeasured
 from upgrader.model.time_text import milliseconds
 from upgrader.reporting.report.bars import Bar, Scale, bar
@@ -92,7 +93,7 @@ def _begin(state: RunState, name: str) -> datetime | None:
 
 def _title(phase: Phase) -> str:
     gap = milliseconds(phase.longest_gap_ms)
-    return f"{phase.name}: {phase.requests:,} requests, {phase.failed:,} failed, longest gap {gap}"
+    return f"{phase.name}: {counted(phase.requests, 'request')}, {phase.failed:,} failed, longest gap {gap}"
 
 
 def _time_of(failure: str) -> datetime | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from upgrader.model.counted import counted
 from upgrader.model.own_steps import BACKUP
 from upgrader.pipeline import PipelineStep
 from upgrader.steps.backup.take import BackupTaker
@@ -54,4 +55,4 @@ class BackupStep(OneWay):
 
     def apply(self, note: Callable[[str], None]) -> None:
         taken = self.taker.take(note)
-        note(f"{taken.path.name}: {taken.manifest.keys:,} keys, {taken.bytes:,} bytes")
+        note(f"{taken.path.name}: {counted(taken.manifest.keys, 'key')}, {taken.bytes:,} bytes")

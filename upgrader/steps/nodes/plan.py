@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from upgrader.engine.execution.input_files import canonical, file_digests
+from upgrader.model.counted import counted
 from upgrader.model.first_few import first_few
 from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.node_mark import NodeMark
@@ -67,7 +68,7 @@ class PlannedNodes(PlannedStep):
         parts = [f"{', '.join(map(str, before))} → {self.target}"] if before else []
         parts += [str(self.configuration)] if self.configuration.fingerprint else []
         count = len(self.nodes)
-        text = f"{count} node{'s' if count > 1 else ''}: {'; '.join(parts) or self.target}"
+        text = f"{counted(count, 'node')}: {'; '.join(parts) or self.target}"
         return f"{text}; removed from the load balancer meanwhile" if self.pool.detach else text
 
     def _left_alone(self) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from upgrader.model.counted import counted
 from upgrader.model.own_steps import STAGE_NODES
 from upgrader.steps.nodes.node_playbooks import NodePlaybooks
 from upgrader.steps.one_way import OneWay
@@ -24,7 +25,7 @@ class StageNodesStep(OneWay):
         count = len(self.nodes)
         if not count:
             return "nothing to change"
-        return f"copy the binaries of {self.playbooks.target} to {count} node{'s' if count > 1 else ''}"
+        return f"copy the binaries of {self.playbooks.target} to {counted(count, 'node')}"
 
     def apply(self, note: Callable[[str], None]) -> None:
         self.playbooks.stage(self.nodes)

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import yaml
 
 from upgrader.engine.execution.input_files import canonical, file_digests
+from upgrader.model.counted import counted
 from upgrader.model.images import ImageChange, image_changes, images_in
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.masked_manifest import masked, masked_text
@@ -157,8 +158,8 @@ def _summary(action: Action, before: str, after: str, changes: tuple[ObjectChang
     if not changes:
         return "apply again (the last attempt was not completed)"
     moved = _moved(short_images(before), short_images(after))
-    counted = f"{len(changes)} object{'s' if len(changes) > 1 else ''}"
-    return f"{'; '.join(moved)} ({counted})" if moved else f"change {counted}: {_named(changes)}"
+    number = counted(len(changes), "object")
+    return f"{'; '.join(moved)} ({number})" if moved else f"change {number}: {_named(changes)}"
 
 
 def _moved(old: Mapping[tuple[str, str], str], new: Mapping[tuple[str, str], str]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from upgrader.model.counted import counted
 from upgrader.model.first_few import first_few
 from upgrader.model.node_settings import NodePool
 from upgrader.model.observed import Observed, ObservedNode
@@ -58,7 +59,7 @@ class PlannedSurge(PlannedStep):
         if self.end:
             return f"drain and remove the surge nodes ({self.surge.remove.name}){there}"
         count = self.surge.nodes
-        return f"{count} more node{'s' if count > 1 else ''} during {self.pool.step} ({self.surge.add.name}){there}"
+        return f"{counted(count, 'more node')} during {self.pool.step} ({self.surge.add.name}){there}"
 
     @property
     def way_back(self) -> Undo:

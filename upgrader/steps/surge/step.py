@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
+from upgrader.model.counted import counted
 from upgrader.model.release import RestorePoint
 from upgrader.steps.nodes.node_watch import NodeWatch
 from upgrader.steps.surge.plan import PlannedSurge
@@ -66,7 +67,7 @@ class AddSurgeStep:
         if why:
             raise StepFailed(
                 f"after {self.planned.surge.deadline_seconds:.0f} s, pool {self.planned.pool.name} doesn't have "
-                f"{wanted} surge node{'s' if wanted > 1 else ''} that can take pods: {why}",
+                f"{counted(wanted, 'surge node')} that can take pods: {why}",
                 remedy=f"Check the output of {self.planned.surge.add.name}, and: kubectl get nodes -l "
                 f"{self.nodes.label}",
             )
