@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
 from upgrader.errors import UsageError
 from upgrader.fleet.inputs import copy_approved, folder_digest
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.settings import PlaybookSettings, ReleaseSettings
+from upgrader.steps.playbook.plan import playbook_inputs
+from upgrader.steps.release.plan import PlannedRelease
 
 YAML = """\
 cluster: {inventory: ../inventory/hosts.yml, kubeconfig: ../kubeconfigs/a}
@@ -83,6 +88,28 @@ def test_copy_is_what_was_approved(cluster: Path, tmp_path: Path) -> None:
     for name in INPUTS:
         write(tmp_path / name, "a: 2\n")
     assert folder_digest(cluster) != digest and folder_digest(cluster, copies) == digest
+
+
+def test_steps_of_a_copy_have_the_inputs_of_the_folder(cluster: Path, tmp_path: Path) -> None:
+    """The owner of the folder resumes an interrupted run there, with absolute links in a chart and beside a playbook:
+    nothing has changed since the run began in its copy.
+    """
+    for place in ("charts/web/more.yaml", "clusters/a/roles/db/tasks/more.yml"):
+        (tmp_path / place).symlink_to(tmp_path / "linked/one.yaml")
+    copies = copy_approved(cluster, tmp_path / "runs/c/inputs", folder_digest(cluster))
+    assert copies is not None
+
+    def of_steps(environ: dict[str, str]) -> list[Mapping[str, str]]:
+        release, playbook = load_settings(cluster, environ).pipeline
+        assert isinstance(release, ReleaseSettings) and isinstance(playbook, PlaybookSettings) and release.chart
+        spec = ReleaseSpec("web", "default", release.chart, {})
+        return [PlannedRelease(spec, "install", "", "", "", ()).inputs(), playbook_inputs(playbook.playbook)]
+
+    before = of_steps({})
+    assert of_steps({COPIES: str(copies)}) == before
+    (tmp_path / "charts/web/more.yaml").unlink()
+    (tmp_path / "charts/web/more.yaml").symlink_to(tmp_path / "linked/more/x.yaml")
+    assert of_steps({}) != before, "a link to another file with the same content is another input"
 
 
 def test_copy_of_another_state(cluster: Path, tmp_path: Path) -> None:

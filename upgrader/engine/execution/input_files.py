@@ -70,6 +70,7 @@ def file_digests(
     new_digest: NewDigest = plain_digest,
     most_bytes: int | None = None,
     copied_below: str = "",
+    relative_links: bool = False,
     visitor: Visitor | None = None,
 ) -> dict[str, str]:
     """Name → digest of all that is at and below `root`, which is called `name`; nothing where there is none.
@@ -79,6 +80,7 @@ def file_digests(
     is read once. What git keeps for itself (`.git`) isn't read. Raises UsageError for what can't be read, or is neither
     a file nor a folder, for a link to a folder that is left out, and where all files together have more than
     `most_bytes`. `copied_below`: files below it are copies of those without that beginning, absolute links included.
+    `relative_links`: an absolute link counts as the relative one to the same place, which it has in a copy as well.
     """
     read = 0
     if copied_below:  # what is left out under its own name may have been copied under another one
@@ -96,6 +98,8 @@ def file_digests(
             if visitor:
                 visitor.link(path)
             leads = os.readlink(path).removeprefix(copied_below)
+            if relative_links and leads.startswith(os.sep):
+                leads = os.path.relpath(leads, os.path.realpath(path.parent))
             yield f"link {name}", _digest(new_digest(f"link {name}"), os.fsencode(leads))
         place = identity(path)
         if place is None or (path.name == _GIT and not path.is_symlink()):

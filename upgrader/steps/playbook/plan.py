@@ -93,9 +93,9 @@ class PlannedPlaybook(PlannedStep):
 
 def playbook_inputs(playbook: Path) -> Mapping[str, str]:
     """Of the playbook, and what is beside it: Ansible looks there where the file itself is, not a link to it."""
-    found = file_digests(playbook, "playbook")
+    found = file_digests(playbook, "playbook", relative_links=True)
     for folder in _beside(playbook.resolve().parent):
-        found |= file_digests(folder, folder.name)
+        found |= file_digests(folder, folder.name, relative_links=True)
     return found
 
 

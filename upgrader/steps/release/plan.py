@@ -72,7 +72,7 @@ class PlannedRelease(PlannedStep):
         return masked_text(self.before), masked_text(self.after)
 
     def inputs(self) -> Mapping[str, str]:
-        chart, values = file_digests(self.spec.chart, "chart"), canonical(self.spec.values)
+        chart, values = file_digests(self.spec.chart, "chart", relative_links=True), canonical(self.spec.values)
         return {**chart, "namespace": self.spec.namespace, "values": values}
 
     def once_done(self, observed: Observed) -> Observed:
