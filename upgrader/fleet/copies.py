@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from upgrader.app.run_inputs import input_digests, named_inputs
 from upgrader.config.charts import charts_folder
-from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
 from upgrader.config.plain_file import open_plain
 from upgrader.config.playbooks import playbooks_folder
+from upgrader.config.yaml_document import KeyPath, all_in_one, read_mapping
 from upgrader.errors import UsageError
 from upgrader.model.settings import ReleaseSettings, Settings
 
-__all__ = ["copy_inputs", "empty_copies", "remove_copies"]
+__all__ = ["copy_inputs", "empty_copies", "refuse_absolute_names", "remove_copies"]
 
 _PIECE = 1024 * 1024
 
@@ -37,6 +37,7 @@ def copy_inputs(folder: Path, copies: Path, most_bytes: int) -> None:
     """
     real = Path(os.path.realpath(folder))
     settings = load_settings(real, {})
+    refuse_absolute_names(settings)
     copy = _Copy(copies, most_bytes)
     input_digests(settings, most_bytes=most_bytes, visitor=copy)
     for path in _named(settings):
@@ -46,13 +47,36 @@ def copy_inputs(folder: Path, copies: Path, most_bytes: int) -> None:
         if path.is_file():
             copy.link(path)
             copy.content(path)
-    copied = load_settings(real, {COPIES: str(copies)})
-    for path in _named(copied):
-        if not path.is_relative_to(copied.inputs):
-            raise UsageError(
-                f"{real / 'upgrader.yaml'} names {path} by an absolute path, but a campaign's runs read only copies",
-                remedy="Use a path relative to the folder, or a link in the folder.",
-            )
+
+
+def refuse_absolute_names(settings: Settings) -> None:
+    """Raise ConfigError, with file and line, for an input that upgrader.yaml names by an absolute path: a campaign's
+    run would read it, and not its copy.
+    """
+    document, named = read_mapping(settings.folder / "upgrader.yaml"), set(_named(settings))
+    problems = [
+        document.error(
+            where,
+            f"{text} is named by an absolute path, but a campaign's runs read only copies",
+            remedy="Use a path relative to the folder, or a link in the folder.",
+        )
+        for where, text in _texts(document.data, ())
+        if text.startswith(os.sep) and Path(text) in named
+    ]
+    if problems:
+        raise all_in_one(problems)
+
+
+def _texts(tree: object, where: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """The texts in a file, each with its place."""
+    if isinstance(tree, str):
+        yield where, tree
+    elif isinstance(tree, Mapping):
+        for key, item in tree.items():
+            yield from _texts(item, (*where, key))
+    elif isinstance(tree, list):
+        for index, item in enumerate(tree):
+            yield from _texts(item, (*where, index))
 
 
 def empty_copies(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from upgrader.config.playbooks import playbooks_folder
 from upgrader.config.used_kubeconfig import UsedKubeconfig, read_used
 from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.errors import UsageError
-from upgrader.fleet.copies import copy_inputs, empty_copies, remove_copies
+from upgrader.fleet.copies import copy_inputs, empty_copies, refuse_absolute_names, remove_copies
 from upgrader.fleet.events import Pins
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "kubeconfig_of",
     "own_pins",
     "pins_differ",
+    "refuse_uncopied",
 ]
 
 _SHOWN = 32
@@ -82,8 +83,17 @@ class Inputs:
 
 
 def inputs_of(fleet: Path, folder: Path, commands: Collection[str], environ: Mapping[str, str]) -> Inputs:
-    """The inputs of a cluster folder as they are now. `commands` as for `kubeconfig_of`. Raises UsageError."""
+    """The inputs of a cluster folder as they are now, which a run can have. `commands` as for `kubeconfig_of`. Raises
+    UsageError.
+    """
+    refuse_uncopied(folder)
     return Inputs(folder_digest(folder), kubeconfig_of(folder, commands, environ).pinned, folder_place(fleet, folder))
+
+
+def refuse_uncopied(folder: Path) -> None:
+    """Raise UsageError, with file and line, for an input of which a campaign's run couldn't read a copy."""
+    with _read(folder):
+        refuse_absolute_names(load_settings(Path(os.path.realpath(folder)), {}))
 
 
 def folder_place(fleet: Path, folder: Path) -> str:

@@ -30,7 +30,7 @@ from upgrader.fleet.events import (
     StageApproved,
     Unpaused,
 )
-from upgrader.fleet.inputs import Inputs, inputs_of, kubeconfig_of, own_pins, pins_differ
+from upgrader.fleet.inputs import Inputs, inputs_of, kubeconfig_of, own_pins, pins_differ, refuse_uncopied
 from upgrader.fleet.job_process import pins_text
 from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.local_executor import LocalExecutor
@@ -94,7 +94,10 @@ def proposed_fleet(folder: Path) -> Fleet:
 
 @contextmanager
 def planning_kubeconfig(folder: Path, fleet: Fleet) -> Iterator[Path]:
-    """A copy of a cluster folder's kubeconfig, with which the cluster is planned. Raises UsageError."""
+    """A copy of a cluster folder's kubeconfig, with which the cluster is planned. Raises UsageError, also for a folder
+    that no campaign could run.
+    """
+    refuse_uncopied(folder)
     with private_kubeconfig(kubeconfig_of(folder, fleet.commands, os.environ)) as path:
         yield path
 

@@ -139,6 +139,22 @@ def test_plan_shows_classes_and_names_what_is_blocked(folder: Path, monkeypatch:
     assert shown.exit_code == 0 and "to v1.37.1: 3 clusters in 2 stages" in shown.stdout
 
 
+def test_absolute_name_is_refused_before_a_campaign(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run would read that file itself, and not the approved copy: `fleet plan` and `fleet run` name file and line,
+    and nothing begins.
+    """
+    place = folder / "clusters/c/upgrader.yaml"
+    place.write_text(f"kubernetesVersion: v1.36.3\npipeline:\n- playbook: {place.parent}/play.yml\n")
+    (place.parent / "play.yml").write_text("[]")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: SimpleNamespace(document=document()))
+    shown = CliRunner().invoke(cli, ["-C", str(folder), "fleet", "plan"])
+    assert isinstance(shown.exception, Blocked) and "clusters/c/upgrader.yaml:3:" in shown.stdout
+    with pytest.raises(UsageError, match=r"cluster c can't be approved: clusters/c/upgrader\.yaml:3: .*absolute path"):
+        fleet(folder, "run", "--yes")
+    assert not list((folder / "runs").glob("*-fleet-*"))
+
+
 def test_campaign_goes_on_only_with_what_it_was_begun_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changed fleet files and another upgrader are named; a new campaign may begin with them."""
     with pytest.raises(CampaignStopped):
