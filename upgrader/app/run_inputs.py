@@ -64,7 +64,7 @@ def input_digests(
     visitor: Visitor | None = None,
 ) -> dict[str, str]:
     """Name → digest of all that a run may read, as `file_digests`; `written`: what else is no input, such as a saved
-    plan. `visitor` is told of each of them.
+    plan. With a `visitor`, files have no digest.
 
     Raises UsageError for what can't be read, and for an input that is also one of the files that are left out.
     """

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
+from upgrader.config.plain_file import open_plain
+from upgrader.engine.execution import input_files
 from upgrader.errors import UsageError
+from upgrader.fleet import copies as copies_module
 from upgrader.fleet.inputs import copy_approved, folder_digest
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import PlaybookSettings, ReleaseSettings
@@ -88,6 +94,20 @@ def test_copy_is_what_was_approved(cluster: Path, tmp_path: Path) -> None:
     for name in INPUTS:
         write(tmp_path / name, "a: 2\n")
     assert folder_digest(cluster) != digest and folder_digest(cluster, copies) == digest
+
+
+def test_each_file_is_read_once_to_be_copied(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle of images has gigabytes, and what counts is the digest of the copy."""
+    digest, opened = folder_digest(cluster), Counter[str]()
+
+    def counted(path: Path) -> BinaryIO:
+        opened[os.path.realpath(path)] += 1
+        return open_plain(path)
+
+    monkeypatch.setattr(copies_module, "open_plain", counted)
+    monkeypatch.setattr(input_files, "open_plain", counted)
+    assert copy_approved(cluster, tmp_path / "runs/c/inputs", digest) is not None
+    assert {str(tmp_path / name): 1 for name in INPUTS}.items() <= opened.items()
 
 
 def test_steps_of_a_copy_have_the_inputs_of_the_folder(cluster: Path, tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def file_digests(
     is read once. What git keeps for itself (`.git`) isn't read. Raises UsageError for what can't be read, or is neither
     a file nor a folder, for a link to a folder that is left out, and where all files together have more than
     `most_bytes`. `copied_below`: files below it are copies of those without that beginning, absolute links included.
-    `relative_links`: an absolute link counts as the relative one to the same place, which it has in a copy as well.
+    With a `visitor`, which is told of each of them, no content is read, and files have no digest. `relative_links`: an
+    absolute link counts as the relative one to the same place, which it has in a copy as well.
     """
     read = 0
     if copied_below:  # what is left out under its own name may have been copied under another one
@@ -129,6 +130,8 @@ def file_digests(
                 )
             if visitor:
                 visitor.content(path)
+                yield name, ""
+                return
             # Whether it may be executed decides what Ansible takes an inventory for.
             kind = b"program\0" if mode & stat.S_IXUSR else b"file\0"
             yield name, _file_digest(new_digest(name), kind, path)
