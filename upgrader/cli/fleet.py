@@ -38,8 +38,13 @@ def fleet() -> None:
 
 
 @fleet.command()
+@click.option(
+    "--allow-exec",
+    is_flag=True,
+    help="Run commands of kubeconfigs (`exec`) that no campaign has approved with these arguments.",
+)
 @click.pass_obj
-def plan(folder: Path) -> None:
+def plan(folder: Path, allow_exec: bool) -> None:
     """Plan every cluster, and show the classes of equal plans, and what is tried in a later stage for the first time:
     labels, findings, steps and images that no cluster of an earlier stage has. Changes nothing.
 
@@ -49,13 +54,14 @@ def plan(folder: Path) -> None:
 
     from upgrader.app.upgrade import plan_upgrade
     from upgrader.fleet.plans import plan_fleet
-    from upgrader.fleet.use_cases import planning_kubeconfig, proposed_fleet, shown_digest
+    from upgrader.fleet.use_cases import approved_kubeconfigs, planning_kubeconfig, proposed_fleet, shown_digest
     from upgrader.ui.fleet import print_classes, print_fleet, print_new_traits, print_unrehearsed
 
     proposed = proposed_fleet(folder)
+    approved = None if allow_exec else approved_kubeconfigs(folder, proposed)
 
     def planned_one(each: Path, target: KubernetesVersion) -> PlanDocument:
-        with planning_kubeconfig(each, proposed) as kubeconfig:
+        with planning_kubeconfig(each, proposed, approved) as kubeconfig:
             return plan_upgrade(each, target, kubeconfig=kubeconfig).document
 
     planned = plan_fleet(proposed, planned_one, shown.doing, partial(shown_digest, folder, proposed))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,8 @@ class UsedKubeconfig:
     """
     content: bytes = field(repr=False)
     """A kubeconfig of only this context, with credentials, and without references to files."""
+    command: str = ""
+    """What is run for credentials, with its arguments, as a shell would be given it; "": nothing."""
 
 
 def read_used(settings: Settings, environ: Mapping[str, str], commands: Collection[str]) -> UsedKubeconfig:
@@ -78,7 +81,9 @@ def read_used(settings: Settings, environ: Mapping[str, str], commands: Collecti
         "users": [{"name": "user", "user": given}],
     }
     written = _json(path, content)  # first: what it refuses has no digest either
-    return UsedKubeconfig(_digest([context, server, plugin, names]), written)
+    run = given.get("exec") or {}
+    words = [str(run["command"]), *map(str, run.get("args") or ())] if run else []
+    return UsedKubeconfig(_digest([context, server, plugin, names]), written, shlex.join(words))
 
 
 def _digest(pinned: object) -> str:

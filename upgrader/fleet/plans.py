@@ -12,7 +12,8 @@ from upgrader.errors import UpgraderError
 from upgrader.fleet.causes import cause_of, without_identity
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.traits import NewTrait, new_traits, traits_of
-from upgrader.model.json_values import to_json
+from upgrader.model.json_values import masked_copy, to_json
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
 
@@ -76,7 +77,7 @@ def plan_fleet(
         document, problem = None, ""
         digests[cluster.name] = digest(cluster)
         try:
-            document = plan(cluster.folder, fleet.target)
+            document = _planned(plan, cluster, fleet.target)
             key = json.dumps(_shape(document), sort_keys=True)
             unrehearsed += [cluster.name] * _lacks_rehearsal(document)
             traits[cluster.name] = traits_of(fleet, cluster, document)
@@ -86,6 +87,17 @@ def plan_fleet(
         found.setdefault(without_identity(key, cluster.name), []).append((cluster, document, problem))
     classes = sorted(_classes(fleet, found, digests), key=lambda each: -len(each.clusters))
     return FleetPlan(tuple(classes), new_traits(fleet, traits), tuple(unrehearsed))
+
+
+def _planned(plan: Planner, cluster: FleetCluster, target: KubernetesVersion) -> PlanDocument:
+    """Secrets of its cluster are masked in its plan, and not in what is said of other clusters: one may be a word."""
+    with KNOWN.apart():
+        try:
+            document: PlanDocument = masked_copy(plan(cluster.folder, target))
+        except UpgraderError as error:
+            error.message = KNOWN.mask(error.message)
+            raise
+    return document
 
 
 def _lacks_rehearsal(document: PlanDocument) -> bool:

@@ -47,6 +47,7 @@ __all__ = [
     "FleetStatus",
     "approve",
     "approve_changes",
+    "approved_kubeconfigs",
     "begun_fleet",
     "fleet_status",
     "open_campaign",
@@ -92,13 +93,30 @@ def proposed_fleet(folder: Path) -> Fleet:
     return read_fleet(folder, system_clock().now())
 
 
+def approved_kubeconfigs(folder: Path, fleet: Fleet) -> Mapping[Path, str]:
+    """What the newest campaign has pinned of each cluster's kubeconfig, by the cluster's folder. Raises UsageError."""
+    campaign = newest_campaign(folder)
+    known = campaign.state().clusters if campaign else {}
+    digests = {each.folder: known[each.name].digest for each in fleet.clusters if each.name in known}
+    return {place: Inputs.parse(digest).kubeconfig for place, digest in digests.items()}
+
+
 @contextmanager
-def planning_kubeconfig(folder: Path, fleet: Fleet) -> Iterator[Path]:
-    """A copy of a cluster folder's kubeconfig, with which the cluster is planned. Raises UsageError, also for a folder
-    that no campaign could run.
+def planning_kubeconfig(folder: Path, fleet: Fleet, approved: Mapping[Path, str] | None) -> Iterator[Path]:
+    """A copy of a cluster folder's kubeconfig, with which the cluster is planned. `approved` is as of
+    `approved_kubeconfigs`; None: all are.
+
+    Raises UsageError, also for a folder that no campaign could run, and for a command that is run for credentials and
+    isn't approved.
     """
     refuse_uncopied(folder)
-    with private_kubeconfig(kubeconfig_of(folder, fleet.commands, os.environ)) as path:
+    used = kubeconfig_of(folder, fleet.commands, os.environ)
+    if used.command and approved is not None and approved.get(folder) != used.pinned:
+        raise UsageError(
+            f"its kubeconfig would run a command that no campaign has approved: {used.command}; to run such commands: "
+            "upgrader fleet plan --allow-exec"
+        )
+    with private_kubeconfig(used) as path:
         yield path
 
 

@@ -14,7 +14,7 @@ from upgrader.errors import UsageError
 from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["NOT_IN_JSON", "from_json", "to_json"]
+__all__ = ["NOT_IN_JSON", "from_json", "masked_copy", "to_json"]
 
 NOT_IN_JSON: Mapping[str, bool] = {"json": False}
 """The metadata of a field that only people need."""
@@ -37,6 +37,20 @@ def to_json(value: Any, *, mask: bool = True) -> Any:
     if isinstance(value, tuple):
         return [to_json(item, mask=mask) for item in value]
     return mask_secrets(value) if mask and isinstance(value, str) else value
+
+
+def masked_copy(value: Any) -> Any:
+    """The same dataclass, or part of one, with secrets in its texts masked as they are known now."""
+    if isinstance(value, KubernetesVersion):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [each.name for each in dataclasses.fields(value) if each.init]
+        return dataclasses.replace(value, **{name: masked_copy(getattr(value, name)) for name in names})
+    if isinstance(value, Mapping):
+        return {key: masked_copy(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(masked_copy, value))
+    return mask_secrets(value) if isinstance(value, str) else value
 
 
 def from_json(kind: type[Any], data: Any, where: str) -> Any:

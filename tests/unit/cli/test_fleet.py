@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testkit.fakes.clock import FakeClock
-from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet
+from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet, write_kubeconfig
 from tests.unit.ui.test_plan_markdown import document
 from upgrader.app import upgrade
 from upgrader.cli.approved_inputs import read_copies, with_approved_inputs
@@ -137,6 +137,40 @@ def test_plan_shows_classes_and_names_what_is_blocked(folder: Path, monkeypatch:
     monkeypatch.setattr(upgrade, "plan_upgrade", lambda *_, **__: SimpleNamespace(document=document()))
     shown = fleet(folder, "plan")
     assert shown.exit_code == 0 and "to v1.37.1: 3 clusters in 2 stages" in shown.stdout
+
+
+def test_plan_runs_no_command_that_was_not_approved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubeconfig's `exec` is shown and not run, until a campaign has pinned it or --allow-exec is given; then other
+    arguments are another command.
+    """
+    (folder / "fleet.yaml").write_text(FLEET.replace("  target:", "  kubeconfigExec: [aws]\n  target:"))
+
+    def get(profile: str) -> None:
+        command = {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws", "args": ["get", profile]}
+        write_kubeconfig(folder / "clusters/c", token="", exec=command)
+
+    def plan(*arguments: str) -> str:
+        asked.clear()
+        result = CliRunner().invoke(cli, ["-C", str(folder), "fleet", "plan", *arguments])
+        assert (result.exit_code == 0) is ("c" in asked)
+        return " ".join(result.stdout.split())
+
+    def planned(cluster: Path, *_: object, **__: object) -> SimpleNamespace:
+        asked.append(cluster.name)
+        return SimpleNamespace(document=document())
+
+    asked = list[str]()
+    monkeypatch.setattr(upgrade, "plan_upgrade", planned)
+    get("one")
+    assert "no campaign has approved: aws get one; to run such commands" in plan() and asked == ["a", "b"]
+    plan("--allow-exec")
+    assert asked == ["a", "b", "c"]
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--yes")
+    plan()
+    assert asked == ["a", "b", "c"]
+    get("two")
+    assert "aws get two" in plan() and asked == ["a", "b"]
 
 
 def test_absolute_name_is_refused_before_a_campaign(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

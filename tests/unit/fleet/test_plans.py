@@ -16,6 +16,7 @@ from upgrader.fleet.model import Fleet
 from upgrader.fleet.plans import plan_fleet
 from upgrader.fleet.reading import read_fleet
 from upgrader.model.finding import Finding
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
 from upgrader.ui.fleet import print_new_traits, print_unrehearsed
@@ -101,6 +102,25 @@ def test_clusters_without_a_rehearsal_are_named(fleet: Fleet, id_: str) -> None:
     print_unrehearsed(planned.unrehearsed, fleet, shown)
     said = "not rehearsed: us: upgrader -C FOLDER rehearse --to v1.37.1\n"
     assert shown.getvalue() == ("" if id_ == "used" else said)
+
+
+def test_secret_of_one_cluster_is_masked_in_its_plan_only(fleet: Fleet) -> None:
+    """A team may have chosen a word as its password that all other plans need."""
+
+    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+        if folder.name == "eu-1":
+            KNOWN.learn(["production-web"])
+        if folder.name == "us":
+            KNOWN.learn(["unreachable"])
+            raise ApiUnavailable("it is unreachable, and has production-web")
+        return document("production-web")
+
+    planned = plan_fleet(fleet, plan, lambda _: None)
+    plans = {each.clusters: (each.plan.steps[0].name if each.plan else each.problem) for each in planned.classes}
+    mine, others, problem = plans["eu-1",], plans["eu-10",], plans["us",]
+    assert "production-web" not in mine and others == "production-web"
+    assert "unreachable" not in problem and "production-web" in problem
+    assert KNOWN.mask("unreachable") == "unreachable"
 
 
 def test_clusters_that_are_alike_have_no_new_traits(fleet: Fleet) -> None:
