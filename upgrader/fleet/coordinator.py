@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.engine.history.past_runs import newest_name, newest_upgrade
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.journal.record import plain
-from upgrader.errors import UsageError
+from upgrader.errors import UpgraderError, UsageError
 from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign
 from upgrader.fleet.causes import cause_of
 from upgrader.fleet.clusters import keep_kubeconfig
@@ -71,6 +72,30 @@ class Executor(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _Attempt:
+    """What the executor says of a cluster's attempt."""
+
+    running: bool
+    silent: str = ""
+    end: CommandEnd | None = None
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What was read in a cluster's folder."""
+
+    moved: str = ""
+    """Why nothing was read: a link leads to another folder."""
+    newest: str = ""
+    """The name of its newest run."""
+    credentials: UsedKubeconfig | None = None
+    result: Result | None = None
+    """How a run ended; None: it has no end, or wasn't asked for."""
+    problem: str = ""
+    """Why it can't be read."""
+
+
 @dataclass
 class Coordinator:
     """One coordinator of a campaign; it holds the folder's lock."""
@@ -87,6 +112,8 @@ class Coordinator:
     """What a run would be begun with now, as `own_pins`."""
     inquiry: Inquiry[Found] = field(default_factory=Inquiry)
     """How clusters are asked."""
+    reading: Inquiry[_Seen] = field(default_factory=Inquiry)
+    """How the folders of clusters are read, which may be on a file system that hangs."""
     _read: tuple[float, Pins] | None = None
     """What that said last, and when, on the monotonic clock."""
     _asked: dict[str, float] = field(default_factory=dict)
@@ -188,51 +215,80 @@ class Coordinator:
 
     def _collect(self, state: CampaignState) -> bool:
         """Write down which runs have ended."""
-        ended = [self._has_ended(each) for each in state.clusters.values() if each.phase == "running"]
-        open_runs = [each for each in state.clusters.values() if each.phase == "skipped" and each.unended]
-        ended += [self._was_ended(each) for each in open_runs if self._due(each.name)]
-        return any(ended)
+        attempts: dict[str, _Attempt] = {}
+        questions: dict[str, Callable[[], _Seen]] = {}
+        news = False
+        for each in state.clusters.values():
+            if each.phase == "running":
+                try:
+                    attempts[each.name] = self._attempt_of(each)
+                except UsageError as error:
+                    news |= self._unknown(each, error.message)
+                else:
+                    questions[each.name] = partial(
+                        _read, partial(self._see, each, attempts[each.name], renew=self._due(each.name))
+                    )
+            elif each.phase == "skipped" and each.unended and self._due(each.name):
+                questions[each.name] = partial(_read, partial(self._see_ended, each))
+        for name, seen in self.reading.answers(questions):
+            each = state.clusters[name]
+            if name in attempts:
+                news |= self._take_in(each, attempts[name], seen or _Seen(problem=self._unanswered))
+            elif seen and seen.result:
+                self._end(each, each.attempt, seen.result, 0.0)
+                news = True
+        return news
 
-    def _was_ended(self, cluster: ClusterState) -> bool:
-        """Write down that the open run of a cluster which is left out was ended by a person; whether it was."""
+    @property
+    def _unanswered(self) -> str:
+        return f"its folder has not answered within {self.reading.seconds:.0f} s"
+
+    def _attempt_of(self, cluster: ClusterState) -> _Attempt:
+        attempt = self.campaign.attempt(cluster.name, cluster.attempt)
+        if self.executor.running(attempt):
+            return _Attempt(True, self._silent(cluster, attempt))
+        return _Attempt(False, end=self.executor.end(attempt))
+
+    def _see(self, cluster: ClusterState, attempt: _Attempt, *, renew: bool) -> _Seen:
+        """Of a run that was in progress: how it ended; or, to `renew` them, the credentials of now, as tokens end."""
+        folder = self.fleet.by_name[cluster.name]
+        if moved := self.questions.moved(folder, cluster.digest):
+            return _Seen(moved)
+        if attempt.running:
+            return _Seen(credentials=self.questions.credentials(folder, cluster.digest) if renew else None)
+        resumed = cluster.run if cluster.unended else ""
+        return _Seen(result=self._result(cluster, attempt.end, before=cluster.before, resumed=resumed))
+
+    def _see_ended(self, cluster: ClusterState) -> _Seen:
+        """Of the open run of a cluster which is left out: whether a person has ended it."""
         runs = self.fleet.by_name[cluster.name].folder / "runs"
         newest = newest_upgrade(runs)
         if newest is None or newest.outcome in ("interrupted", "unknown"):
-            return False
+            return _Seen()
         result = self._result(cluster, None, before=newest_name(runs), resumed=newest.name)
-        if result.open:  # between two minors
-            return False
-        self._end(cluster, cluster.attempt, result, 0.0)
-        return True
+        return _Seen(result=None if result.open else result)  # open: between two minors
 
-    def _has_ended(self, cluster: ClusterState) -> bool:
+    def _take_in(self, cluster: ClusterState, attempt: _Attempt, seen: _Seen) -> bool:
         """Write down how a cluster's run ended, or that it isn't known; whether there is anything new."""
-        attempt = self.campaign.attempt(cluster.name, cluster.attempt)
-        fleet_cluster = self.fleet.by_name[cluster.name]
-        try:
-            if moved := self.questions.moved(fleet_cluster, cluster.digest):
-                raise UsageError(moved)
-            running = self.executor.running(attempt)
-            silent = self._silent(cluster, attempt) if running else ""
-            end = None if running else self.executor.end(attempt)
-        except UsageError as error:
-            return self._found(cluster, "unknown", f"whether its run is in progress isn't known: {error.message}")
-        if running:
-            self._renew(fleet_cluster, cluster)
-            if silent:
-                return self._found(cluster, "silent", silent)
+        if why := seen.moved or seen.problem:
+            return self._unknown(cluster, why)
+        if attempt.running:
+            if seen.credentials:  # whatever else has changed, the run keeps its own
+                keep_kubeconfig(seen.credentials, self._kubeconfig(cluster.name))
+            if attempt.silent:
+                return self._found(cluster, "silent", attempt.silent)
             return self._found(cluster, "", "") if cluster.problem in ("unknown", "silent") else False
-        assert cluster.since is not None, "it was begun"
-        result = self._result(cluster, end, before=cluster.before, resumed=cluster.run if cluster.unended else "")
+        assert cluster.since is not None and seen.result is not None, "it was begun, and has ended"
         # A coordinator that was away for a night has not made the run any longer.
-        seconds = max(0.0, ((result.time or self.clock.now()) - cluster.since).total_seconds())
-        self._end(cluster, cluster.attempt, result, seconds)
+        seconds = max(0.0, ((seen.result.time or self.clock.now()) - cluster.since).total_seconds())
+        self._end(cluster, cluster.attempt, seen.result, seconds)
         return True
 
-    def _renew(self, cluster: FleetCluster, state: ClusterState) -> None:
-        """Hand a run in progress the credentials of now, as tokens end; whatever else has changed, it keeps its own."""
-        if self._due(cluster.name) and (used := self.questions.credentials(cluster, state.digest)):
-            keep_kubeconfig(used, self._kubeconfig(cluster.name))
+    def _unknown(self, cluster: ClusterState, why: str) -> bool:
+        return self._found(cluster, "unknown", f"whether its run is in progress isn't known: {why}")
+
+    def _newest_run(self, cluster: FleetCluster) -> _Seen:
+        return _Seen(newest=newest_name(cluster.folder / "runs"))
 
     def _kubeconfig(self, name: str) -> Path:
         """The copy with which a cluster's run works."""
@@ -292,9 +348,13 @@ class Coordinator:
         if found.problem or found.kubeconfig is None:
             self._found(state, found.problem, found.reason)
             return
+        answers = self.reading.answers({cluster.name: partial(_read, partial(self._newest_run, cluster))})
+        seen = next((seen for _, seen in answers if seen), _Seen(problem=self._unanswered))
+        if seen.problem:
+            self._found(state, "unreachable", seen.problem)
+            return
         number = state.attempt + 1
-        before = newest_name(cluster.folder / "runs")
-        self.journal.emit(ClusterStarting(cluster.name, number, start.resume, before))
+        self.journal.emit(ClusterStarting(cluster.name, number, start.resume, seen.newest))
         attempt, kubeconfig = self.campaign.attempt(cluster.name, number), self._kubeconfig(cluster.name)
         arguments = ["-C", str(cluster.folder), "--kubeconfig", str(kubeconfig)]
         arguments += ["run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
@@ -322,6 +382,16 @@ class Coordinator:
             return False
         self._asked[name] = now
         return True
+
+
+def _read(question: Callable[[], _Seen]) -> _Seen:
+    """What is in one cluster's folder ends nothing for all others."""
+    try:
+        return question()
+    except UpgraderError as error:
+        return _Seen(problem=error.message)
+    except Exception as error:  # noqa: BLE001 - what surprises is that cluster's
+        return _Seen(problem=f"{type(error).__name__}: {error}")
 
 
 def goes_on(decision: Decision, state: CampaignState) -> bool:

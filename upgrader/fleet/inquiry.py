@@ -55,6 +55,7 @@ class Inquiry(Generic[Found]):
 
     def _ask(self, name: str, question: Callable[[], Found], answers: SimpleQueue[tuple[str, Found]]) -> None:
         try:
-            answers.put((name, question()))
+            found = question()
         finally:
-            self._asking.discard(name)
+            self._asking.discard(name)  # before its answer is seen: then it may be asked again at once
+        answers.put((name, found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Event
@@ -15,6 +15,7 @@ from testkit.fleet_folder import write_kubeconfig
 from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, inputs, look_until, phases
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.inquiry import Inquiry
+from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
 from upgrader.model.redaction.known_secrets import KNOWN
 
@@ -172,6 +173,41 @@ def test_clusters_are_asked_at_once(machine: Machine) -> None:
     machine.at_ask |= {"b": lambda: both.wait(60), "c": lambda: both.wait(60)}
     look_until(one, lambda state: state.clusters["b"].phase == "running")
     assert machine.begun == {"a": 1, "b": 1, "c": 1} and not both.broken
+
+
+class _Mount(Inquiry[Any]):
+    """Folders of which that of `b` hangs."""
+
+    def answers(self, questions: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Any]]:
+        yield from ((name, None if name == "b" else question()) for name, question in questions.items())
+
+
+@pytest.mark.parametrize("when", ["running", "ended"])
+def test_folder_on_a_mount_that_hangs(machine: Machine, when: str) -> None:
+    """Only its own cluster waits, with the reason; the others go on, and so does it, once its folder answers."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["b"].phase == "running")
+    machine.processes[campaign.folder / "clusters/b/1"] = 1 if when == "ended" else 10**6
+    one.reading = _Mount()
+    decision, state = one.run(lambda *_: None)
+    assert (state.clusters["b"].phase, state.clusters["c"].phase) == ("running", "succeeded")
+    assert "its folder has not answered within 20 s" in decision.waits["b"].reason
+    machine.processes = {each: min(left, 1) for each, left in machine.processes.items()}
+    one.reading = Inquiry()
+    assert one.run(lambda *_: None)[0].done
+
+
+def test_folder_that_surprises_in_the_middle_of_a_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that is not foreseen is its cluster's, with its text."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["b"].phase == "running")
+    with monkeypatch.context() as patch:
+        patch.setattr(Questions, "moved", lambda _, cluster, __: {"c": ""}[cluster.name])
+        decision, _ = one.look()
+    assert "whether its run is in progress isn't known: KeyError: 'b'" in decision.waits["b"].reason
+    assert one.run(lambda *_: None)[0].done
 
 
 def test_cluster_that_is_still_being_asked(machine: Machine) -> None:

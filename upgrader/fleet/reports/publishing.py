@@ -11,7 +11,8 @@ from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder
 from upgrader.errors import UpgraderError
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision
-from upgrader.fleet.reports.files import write_files
+from upgrader.fleet.inquiry import Inquiry
+from upgrader.fleet.reports import files
 from upgrader.fleet.reports.metrics import fleet_metrics
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.use_cases import FleetStatus
@@ -51,6 +52,7 @@ class Publisher:
             Delivery("metrics", partial(_send, sink), f"metrics can't be written to {sink.name}", note)
             for sink in sinks
         ]
+        self._pages: Inquiry[str] = Inquiry()
         self._last: tuple[Decision, CampaignState] | None = None
         self._shown: tuple[Decision, CampaignState] | None = None
         self._files_at = self._metrics_at = float("-inf")
@@ -86,14 +88,23 @@ class Publisher:
 
     def _write(self, *, last: bool) -> None:
         """`last`: this coordinator ends, so that none runs from now on."""
+        for _, why in self._pages.answers({files.PAGE: partial(self._written, last=last)}):
+            if why is None:
+                self._tell(f"a cluster's folder has not answered within {self._pages.seconds:.0f} s: no page")
+            elif why:
+                self._tell(why)
+
+    def _written(self, *, last: bool) -> str:
+        """Write the files, for which folders of clusters are read; why that failed, or ""."""
         coordinator = self._coordinator
         try:
             holder = None if last else folder_holder(coordinator.folder)
-            write_files(self._status(holder), coordinator.campaign, coordinator.clock.now())
+            files.write_files(self._status(holder), coordinator.campaign, coordinator.clock.now())
         except UpgraderError as error:
-            self._tell(error.message)
+            return error.message
         except Exception as error:  # noqa: BLE001  # a fault of ours in a report must not end a campaign
-            self._tell(f"its page can't be made: {type(error).__name__}: {error}")
+            return f"its page can't be made: {type(error).__name__}: {error}"
+        return ""
 
     def _tell(self, why: str) -> None:
         if not self._failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from upgrader.errors import ServiceError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.events import Paused
+from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.reports import files, publishing
 from upgrader.fleet.reports.publishing import Publisher
 
@@ -112,6 +114,19 @@ def test_nothing_of_it_ends_a_campaign(stage: Stage, monkeypatch: pytest.MonkeyP
         "fleet.html can't be made: ZeroDivisionError: division by zero; the campaign continues without"
     )
     assert metrics == "metrics can't be written to the sink; the run continues without: refused"
+
+
+def test_folder_that_hangs_delays_no_campaign(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has links to reports in clusters' folders: one that doesn't answer is waited for once, and told of."""
+    mount, reads = Event(), list[bool]()
+    monkeypatch.setattr(files, "write_files", lambda *_: reads.append(mount.wait(60)))
+    stage.publisher._pages = Inquiry(seconds=0.0)
+    for _ in range(3):
+        assert not stage.look(400)
+    stage.publisher.close()
+    assert stage.said == ["a cluster's folder has not answered within 0 s: no page; the campaign continues without"]
+    assert reads == []
+    mount.set()
 
 
 def test_folder_that_cannot_be_written(stage: Stage) -> None:
