@@ -183,7 +183,8 @@ class _Deciding:
         done = True
         for stage in self.fleet.stages:
             if not done:
-                self.stages[stage.name] = Wait("the stages before it come first")
+                approval = stage.approval and stage.name not in self.state.approved
+                self.stages[stage.name] = Wait("the stages before it" + (", then an approval" if approval else ""))
                 continue
             wait = self._incomplete(stage) or self._soaking(stage)
             if wait is not None:

@@ -96,7 +96,9 @@ def _stage_line(stage: Stage, status: FleetStatus) -> Text:
     done = sum(each.phase in ("succeeded", "skipped") or each.failed for each in members)
     line = Text.assemble((stage.name, "bold"), f"  {done} of {len(members)} done")
     wait = status.decision.stages.get(stage.name)
-    if status.state.ended is None and wait is not None and (done == len(members) or wait.person):
+    known = {*status.decision.waits, *(start.cluster for start in status.decision.starts)}
+    held = all(each.phase == "waiting" and each.name not in known for each in members)
+    if status.state.ended is None and wait is not None and (done == len(members) or wait.person or held):
         line.append(f", waits for {wait.reason}{until(wait)}")
     return line
 

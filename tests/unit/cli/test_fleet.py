@@ -84,7 +84,11 @@ def test_campaign_at_the_command_line(folder: Path) -> None:
         fleet(folder, "run", "--yes")
     assert caught.value.exit_code == 3
     shown = fleet(folder, "status").stdout
-    assert "✗ blocked" in shown and "etcd has an alarm" in shown and "waits for the stages before it" not in shown
+    assert (
+        "✗ blocked" in shown
+        and "etcd has an alarm" in shown
+        and "0 of 2 done, waits for the stages before it" in " ".join(shown.split())
+    )
     found = json.loads(fleet(folder, "status", "-o", "json").stdout)
     assert [each["phase"] for each in found["clusters"]] == ["blocked", "waiting", "waiting"]
     assert "Paused" in fleet(folder, "pause", "--reason", "audit").stderr

@@ -90,7 +90,7 @@ def test_stages_and_concurrency() -> None:
     decision = played.decide()
     assert [each.cluster for each in decision.starts] == ["a1", "a2"]
     assert decision.waits == {"a3": Wait("its turn: 2 at once (maxConcurrency 2)")}
-    assert decision.stages == {"a": Wait("its clusters: a1, a2, a3"), "b": Wait("the stages before it come first")}
+    assert decision.stages == {"a": Wait("its clusters: a1, a2, a3"), "b": Wait("the stages before it")}
     played.ran("a1").ran("a2").ran("a3")
     assert played.starts == ["b1", "b2"] and not played.decide().done
     assert played.ran("b1").ran("b2").decide() == Decision(done=True)

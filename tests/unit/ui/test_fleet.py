@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.fleet_campaigns import campaign_of
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.decide import decide
 from upgrader.fleet.events import (
@@ -69,6 +70,19 @@ def test_status_fits_a_terminal(number: int, monkeypatch: pytest.MonkeyPatch) ->
     if number == 500:
         assert "2026-12-01 08:23Z, the last one since" in text and "next to begin" in text
         assert "and 97 more" in text and "waits for its turn" in text
+
+
+@pytest.mark.parametrize("number", [5, 500])
+def test_each_cluster_says_what_it_waits_for_and_until_when(number: int) -> None:
+    """Its stage says it for all clusters that only wait for other stages; on few lines for 500 clusters."""
+    shown = StringIO()
+    print_fleet_status(campaign_of(number).status, shown)
+    lines = shown.getvalue().splitlines()
+    assert len(lines) < 25
+    for place, line in enumerate(lines):
+        if "· waiting" in line:
+            said = lines[place + 1] if lines[place + 1 :] and "waits for" in lines[place + 1] else lines[place - 1]
+            assert "waits for" in said and (", until 2026-12-" in said or "the stages before it, then" in said)
 
 
 def test_one_cluster_is_no_plural() -> None:
