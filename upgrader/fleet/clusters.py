@@ -17,10 +17,11 @@ from upgrader.app.wiring import open_api
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
+from upgrader.fleet.model import FleetCluster
 from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Answer", "ask_cluster", "keep_kubeconfig", "private_kubeconfig", "remove_left_kubeconfigs"]
+__all__ = ["Answer", "ask_cluster", "keep_kubeconfig", "other_cluster", "private_kubeconfig", "remove_left_kubeconfigs"]
 
 _SECONDS = 5.0
 _PREFIX = "upgrader-fleet-"
@@ -51,6 +52,14 @@ def ask_cluster(kubeconfig: Path) -> Answer:
     if not isinstance(uid, str) or not uid:
         raise ApiError("the API server's namespace kube-system has no UID, so it isn't known which cluster it is of")
     return Answer(uid, version)
+
+
+def other_cluster(answer: Answer, cluster: FleetCluster) -> str:
+    """That it isn't the inventory's cluster that has answered; "" if it is."""
+    if answer.uid == cluster.uid:
+        return ""
+    said = f"its kubeconfig leads to the cluster with the UID {answer.uid}; the inventory has {cluster.uid}"
+    return f"{cluster.place}{said}"
 
 
 @contextmanager

@@ -96,6 +96,8 @@ class FleetCluster:
     uid: str
     """Of the namespace kube-system."""
     labels: Mapping[str, str]
+    place: str = field(default="", compare=False)
+    """`FILE:LINE: ` of its UID in the inventory."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.errors import ApiError, UpgraderError, UsageError
-from upgrader.fleet.clusters import Answer, private_kubeconfig
+from upgrader.fleet.clusters import Answer, other_cluster, private_kubeconfig
 from upgrader.fleet.events import Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
@@ -142,13 +142,12 @@ class Questions:
             return Found("unreachable", error.message, used)
         except UpgraderError as error:
             return Found("identity", f"it isn't known which cluster its kubeconfig leads to: {error.message}")
-        if answer.uid == cluster.uid:
-            files, now = Inputs.parse(digest).files, self.clock.now()
-            if target and (why := unrehearsed(cluster.folder, files, answer, target, now)):
-                return Found("rehearsal", why)
-            return Found(kubeconfig=used)
-        said = f"its kubeconfig leads to the cluster with the UID {answer.uid}; the inventory has {cluster.uid}"
-        return Found("identity", said)
+        if other := other_cluster(answer, cluster):
+            return Found("identity", other)
+        files, now = Inputs.parse(digest).files, self.clock.now()
+        if target and (why := unrehearsed(cluster.folder, files, answer, target, now)):
+            return Found("rehearsal", why)
+        return Found(kubeconfig=used)
 
     def _at_target(self, cluster: FleetCluster, approved: Inputs, target: KubernetesVersion) -> Found:
         answer = self._answer(self._kubeconfig(cluster, approved))

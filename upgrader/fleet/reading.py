@@ -76,7 +76,8 @@ class _Inventory:
         first: dict[tuple[str, str], int] = {}
         for index, entry in enumerate(self.entries):
             folder = (self.folder / (entry.folder or f"clusters/{entry.name}")).absolute()
-            cluster = FleetCluster(entry.name, folder, entry.uid, dict(entry.labels))
+            place = f"{shown(self.document.path)}:{self.document.line(('clusters', index, 'uid'))}: "
+            cluster = FleetCluster(entry.name, folder, entry.uid, dict(entry.labels), place)
             self._unique(first, index, "name", entry.name, entry.name)
             self._unique(first, index, "uid", entry.uid, entry.uid)
             if not self.begun:

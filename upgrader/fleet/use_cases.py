@@ -14,7 +14,7 @@ from upgrader.app.wiring import open_api, system_clock
 from upgrader.engine.locks.folder_lock import FolderHolder, folder_holder, folder_lock
 from upgrader.errors import Blocked, CampaignStopped, Locked, UsageError
 from upgrader.fleet.campaigns import INPUTS, KUBECONFIG, Campaign, begin, fleet_files, newest_campaign
-from upgrader.fleet.clusters import ask_cluster, private_kubeconfig, remove_left_kubeconfigs
+from upgrader.fleet.clusters import ask_cluster, other_cluster, private_kubeconfig, remove_left_kubeconfigs
 from upgrader.fleet.coordinator import Coordinator, Executor
 from upgrader.fleet.copies import remove_copies
 from upgrader.fleet.decide import Decision, Held, decide
@@ -106,8 +106,8 @@ def planning_kubeconfig(folder: Path, fleet: Fleet, approved: Mapping[Path, str]
     """A copy of a cluster folder's kubeconfig, with which the cluster is planned. `approved` is as of
     `approved_kubeconfigs`; None: all are.
 
-    Raises UsageError, also for a folder that no campaign could run, and for a command that is run for credentials and
-    isn't approved.
+    Raises UsageError, also for a folder that no campaign could run, for a command that is run for credentials and isn't
+    approved, and for another cluster than the inventory's; and ApiError if that isn't known.
     """
     refuse_uncopied(folder)
     used = kubeconfig_of(folder, fleet.commands, os.environ)
@@ -117,6 +117,9 @@ def planning_kubeconfig(folder: Path, fleet: Fleet, approved: Mapping[Path, str]
             "upgrader fleet plan --allow-exec"
         )
     with private_kubeconfig(used) as path:
+        cluster = next(each for each in fleet.clusters if each.folder == folder)
+        if other := other_cluster(ask_cluster(path), cluster):
+            raise UsageError(other)
         yield path
 
 

@@ -177,6 +177,25 @@ def test_plan_runs_no_command_that_was_not_approved(folder: Path, monkeypatch: p
     assert "aws get two" in plan() and asked == ["a", "b"]
 
 
+def test_swapped_kubeconfigs_are_not_planned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both clusters are refused, with the inventory's line: nothing is asked of them but who they are."""
+    for name, other in ("bc", "cb"):
+        write_kubeconfig(folder / "clusters" / name, server=other)
+    asked = list[str]()
+
+    def planned(cluster: Path, *_: object, **__: object) -> SimpleNamespace:
+        asked.append(cluster.name)
+        return SimpleNamespace(document=document())
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(upgrade, "plan_upgrade", planned)
+    result = CliRunner().invoke(cli, ["-C", str(folder), "fleet", "plan"])
+    shown = " ".join(result.stdout.split())
+    assert isinstance(result.exception, Blocked) and asked == ["a"]
+    assert "fleet-inventory.yaml:3: its kubeconfig leads to the cluster with the UID u3; the inventory has u2" in shown
+    assert "2 of 3 clusters can't be upgraded: b, c" in str(result.exception)
+
+
 def test_absolute_name_is_refused_before_a_campaign(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run would read that file itself, and not the approved copy: `fleet plan` and `fleet run` name file and line,
     and nothing begins.

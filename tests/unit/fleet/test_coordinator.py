@@ -257,9 +257,8 @@ def test_identity_before_action(machine: Machine) -> None:
     machine.answers["b"], machine.answers["c"] = machine.answers["c"], machine.answers["b"]
     decision, _ = coordinator(machine, campaign).run(lambda *_: None)
     assert machine.begun == {"a": 1}
-    assert decision.waits["b"] == Wait(
-        "its kubeconfig leads to the cluster with the UID u3; the inventory has u2", person=True
-    )
+    said = "fleet-inventory.yaml:3: its kubeconfig leads to the cluster with the UID u3; the inventory has u2"
+    assert decision.waits["b"].reason.endswith(said) and decision.waits["b"].person
     assert "UID u2" in decision.waits["c"].reason
 
 
