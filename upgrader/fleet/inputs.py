@@ -108,7 +108,7 @@ def kubeconfig_of(folder: Path, commands: Collection[str], environ: Mapping[str,
         return read_used(load_settings(Path(os.path.realpath(folder)), {}), environ, commands)
 
 
-def copy_approved(folder: Path, copies: Path, approved: str, most_bytes: int = _MOST_BYTES) -> Path | None:
+def copy_approved(folder: Path, copies: Path, approved: str, most_bytes: int = MOST_BYTES) -> Path | None:
     """Copy what a run of a cluster folder may read, as `copy_inputs`, to below `copies`, which is made anew; its path
     without links. None, and nothing is left, if the copy hasn't the `approved` digest. Raises UsageError.
     """
