@@ -193,7 +193,7 @@ class Site:
 
     def another(self) -> Coordinator:
         """One that knows only what is in the folder and on the hub."""
-        questions = Questions(self.folder, frozenset(), self._ask, {})
+        questions = Questions(self.folder, frozenset(), self._ask, {}, self.clock)
         journal = self.campaign.reopen(self.clock)
         return Coordinator(
             self.folder, self.fleet, self.campaign, journal, self.executor(), self.clock, questions, lambda: PINS

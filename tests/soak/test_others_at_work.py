@@ -212,6 +212,7 @@ def test_deployment_is_edited_by_hand(releases: TwoReleases) -> None:
         client = Other(releases.cluster.folder / "kubeconfig", EDITOR, "default", f"deployments/{ONE}")
         found = client.get()
         found["spec"]["template"]["metadata"]["annotations"]["turn"] = "by hand"
+        del found["metadata"]["resourceVersion"]  # its status changes meanwhile
         client.replace(found)
         code, output = ended(process)
     assert code == 4, output
