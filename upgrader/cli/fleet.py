@@ -20,9 +20,9 @@ from upgrader.errors import Blocked, UpgraderError, UsageError
 
 if TYPE_CHECKING:
     from upgrader.fleet.decide import Decision
+    from upgrader.fleet.events import ExecutorName
     from upgrader.fleet.model import Fleet
     from upgrader.fleet.state import CampaignState
-    from upgrader.fleet.use_cases import ExecutorName
     from upgrader.model.version import KubernetesVersion
     from upgrader.steps.plan_document import PlanDocument
 

@@ -20,6 +20,7 @@ __all__ = [
     "ClusterInputs",
     "ClusterSkipped",
     "ClusterStarting",
+    "ExecutorName",
     "InputsApproved",
     "Outcome",
     "Paused",
@@ -31,6 +32,9 @@ __all__ = [
     "StageApproved",
     "Unpaused",
 ]
+
+ExecutorName = Literal["local", "jobs"]
+"""Where runs are carried out: as processes of a machine, or as Jobs of a management cluster."""
 
 Outcome = Literal["succeeded", "blocked", "rolled-back", "broken", "interrupted"]
 """How a cluster's run ended. `blocked`: nothing was changed, or of several minors, nothing after the last one that was
@@ -75,8 +79,7 @@ class CampaignStarted:
     by: str
     sequence: int = 0
     """Its place among the campaigns of its folder, given under the folder's lock; 0: an older version wrote it."""
-    executor: str = "local"
-    """Where its runs are carried out: as processes of a machine (`local`), or as Jobs (`jobs`)."""
+    executor: ExecutorName = "local"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from upgrader.fleet.events import (
     ClusterEnded,
     ClusterSkipped,
     ClusterStarting,
+    ExecutorName,
     InputsApproved,
     Outcome,
     Paused,
@@ -114,7 +115,7 @@ class CampaignState:
     """How long runs took that succeeded or were rolled back, all attempts of each together, oldest first."""
     requests: frozenset[str] = frozenset()
     """Those that were taken from their files."""
-    executor: str = "local"
+    executor: ExecutorName = "local"
     """As the campaign's first event has it."""
     latest: datetime | None = None
     """The latest time of any event."""

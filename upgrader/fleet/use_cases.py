@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from upgrader.app.locking import lock_holder, own_name
 from upgrader.app.wiring import open_api, system_clock
@@ -23,6 +22,7 @@ from upgrader.fleet.events import (
     CampaignStarted,
     ClusterInputs,
     ClusterSkipped,
+    ExecutorName,
     InputsApproved,
     Paused,
     Request,
@@ -43,7 +43,6 @@ from upgrader.model.first_few import first_few
 from upgrader.model.redaction.known_secrets import KNOWN
 
 __all__ = [
-    "ExecutorName",
     "FleetStatus",
     "approve",
     "approve_changes",
@@ -61,7 +60,6 @@ __all__ = [
     "unpause",
 ]
 
-ExecutorName = Literal["local", "jobs"]
 _HUB_SECONDS = 10.0
 """Of each request to the management cluster."""
 _OVERRIDES = ("UPGRADER_KUBECONFIG", "UPGRADER_CONTEXT")
@@ -214,7 +212,7 @@ def open_campaign(
             journal.close()
 
 
-def _executor(stack: ExitStack, name: str, fleet: Fleet) -> Executor:
+def _executor(stack: ExitStack, name: ExecutorName, fleet: Fleet) -> Executor:
     """Where a campaign's runs are carried out. Raises UsageError, and Blocked for a management cluster of the fleet."""
     if name == "local":
         return LocalExecutor(environ=os.environ)
