@@ -522,7 +522,6 @@ def test_undo_that_no_dead_worker_keeps_fails_as_helm_says(kind: str, dead: tupl
     add_deployment(cluster.kube, "agent", replicas=2, readyReplicas=1)
     for name, state in (("worker-1", running()), ("worker-3", waiting("ImagePullBackOff"))):
         add_pod(cluster.kube, "agent", state, node=name, name=f"agent-of-set-{name}")
-    add_pod(cluster.kube, "agent", waiting("ImagePullBackOff"), node="worker-1", daemon=True)
     cluster.helm.install("app", yaml.safe_dump({**rolling(), "kind": kind}))
     cluster.helm.install("app", "v: 2\n")
     running_out(cluster, 0.0, lost="")
@@ -531,48 +530,6 @@ def test_undo_that_no_dead_worker_keeps_fails_as_helm_says(kind: str, dead: tupl
         replace(cluster.step(), undo_watch=lambda: None).undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
     assert cluster.helm.calls == ["rollback app 1"]
     assert cluster.clock.monotonic() - began <= 60.0 + 65.0
-
-
-@pytest.mark.parametrize("seconds", [0.0, 50.0])
-def test_undo_that_is_only_slow_goes_on_behind_helms_timeout(seconds: float) -> None:
-    """Pods that become Ready after it, as behind an API server with a twentieth of a CPU, are waited for; the release's
-    newest revision is deployed, and the gates behind it decide.
-    """
-    cluster = Cluster(down=set())
-    slow_deployment(cluster)
-    running_out(cluster, 0.0, lost="")
-    ready_at = cluster.clock.monotonic() + 60.0 + 60.0 + seconds  # Helm's timeout, and the wait for a taint
-
-    def watch() -> None:
-        if cluster.clock.monotonic() >= ready_at:
-            add_deployment(cluster.kube, "agent", replicas=2)
-            add_pod(cluster.kube, "agent", running(), node="worker-3", name="agent-of-set-worker-3")
-
-    replace(cluster.step(), undo_watch=watch).undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
-    assert cluster.helm.calls == ["rollback app 1", "rollback app 1 without waiting"]
-    assert cluster.helm.history("app", NAMESPACE)[-1].status == "deployed"
-    assert cluster.clock.monotonic() - ready_at <= 2.0
-    assert "no workload of app has failed" in cluster.notes[-1] and "60 s longer" in cluster.notes[-1]
-
-
-def test_undo_that_stays_slow_has_an_end() -> None:
-    """After the same time once more, it names what isn't Ready, and how long it has waited."""
-    cluster = Cluster(down=set())
-    slow_deployment(cluster)
-    running_out(cluster, 0.0, lost="")
-    began = cluster.clock.monotonic()
-    with pytest.raises(WorkloadFailed, match=r"Deployment kube-system/agent: [^$]*\(waited 60 s\)"):
-        replace(cluster.step(), undo_watch=lambda: None).undo(RestorePoint("app", NAMESPACE, 1), cluster.notes.append)
-    assert cluster.clock.monotonic() - began <= 3 * 60.0 + 5.0
-
-
-def slow_deployment(cluster: Cluster) -> None:
-    """A release with a Deployment of which one pod of two has not become Ready yet; nothing has failed."""
-    add_deployment(cluster.kube, "agent", replicas=2, readyReplicas=1, availableReplicas=1)
-    for name, state in (("worker-1", running()), ("worker-3", waiting("ContainerCreating"))):
-        add_pod(cluster.kube, "agent", state, node=name, name=f"agent-of-set-{name}")
-    cluster.helm.install("app", yaml.safe_dump({**rolling(), "kind": "Deployment"}))
-    cluster.helm.install("app", "v: 2\n")
 
 
 def test_undo_that_helm_refuses_at_once_fails_at_once() -> None:

@@ -13,7 +13,6 @@ from upgrader.errors import ApiError, HelmError
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.gates.manifest_workloads import daemon_sets_on, stateful_sets_in, workloads_in
 from upgrader.gates.node_health import unreachable_nodes
-from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Clock, Helm, Kube
 from upgrader.steps.release.own_wait import OwnWait
 from upgrader.wait_and_retry import wait_until
@@ -65,16 +64,6 @@ class DownWorkers:
         wait_until(self.clock, not_yet, seconds=_TAINT_SECONDS if ran_out else 0.0)
         return found[0] if found else None
 
-    def if_only_slow(self, manifest: str, namespace: str) -> OwnWait | None:
-        """A wait for all of a release's workloads, once Helm's own wait has run out; None where one of them has failed.
-
-        A Deployment that makes no progress within its progressDeadlineSeconds has failed, so that what hasn't is slow.
-        Raises ApiError.
-        """
-        refs = workloads_in(manifest, namespace)
-        wait = self._without(manifest, namespace, refs, (), lambda _: False)
-        return wait if refs and not wait.has_failed else None
-
     def lost(self) -> list[str]:
         """The nodes that have gone down since the run began, as far as the API says."""
         try:
@@ -96,21 +85,13 @@ class DownWorkers:
             return name not in self.controllers and left_out(name)
 
         found = tuple(sorted(filter(is_left_out, names)))
-        return self._without(manifest, namespace, refs, found, is_left_out) if found else None
-
-    def _without(
-        self,
-        manifest: str,
-        namespace: str,
-        refs: Collection[WorkloadRef],
-        down: tuple[str, ...],
-        is_left_out: Callable[[str], bool],
-    ) -> OwnWait:
+        if not found:
+            return None
         # What others than their controllers replace, Helm doesn't wait for either: their own gates do.
         sets = stateful_sets_in(manifest, namespace)
         waited = tuple(ref for ref in refs if ref not in sets or not (sets[ref].on_delete or sets[ref].group))
         every_seconds = max(1.0, self.kube.count(NODES) / _PODS_A_SECOND)
-        return OwnWait(self.kube, self.clock, waited, down, is_left_out, every_seconds)
+        return OwnWait(self.kube, self.clock, waited, found, is_left_out, every_seconds)
 
 
 def roll_back(
@@ -127,8 +108,7 @@ def roll_back(
     """Helm's rollback, and the wait for it.
 
     Helm waits where no worker is down when it begins. One that dies then has its taint only 40 to 50 s later, and Helm
-    waits for its pods until its timeout. So what Helm's failure means is decided behind it. Nor does its timeout mean
-    that the rollback has failed: behind an API server that answers slowly, pods may become Ready after it.
+    waits for its pods until its timeout. So what Helm's failure means is decided behind it.
     """
 
     def by_helm(*, wait: bool) -> None:
@@ -149,16 +129,12 @@ def roll_back(
         except HelmError as error:
             ran_out = down.clock.monotonic() - began >= timeout_seconds
             own = down.after_helms_wait(manifest, namespace, ran_out=ran_out, watch=watch)
-            if own is not None:
-                how = f"{own.why} by now: {release} is rolled back again, and its workloads are waited for without, as"
-            elif ran_out and (own := down.if_only_slow(manifest, namespace)) is not None:
-                how = (
-                    f"no workload of {release} has failed, although not all became Ready in time: it is rolled back "
-                    f"again and waited for {timeout_seconds:.0f} s longer, as"
-                )
-            else:
+            if own is None:
                 raise
-            note(f"{how} Helm has waited in vain ({error.message})")
+            note(
+                f"{own.why} by now: {release} is rolled back again, and its workloads are waited for without, as Helm "
+                f"has waited in vain ({error.message})"
+            )
     # Also where it is the second time: Helm takes what it waited for in vain for a failed revision.
     by_helm(wait=False)
     own(timeout_seconds, watch, note)

@@ -61,9 +61,9 @@ class OwnWait:
         if still:
             lines = [line for verdict in lacking for line in verdict.lines()] or [still]
             lines += [f"node {name} went down meanwhile" for name in self._lost(down)]
-            without = f", without {first_few(sorted(down))}, which Helm would have waited for" if down else ""
+            without = f"(waited {seconds:.0f} s, without {first_few(sorted(down))}, which Helm would have waited for)"
             remedy = lacking[0].remedy if lacking else ""
-            raise WorkloadFailed("\n".join((*lines, f"(waited {seconds:.0f} s{without})")), remedy=remedy)
+            raise WorkloadFailed("\n".join((*lines, without)), remedy=remedy)
 
     def _lost(self, known: Collection[str]) -> list[str]:
         """The nodes that are down by now, as far as the API says."""
@@ -79,12 +79,6 @@ class OwnWait:
         """
         readings = (read_workload(self.kube, ref) for ref in self.workloads)
         return any(short_nodes(reading).intersection(self.down) for reading in readings if reading is not None)
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether waiting for one of them won't help, or may not, as something has failed."""
-        seen = [self._look(ref, self.down, None) for ref in self.workloads]
-        return any(verdict.failing or verdict.kind is VerdictKind.BROKEN for verdict in seen)
 
     def _look(self, ref: WorkloadRef, down: Collection[str], past: PastDownNodes | None) -> Verdict:
         try:
