@@ -32,12 +32,14 @@ from upgrader.steps.etcd.plan import plan_etcd
 from upgrader.steps.plan import Plan
 from upgrader.steps.release.plan import PlannedRelease
 
-__all__ = ["NAMES", "Etcd", "new_members"]
+__all__ = ["NAMES", "PATIENT", "Etcd", "new_members"]
 
 NAMES = ("controller-1", "controller-2", "controller-3")
 VERSION = KubernetesVersion(1, 37, 1)
-_PATIENT = ("--heartbeat-interval=500", "--election-timeout=5000")
-"""Heartbeats can be late on a busy machine, and by default etcd elects another leader after a second."""
+PATIENT = ("--heartbeat-interval=500", "--election-timeout=5000")
+"""Flags for members that keep their leader on a busy machine, where heartbeats are late: by default etcd elects another
+one after a second. A leader that is killed leaves the others without one for as long.
+"""
 FILES = {"cacert": "ca.pem", "cert": "client.pem", "key": "client.key"}
 
 
@@ -85,7 +87,6 @@ class Etcd:
                 f"--key-file={self.folder / 'server.key'}",
                 f"--trusted-ca-file={self.folder / 'ca.pem'}",
                 "--client-cert-auth",
-                *_PATIENT,
                 *flags,
             ]
             self.launch(name, self.programs)

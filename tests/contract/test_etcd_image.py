@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from testkit.etcd_images import OTHER_ETCD
-from testkit.etcd_members import NAMES, Etcd, new_members
+from testkit.etcd_members import NAMES, PATIENT, Etcd, new_members
 from testkit.fakes.hosts import FakeHosts
 from upgrader.adapters.clock import SystemClock
 from upgrader.errors import StepFailed
@@ -125,7 +125,7 @@ def test_three_members_there_and_back(cluster: Cluster) -> None:
     """The leader hands over to a member that is done; what etcd stores is there; a bad image stays on no member."""
     notes = list[str]()
     try:
-        cluster.etcd.start(*NAMES)
+        cluster.etcd.start(*NAMES, flags=PATIENT)
         for kubelet in cluster.kubelets.values():
             flags = kubelet.manifest.read_text()
             command = f"  - command:\n    - etcd\n{flags}    image: {OLD}\n    name: etcd\n"

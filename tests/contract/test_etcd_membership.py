@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.etcd_members import NAMES, Etcd, new_members
+from testkit.etcd_members import NAMES, PATIENT, Etcd, new_members
 from testkit.fakes.hosts import FakeHosts
 from upgrader.adapters.clock import SystemClock
 from upgrader.adopt.etcd_membership import MemberToRemove, change_members
@@ -44,7 +44,7 @@ def test_leader_hands_over_and_is_removed(tmp_path: Path) -> None:
 
     hosts.commands["python3"] = run
     try:
-        etcd.start(*NAMES)
+        etcd.start(*NAMES, flags=PATIENT)
         leaves = leader(etcd)
         stays, other = (name for name in NAMES if name != leaves)
         known = ids(etcd, stays)

@@ -279,8 +279,10 @@ class Coordinator:
                 return self._found(cluster, "silent", attempt.silent)
             return self._found(cluster, "", "") if cluster.problem in ("unknown", "silent") else False
         assert cluster.since is not None and seen.result is not None, "it was begun, and has ended"
-        # A coordinator that was away for a night has not made the run any longer.
-        seconds = max(0.0, ((seen.result.time or self.clock.now()) - cluster.since).total_seconds())
+        # A coordinator that was away for a night has not made the run any longer, and no other clock is trusted beyond
+        # this one: windows must have room for the longest runs.
+        now = self.clock.now()
+        seconds = max(0.0, (min(seen.result.time or now, now) - cluster.since).total_seconds())
         self._end(cluster, cluster.attempt, seen.result, seconds)
         return True
 
@@ -306,8 +308,9 @@ class Coordinator:
         """That a run in progress has written nothing for a long time, since when, and what to do; "" where it has."""
         assert cluster.since is not None, "it was begun"
         sign = self.executor.sign(attempt)
-        last = max(sign.time or cluster.since, cluster.since)
-        if (self.clock.now() - last).total_seconds() < SILENT_SECONDS:
+        now = self.clock.now()
+        last = min(max(sign.time or cluster.since, cluster.since), now)
+        if (now - last).total_seconds() < SILENT_SECONDS:
             return ""
         return (
             f"its run to go on: {sign.process} has written nothing since {last:%Y-%m-%d %H:%M}Z; see "

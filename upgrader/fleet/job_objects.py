@@ -49,7 +49,7 @@ _HOME, _TEMPORARY, _USER = "/home/upgrader", "/tmp", 1000  # noqa: S108 - a volu
 _MOST_NAME = 63
 _KEPT_SECONDS = 7 * 86400
 """How long a Job that has ended is kept for people; a coordinator that comes later asks the cluster's journal."""
-_EXIT_CODES = frozenset({0, 2, 3, 4, 5, 6, 130})
+_EXIT_CODES = frozenset({0, 1, 2, 3, 4, 5, 6, 130})
 _OURS = {"app.kubernetes.io/managed-by": "upgrader"}
 
 
@@ -179,7 +179,7 @@ def job_of(
                 # First: a run that has said how it ended isn't run again, also if its node was drained meanwhile.
                 {
                     "action": "FailJob",
-                    "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [2, 3, 4, 5]},
+                    "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [1, 2, 3, 4, 5]},
                 },
                 {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
             ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -43,6 +43,7 @@ from upgrader.fleet.model import Fleet, JobSettings
 from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.packing import MOST_BYTES, chunks_of
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
+from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.ports import Clock, Kube, KubeObject
 
 __all__ = ["JobsExecutor", "fetch_journals"]
@@ -62,16 +63,17 @@ def fetch_journals(folder: Path, kubeconfig: Path) -> str:
     can't be read; "" if they were.
     """
     runs = folder / "runs"
-    try:
-        with open_api(kubeconfig, _SECONDS) as kube:
-            found = find_runs((ClusterReplicas(kube),))
-        for run in with_remote_runs(past_runs(runs), found, runs):
-            there = found.get(run.name) if run.place else None
-            if there is not None:
-                bring_home(there, runs)
-    except UpgraderError as error:
-        return error.message
-    return "; ".join(found.may_hide)
+    with KNOWN.apart():  # a team's credentials are masked in what is said of its cluster, and nowhere else
+        try:
+            with open_api(kubeconfig, _SECONDS) as kube:
+                found = find_runs((ClusterReplicas(kube),))
+            for run in with_remote_runs(past_runs(runs), found, runs):
+                there = found.get(run.name) if run.place else None
+                if there is not None:
+                    bring_home(there, runs)
+        except UpgraderError as error:
+            return KNOWN.mask(error.message)
+        return KNOWN.mask("; ".join(found.may_hide))
 
 
 @dataclass
@@ -131,6 +133,10 @@ class JobsExecutor:
                 self._create(job, mine)
         except _HubSilent:
             return  # whether the Job is there can't be known now: a second one must not be begun beside it
+        except UsageError:
+            with suppress(UsageError), _of_hub():  # why there is no Job is what is to be told
+                self._remove_secrets(mine.namespace, mine.cluster)
+            raise
         self._sent[attempt] = kubeconfig
 
     def running(self, attempt: Path) -> bool:
@@ -171,13 +177,15 @@ class JobsExecutor:
     def end(self, attempt: Path) -> CommandEnd | None:
         """How an attempt ended that isn't running: by its pod; None if it couldn't say, or its Job is gone. Brings the
         cluster's journals into its folder, and removes the attempt's Secrets. Raises UsageError if the management
-        cluster doesn't say.
+        cluster doesn't say, or neither the pod nor the journals do: a run in the middle is none that never began.
         """
         mine = self._attempt(attempt)
         with _of_hub():
             pod = newest_pod(self._pods(mine))
             end = end_of(pod) if pod else None
             unread = self.fetch(self.fleet.by_name[mine.cluster].folder, attempt.with_name(KUBECONFIG))
+            if end is None and unread:
+                raise UsageError(f"its pod is gone or says nothing, and its cluster's journals can't be read: {unread}")
             self._remove_secrets(mine.namespace, mine.cluster)
         for known in (self._looks, self._signs, self._sent):
             known.pop(attempt, None)

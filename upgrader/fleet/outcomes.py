@@ -52,8 +52,8 @@ def command_end(line: str | bytes) -> CommandEnd | None:
             why=str(error.get("why", "")),
             time=time_of(str(fields["time"])),
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None  # a playbook can have written the line
 
 
 @dataclass(frozen=True)

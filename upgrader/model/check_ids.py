@@ -102,7 +102,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     **{f"{family}.unknown": "unknown" for family in _FAMILIES},
     **{f"{family}.forbidden": "warning" for family in READ_BY_CHECKS_ONLY},
     "accept-queues.dropped": "warning",
-    "accept-queues.unread": "unknown",
+    "accept-queues.unread": "warning",
     "access.missing": "error",
     "admission.limits": "warning",
     "admission.refused": "error",

@@ -24,7 +24,7 @@ def check_accept_queues(context: PreflightContext) -> Iterator[Finding]:
         if isinstance(facts.identity, Unknown):
             yield Finding(
                 "accept-queues.unread",
-                "unknown",
+                "warning",
                 f"{name}: {MIGRATE_REQ} can't be read",
                 facts.identity.why,
                 f"Read it on {name}: sysctl {MIGRATE_REQ}",

@@ -49,7 +49,7 @@ FIELDS = {
     "spec/backoffLimit": 3,
     "spec/podReplacementPolicy": "Failed",
     "spec/podFailurePolicy/rules/0/action": "FailJob",
-    "spec/podFailurePolicy/rules/0/onExitCodes": {"containerName": "run", "operator": "In", "values": [2, 3, 4, 5]},
+    "spec/podFailurePolicy/rules/0/onExitCodes": {"containerName": "run", "operator": "In", "values": [1, 2, 3, 4, 5]},
     "spec/podFailurePolicy/rules/1/action": "Ignore",
     "spec/podFailurePolicy/rules/1/onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
     "spec/template/spec/restartPolicy": "Never",

@@ -152,15 +152,27 @@ def failed() -> dict[str, object]:
 
 
 def test_end_of_a_job(site: Site) -> None:
-    """Its pod's exit code, with why no journal can be read; its Secrets are removed. Without a pod nothing is known."""
+    """Its pod's exit code, with why no journal can be read; its Secrets are removed."""
     site.unread = "no answer"
     site.start()
     site.pod("Failed", terminated={"exitCode": 5, "message": ""})
     end = site.executor.end(site.attempt)
     assert end is not None and (end.exit_code, end.unread) == (5, "no answer")
     assert not site.kube.list(SECRETS, SPACE)
-    site.kube.delete(PODS, "p", SPACE)
+
+
+def test_end_of_a_job_that_is_gone(site: Site) -> None:
+    """Its cluster's journals say how far the run came. Where they can't be read, it is asked again, with its Secrets
+    where they were: the upgrade may be half done.
+    """
+    site.unread = "no answer"
+    site.start()
+    with pytest.raises(UsageError, match="journals can't be read: no answer"):
+        site.executor.end(site.attempt)
+    assert site.kube.list(SECRETS, SPACE)
+    site.unread = ""
     assert site.executor.end(site.attempt) is None
+    assert not site.kube.list(SECRETS, SPACE)
 
 
 def test_deleted_job_runs_as_long_as_its_pod(site: Site) -> None:
@@ -205,6 +217,7 @@ def test_refusals_name_the_object_and_the_rights(site: Site) -> None:
     with pytest.raises(UsageError, match="cannot create") as refused:
         site.start()
     assert "rights of the chart `fleet`" in refused.value.remedy
+    assert not site.kube.list(SECRETS, SPACE)  # of what was not begun, no credentials stay
     site.kube.fails.clear()
     site.start()
     site.start()
