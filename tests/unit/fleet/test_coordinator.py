@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -419,6 +419,22 @@ def test_seconds_of_a_resumed_run_are_those_of_all_attempts(machine: Machine) ->
     first = look_until(one, lambda state: state.clusters["a"].phase == "interrupted").clusters["a"].worked
     state = look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
     assert first > 0 and list(state.seconds) == pytest.approx([2 * first])
+
+
+def test_end_in_the_future(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of a run's machine, or what a playbook says of it, makes no run longer than it was: no window would
+    have room for the next one.
+    """
+    end = machine.end
+
+    def in_the_future(attempt: Path) -> CommandEnd | None:
+        said = end(attempt)
+        return replace(said, time=datetime(8998, 1, 1, tzinfo=UTC)) if said else None
+
+    monkeypatch.setattr(machine, "end", in_the_future)
+    campaign, began = begun(machine), machine.clock.now()
+    state = look_until(coordinator(machine, campaign), lambda state: state.clusters["a"].phase == "succeeded")
+    assert 0 < state.seconds[0] <= (machine.clock.now() - began).total_seconds()
 
 
 @pytest.mark.parametrize("pins", [Pins("2", "c", "p"), Pins("1", "d", "p"), Pins("1", "c", "q")])

@@ -48,9 +48,20 @@ def test_attempt_is_seen_by_another_coordinator(tmp_path: Path) -> None:
     assert "twice" not in (attempt / "events.jsonl").read_text()
 
 
-@pytest.mark.parametrize("said", ["", "{", '{"type":"RunStarted"}', '{"type":"CommandEnded","data":{}}'])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "{",
+        '{"type":"RunStarted"}',
+        '{"type":"CommandEnded","data":{}}',
+        '{"type":"CommandEnded","data":[]}',
+        '{"type":"CommandEnded","data":{"exit_code":1e999}}',
+        '{"type":"CommandEnded","data":{"exit_code":4,"error":"x"}}',
+    ],
+)
 def test_process_that_did_not_say_how_it_ended(tmp_path: Path, said: str) -> None:
-    """Nothing, half a line, or a line of something else: how it ended is unknown."""
+    """Nothing, half a line, or what a playbook has written in its place: how it ended is unknown."""
     found = executor("true")
     assert not found.running(tmp_path / "a/1") and found.end(tmp_path / "a/1") is None
     (tmp_path / "events.jsonl").write_text(said)
