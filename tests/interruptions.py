@@ -5,8 +5,9 @@ A plugin. The first signal ends the tests. The later ones do nothing, as they wo
 
 from __future__ import annotations
 
+import os
 import signal
-import sys
+from contextlib import suppress
 from types import FrameType
 
 import pytest
@@ -27,7 +28,8 @@ class _Interruption:
         """Raises KeyboardInterrupt the first time."""
         name = signal.Signals(number).name
         if self.came:
-            sys.__stderr__.write(f"{name}: the tests are ending already, and remove their clusters\n")  # type: ignore[union-attr]
+            with suppress(OSError):  # of a terminal that was closed
+                os.write(2, f"{name}: the tests are ending already, and remove their clusters\n".encode())
             return
         self.came = True
         if self.session is not None:  # the exception may come where none is passed on, as in a destructor
