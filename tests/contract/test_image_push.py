@@ -138,6 +138,7 @@ def test_charts_are_pulled_by_helm(registry: str, cluster: Path, built: tuple[Pa
 
     charts = [line for line in printed[0] if "/charts/" in line]
     assert [line.partition("@")[0].rpartition("/")[2] for line in charts] == [
+        "fleet",
         "guard",
         "kube-apiserver",
         "kubernetes",
