@@ -6,7 +6,6 @@ There is no kubelet and no controller: the tests play what these write into the 
 from __future__ import annotations
 
 import base64
-import copy
 import io
 import json
 import shutil
@@ -26,6 +25,7 @@ from testkit.api_servers import api_servers
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import write_fleet, write_kubeconfig
 from testkit.lab_cluster import OLD, until
+from tests.contract.rbac import RBAC, allowed, rights_but
 from upgrader.adapters.helm import find_helm
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
@@ -73,13 +73,6 @@ RIGHTS = (
     *("list pods", "delete secrets"),
 )
 """All that the chart gives the coordinator; each is taken away by a test."""
-_RBAC = {
-    "Role": Kind("rbac.authorization.k8s.io/v1", "roles"),
-    "RoleBinding": Kind("rbac.authorization.k8s.io/v1", "rolebindings"),
-    "ClusterRole": Kind("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False),
-    "ClusterRoleBinding": Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False),
-}
-_REVIEWS = Kind("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
 _NUMBERS = count(20260101)
 """A campaign's day: names of Jobs are its, and they share an API server."""
 
@@ -123,25 +116,17 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 @contextmanager
 def rights(hub: Hub, without: str | None = None) -> Iterator[None]:
     """Those of the chart, but for one, until the end of the block."""
-    given = [copy.deepcopy(dict(each)) for each in hub.objects if each["kind"] in _RBAC]
-    for each in given:
-        if "rules" in each:
-            each["rules"] = [
-                {**rule, "verbs": [verb], "resources": [resource]}
-                for rule in each["rules"]
-                for verb, resource in product(rule["verbs"], rule["resources"])
-                if f"{verb} {resource}" != without
-            ]
+    given = rights_but(hub.objects, lambda _, verb, resource: f"{verb} {resource}" == without)
     try:
         for each in given:
-            hub.kube.create(_RBAC[each["kind"]], each, each["metadata"].get("namespace", ""))
+            hub.kube.create(RBAC[each["kind"]], each, each["metadata"].get("namespace", ""))
         for right, place in product(RIGHTS, [f"fleet-{each}" for each in "abc"]):
             wanted = right != without
             until(f"{right} to be {wanted}", partial(_is, hub, right, place, wanted), timeout_seconds=60)
         yield
     finally:
         for each in given:
-            hub.kube.delete(_RBAC[each["kind"]], each["metadata"]["name"], each["metadata"].get("namespace", ""))
+            hub.kube.delete(RBAC[each["kind"]], each["metadata"]["name"], each["metadata"].get("namespace", ""))
 
 
 def _is(hub: Hub, right: str, namespace: str, wanted: bool) -> bool:
@@ -155,13 +140,7 @@ def may(hub: Hub, right: str, namespace: str) -> bool:
     if resource == "namespaces":
         attributes |= {"name": "kube-system", "namespace": ""}
     attributes["group"] = "batch" if resource == "jobs" else ""
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "metadata": {},
-        "spec": {"user": ACCOUNT, "resourceAttributes": attributes},
-    }
-    return bool(hub.kube.create(_REVIEWS, review)["status"]["allowed"])
+    return allowed(hub.kube, ACCOUNT, attributes)
 
 
 class Site:

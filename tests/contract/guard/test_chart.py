@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +38,12 @@ from tests.contract.guard.webhooks import (
     wait_refused,
 )
 from tests.contract.guard.zones import zones
+from tests.contract.rbac import RBAC, allowed, rights_but
 from upgrader.adapters.helm import find_helm
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.webhooks import check_webhooks
 
 CHART = Path(__file__).parents[3] / "charts" / "guard"
-_RBAC = {
-    "Role": Kind("rbac.authorization.k8s.io/v1", "roles"),
-    "RoleBinding": Kind("rbac.authorization.k8s.io/v1", "rolebindings"),
-    "ClusterRole": Kind("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False),
-    "ClusterRoleBinding": Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False),
-}
-_REVIEWS = Kind("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
 FLAGS = ("-server-tls.self-signed-cert.secret-name=guard-certificate",)
 
 
@@ -71,25 +64,19 @@ def _rendered(**values: Any) -> list[KubeObject]:
 @contextmanager
 def rights(pair: Pair, objects: list[KubeObject], *without: Right | None) -> Iterator[None]:
     """Those of the chart, but for some, until the end of the block."""
-    given = [copy.deepcopy(dict(each)) for each in objects if each["kind"] in _RBAC]
-    for each in given:
-        if "rules" in each:
-            place = each["metadata"].get("namespace", "")
-            lost = {(r.verb, r.resource) for r in without if r and r.namespace in ("", place)}
-            each["rules"] = [
-                {**rule, "verbs": [verb], "resources": [resource]}
-                for rule in each["rules"]
-                for verb, resource in product(rule["verbs"], rule["resources"])
-                if (verb, resource) not in lost
-            ]
+
+    def lost(place: str, verb: str, resource: str) -> bool:
+        return any(r and r.namespace in ("", place) and (r.verb, r.resource) == (verb, resource) for r in without)
+
+    given = rights_but(objects, lost)
     try:
         for each in given:
-            pair.kube.create(_RBAC[each["kind"]], each, each["metadata"].get("namespace", ""))
+            pair.kube.create(RBAC[each["kind"]], each, each["metadata"].get("namespace", ""))
         wait_in_force(pair, given)
         yield
     finally:
         for each in reversed(given):
-            pair.kube.delete(_RBAC[each["kind"]], each["metadata"]["name"], each["metadata"].get("namespace", ""))
+            pair.kube.delete(RBAC[each["kind"]], each["metadata"]["name"], each["metadata"].get("namespace", ""))
         pair.kube.delete(Kind("v1", "secrets"), "guard-certificate", "ops")
         pair.kube.delete(Kind("coordination.k8s.io/v1", "leases"), "guard-rollout", "ops")
 
@@ -111,13 +98,8 @@ def wait_in_force(pair: Pair, given: Sequence[KubeObject]) -> None:
                 "name": (rule.get("resourceNames") or [""])[0],
             }
             user = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
-            review = {"metadata": {}, "spec": {"user": user, "resourceAttributes": attributes}}
-            allowed = partial(_allowed, pair, review)
-            until(f"{binding['metadata']['name']} to be in force", allowed, timeout_seconds=60, interval_seconds=0.1)
-
-
-def _allowed(pair: Pair, review: KubeObject) -> bool:
-    return bool(pair.kube.create(_REVIEWS, review)["status"]["allowed"])
+            in_force = partial(allowed, pair.kube, user, attributes)
+            until(f"{binding['metadata']['name']} to be in force", in_force, timeout_seconds=60, interval_seconds=0.1)
 
 
 def configuration(objects: list[KubeObject], guard: GuardProcess) -> dict[str, Any]:
