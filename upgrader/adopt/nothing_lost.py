@@ -8,7 +8,7 @@ from typing import Any
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
 from upgrader.adopt.pod_metadata import Metadata, differing
 from upgrader.adopt.values import missing_flags
-from upgrader.adopt.volumes import above_certificates, missing_mounts, mounts_of, writable
+from upgrader.adopt.volumes import above_certificates, missing_files, missing_mounts, mounts_of, writable
 from upgrader.errors import Blocked
 
 __all__ = ["check_flags", "check_metadata", "check_volumes"]
@@ -41,7 +41,9 @@ def check_metadata(facts: KubeadmFacts, component: str, rendered: Metadata, chos
 
 
 def check_volumes(facts: KubeadmFacts, component: str, rendered: Mapping[str, Any], pki: str) -> None:
-    """All mounts of a component, in its rendered pod; the folder `pki` is mounted file by file. Raises Blocked."""
+    """All mounts of a component, in its rendered pod, which has single files of the folder `pki` and of some others.
+    Raises Blocked.
+    """
     for controller in facts.controllers:
         # Of a pod that was retired before, the operator's values are the newer word.
         if static := controller.active.get(component):
@@ -51,6 +53,14 @@ def check_volumes(facts: KubeadmFacts, component: str, rendered: Mapping[str, An
                     f"{', '.join(map(str, lost))}",
                     remedy="Add them to the release's `extraVolumes` and `extraVolumeMounts`. If the chart already "
                     "mounts something at the same path, mount yours elsewhere in the static pod first.",
+                )
+            files = facts.single_files if component == "kube-apiserver" else {}
+            if absent := missing_files(component, rendered, files):
+                raise Blocked(
+                    f"{component}'s static pod on {controller.host.name} uses files that the chart's pod would lack: "
+                    f"{', '.join(absent)}",
+                    remedy="Add them to the release's `extraVolumes` and `extraVolumeMounts`, which replace those that "
+                    "`adopt` would write; or remove both from its values.",
                 )
             _verify_pki(controller.host.name, static, rendered, pki)
             _verify_written(controller.host.name, static, rendered)

@@ -19,21 +19,29 @@ from upgrader.model.cluster import Host
 from upgrader.model.first_few import first_few
 from upgrader.ports import Hosts
 
-__all__ = ["check_readable", "closed_folders"]
+__all__ = ["check_readable", "closed_folders", "named_in_flags"]
 
+_API = "kube-apiserver"
 _SCRIPT = 'for path; do [ ! -e "$path" ] || stat -L -c "%f %u %g %n" -- "$path" || exit 1; done'
 _FOLDER, _FILE = 0o1, 0o4
 """What reaching into a folder needs, and reading a file."""
 
 
 def check_readable(
-    hosts: Hosts, controllers: Iterable[ControllerFacts], pki: str, by_file: Collection[str] = ()
+    hosts: Hosts,
+    controllers: Iterable[ControllerFacts],
+    pki: str,
+    by_file: Collection[str] = (),
+    files: Collection[str] = (),
 ) -> None:
     """Of each controller whose static pods run; a missing file is for others to find. Of `pki` and `by_file`, paths in
-    the container, kube-apiserver's chart mounts single files. Raises Blocked, or HostError.
+    the container, kube-apiserver's chart mounts single files; `files`, on the controller, are those that other files
+    name. Raises Blocked, or HostError.
     """
     for controller in controllers:
         needed = {path: pod.component for pod in controller.active.values() for path in _paths(pod, {pki, *by_file})}
+        if _API in controller.active:
+            needed |= dict.fromkeys(files, _API)
         closed = _closed(hosts, controller.host, needed)
         if closed:
             paths = " ".join(shlex.quote(path) for path, _ in closed)
@@ -82,13 +90,17 @@ def _paths(pod: StaticPod, by_file: Collection[str]) -> Iterator[str]:
     """
     for inside, mount, chain in _chains(pod):
         below = any(inside.startswith(f"{folder}/") and len(folder) >= len(mount.path) for folder in by_file)
-        yield from chain[-1:] if pod.component == "kube-apiserver" and below else chain
+        yield from chain[-1:] if pod.component == _API and below else chain
+
+
+def named_in_flags(pod: StaticPod) -> set[str]:
+    """What may be a path in a static pod's flags, some of which take several."""
+    return {part for values in pod.flags.values() for value in values for part in value.split(",")}
 
 
 def _chains(pod: StaticPod) -> Iterator[tuple[str, Mounted, list[str]]]:
     """What a flag names: its path in the container, its mount, and the controller's paths from that down to it."""
-    named = {part for values in pod.flags.values() for value in values for part in value.split(",")}
-    for inside in sorted(named):
+    for inside in sorted(named_in_flags(pod)):
         if mount := innermost_mount(pod, inside):
             yield inside, mount, list(_chain(mount, inside))
 

@@ -22,7 +22,7 @@ import yaml
 
 from upgrader import fast_yaml
 from upgrader.adopt.facts import ControllerFacts, StaticPod
-from upgrader.adopt.readable_files import closed_folders
+from upgrader.adopt.readable_files import closed_folders, named_in_flags
 from upgrader.adopt.volumes import Mounted, above_certificates, innermost_mount, mounts_of, on_host
 from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.ports import Hosts
@@ -64,7 +64,7 @@ def single_files(hosts: Hosts, controllers: tuple[ControllerFacts, ...], pki: st
             if named and all(contents) and not any(path in named for path in written):
                 folders.append(folder.path)
                 found |= named
-    named_in_pki = {value for value in _values(static) if _below(value, pki)}
+    named_in_pki = {value for value in named_in_flags(static) if _below(value, pki)}
     left = {**{path: path for path in named_in_pki}, **found}
     while left:
         inside, path = left.popitem()
@@ -89,14 +89,10 @@ def mounted_by_file(new: Sequence[ControllerFacts], manifests: Sequence[str]) ->
 
 def _named_below(static: StaticPod, mount: Mounted) -> Iterator[tuple[str, str]]:
     """What flags name in a mount and in none below it: path in the container, path on the controller."""
-    for value in sorted(_values(static)):
+    for value in sorted(named_in_flags(static)):
         found = innermost_mount(static, value)
         if found and found.path == mount.path:
             yield value, on_host(mount, value)
-
-
-def _values(static: StaticPod) -> set[str]:
-    return {part for values in static.flags.values() for value in values for part in value.split(",")}
 
 
 def _below(path: str, folder: str) -> bool:

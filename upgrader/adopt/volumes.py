@@ -6,7 +6,7 @@ static pod becomes `extraVolumes` and `extraVolumeMounts`, and a second renderin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -18,6 +18,7 @@ __all__ = [
     "above_certificates",
     "extra_volumes",
     "innermost_mount",
+    "missing_files",
     "missing_mounts",
     "mounts_of",
     "on_host",
@@ -120,8 +121,7 @@ def _shown(each: Mounted, there: tuple[Mounted, ...]) -> bool:
 
 def writable(component: str, chart: Object, path: str) -> bool:
     """Whether a rendered component may write to a path: the innermost mount above it isn't read-only."""
-    above = [each for each in _mounted(chart, component) if path == each.path or path.startswith(f"{each.path}/")]
-    innermost = max(above, key=lambda each: len(each.path), default=None)
+    innermost = _innermost(_mounted(chart, component), path)
     return innermost is not None and not innermost.mount.get("readOnly")
 
 
@@ -129,8 +129,23 @@ def innermost_mount(static: StaticPod, path: str) -> Mounted | None:
     """The folder or file of the controller in which a static pod sees this path; None if it isn't in any."""
     if not path.startswith("/") or ".." in PurePosixPath(path).parts:
         return None
-    mounts = (each for each in mounts_of(static) if "hostPath" in each.source)
-    above = [each for each in mounts if path == each.path or path.startswith(f"{each.path}/")]
+    return _innermost((each for each in mounts_of(static) if "hostPath" in each.source), path)
+
+
+def missing_files(component: str, chart: Object, files: Mapping[str, str]) -> tuple[str, ...]:
+    """Of these files, path in the container → path on the controller, those that a rendered component doesn't see."""
+    there = tuple(_mounted(chart, component))
+    return tuple(
+        inside
+        for inside, path in files.items()
+        if (mount := _innermost(there, inside)) is None
+        or "hostPath" not in mount.source
+        or on_host(mount, inside) != path
+    )
+
+
+def _innermost(mounts: Iterable[Mounted], path: str) -> Mounted | None:
+    above = (each for each in mounts if path == each.path or path.startswith(f"{each.path}/"))
     return max(above, key=lambda each: len(each.path), default=None)
 
 

@@ -174,7 +174,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             pki = str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))
             single = single_files(tools.hosts, facts.controllers, pki)
             facts = replace(facts, by_file=single.folders, single_files=single.files)
-            check_readable(tools.hosts, facts.controllers, pki, single.folders)
+            check_readable(tools.hosts, facts.controllers, pki, single.folders, single.files.values())
             check_leaders_api(tools.hosts, facts, aliases_of(kubernetes))
             version = session.observe().server
             addresses = node_addresses(tools.kube, cluster)

@@ -8,10 +8,13 @@ from typing import Any
 
 import yaml
 
+from testkit.fakes.hosts import FakeHosts
 from tests.unit.adopt.kubeadm_cluster import facts
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
+from upgrader.model.cluster import Host
+from upgrader.ports import CommandResult
 
-__all__ = ["FLAGS", "kubeadm_facts", "kubeadm_pod", "volume"]
+__all__ = ["FLAGS", "controller_with_modes", "kubeadm_facts", "kubeadm_pod", "volume"]
 
 PKI = "/etc/kubernetes/pki"
 _PORTS = {"kube-apiserver": 6443, "kube-controller-manager": 10257, "kube-scheduler": 10259}
@@ -153,3 +156,14 @@ def kubeadm_facts(*changed: StaticPod, pki: str = PKI) -> KubeadmFacts:
     """A cluster of one controller with these static pods, and kubeadm's own otherwise."""
     pods = {name: kubeadm_pod(name, pki=pki) for name in FLAGS} | {pod.component: pod for pod in changed}
     return replace(facts(pods), configuration={"kubernetesVersion": "v1.36.3", "certificatesDir": pki})
+
+
+def controller_with_modes(modes: Mapping[str, str]) -> FakeHosts:
+    """With what `stat` says of files and folders: path → mode (as hexadecimal), user and group."""
+
+    def look(_: Host, command: Sequence[str], __: bytes) -> CommandResult:
+        return CommandResult(0, "".join(f"{modes[path]} {path}\n" for path in command[4:] if path in modes), "")
+
+    hosts = FakeHosts()
+    hosts.commands["sh"] = look
+    return hosts

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 
-from testkit.fakes.hosts import FakeHosts
-from tests.unit.adopt.kubeadm_pods import PKI, kubeadm_facts, kubeadm_pod, volume
+from tests.unit.adopt.kubeadm_pods import PKI, controller_with_modes, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adopt.readable_files import check_readable
 from upgrader.errors import Blocked
-from upgrader.model.cluster import Host
-from upgrader.ports import CommandResult
 
 _SSL = "/etc/ssl/etcd/ssl"
 _KEY = f"{_SSL}/node-node1-key.pem"
@@ -19,20 +16,9 @@ _ROOTS = {_SSL: "41c0 0 0", _KEY: "81a0 0 0"}
 """A folder with mode 0700, and a file with mode 0640."""
 
 
-def _hosts(files: Mapping[str, str]) -> FakeHosts:
-    """A controller that has these files: path → mode (as hexadecimal), user and group."""
-
-    def look(_: Host, command: Sequence[str], __: bytes) -> CommandResult:
-        return CommandResult(0, "".join(f"{files[path]} {path}\n" for path in command[4:] if path in files), "")
-
-    hosts = FakeHosts()
-    hosts.commands["sh"] = look
-    return hosts
-
-
 def _check(files: Mapping[str, str], flag: str = "etcd-keyfile", path: str = _KEY, folder: str = _SSL) -> None:
     known = kubeadm_facts(kubeadm_pod("kube-apiserver", {flag: path}, volume("etcd-certs-0", folder)))
-    check_readable(_hosts(files), known.controllers, PKI)
+    check_readable(controller_with_modes(files), known.controllers, PKI)
 
 
 @pytest.mark.parametrize(
@@ -70,4 +56,12 @@ def test_what_root_can_read_passes(files: Mapping[str, str]) -> None:
     only = [
         type(each)(each.host, {"kube-apiserver": each.active["kube-apiserver"]}, each.adopted) for each in controllers
     ]
-    check_readable(_hosts({**_ROOTS, **files}), only, PKI)
+    check_readable(controller_with_modes({**_ROOTS, **files}), only, PKI)
+
+
+def test_file_that_only_another_file_names() -> None:
+    """A webhook's key of another user, say: kube-apiserver would end where it reads it."""
+    known, key = kubeadm_facts(kubeadm_pod("kube-apiserver", {})), "/etc/kubernetes/webhook/client.key"
+    hosts = controller_with_modes({key: "8180 65532 65532"})
+    with pytest.raises(Blocked, match=r"kube-apiserver can't read /etc/kubernetes/webhook/client.key \(mode 0600"):
+        check_readable(hosts, known.controllers, PKI, files=[key])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.adopt.kubeadm_pods import PKI, kubeadm_facts, kubeadm_pod, volume
+from tests.unit.adopt.kubeadm_pods import PKI, controller_with_modes, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
 from upgrader.adopt.facts import StaticPod
@@ -20,9 +20,7 @@ from upgrader.adopt.referred_files import SingleFiles, mounted_by_file, single_f
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
-from upgrader.model.cluster import Host
 from upgrader.model.release import ReleaseSpec
-from upgrader.ports import CommandResult
 
 _ADMISSION = f"{PKI}/admission.yaml"
 _FILES = {
@@ -36,21 +34,10 @@ _FILES = {
 _FOUND = (f"{PKI}/image-policy.yaml", f"{PKI}/policy/ca.pem", f"{PKI}/policy/webhook.conf")
 
 
-def _controller(modes: Mapping[str, str]) -> FakeHosts:
-    """With what `stat` says of folders: path → mode (as hexadecimal), user and group."""
-
-    def look(_: Host, command: Sequence[str], __: bytes) -> CommandResult:
-        return CommandResult(0, "".join(f"{modes[path]} {path}\n" for path in command[4:] if path in modes), "")
-
-    hosts = FakeHosts()
-    hosts.commands["sh"] = look
-    return hosts
-
-
 @pytest.fixture
 def hosts() -> FakeHosts:
     """A controller with these files."""
-    found = _controller({})
+    found = controller_with_modes({})
     found.files.update({("controller-1", path): text.encode() for path, text in _FILES.items()})
     return found
 
@@ -87,6 +74,16 @@ def test_they_are_mounted_one_by_one(helm: HelmAdapter) -> None:
     assert [volume["hostPath"]["path"] for volume in values["extraVolumes"]] == list(_FOUND)
 
 
+def test_volumes_of_the_users_own_must_have_them(helm: HelmAdapter) -> None:
+    """Those take the place of the derived ones: without the files, kube-apiserver would not start."""
+    api = kubeadm_pod("kube-apiserver", {"admission-control-config-file": _ADMISSION})
+    known = replace(kubeadm_facts(api), single_files={path: path for path in _FOUND})
+    own = {"name": "own", "hostPath": {"path": f"{PKI}/policy"}}, {"name": "own", "mountPath": f"{PKI}/policy"}
+    values = {"kube-apiserver": {"extraVolumes": [own[0]], "extraVolumeMounts": [own[1]]}}
+    with pytest.raises(Blocked, match=f"the chart's pod would lack: {PKI}/image-policy.yaml$"):
+        derive_values(known, ("10.0.0.1",), values, helm, charts_folder())
+
+
 _ETCD = "/etc/ssl/etcd/ssl"
 _ETCD_FLAGS = {
     "etcd-cafile": f"{_ETCD}/ca.pem",
@@ -103,7 +100,7 @@ _ADMISSION_FILES = {
 
 def _of_kubespray(mode: str, files: Mapping[str, str], *, log: str = "-") -> tuple[FakeHosts, StaticPod]:
     """A controller of Kubespray with its hardening guide: etcd's folder has this mode."""
-    hosts = _controller({_ETCD: mode})
+    hosts = controller_with_modes({_ETCD: mode})
     etcd = dict.fromkeys(_ETCD_FLAGS.values(), "-----BEGIN X")
     hosts.files.update({("controller-1", path): text.encode() for path, text in {**etcd, **files}.items()})
     admission = volume("admission-control-configs", _CONTROLS, at="/etc/kubernetes", writable=True)
