@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 from upgrader.config.charts import charts_folder
@@ -17,7 +16,7 @@ from upgrader.config.playbooks import playbooks_folder
 from upgrader.engine.execution.input_files import (
     NewDigest,
     Visitor,
-    canonical,
+    digest_of,
     file_digests,
     identity,
     plain_digest,
@@ -96,12 +95,7 @@ def inputs_digest(settings: Settings) -> str:
             f"{settings.folder / _YAML} is none of the folder's inputs, so that no approval would cover anything",
             remedy="Let neither cluster.kubeconfig nor a file that the kubeconfig names be that file.",
         )
-    whole = {"files": _text_digest(canonical(found)), "settings": settings_text(settings)}
-    return _text_digest(canonical(whole))
-
-
-def _text_digest(text: str) -> str:
-    return sha256(text.encode(errors="surrogateescape")).hexdigest()
+    return digest_of({"files": digest_of(found), "settings": settings_text(settings)})
 
 
 def _copied_below(settings: Settings) -> str:

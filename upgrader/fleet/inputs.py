@@ -16,7 +16,7 @@ from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
 from upgrader.config.playbooks import playbooks_folder
 from upgrader.config.used_kubeconfig import UsedKubeconfig, read_used
-from upgrader.engine.execution.input_files import canonical, file_digests
+from upgrader.engine.execution.input_files import digest_of, file_digests
 from upgrader.errors import UsageError
 from upgrader.fleet.copies import copy_inputs, empty_copies, refuse_absolute_names, remove_copies
 from upgrader.fleet.events import Pins
@@ -42,7 +42,7 @@ def own_pins() -> Pins:
     package = Path(upgrader.__file__).parent
     found = {**file_digests(package, ""), **file_digests(playbooks_folder(), "playbooks")}
     program = {name: digest for name, digest in found.items() if "__pycache__" not in Path(name).parts}
-    return Pins(upgrader.__version__, _digest(file_digests(charts_folder(), "")), _digest(program))
+    return Pins(upgrader.__version__, digest_of(file_digests(charts_folder(), "")), digest_of(program))
 
 
 def pins_differ(begun: Pins | None, now: Pins) -> str:
@@ -86,8 +86,11 @@ def inputs_of(fleet: Path, folder: Path, commands: Collection[str], environ: Map
     """The inputs of a cluster folder as they are now, which a run can have. `commands` as for `kubeconfig_of`. Raises
     UsageError.
     """
-    refuse_uncopied(folder)
-    return Inputs(folder_digest(folder), kubeconfig_of(folder, commands, environ).pinned, folder_place(fleet, folder))
+    with _read(folder):
+        settings = load_settings(Path(os.path.realpath(folder)), {})
+        refuse_absolute_names(settings)
+        files = inputs_digest(settings)
+        return Inputs(files, read_used(settings, environ, commands).pinned, folder_place(fleet, folder))
 
 
 def refuse_uncopied(folder: Path) -> None:
@@ -146,7 +149,3 @@ def _read(folder: Path) -> Iterator[None]:
 
 def _folder_digest(folder: Path, copies: Path | None) -> str:
     return inputs_digest(load_settings(folder, {COPIES: str(copies)} if copies else {}))
-
-
-def _digest(files: Mapping[str, str]) -> str:
-    return sha256(canonical(files).encode(errors="surrogateescape")).hexdigest()

@@ -162,6 +162,11 @@ def canonical(value: Any) -> str:
     return repr(value)
 
 
+def digest_of(value: Any) -> str:
+    """Of values as `canonical` has them; names of files may have bytes that are no text."""
+    return hashlib.sha256(canonical(value).encode(errors="surrogateescape")).hexdigest()
+
+
 def unique(found: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Inputs by their names. A file whose name is that of another input, such as a link, must not stand for it.
 
