@@ -78,7 +78,7 @@ class _Attempt:
 
     running: bool
     silent: str = ""
-    end: CommandEnd | None = None
+    """That it has written nothing for a long time."""
 
 
 @dataclass(frozen=True)
@@ -245,19 +245,24 @@ class Coordinator:
 
     def _attempt_of(self, cluster: ClusterState) -> _Attempt:
         attempt = self.campaign.attempt(cluster.name, cluster.attempt)
-        if self.executor.running(attempt):
-            return _Attempt(True, self._silent(cluster, attempt))
-        return _Attempt(False, end=self.executor.end(attempt))
+        running = self.executor.running(attempt)
+        return _Attempt(running, self._silent(cluster, attempt) if running else "")
 
     def _see(self, cluster: ClusterState, attempt: _Attempt, *, renew: bool) -> _Seen:
-        """Of a run that was in progress: how it ended; or, to `renew` them, the credentials of now, as tokens end."""
+        """Of a run that was in progress: how it ended; else, to `renew` them, the credentials of now, as tokens end."""
         folder = self.fleet.by_name[cluster.name]
         if moved := self.questions.moved(folder, cluster.digest):
             return _Seen(moved)
-        if attempt.running:
-            return _Seen(credentials=self.questions.credentials(folder, cluster.digest) if renew else None)
-        resumed = cluster.run if cluster.unended else ""
-        return _Seen(result=self._result(cluster, attempt.end, before=cluster.before, resumed=resumed))
+        problem = ""
+        if not attempt.running:
+            try:
+                end = self.executor.end(self.campaign.attempt(cluster.name, cluster.attempt))
+            except UsageError as error:  # its cluster may say more to the credentials of now
+                problem = error.message
+            else:
+                resumed = cluster.run if cluster.unended else ""
+                return _Seen(result=self._result(cluster, end, before=cluster.before, resumed=resumed))
+        return _Seen(credentials=self.questions.credentials(folder, cluster.digest) if renew else None, problem=problem)
 
     def _see_ended(self, cluster: ClusterState) -> _Seen:
         """Of the open run of a cluster which is left out: whether a person has ended it."""
@@ -270,11 +275,11 @@ class Coordinator:
 
     def _take_in(self, cluster: ClusterState, attempt: _Attempt, seen: _Seen) -> bool:
         """Write down how a cluster's run ended, or that it isn't known; whether there is anything new."""
+        if seen.credentials:  # whatever else has changed, the run keeps its own
+            keep_kubeconfig(seen.credentials, self._kubeconfig(cluster.name))
         if why := seen.moved or seen.problem:
             return self._unknown(cluster, why)
         if attempt.running:
-            if seen.credentials:  # whatever else has changed, the run keeps its own
-                keep_kubeconfig(seen.credentials, self._kubeconfig(cluster.name))
             if attempt.silent:
                 return self._found(cluster, "silent", attempt.silent)
             return self._found(cluster, "", "") if cluster.problem in ("unknown", "silent") else False

@@ -512,6 +512,23 @@ def test_attempt_that_can_not_be_read(machine: Machine) -> None:
     assert decision.done and state.clusters["b"].problem == ""
 
 
+def test_end_is_asked_with_the_credentials_of_now(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster tells how a Job's run ended; a coordinator that was away has a copy of credentials that have ended."""
+    end, campaign = machine.end, begun(machine)
+    copy = campaign.attempt("b", 0).with_name("kubeconfig")
+
+    def told(attempt: Path) -> CommandEnd | None:
+        if attempt.parent.name == "b" and "of-now" not in copy.read_text():
+            raise UsageError("its cluster's journals can't be read: Unauthorized")
+        return end(attempt)
+
+    monkeypatch.setattr(machine, "end", told)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["b"].problem == "unknown")
+    write_kubeconfig(machine.folder / "clusters/b", token="of-now")
+    look_until(one, lambda state: state.clusters["b"].phase == "succeeded")
+
+
 def test_run_that_can_not_be_started(machine: Machine) -> None:
     """A start that fails is that cluster's, is tried again three times, and ends nothing else."""
     campaign = begun(machine)
