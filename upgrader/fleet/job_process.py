@@ -75,9 +75,9 @@ def run_in_job(
 
 def _prepared(chunks: Path, folder: Path, copies: Path, pins: str) -> dict[str, str]:
     """The environment of a run, for which all is in place."""
-    if pins_text() != pins:
+    if (here := pins_text()) != pins:
         raise Blocked(
-            f"the upgrader in this image isn't the one that the campaign was begun with: it is {pins_text()}, and not "
+            f"the upgrader in this image isn't the one that the campaign was begun with: it is {here}, and not "
             f"{pins}; nothing was changed",
             remedy="Use the image of that upgrader in fleet.yaml (jobs.image), and begin a new campaign.",
         )
