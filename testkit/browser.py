@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from testkit.waiting import stretched
+
 __all__ = ["Browser", "BrowserError"]
 
 _SECONDS = 30.0
@@ -72,7 +74,7 @@ class Browser:
     ) -> None:
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(stretched(10))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -66,7 +66,7 @@ class GuardProcess:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.sslsocket_class = _ClosedSocket
         port = self._started()["tls_port"]
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=stretched(30), context=context)
         try:
             connection.request("POST", path, json.dumps(body))
             answer = connection.getresponse()

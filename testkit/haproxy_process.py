@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 import socket
 import subprocess
@@ -23,13 +24,15 @@ from upgrader.lab.progress_port import Silent
 
 __all__ = ["HAProxyProcess", "Served", "haproxy_process", "haproxy_program"]
 
+_HELD_SECONDS, _ASKED_SECONDS = 300, 400
+"""No test holds a request for so long: what asks never gives up before what answers."""
 _CONFIG = """global
     stats socket {socket} mode 600 level admin
 defaults
     mode http
     timeout connect 2s
-    timeout client 1m
-    timeout server 1m
+    timeout client 10m
+    timeout server 10m
     timeout check 5s
 frontend all
     bind 127.0.0.1:{port}
@@ -84,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/slow":
             self.server.slow += 1
-            self.server.may_answer.wait(30)
+            self.server.may_answer.wait(_HELD_SECONDS)
         text = self.server.name.encode()
         self.send_response(503 if self.path == "/healthz" and not self.server.well else 200)
         self.send_header("Content-Length", str(len(text)))
@@ -128,10 +131,17 @@ class HAProxyProcess:
             connection.sendall(f"{text}\n".encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
+    def check(self, server: str) -> str:
+        """The result of a server's last check in `ingress`, as HAProxy names it: L7OK, L7STS (the status is wrong)."""
+        rows = csv.DictReader(self.command("show stat").removeprefix("# ").splitlines())
+        return next(row["check_status"] for row in rows if (row["pxname"], row["svname"]) == ("ingress", server))
+
     def get(self, path: str = "/") -> str:
         """The node that answers; "" if none does."""
         try:
-            answer = urllib3.request("GET", f"http://127.0.0.1:{self.port}{path}", retries=False, timeout=35)
+            answer = urllib3.request(
+                "GET", f"http://127.0.0.1:{self.port}{path}", retries=False, timeout=_ASKED_SECONDS
+            )
         except urllib3.exceptions.HTTPError:
             return ""
         return answer.data.decode() if answer.status == 200 else ""

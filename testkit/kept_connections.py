@@ -149,6 +149,10 @@ class KeptConnections:
             thread.join()
         return self.seen()
 
+    def answers(self) -> tuple[int, ...]:
+        """The number of 2xx so far of each client."""
+        return tuple(client.answered for client in self._clients)
+
     def seen(self) -> tuple[KeptSeen, ...]:
         """What each group saw so far."""
         periods = sorted({client.period for client in self._clients})

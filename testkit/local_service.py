@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testkit.ports import free_port
-from testkit.waiting import Patience
+from testkit.waiting import Patience, stretched
 
 __all__ = ["local_service"]
 
@@ -38,7 +38,7 @@ def local_service(
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(stretched(10))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -47,7 +47,7 @@ def local_service(
 def _answers(url: str) -> bool:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=5) as answer:
+        with opener.open(url, timeout=stretched(5)) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

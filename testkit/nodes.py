@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from testkit.lab_cluster import until
+from testkit.waiting import stretched
 from upgrader.errors import ApiError
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.lab.node_source import node_source
@@ -41,7 +42,7 @@ class Floor:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(stretched(30))
 
     def _watch(self) -> None:
         while not self._stop.wait(0.25):

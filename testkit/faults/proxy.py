@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from testkit.certificates import Authority
+from testkit.waiting import stretched
 
 __all__ = ["Fault", "FaultProxy", "Upstream"]
 
@@ -184,7 +185,7 @@ class _Server(ThreadingHTTPServer):
                 each.shutdown(socket.SHUT_RDWR)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        request.settimeout(60)
+        request.settimeout(stretched(60))
         self._open.add(request)
         try:
             with self.proxy.tls.wrap_socket(request, server_side=True, suppress_ragged_eofs=True) as secured:
@@ -229,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self, body: bytes, fault: Fault | None) -> None:
         upstream = self.server.proxy.upstream
         at = urlsplit(upstream.url)
-        link = http.client.HTTPSConnection(at.hostname or "", at.port, context=upstream.context, timeout=60)
+        link = http.client.HTTPSConnection(at.hostname or "", at.port, context=upstream.context, timeout=stretched(60))
         skipped = {"host", "authorization", "connection", "accept-encoding", "content-length"}
         headers = {name: value for name, value in self.headers.items() if name.lower() not in skipped}
         with contextlib.closing(link):

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from testkit.waiting import stretched
+
 __all__ = ["silent_disk"]
 
 _REQUEST = struct.Struct("<IIQQIIII")
@@ -40,7 +42,7 @@ def silent_disk(place: Path) -> Iterator[None]:
             yield
         finally:
             subprocess.run(["umount", str(place)], check=True)
-            serving.join(10)
+            serving.join(stretched(10))
     finally:
         os.close(device)
 

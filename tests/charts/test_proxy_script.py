@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from testkit.lab_cluster import until
+from testkit.waiting import stretched
 from upgrader.config.charts import charts_folder
 
 SCRIPT = charts_folder() / "kube-apiserver" / "files" / "proxy.sh"
@@ -164,12 +165,12 @@ def test_readiness_probe_says_what_the_check_got(tmp_path: Path, check: str, cod
     columns[17], columns[23], columns[36], columns[37] = "DOWN", "5", check, code
     with ExitStack() as held:
         page = held.enter_context(socket.create_server((PRIVATE, 0)))
-        page.settimeout(30)
+        page.settimeout(stretched(30))
         ready = Ending(held, tmp_path, "ready", STATUS_PORT=str(page.getsockname()[1])).script
         with page.accept()[0] as asked:
             assert asked.recv(1000)
             asked.sendall(f"HTTP/1.0 200 OK\r\n\r\n{','.join(columns)}\n".encode())
-        assert ready.communicate(timeout=30)[0] == f"proxy: {told}\n"
+        assert ready.communicate(timeout=stretched(30))[0] == f"proxy: {told}\n"
         assert ready.returncode == 1
 
 
@@ -207,7 +208,7 @@ def test_http2_pauses_until_its_goaway(tmp_path: Path) -> None:
         ending = Ending(held, tmp_path)
         until("HTTP/2 to pause", ending.paused, timeout_seconds=30, interval_seconds=0.01)
         ending.server.close()
-        assert "was not held back: 0 connections" in ending.script.communicate(timeout=30)[0]
+        assert "was not held back: 0 connections" in ending.script.communicate(timeout=stretched(30))[0]
         assert not ending.paused()
 
 
@@ -215,7 +216,7 @@ def test_http2_does_not_pause_for_ever(tmp_path: Path) -> None:
     """A server that doesn't end in time, as it has much in flight, gets HTTP/2's requests again."""
     with ExitStack() as held:
         ending = Ending(held, tmp_path)
-        ending.script.communicate(timeout=30)
+        ending.script.communicate(timeout=stretched(30))
         assert not ending.paused()
 
 
@@ -223,14 +224,14 @@ def test_http2_goes_on_without_a_successor(tmp_path: Path) -> None:
     """Nothing pauses where no other instance could take the clients: "try again later" is better than silence."""
     with ExitStack() as held:
         ending = Ending(held, tmp_path, "followed() { false; }; pause_http2() { echo paused; }; move $(now)")
-        assert "paused" not in ending.script.communicate(timeout=30)[0]
+        assert "paused" not in ending.script.communicate(timeout=stretched(30))[0]
 
 
 def test_the_hold_ends_with_the_last_connection_that_needs_it(tmp_path: Path) -> None:
     """The body of the held request follows as soon as only HTTP/2 connections are open, which pause until then."""
     with ExitStack() as held:
         page = held.enter_context(socket.create_server((PRIVATE, 0)))
-        page.settimeout(30)
+        page.settimeout(stretched(30))
         (tmp_path / "tokens.csv").write_text("t0ken,proxy,proxy\n")
         tokens, status = str(tmp_path / "tokens.csv"), str(page.getsockname()[1])
         other = "touch counted; others() { if [[ -e counted ]]; then echo 1; else echo 0; fi; }"
@@ -244,7 +245,7 @@ def test_the_hold_ends_with_the_last_connection_that_needs_it(tmp_path: Path) ->
             request += connection.recv(4096)
         connection.sendall(b"HTTP/1.1 201 Created\r\n\r\n")
         ending.server.close()
-        assert "held kube-apiserver's end back" in ending.script.communicate(timeout=30)[0]
+        assert "held kube-apiserver's end back" in ending.script.communicate(timeout=stretched(30))[0]
         assert not ending.paused()
 
 
@@ -254,13 +255,13 @@ def test_an_end_that_is_told_during_a_check(tmp_path: Path) -> None:
         (tmp_path / "haproxy").write_text("#!/bin/sh\nexec sleep 600\n")
         (tmp_path / "haproxy").chmod(0o755)
         page = held.enter_context(socket.create_server((PRIVATE, 0)))
-        page.settimeout(30)  # it never answers
+        page.settimeout(stretched(30))  # it never answers
         environment = {"STATUS_PORT": str(page.getsockname()[1]), "PATH": f"{tmp_path}:/usr/bin:/bin"}
         environment |= {"DRAIN_SECONDS": "3", "HOLD_SECONDS": "0"}
         ending = Ending(held, tmp_path, "pause_http2() { :; }; run", **environment)
         held.callback(page.accept()[0].close)
         ending.script.terminate()
-        assert ending.script.communicate(timeout=30)[0].endswith("proxy: done\n")
+        assert ending.script.communicate(timeout=stretched(30))[0].endswith("proxy: done\n")
 
 
 class Api:
@@ -296,7 +297,7 @@ class Api:
     def answer(self, status: str) -> str:
         """Answer the request; what the script says of it."""
         self.connection.sendall(f"HTTP/1.1 {status}\r\n\r\n".encode())
-        return self.script.communicate(timeout=30)[0]
+        return self.script.communicate(timeout=stretched(30))[0]
 
 
 def test_the_body_is_held_back(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_one_of_two_rivals_has_the_lock(kubes: tuple[KubeAdapter, KubeAdapter]) 
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(120)
+            thread.join(stretched(120))
         assert (len(this.won), len(this.refused)) == (1, 1)
         assert this.won[0].release()
         lease = read_lease(kubes[0])

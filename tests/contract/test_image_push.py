@@ -23,6 +23,7 @@ from release.sources import Sources
 from testkit.command import upgrader
 from testkit.lab_cluster import until
 from testkit.ports import free_port
+from testkit.waiting import stretched
 from upgrader import __version__
 from upgrader.adapters.helm import find_helm
 from upgrader.lab import oci_archive
@@ -112,7 +113,7 @@ def test_image_is_pushed_and_named(
         f"http://{registry}/v2/mine/pod-checkpointer/manifests/{__version__}",
         headers={"Authorization": f"Basic {LOGIN}", "Accept": "application/vnd.oci.image.index.v1+json"},
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=stretched(10)) as answer:
         assert answer.headers["Docker-Content-Digest"] == digest
         pushed = json.load(answer)
     assert [item["platform"]["architecture"] for item in pushed["manifests"]] == ["amd64", "arm64"]

@@ -18,6 +18,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.lab_cluster import until
+from testkit.waiting import stretched
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.errors import PlaybookError
 from upgrader.model.cluster import Cluster
@@ -55,7 +56,7 @@ def playbook(folder: Path, *tasks: Mapping[str, object]) -> Path:
 def test_changes_are_counted_by_host(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A successful playbook reports changed tasks by host, and receives its variables."""
     play = playbook(tmp_path, {"command": "echo {{ word }}", "when": "inventory_hostname == word"})
-    result = ansible.run(play, inventory=inventory, variables={"word": "one"}, timeout_seconds=60)
+    result = ansible.run(play, inventory=inventory, variables={"word": "one"}, timeout_seconds=stretched(60))
     assert dict(result.changed) == {"one": 1}
 
 
@@ -65,7 +66,7 @@ def test_failure_names_host_task_and_message(ansible: AnsiblePlaybooks, tmp_path
         tmp_path, {"name": "Break it", "fail": {"msg": "no space left"}, "when": "inventory_hostname == 'two'"}
     )
     with pytest.raises(PlaybookError) as caught:
-        ansible.run(play, inventory=inventory, variables={}, timeout_seconds=60)
+        ansible.run(play, inventory=inventory, variables={}, timeout_seconds=stretched(60))
     assert "two: task 'Break it': no space left" in caught.value.message
     assert "one:" not in caught.value.message
 
@@ -73,7 +74,7 @@ def test_failure_names_host_task_and_message(ansible: AnsiblePlaybooks, tmp_path
 def test_rescued_failure_is_none(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A rescued task doesn't fail the playbook."""
     block = {"block": [{"fail": {"msg": "no"}}], "rescue": [{"debug": {"msg": "yes"}}]}
-    ansible.run(playbook(tmp_path, block), inventory=inventory, variables={}, timeout_seconds=60)
+    ansible.run(playbook(tmp_path, block), inventory=inventory, variables={}, timeout_seconds=stretched(60))
 
 
 def test_limit_and_check_mode(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
@@ -95,7 +96,11 @@ def test_limit_longer_than_an_argument(ansible: AnsiblePlaybooks, tmp_path: Path
     task = {"fail": {"msg": "limited by {{ ansible_limit }}"}, "run_once": True, "when": "ansible_limit is defined"}
     with pytest.raises(PlaybookError) as caught:
         ansible.run(
-            playbook(tmp_path, task), inventory=inventory, variables={}, limit=",".join(names), timeout_seconds=120
+            playbook(tmp_path, task),
+            inventory=inventory,
+            variables={},
+            limit=",".join(names),
+            timeout_seconds=stretched(120),
         )
     assert set(caught.value.hosts) == set(names)
     assert sum("limited by @" in why for why in caught.value.hosts.values()) == 1
@@ -106,7 +111,7 @@ def test_malformed_playbook_says_what_ansible_said(ansible: AnsiblePlaybooks, tm
     play = tmp_path / "play.yml"
     play.write_text("- hosts: all\n  tsks: []\n")
     with pytest.raises(PlaybookError, match="tsks"):
-        ansible.run(play, inventory=inventory, variables={}, timeout_seconds=60)
+        ansible.run(play, inventory=inventory, variables={}, timeout_seconds=stretched(60))
 
 
 def test_deadline_holds(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
@@ -119,21 +124,21 @@ def test_deadline_holds(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Pa
 def test_missing_files_are_named(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """A missing inventory is refused, as ansible-runner would use its path as content."""
     with pytest.raises(PlaybookError, match=r"nowhere\.yml: no such file"):
-        ansible.run(tmp_path / "nowhere.yml", inventory=inventory, variables={}, timeout_seconds=60)
+        ansible.run(tmp_path / "nowhere.yml", inventory=inventory, variables={}, timeout_seconds=stretched(60))
 
 
 def test_signal_handlers_are_left_alone(ansible: AnsiblePlaybooks, tmp_path: Path, inventory: Path) -> None:
     """Running a playbook keeps upgrader's signal handlers."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     play = playbook(tmp_path, {"command": "true"})
-    ansible.run(play, inventory=inventory, variables={}, timeout_seconds=60)
+    ansible.run(play, inventory=inventory, variables={}, timeout_seconds=stretched(60))
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
 def test_real_machines_answer(ansible: AnsiblePlaybooks, tmp_path: Path, lab_folder: Path) -> None:
     """The lab's inventory works over SSH with strict host keys."""
     play = playbook(tmp_path, {"ping": {}}, {"command": "true"})
-    result = ansible.run(play, inventory=lab_folder / "hosts.yml", variables={}, timeout_seconds=120)
+    result = ansible.run(play, inventory=lab_folder / "hosts.yml", variables={}, timeout_seconds=stretched(120))
     assert result.changed["controller-1"] == 1
 
 

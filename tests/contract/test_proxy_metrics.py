@@ -69,7 +69,7 @@ def listening(config: Path) -> Iterator[subprocess.Popen[bytes]]:
 def scrape(port: int, path: str = "/metrics") -> tuple[int, str]:
     """(status, text); 0 while nothing listens."""
     try:
-        answer = urllib3.request("GET", f"http://{HOST}:{port}{path}", retries=False, timeout=10)
+        answer = urllib3.request("GET", f"http://{HOST}:{port}{path}", retries=False, timeout=stretched(10))
     except urllib3.exceptions.HTTPError:
         return 0, ""
     return answer.status, answer.data.decode()
@@ -96,8 +96,8 @@ def test_two_instances_and_what_they_tell(config: Path, ports: tuple[int, int], 
         server.bind((OWN, api))
         server.listen()
         until("the metrics to be served", lambda: scrape(port)[0] == 200, timeout_seconds=120, interval_seconds=0.1)
-        with socket.create_connection((HOST, api), timeout=10):
-            server.settimeout(10)
+        with socket.create_connection((HOST, api), timeout=stretched(10)):
+            server.settimeout(stretched(10))
             accepted, _ = server.accept()
             found = series(scrape(port)[1])
             accepted.close()

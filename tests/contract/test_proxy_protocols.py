@@ -18,6 +18,7 @@ import yaml
 
 from testkit.haproxy_process import haproxy_program
 from testkit.lab_cluster import until
+from testkit.waiting import stretched
 from upgrader.adapters.helm import find_helm
 
 CHART = Path(__file__).parents[2] / "charts/kube-apiserver"
@@ -56,12 +57,12 @@ class Proxy:
             context.set_alpn_protocols(offers)
         with pytest.raises(ssl.SSLWantReadError):
             context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="kubernetes").do_handshake()
-        client = held.enter_context(socket.create_connection((HOST, self.port), timeout=30))
+        client = held.enter_context(socket.create_connection((HOST, self.port), timeout=stretched(30)))
         client.sendall(sent.read())
-        self.server.settimeout(30)
+        self.server.settimeout(stretched(30))
         while True:  # the connection by which the listener was found to be open comes here, too
             accepted, address = self.server.accept()
-            held.enter_context(accepted).settimeout(30)
+            held.enter_context(accepted).settimeout(stretched(30))
             if accepted.recv(65536):
                 return client, accepted, address[0]
 
@@ -90,5 +91,5 @@ def test_only_http2_pauses(proxy: Proxy) -> None:
         with pytest.raises(BlockingIOError):
             kept.recv(100)
         proxy.processes[0].send_signal(signal.SIGCONT)
-        kept.settimeout(30)
+        kept.settimeout(stretched(30))
         assert kept.recv(100) == b"answer"

@@ -11,6 +11,7 @@ import pytest
 
 from testkit.api_load import ApiLoad
 from testkit.lab_cluster import OLD, LabCluster
+from testkit.waiting import stretched
 from upgrader.ports import Kind
 
 
@@ -78,7 +79,7 @@ def _served(cluster: LabCluster) -> dict[int, str]:
     """What kube-apiserver and etcd serve, to clients and to peers, by port."""
     addresses = cluster.kube.list(Kind("v1", "nodes", namespaced=False))[0]["status"]["addresses"]
     (address,) = (str(item["address"]) for item in addresses if item["type"] == "InternalIP")
-    return {port: ssl.get_server_certificate((address, port), timeout=10) for port in (6443, 2379, 2380)}
+    return {port: ssl.get_server_certificate((address, port), timeout=stretched(10)) for port in (6443, 2379, 2380)}
 
 
 def _time(text: str) -> datetime:

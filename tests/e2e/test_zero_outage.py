@@ -75,10 +75,15 @@ def test_every_kept_connection_is_told_before_it_ends(cluster: LabCluster) -> No
     They repeat nothing else. Most write less often than kube-apiserver, by itself, would answer 429 for.
     """
     with KeptConnections(cluster.folder / "kubeconfig", {0.2: 8, 1.0: 8, 2.0: 8, 4.0: 8}) as clients:
-        time.sleep(4)  # so that each has its connection
+        # Each has created its ConfigMap: it has its connection.
         _helm(cluster, *_UPGRADE, "--set-string", "podAnnotations.roll=once")
         _one_pod(cluster)
-        time.sleep(5)  # so that each is connected to the new one
+        before = clients.answers()
+
+        def each_wrote() -> bool:
+            return all(now > then for now, then in zip(clients.answers(), before, strict=True))
+
+        until("each to write through the new one", each_wrote, timeout_seconds=60)
         seen = clients.stop()
     assert [group.failures for group in seen] == [()] * 4
     assert [group.told for group in seen] == [group.connections for group in seen]

@@ -26,6 +26,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.lab_cluster import until
 from testkit.versions import OLDER
+from testkit.waiting import stretched
 from upgrader.lab.binaries import Binaries
 from upgrader.lab.progress_port import Silent
 from upgrader.model.cluster import Cluster
@@ -119,7 +120,7 @@ def write_many(etcd: Etcd, name: str) -> None:
     url = urlsplit(etcd.urls[name])
 
     def some(count: int) -> None:
-        connection = http.client.HTTPSConnection(str(url.hostname), url.port, context=context, timeout=30)
+        connection = http.client.HTTPSConnection(str(url.hostname), url.port, context=context, timeout=stretched(30))
         for _ in range(count):
             connection.request("POST", "/v3/kv/put", json.dumps({"key": "a2V5", "value": "dmFsdWU="}))
             answer = connection.getresponse()

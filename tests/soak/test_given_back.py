@@ -9,6 +9,7 @@ from testkit.api_load import ApiLoad
 from testkit.kills import kill_at
 from testkit.kubeadm import bring, upgrade_command
 from testkit.lab_cluster import OLD, TARGET, LabCluster, until
+from testkit.waiting import stretched
 from upgrader.lab import Lab
 
 MOMENT = "restore kube-apiserver: started"
@@ -40,7 +41,7 @@ def test_power_cut_and_kubeadms_own_upgrade(cluster: LabCluster) -> None:
     lab = Lab.find(cluster.name)
     bring(lab, TARGET)
     command = [*lab.ssh("controller-1"), upgrade_command("apply", TARGET, "--yes")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1000)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=stretched(1000))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     until("kubeadm's control plane", lambda: not cluster.unready(), timeout_seconds=240)
     assert set(cluster.versions().values()) == {TARGET}

@@ -30,6 +30,7 @@ from testkit.http_load import HttpLoad
 from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 from testkit.labs import lent_or_new
 from testkit.nodes import kubelets, node_sources
+from testkit.waiting import stretched
 from testkit.workers import Workers
 from upgrader.errors import ApiError
 from upgrader.lab import Lab
@@ -156,7 +157,7 @@ class Shrinker:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(stretched(60))
 
     def steps(self) -> list[str]:
         """Those that have begun, of the run that came meanwhile."""
@@ -321,7 +322,7 @@ def test_run_that_guard_stands_in_the_way_of(zones: LabCluster) -> None:
         helper = threading.Thread(target=come_back, daemon=True)
         helper.start()
         ended = zones.upgrader("run", "--to", at, "--yes", timeout_seconds=1200)
-        helper.join(60)
+        helper.join(stretched(60))
     assert ended.exit_code == 0, ended
     assert told and told[0].exit_code == 3 and "stays off" in told[0].stderr, told
     assert records("WebhookSwitched", off=False), zones.journal()[-5:]
@@ -435,7 +436,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for each in self._threads:
-            each.join(20)
+            each.join(stretched(20))
 
     def _uids(self, node: str) -> set[str]:
         found: list[Any] = list(self._cluster.kube.list(PODS, "edge", labels=f"ingress-daemon-for-node={node}"))
@@ -552,7 +553,7 @@ class Lacking:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(stretched(20))
 
     def _work(self) -> None:
         while not self._stop.wait(0.3):

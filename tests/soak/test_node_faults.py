@@ -10,6 +10,7 @@ import pytest
 
 from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster, until
 from testkit.nodes import FLOOR, Floor, three_replicas
+from testkit.waiting import stretched
 from testkit.workers import WORKERS, Workers
 from upgrader.ports import Kind
 
@@ -66,7 +67,7 @@ def test_budget_that_never_allows_it(one: Workers, policy: str) -> None:
     one.configure(drain={"deadline": "10s", "onBlocked": policy})
     with one.started() as run:
         _budget(one, 3)
-        output, _ = run.communicate(timeout=900)
+        output, _ = run.communicate(timeout=stretched(900))
     assert run.returncode == (4 if policy == "fail" else 0), output
     told = " ".join(output.split())
     assert f"{ONE}: " in told and "it was not drained within 10 s" in told, output
@@ -142,7 +143,7 @@ def test_power_is_lost_in_a_drain(one: Workers, returns: bool) -> None:
             _budget(one, FLOOR)
             if returns:
                 one.cluster.lab("boot", ONE)
-            output, _ = run.communicate(timeout=900)
+            output, _ = run.communicate(timeout=stretched(900))
     finally:
         if not returns:
             one.cluster.lab("boot", ONE)
@@ -164,7 +165,7 @@ def test_power_is_lost_in_a_swap(one: Workers) -> None:
         until("the worker's swap", lambda: one.swapping(ONE), timeout_seconds=300, interval_seconds=0.05)
         one.cluster.lab("crash", ONE)
         one.cluster.lab("boot", ONE)
-        output, _ = run.communicate(timeout=900)
+        output, _ = run.communicate(timeout=stretched(900))
     assert run.returncode == 4, output
     assert f"its old binaries were restored: it is at {OLD}, and Ready" in " ".join(output.split()), output
     assert one.as_before(ONE), one.state()

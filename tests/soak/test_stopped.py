@@ -18,6 +18,7 @@ import pytest
 from testkit.command import REPOSITORY, running
 from testkit.kills import ONE, Moment, TwoReleases, stop_now
 from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.waiting import stretched
 from upgrader.engine.locks.cluster_lock import read_lease
 from upgrader.ports import Kind
 from upgrader.ui.as_typed import program
@@ -44,7 +45,7 @@ def releases(cluster: LabCluster, tmp_path: Path) -> Iterator[TwoReleases]:
 def terminate(process: subprocess.Popen[str]) -> str:
     """Send SIGTERM, as a CI system does; returns the run's output."""
     process.send_signal(signal.SIGTERM)
-    return process.communicate(timeout=120)[0]
+    return process.communicate(timeout=stretched(120))[0]
 
 
 def interrupt_twice(process: subprocess.Popen[str]) -> str:
@@ -91,7 +92,7 @@ def in_a_terminal(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
         reader.join()
         os.close(ours)
         try:
-            process.wait(120)
+            process.wait(stretched(120))
         finally:
             process.kill()
 

@@ -10,6 +10,7 @@ import pytest
 from testkit.command import running
 from testkit.lab_cluster import OLD, LabCluster, make_cluster, until
 from testkit.pushed_changes import BAD_FLAG
+from testkit.waiting import stretched
 
 _WORKER = "worker-1"
 
@@ -36,7 +37,7 @@ def test_worker_loses_power(with_worker: LabCluster, values: dict[str, dict[str,
         until("Helm at work on kube-apiserver", lambda: _pending(with_worker), timeout_seconds=120)
         with_worker.lab("crash", _WORKER)
         with_worker.lab("boot", _WORKER)
-        output, _ = run.communicate(timeout=400)
+        output, _ = run.communicate(timeout=stretched(400))
     assert run.returncode == exit_code, output
     with_worker.wait_healthy(OLD)
 

@@ -11,6 +11,7 @@ import pytest
 from testkit.command import passed, running, says
 from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster, until
 from testkit.versions import COMPONENTS
+from testkit.waiting import stretched
 from upgrader.gates.node_health import is_unreachable
 from upgrader.ports import Kind
 
@@ -66,7 +67,7 @@ def test_worker_that_loses_power_in_the_run_counts(cluster: LabCluster) -> None:
         with running("-C", cluster.folder, "run", "--to", TARGET, "--new", "--yes") as run:
             until("Helm at work on kubernetes", lambda: _pending(cluster), timeout_seconds=600, interval_seconds=0.2)
             cluster.lab("crash", DOWN)
-            output, _ = run.communicate(timeout=1200)
+            output, _ = run.communicate(timeout=stretched(1200))
         assert run.returncode == 4, output
         assert DOWN in output
         assert cluster.report()["outcome"] == "rolled-back"

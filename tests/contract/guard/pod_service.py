@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from testkit.waiting import stretched
+
 __all__ = ["PodService", "pod_service"]
 
 
@@ -51,7 +53,7 @@ def pod_service() -> Iterator[PodService]:
             host = self.headers["Host"]
             service.told.append((method, host, self.path))
             if method == "POST":
-                service.free.wait(60)
+                service.free.wait(stretched(60))
             pod = host.partition(".")[0]
             body = service.bodies.get(pod, b"") if method == "POST" else b""
             answers = service.answers if method == "POST" else service.answers_to_delete

@@ -16,6 +16,7 @@ import pytest
 
 from testkit.command import skewed_clock
 from testkit.guard_process import GuardProcess, guard_process
+from testkit.waiting import stretched
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.protected import PODS, Protected, becomes, bundle_of, deleted, guarded, install_definition
 from tests.contract.guard.test_protector import wait_asked
@@ -103,7 +104,7 @@ def muted_aggregator(pair: Pair) -> Iterator[Muted]:
             yield api
         finally:
             ended.set()
-            running.result(timeout=60)
+            running.result(timeout=stretched(60))
 
 
 def left(app: Protected) -> int:

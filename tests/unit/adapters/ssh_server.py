@@ -12,6 +12,7 @@ from pathlib import Path
 import paramiko
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL, OPEN_FAILED_CONNECT_FAILED, OPEN_SUCCEEDED
 
+from testkit.waiting import stretched
 from upgrader.model.cluster import Host
 
 __all__ = ["SshServer"]
@@ -59,7 +60,7 @@ class SshServer:
         for transport in self._transports:
             transport.close()
         for thread in self._threads:
-            thread.join(1)
+            thread.join(stretched(1))
 
     def _accept(self) -> None:
         while True:

@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from testkit.fakes.clock import FakeClock
+from testkit.waiting import stretched, until
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.errors import ApiUnavailable, HelmError
 from upgrader.model.redaction.known_secrets import KNOWN
@@ -243,7 +243,7 @@ def test_helm_completes_what_it_began_when_its_starter_ends(slow_helm: Path, num
             wait_for(slow_helm / "begun")
             wait_for(slow_helm / "watched")
             starter.send_signal(number)
-            _, said = starter.communicate(timeout=30)
+            _, said = starter.communicate(timeout=stretched(30))
         finally:
             starter.kill()
     (slow_helm / "killed").touch()
@@ -253,10 +253,7 @@ def test_helm_completes_what_it_began_when_its_starter_ends(slow_helm: Path, num
 
 def wait_for(file: Path) -> None:
     """Another process makes this file."""
-    deadline = time.monotonic() + 30
-    while not file.exists():
-        assert time.monotonic() < deadline, f"{file.name} never came"
-        time.sleep(0.02)
+    until(str(file), file.exists, timeout_seconds=30, interval_seconds=0.02)
 
 
 @pytest.mark.parametrize(

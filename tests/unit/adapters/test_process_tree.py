@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from testkit.waiting import stretched
 from upgrader.adapters.process_tree import end_tree
 
 PARENT = """
@@ -24,7 +25,7 @@ def test_descendants_in_other_sessions_end_too() -> None:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         end_tree(parent.pid)
-        assert parent.wait(timeout=10) == -9
+        assert parent.wait(timeout=stretched(10)) == -9
     stat = Path(f"/proc/{child}/stat")
     assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 

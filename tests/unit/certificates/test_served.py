@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from testkit.certificates import Authority
+from testkit.waiting import stretched
 from upgrader.onhost.certificates.served import served
 
 
@@ -41,7 +42,7 @@ def serving(certificate: Path, key: Path, *, clients: Path | None = None) -> Ite
         thread.start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+        thread.join(stretched(5))
 
 
 @pytest.fixture

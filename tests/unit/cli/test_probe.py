@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from testkit.waiting import stretched
 from tests.unit.gates.availability.server import ApiServer
 from upgrader.cli.main import cli
 from upgrader.errors import UsageError
@@ -73,9 +74,9 @@ def test_until_ctrl_c(folder: Path, api: ApiServer) -> None:
     command = [sys.executable, "-m", "upgrader", "-C", str(folder), "probe", "--rate", "40"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         with api.changed:
-            assert api.changed.wait_for(lambda: api.version > 102, 60)
+            assert api.changed.wait_for(lambda: api.version > 102, stretched(60))
         os.kill(process.pid, signal.SIGINT)
-        out, complaint = process.communicate(timeout=60)
+        out, complaint = process.communicate(timeout=stretched(60))
     assert (process.returncode, complaint) == (0, "")
     assert " 0 failed (0 at the first try)" in out
     assert OBJECT not in api.objects
@@ -85,6 +86,6 @@ def test_until_ctrl_c(folder: Path, api: ApiServer) -> None:
 def test_what_can_not_be_done_is_said(folder: Path, arguments: list[str]) -> None:
     """A wrong duration, rate or address is refused with a message, and no request is sent."""
     command = [sys.executable, "-m", "upgrader", "-C", str(folder), "probe", *arguments]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=stretched(60))
     assert ended.returncode == 2
     assert arguments[1] in ended.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import stretched
 from upgrader.config.ansible_facts import _CONNECTION
 from upgrader.config.inventory import host_from_facts, load_cluster, load_hosts, load_names
 from upgrader.config.playbooks import playbooks_folder
@@ -416,7 +417,9 @@ def test_of_two_variables_the_one_wins_that_ansible_obeys() -> None:
         for fact, variables in several.items()
     ]
     command = [sys.executable, "-c", ASK_ANSIBLE, json.dumps(asked)]
-    obeyed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+    obeyed = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=stretched(60)).stdout
+    )
     # "0", 0 or False, as the option's type is.
     assert {fact: int(value) for fact, value in zip(several, obeyed, strict=True)} == dict.fromkeys(several, 0)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
+from testkit.waiting import stretched
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
 from upgrader.engine.locks.group_notes import GroupNotes
 from upgrader.engine.locks.heartbeat import kept_alive
@@ -335,7 +336,7 @@ def test_lock_is_kept_alive_beside_the_run() -> None:
 
     with kept_alive(anna, on_lost, every_seconds=0.001):
         take(kube, clock, BEN, take_over=True)
-        assert reported.wait(30)
+        assert reported.wait(stretched(30))
     assert len(lost) == 1 and BEN.identity in lost[0]
 
 

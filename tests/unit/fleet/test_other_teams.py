@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from testkit.fleet_folder import write_kubeconfig
+from testkit.waiting import stretched
 from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, inputs, look_until, phases
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.inquiry import Inquiry
@@ -170,7 +171,7 @@ def test_clusters_are_asked_at_once(machine: Machine) -> None:
     one = coordinator(machine, campaign)
     one.inquiry = Inquiry()
     both = Barrier(2)
-    machine.at_ask |= {"b": lambda: both.wait(60), "c": lambda: both.wait(60)}
+    machine.at_ask |= {"b": lambda: both.wait(stretched(60)), "c": lambda: both.wait(stretched(60))}
     look_until(one, lambda state: state.clusters["b"].phase == "running")
     assert machine.begun == {"a": 1, "b": 1, "c": 1} and not both.broken
 
@@ -218,7 +219,7 @@ def test_cluster_that_is_still_being_asked(machine: Machine) -> None:
     answer, asked = Event(), list[bool]()
 
     def held(kubeconfig: Path) -> Answer:
-        asked.append(answer.wait(60))
+        asked.append(answer.wait(stretched(60)))
         return machine.ask(kubeconfig)
 
     one.questions = replace(one.questions, ask=held)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import stretched
 from upgrader.lab.build_cache import built, content_hash
 
 
@@ -55,7 +56,7 @@ def test_two_builders_at_once_build_once(tmp_path: Path) -> None:
     def slow(target: Path) -> None:
         calls.append("slow")
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(stretched(10))
         target.touch()
 
     def other(target: Path) -> None:
@@ -64,12 +65,12 @@ def test_two_builders_at_once_build_once(tmp_path: Path) -> None:
 
     first = threading.Thread(target=built, args=(tmp_path / "key", slow))
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(stretched(10))
     second = threading.Thread(target=built, args=(tmp_path / "key", other))
     second.start()
     go_on.set()
-    first.join(10)
-    second.join(10)
+    first.join(stretched(10))
+    second.join(stretched(10))
     assert calls == ["slow"]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import stretched
 from upgrader.errors import LabError
 from upgrader.lab.command_runner import CommandRunner
 
@@ -41,7 +42,7 @@ def test_a_failure_ends_the_other_jobs() -> None:
         runner.run(["sleep", "1000"], what="sleep", timeout_seconds=2000)
 
     def failing() -> None:
-        assert started.wait(10)
+        assert started.wait(stretched(10))
         runner.run(["false"], what="the one that failed")
 
     with pytest.raises(LabError, match="the one that failed"):

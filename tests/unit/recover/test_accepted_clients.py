@@ -96,7 +96,7 @@ class Server:
         """Stop it."""
         self.http.shutdown()
         self.http.server_close()
-        self.thread.join(5)
+        self.thread.join(stretched(5))
 
 
 def _pem(folder: Path, name: str) -> bytes:

@@ -21,6 +21,7 @@ import pytest
 
 from testkit.certificates import Authority
 from testkit.fakes.hosts import FakeHosts
+from testkit.waiting import stretched
 from tests.unit.in_cluster.checkpointer.builders import API, Contents, made, pod
 from tests.unit.in_cluster.checkpointer.container_runtime import Runtime, container, field, sandbox
 from upgrader.errors import HostError
@@ -112,7 +113,7 @@ class Disk:
             input=stdin,
             capture_output=True,
             env=self.environment,
-            timeout=60,
+            timeout=stretched(60),
             check=False,
         )
         return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -533,7 +534,7 @@ def test_the_program_needs_nothing_but_a_bare_python(disk: Disk, python: str) ->
         capture_output=True,
         env={"PATH": ""},
         cwd=disk.root / "empty",
-        timeout=60,
+        timeout=stretched(60),
         check=False,
     )
     assert done.stderr == b""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from testkit.fakes.clock import FakeClock
+from testkit.waiting import stretched
 from tests.unit.steps.kubelets import DIGEST, PODS, Kubelets, pulled, waiting
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.health_before import IntOrPercent
@@ -352,7 +353,7 @@ def test_what_proves_nothing_is_not_taken_for_an_image(status: dict[str, Any]) -
 def test_pods_of_many_nodes_are_created_and_removed_together() -> None:
     """One after the other, a thousand nodes would wait for requests alone."""
     kube = Kubelets(*(f"n{number}" for number in range(8)))
-    real_create, real_delete, together = kube.create, kube.delete, Barrier(4, timeout=60)
+    real_create, real_delete, together = kube.create, kube.delete, Barrier(4, timeout=stretched(60))
 
     def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
         together.wait()  # each waits for three others

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from testkit.waiting import stretched
 from tests.unit.ui.conftest import APPLIED, BEGIN, looked, text
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
@@ -152,5 +153,5 @@ def test_signal_in_the_middle_of_an_event_is_told() -> None:
     armed.set()
     thread = threading.Thread(target=display.emit, args=(BEGIN[0],), daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(stretched(10))
     assert not thread.is_alive() and "Stopping after the current step" in out.getvalue()

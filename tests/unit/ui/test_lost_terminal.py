@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from testkit.waiting import stretched
+
 _PROGRAM = """
 import sys, click
 from upgrader.ui.lost_terminal import outlast_the_terminal
@@ -27,4 +29,4 @@ def test_closed_terminal_costs_words_only() -> None:
         program.stderr.close()
         program.stdin.write("\n")
         program.stdin.close()
-        assert program.wait(60) == 7
+        assert program.wait(stretched(60)) == 7

@@ -11,6 +11,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_campaigns import Shown, campaign_of
+from testkit.waiting import stretched
 from upgrader.errors import ServiceError
 from upgrader.fleet.campaigns import Campaign
 from upgrader.fleet.coordinator import Coordinator
@@ -119,7 +120,7 @@ def test_nothing_of_it_ends_a_campaign(stage: Stage, monkeypatch: pytest.MonkeyP
 def test_folder_that_hangs_delays_no_campaign(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has links to reports in clusters' folders: one that doesn't answer is waited for once, and told of."""
     mount, reads = Event(), list[bool]()
-    monkeypatch.setattr(files, "write_files", lambda *_: reads.append(mount.wait(60)))
+    monkeypatch.setattr(files, "write_files", lambda *_: reads.append(mount.wait(stretched(60))))
     stage.publisher._pages = Inquiry(seconds=0.0)
     for _ in range(3):
         assert not stage.look(400)

@@ -18,6 +18,8 @@ import h2.connection
 import h2.errors
 import h2.events
 
+from testkit.waiting import stretched
+
 TOKEN = "sesame"
 Step = int | tuple[int, str] | str
 Answer = tuple[int, bytes]
@@ -252,7 +254,7 @@ def watch(state: ApiServer, path: str, tell: Callable[[bytes], None]) -> None:
     while True:
         with state.changed:
             while not (state.version > told or state.watch_script or state.release.is_set()):
-                state.changed.wait(60)
+                state.changed.wait(stretched(60))
             newest = state.version
         step = state.next_step(state.watch_script)
         match step:
@@ -312,7 +314,7 @@ class Listener:
             except OSError:
                 return  # closed
             with contextlib.suppress(OSError):  # the client may have gone already
-                plain.settimeout(60)
+                plain.settimeout(stretched(60))
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 tls = self._tls.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
                 threading.Thread(target=Connection(self.state, tls).serve, daemon=True).start()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from testkit.waiting import stretched
 from tests.unit.gates.availability.server import TOKEN, ApiServer, Step
 from upgrader.gates.availability.api_endpoint import ApiEndpoint, read_endpoint
 from upgrader.gates.availability.http_clients import Client, FreshClient, KeptClient, SharedClient
@@ -162,7 +163,7 @@ def test_a_wait_beyond_the_deadline_is_a_failure(api: ApiServer) -> None:
 @pytest.mark.parametrize("kind", ALL)
 def test_a_server_that_never_answers(api: ApiServer, kind: Kind) -> None:
     """A request has failed at its deadline, and says what it waited for."""
-    outcome, _ = send(api, kind, script=("hang",), deadline_seconds=0.3)
+    outcome, _ = send(api, kind, script=("hang",), deadline_seconds=stretched(1))
     assert outcome == Outcome(False, True, "timed out while waiting for the answer")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.waiting import stretched
 from tests.unit.gates.availability.server import ApiServer
 from upgrader.errors import UsageError
 from upgrader.gates.availability.prober import COLLECTION, OBJECT
@@ -22,7 +23,7 @@ from upgrader.model.availability import Availability
 
 def until(reached: threading.Event) -> None:
     """Wait for what a test waits for, but not for ever."""
-    assert reached.wait(60)
+    assert reached.wait(stretched(60))
 
 
 def test_it_counts_and_leaves_nothing_behind(api: ApiServer) -> None:
@@ -138,7 +139,7 @@ def test_it_ends_with_its_parent(api: ApiServer) -> None:
             assert line
         process.stdout.close()
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(stretched(30)) == 0
     assert api.requests[-1] == ("DELETE", f"{COLLECTION}/{OBJECT}")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from testkit.waiting import stretched
 from upgrader.gates.availability import series_file
 from upgrader.gates.availability.series_file import SERIES, SeriesWriter, read_series
 from upgrader.model.availability_series import Kind, Sample
@@ -117,7 +118,7 @@ def test_a_disk_that_hangs_holds_nobody_back(tmp_path: Path, monkeypatch: pytest
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     released = threading.Event()
-    monkeypatch.setattr(SeriesWriter, "_write", lambda *_: released.wait(60))
+    monkeypatch.setattr(SeriesWriter, "_write", lambda *_: released.wait(stretched(60)))
     writer = SeriesWriter(path)
     with writer:
         for second in range(10):
@@ -127,7 +128,7 @@ def test_a_disk_that_hangs_holds_nobody_back(tmp_path: Path, monkeypatch: pytest
     released.set()
     for thread in threading.enumerate():
         if thread.name == SERIES:
-            thread.join(30)
+            thread.join(stretched(30))
             assert not thread.is_alive()
     os.close(reader)
 

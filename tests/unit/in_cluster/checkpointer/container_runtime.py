@@ -13,6 +13,8 @@ import h2.config
 import h2.connection
 import h2.events
 
+from testkit.waiting import stretched
+
 
 def field(number: int, value: bytes | str | int) -> bytes:
     """One protobuf field."""
@@ -80,7 +82,7 @@ class Runtime:
         """Stop, and wait for the thread."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(5)
+        self._thread.join(stretched(5))
 
     def _serve(self) -> None:
         while True:

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from testkit.ports import free_port
+from testkit.waiting import Patience, stretched
 from tests.unit.in_cluster.checkpointer.api_server import Node
 from tests.unit.in_cluster.checkpointer.cluster import own_pod
 from upgrader.in_cluster.checkpointer.commands.entry import main
@@ -40,7 +40,7 @@ def stopped_when_ready(port: int) -> Iterator[list[tuple[int, str]]]:
     over = threading.Event()
 
     def get(path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=stretched(5))
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -51,12 +51,12 @@ def stopped_when_ready(port: int) -> Iterator[list[tuple[int, str]]]:
             connection.close()
 
     def watch() -> None:
-        deadline = time.monotonic() + 30
+        patience = Patience(30)
         while not over.wait(0.01):
             healthy = get("/healthz")[0] == 200
             if healthy:
                 seen.append(get("/readyz"))
-            if healthy or time.monotonic() > deadline:
+            if healthy or not patience.left():
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 

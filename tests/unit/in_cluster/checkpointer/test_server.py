@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from testkit.waiting import stretched
 from upgrader.in_cluster.checkpointer.observed_values import ApiState
 from upgrader.in_cluster.checkpointer.reporting.health_server import (
     CONNECTION_SECONDS,
@@ -49,7 +50,7 @@ def served(checks: Health) -> Iterator[int]:
 
 def get(port: int, path: str) -> tuple[int, str]:
     """A request."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=stretched(10))
     connection.request("GET", path)
     response = connection.getresponse()
     text = response.read().decode()

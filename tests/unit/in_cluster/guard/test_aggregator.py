@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from tests.unit.in_cluster.guard.protector_world import Sure, bucket, counted, pod, protector, put, see, stored, uids
 from upgrader.in_cluster.guard.core.protector import Tuning
@@ -177,10 +177,9 @@ def test_of_a_large_pod_little_is_kept() -> None:
     async def test(world: World) -> None:
         labels = {f"label-{number}": f"v-{number}" for number in range(1000)}
         put(world.api, *(pod(f"x-{number}", labels=labels, annotations={"note": "x" * 10_000}) for number in range(4)))
-        tracemalloc.start()
-        await world.see()
-        kept, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+        with TracedMemory() as memory:
+            await world.see()
+            kept = memory.kept
         assert kept / 4 < 40_960
 
     run(test)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tracemalloc
 
 import pytest
 
+from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from upgrader.in_cluster.guard.core.rollout import Event
 from upgrader.in_cluster.guard.core.workloads import StatefulSet
@@ -32,11 +32,9 @@ def test_an_object_gets_so_many_events_in_a_while(caplog: pytest.LogCaptureFixtu
             await recorder.record(told(about, f"{number}: {'x' * (256 << 10)}"))
         return len(api.calls)
 
-    with caplog.at_level(logging.INFO, "guard"):
-        tracemalloc.start()
+    with caplog.at_level(logging.INFO, "guard"), TracedMemory() as memory:
         assert asyncio.run(run("db", 200)) == 25
-        kept, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+        kept = memory.kept
     assert kept < 1 << 20 and sum(len(record.getMessage()) for record in caplog.records) < 64 << 10
     assert asyncio.run(run("other", 200)) == 25
     seconds = 601.0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from testkit.memory import TracedMemory
 from upgrader.in_cluster.guard.runtime.json_list import JsonList
 
 
@@ -66,12 +66,11 @@ def test_a_page_of_large_pods_takes_the_memory_of_one() -> None:
         yield b"]}"
 
     reader, found = JsonList(), 0
-    tracemalloc.start()
-    for chunk in page():
-        found += sum(1 for _ in reader.feed(chunk))
-    found += sum(1 for _ in reader.end())
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with TracedMemory() as memory:
+        for chunk in page():
+            found += sum(1 for _ in reader.feed(chunk))
+        found += sum(1 for _ in reader.end())
+        most = memory.most
     assert found == 64 and most < 8 * len(pod), "where all together have 64 times as much"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import tracemalloc
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import cast
 
 from aiohttp import web
 
+from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.test_admission_server import PATH, review
 from upgrader.in_cluster.guard.core.admission import AdmissionRequest, Answer, allow
 from upgrader.in_cluster.guard.roles.admission_server import admission_app
@@ -101,12 +101,10 @@ def test_connections_that_say_nothing_are_small() -> None:
     """asyncio's own have 256 KiB each before their first byte: six hundred ended guard's pod."""
 
     async def test(port: int) -> None:
-        tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0]
-        opened = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(20)]
-        await asyncio.sleep(0)
-        taken = tracemalloc.get_traced_memory()[0] - before
-        tracemalloc.stop()
+        with TracedMemory() as memory:
+            opened = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(20)]
+            await asyncio.sleep(0)
+            taken = memory.kept
         assert taken < 20 * 64 * 1024, "of both sides"
         for _, writer in opened:
             writer.close()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.core.builders import request_of, review_of
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from tests.unit.in_cluster.guard.protector_world import counted, pod, protector, put, see, stored, uids
@@ -293,10 +293,9 @@ def test_of_a_large_protector_little_is_kept() -> None:
             meta = {"annotations": {"note": "x" * 100_000}, "labels": {f"l-{each}": "y" for each in range(200)}}
             large["metadata"] |= {**meta, "finalizers": [f"example.com/{each}" for each in range(200)]}
             put(world.api, json.loads(json.dumps(large)))
-        tracemalloc.start()
-        await see(world.cache)
-        kept, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+        with TracedMemory() as memory:
+            await see(world.cache)
+            kept = memory.kept
         assert len(list(world.cache)) == 2 and kept / 4 < 16_384
         held = world.cache.get(("shop", "p-0"))
         assert held is not None and held.protector.min_available == 3

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
-import tracemalloc
 from typing import Any
 
+from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from tests.unit.in_cluster.guard.test_rollouts import pod, stateful_set
 from upgrader.in_cluster.guard.core.rollout import MAX_UNAVAILABLE
@@ -75,13 +74,9 @@ def test_of_a_large_pod_little_is_kept() -> None:
         return await page(*asked, keep=lambda item: keep(json.loads(json.dumps(item))), **more)
 
     api.page = copied  # type: ignore[method-assign]
-    tracemalloc.start()
-    try:
+    with TracedMemory() as memory:
         listed(api, cache)
-        gc.collect()  # what can't be reached any more isn't kept
-        kept, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        kept = memory.kept
     _, pods = cache.of(("shop", "db"))
     assert (len(pods), kept / _MANY < 1024) == (_MANY, True)
     assert all((each.ready, each.revision, each.node, each.ip) == (True, "v1", "n", "10.0.0.1") for each in pods)

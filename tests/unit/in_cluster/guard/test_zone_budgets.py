@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from testkit.memory import TracedMemory
 from tests.unit.in_cluster.guard.core.builders import Json
 from tests.unit.in_cluster.guard.fake_api import FakeApi
 from tests.unit.in_cluster.guard.test_rollouts import Sure, pod, stateful_set
@@ -238,10 +238,9 @@ def test_of_a_large_budget_little_is_kept() -> None:
             world.put_budget(f"p-{number}", selector={"matchLabels": {f"a-{each}": "b" * 100 for each in range(200)}})
             found = world.api.objects[ZONE_BUDGETS.path("shop", f"p-{number}")]
             found["metadata"] |= {"annotations": {"note": "x" * 100_000}, "labels": {f"l-{n}": "" for n in range(200)}}
-        tracemalloc.start()
-        await world.see()
-        kept, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+        with TracedMemory() as memory:
+            await world.see()
+            kept = memory.kept
         assert len(world.budgets.cache.known()) == 5 and kept / 4 < 16_384
 
     run(test)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from testkit.fakes.hosts import FakeHosts
+from testkit.waiting import stretched
 from upgrader.model.cluster import Host
 from upgrader.onhost.rehearsal import rehearse
 from upgrader.onhost.rehearsal.abandoned import Lease, end_when_abandoned
@@ -85,7 +86,7 @@ def test_the_lease_is_renewed_while_the_program_runs() -> None:
 
     hosts.commands["touch"] = touch
     with renewed_lease(hosts, HOST, "/var/lib/etcd/upgrader/u1"):
-        assert touched.wait(30)
+        assert touched.wait(stretched(30))
     assert not any(each.name == "rehearsal-lease" for each in threading.enumerate())
 
 
