@@ -136,6 +136,10 @@ class HAProxyProcess:
         rows = csv.DictReader(self.command("show stat").removeprefix("# ").splitlines())
         return next(row["check_status"] for row in rows if (row["pxname"], row["svname"]) == ("ingress", server))
 
+    def connections(self) -> int:
+        """How many there were since its start, of clients and administrators; this one is among them."""
+        return int(self.command("show info").partition("\nCumConns: ")[2].splitlines()[0])
+
     def get(self, path: str = "/") -> str:
         """The node that answers; "" if none does."""
         try:

@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +65,12 @@ def listening(config: Path) -> Iterator[subprocess.Popen[bytes]]:
             run.terminate()
 
 
+def listeners(port: int) -> int:
+    """How many sockets listen at a TCP port of this machine."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(line[1].endswith(f":{port:04X}") and line[3] == "0A" for line in lines)
+
+
 def scrape(port: int, path: str = "/metrics") -> tuple[int, str]:
     """(status, text); 0 while nothing listens."""
     try:
@@ -111,7 +116,9 @@ def test_two_instances_and_what_they_tell(config: Path, ports: tuple[int, int], 
         assert firing(tmp_path, found, RULES) == set()
 
         with listening(config) as second:
-            time.sleep(1)  # to bind, or to fail
+            until(
+                "it to listen, or to end", lambda: listeners(port) == 2 or second.poll() is not None, timeout_seconds=60
+            )
             assert second.poll() is None and first.poll() is None, config.with_suffix(".log").read_text()
             kept = urllib3.HTTPConnectionPool(HOST, port, maxsize=1)
             assert kept.request("GET", "/metrics").status == 200

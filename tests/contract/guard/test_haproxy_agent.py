@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,6 +119,18 @@ def becomes(what: str, holds: Callable[[], bool], seconds: float = 120) -> float
     return until(what, holds, timeout_seconds=seconds, interval_seconds=0.05)
 
 
+def looks_again(haproxy: HAProxyProcess) -> None:
+    """Wait until the agent has asked HAProxy from beginning to end, by HAProxy's count of connections."""
+    begun, own = haproxy.connections(), 0
+
+    def asked() -> bool:
+        nonlocal own
+        own += 1
+        return haproxy.connections() - begun - own >= 3
+
+    becomes("the agent to look again", asked)
+
+
 def is_out(pair: Pair) -> bool:
     """As the agent has answered, in a time that can be read."""
     return seconds_of(noted(pair).get(DETACHED)) is not None
@@ -155,7 +167,7 @@ def test_sessions_may_end(pair: Pair, haproxy: HAProxyProcess, tmp_path: Path) -
         haproxy.served["worker-2"].may_answer.set()
         annotate(pair, {DETACHMENT: "true"})
         becomes("the agent to wait", lambda: process.said("waiting for its sessions to end"))
-        time.sleep(2)
+        looks_again(haproxy)
         assert not is_out(pair) and DETACHING in noted(pair)
         served.may_answer.set()
         becomes("worker-1 to be out", lambda: is_out(pair))
@@ -196,7 +208,13 @@ def test_what_can_not_be_asked_is_never_claimed(pair: Pair, haproxy: HAProxyProc
         haproxy.kill()
         annotate(pair, {DETACHMENT: "true"})
         becomes("the agent to say so", lambda: process.said(f"HAProxy can't be queried: {haproxy.socket}: "))
-        time.sleep(3)
+        haproxy.socket.unlink()
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(str(haproxy.socket))
+            silent.listen()
+            silent.settimeout(stretched(60))
+            for _ in range(4):  # one each second, and the grace period has one
+                silent.accept()[0].close()
         assert not is_out(pair)
         haproxy.start()
         becomes("worker-1 to be out", lambda: is_out(pair))
@@ -210,7 +228,7 @@ def test_the_last_one_stays_in(pair: Pair, haproxy: HAProxyProcess, tmp_path: Pa
     with agent(pair, haproxy, tmp_path / "log") as process:
         annotate(pair, {DETACHMENT: "true"})
         becomes("the agent to wait", lambda: process.said("waiting for another server to be up besides ingress/work"))
-        time.sleep(1)
+        looks_again(haproxy)
         assert not is_out(pair) and haproxy.answering() == {"worker-1"}
         haproxy.served["worker-2"].well = True
         becomes("worker-1 to be out", lambda: is_out(pair))
@@ -226,7 +244,7 @@ def test_it_is_back_after_a_good_check(pair: Pair, haproxy: HAProxyProcess, tmp_
         becomes("its checks to fail", lambda: haproxy.check("worker-1") == "L7STS")
         annotate(pair, {DETACHMENT: None})
         becomes("the agent to wait", lambda: process.said("waiting for a successful check of ingress/worker-1"))
-        time.sleep(1)
+        looks_again(haproxy)
         assert ATTACHED not in noted(pair) and is_out(pair)
         haproxy.served["worker-1"].well = True
         becomes("worker-1 to be back", lambda: is_back(pair))
