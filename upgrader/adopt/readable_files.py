@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePosixPath
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
+from upgrader.adopt.files_of_host import FileOfHost, files_of_host
 from upgrader.adopt.volumes import Mounted, innermost_mount
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
@@ -22,7 +23,6 @@ from upgrader.ports import Hosts
 __all__ = ["check_readable", "closed_folders", "named_in_flags"]
 
 _API = "kube-apiserver"
-_SCRIPT = 'for path; do [ ! -e "$path" ] || stat -L -c "%f %u %g %n" -- "$path" || exit 1; done'
 _FOLDER, _FILE = 0o1, 0o4
 """What reaching into a folder needs, and reading a file."""
 
@@ -66,21 +66,18 @@ def closed_folders(hosts: Hosts, host: Host, pod: StaticPod, pki: str) -> frozen
 
 def _closed(hosts: Hosts, host: Host, paths: Collection[str]) -> list[tuple[str, str]]:
     """Each path that root without capabilities can't use, and words for it."""
-    if not paths:
-        return []
-    answer = hosts.run(host, ["sh", "-c", _SCRIPT, "sh", *sorted(paths)])
     return [
-        (path, f"{path} (mode {int(mode, 16) & 0o7777:04o}, user {user})")
-        for mode, user, group, path in (line.split(" ", 3) for line in answer.stdout.splitlines())
-        if not _open_to_root(int(mode, 16), int(user), int(group))
+        (path, f"{path} (mode {file.mode & 0o7777:04o}, user {file.user})")
+        for path, file in files_of_host(hosts, host, paths).items()
+        if not _open_to_root(file)
     ]
 
 
-def _open_to_root(mode: int, user: int, group: int) -> bool:
+def _open_to_root(file: FileOfHost) -> bool:
     """The first class that fits decides, as in the kernel."""
-    wanted = _FOLDER if stat.S_ISDIR(mode) else _FILE
-    shift = 6 if user == 0 else 3 if group == 0 else 0
-    return bool(mode >> shift & wanted)
+    wanted = _FOLDER if stat.S_ISDIR(file.mode) else _FILE
+    shift = 6 if file.user == 0 else 3 if file.group == 0 else 0
+    return bool(file.mode >> shift & wanted)
 
 
 def _paths(pod: StaticPod, by_file: Collection[str]) -> Iterator[str]:

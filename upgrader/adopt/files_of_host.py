@@ -1,0 +1,45 @@
+"""What is at paths of a controller."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from upgrader.model.cluster import Host
+from upgrader.ports import Hosts
+
+__all__ = ["FileOfHost", "files_of_host"]
+
+_SCRIPT = 'for path; do [ ! -e "$path" ] || stat -L -c "%f %u %g %n" -- "$path" || exit 1; done'
+_AT_ONCE = 100
+"""Paths in one command: a configuration file may have many texts that could be one."""
+_KINDS = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a pipe"}
+
+
+@dataclass(frozen=True)
+class FileOfHost:
+    """What a path leads to, by symbolic links too: `mode` with the bits of its type, and the IDs of its owners."""
+
+    mode: int
+    user: int
+    group: int
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return stat.S_ISREG(self.mode)
+
+    def __str__(self) -> str:
+        return _KINDS.get(stat.S_IFMT(self.mode), "a device")
+
+
+def files_of_host(hosts: Hosts, host: Host, paths: Iterable[str]) -> Mapping[str, FileOfHost]:
+    """Those of these paths at which there is anything. Raises HostError."""
+    wanted, found = sorted(set(paths)), {}
+    for start in range(0, len(wanted), _AT_ONCE):
+        answer = hosts.run(host, ["sh", "-c", _SCRIPT, "sh", *wanted[start : start + _AT_ONCE]])
+        for line in answer.stdout.splitlines():
+            mode, user, group, path = line.split(" ", 3)
+            found[path] = FileOfHost(int(mode, 16), int(user), int(group))
+    return found
