@@ -11,8 +11,6 @@ from upgrader.adopt.addon_parts import check_addon
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_volumes
 from upgrader.adopt.pod_metadata import extra_metadata, rendered_metadata
-from upgrader.adopt.same_everywhere import check_same_everywhere
-from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.values import base_values, extra_args, missing_flags, rendered_flags
 from upgrader.adopt.volumes import extra_volumes, with_files
 from upgrader.errors import Blocked
@@ -58,13 +56,11 @@ class Derived:
 def derive_values(
     facts: KubeadmFacts, addresses: tuple[str, ...], own: Mapping[str, Mapping[str, Any]], helm: Helm, charts: Path
 ) -> Derived:
-    """The operator's own values (`own`, by release) win; the rest is kubeadm's.
+    """The operator's own values (`own`, by release) win; the rest is kubeadm's, the same on all controllers.
 
-    Raises Blocked when a flag, a volume, a label or another part of a static pod would be lost or would change, or
-    differs between controllers, or when an address that clients use would not be served.
+    Raises Blocked when a flag, a volume, a label or another part of a static pod would be lost or would change, or when
+    an address that clients use would not be served.
     """
-    check_static_pods(facts.controllers)
-    check_same_everywhere(facts)
     values = {name: merged(base, own.get(name, {})) for name, base in base_values(facts, addresses, {}).items()}
     _serve_all_clients(facts, values["kube-apiserver"])
     pki = str(values["kube-apiserver"]["pki"]["hostPath"])

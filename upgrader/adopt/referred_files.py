@@ -13,21 +13,26 @@ What the flags name is needed, and what these files name in turn, say a kubeconf
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
 
 from upgrader import fast_yaml
-from upgrader.adopt.facts import ControllerFacts, StaticPod
-from upgrader.adopt.readable_files import closed_folders, named_in_flags
+from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
+from upgrader.adopt.files_of_host import files_of_host
+from upgrader.adopt.readable_files import check_readable, closed_folders, named_in_flags
+from upgrader.adopt.same_everywhere import check_same_everywhere
+from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.volumes import Mounted, above_certificates, innermost_mount, mounts_of, on_host
+from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
+from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
-__all__ = ["SingleFiles", "mounted_by_file", "single_files"]
+__all__ = ["SingleFiles", "mounted_by_file", "single_files", "with_single_files"]
 
 _API = "kube-apiserver"
 _PEM = b"-----BEGIN "
@@ -44,38 +49,95 @@ class SingleFiles:
     files: Mapping[str, str]
 
 
-def single_files(hosts: Hosts, controllers: tuple[ControllerFacts, ...], pki: str) -> SingleFiles:
-    """Of the first controller whose kube-apiserver is a static pod; paths relative to a file begin at its folder.
+def with_single_files(hosts: Hosts, facts: KubeadmFacts, pki: str) -> KubeadmFacts:
+    """The facts with these files, of controllers whose static pods are alike, once the charts' pods can read them.
 
-    A folder with something else than files that exist stays as it is: an audit log, say. Raises HostError.
+    Raises Blocked, or HostError.
     """
-    running = [(each, pod) for each in controllers if (pod := each.active.get(_API))]
+    check_static_pods(facts.controllers)
+    check_same_everywhere(facts)
+    single = single_files(hosts, facts.controllers, pki)
+    check_readable(hosts, facts.controllers, pki, single.folders, single.files.values())
+    return replace(facts, by_file=single.folders, single_files=single.files)
+
+
+def single_files(hosts: Hosts, controllers: Sequence[ControllerFacts], pki: str) -> SingleFiles:
+    """Of all controllers whose kube-apiserver is a static pod, which have its flags and its volumes in common; paths
+    relative to a file begin at its folder.
+
+    A folder with something else than files that exist stays as it is: an audit log, say. Raises Blocked where one of
+    these controllers lacks a file that others have: one release mounts it on all of them. Or HostError.
+    """
+    running = [(each.host, pod) for each in controllers if (pod := each.active.get(_API))]
     if not running:
         return SingleFiles((), {})
-    controller, static = running[0]
-    closed = {path for each, pod in running for path in closed_folders(hosts, each.host, pod, pki)}
+    at, static = [host for host, _ in running], running[0][1]
+    closed = {path for host, pod in running for path in closed_folders(hosts, host, pod, pki)}
     found: dict[str, str] = {}
     folders = []
     for folder in mounts_of(static):
         if folder.path in closed or above_certificates(folder, pki):
             named = dict(_named_below(static, folder))
-            written = static.flags.get("audit-log-path", ())
-            contents = [hosts.read(controller.host, path) for path in named.values()]
-            if named and all(contents) and not any(path in named for path in written):
+            written = any(path in named for path in static.flags.get("audit-log-path", ()))
+            if named and not written and _on_all(hosts, at, dict.fromkeys(named.values(), "a flag of kube-apiserver")):
                 folders.append(folder.path)
                 found |= named
-    named_in_pki = {value for value in named_in_flags(static) if _below(value, pki)}
-    left = {**{path: path for path in named_in_pki}, **found}
+    begin = {value: value for value in named_in_flags(static) if _below(value, pki)} | found
+    referred = [each for host in at for each in _followed(hosts, host, static, (pki, *folders), begin)]
+    _on_all(hosts, at, {each.path: each.by for each in referred})
+    return SingleFiles(tuple(folders), dict(sorted((found | {each.inside: each.path for each in referred}).items())))
+
+
+@dataclass(frozen=True)
+class _Referred:
+    """A file that another one names: its path in the container, its path on the controller, and what names it."""
+
+    inside: str
+    path: str
+    by: str
+
+
+def _on_all(hosts: Hosts, at: Sequence[Host], named: Mapping[str, str]) -> bool:
+    """Whether each of these files is on all controllers; False if one is on none. Path → what names it.
+
+    Raises Blocked where a file is on some only.
+    """
+    there = {host: {path for path, it in files_of_host(hosts, host, named).items() if it.is_file} for host in at}
+    if named.keys() - set().union(*there.values()):
+        return False
+    for host in at:
+        for path in sorted(named.keys() - there[host]):
+            other = next(each.name for each in at if path in there[each])
+            raise Blocked(
+                f"{host.name} has no file {path}, which {named[path]} names, and {other} has: the chart mounts it by "
+                "itself, on every controller; nothing was changed",
+                remedy=f"Create it on {host.name} as well, or remove what names it on every controller.",
+            )
+    return True
+
+
+def _followed(
+    hosts: Hosts, host: Host, static: StaticPod, folders: Collection[str], begin: Mapping[str, str]
+) -> Iterator[_Referred]:
+    """What these files, path in the container → path on the controller, and those that they name, name in folders that
+    are mounted by file.
+    """
+    left, seen = dict(begin), set(begin)
     while left:
         inside, path = left.popitem()
-        content = hosts.read(controller.host, path) or b""
-        for other in _paths(content, PurePosixPath(inside).parent) if not content.startswith(_PEM) else ():
-            mount = innermost_mount(static, other)
-            if mount and mount.path in (pki, *folders) and other not in found and other not in named_in_pki:
-                at = on_host(mount, other)
-                if hosts.read(controller.host, at) is not None:
-                    found[other] = left[other] = at
-    return SingleFiles(tuple(folders), dict(sorted(found.items())))
+        content = hosts.read(host, path) or b""
+        named = {} if content.startswith(_PEM) else dict(_paths(content, PurePosixPath(inside).parent))
+        mounted = {
+            other: on_host(mount, other)
+            for other in named.keys() - seen
+            if (mount := innermost_mount(static, other)) and mount.path in folders
+        }
+        there = files_of_host(hosts, host, mounted.values())
+        for other, at in mounted.items():
+            if at in there and there[at].is_file:
+                seen.add(other)
+                left[other] = at
+                yield _Referred(other, at, f"{path} ({named[other]})")
 
 
 def mounted_by_file(new: Sequence[ControllerFacts], manifests: Sequence[str]) -> tuple[str, ...]:
@@ -99,23 +161,25 @@ def _below(path: str, folder: str) -> bool:
     return path.startswith(f"{folder}/") and ".." not in PurePosixPath(path).parts
 
 
-def _paths(content: bytes, folder: PurePosixPath) -> Iterator[str]:
-    """What may be a path in a file of YAML or JSON."""
+def _paths(content: bytes, folder: PurePosixPath) -> Iterator[tuple[str, str]]:
+    """What may be a path in a file of YAML or JSON, with the field that has it."""
     try:
         documents = list(fast_yaml.load_all(content))
     except (yaml.YAMLError, UnicodeDecodeError):
         return
-    for text in _strings(documents):
-        if text and len(text) < _LONGEST_PATH and not any(each in text for each in (" ", "\n", "://", "\0")):
-            yield str(folder / text)
+    for document in documents:
+        for field, text in _strings(document, ""):
+            if text and len(text) < _LONGEST_PATH and not any(each in text for each in (" ", "\n", "://", "\0")):
+                yield str(folder / text), field
 
 
-def _strings(part: Any) -> Iterator[str]:
+def _strings(part: Any, field: str) -> Iterator[tuple[str, str]]:
+    """Each text, with its field as kubectl writes it: `plugins[0].path`."""
     if isinstance(part, str):
-        yield part
+        yield field, part
     elif isinstance(part, dict):
-        for value in part.values():
-            yield from _strings(value)
+        for key, value in part.items():
+            yield from _strings(value, f"{field}.{key}" if field else str(key))
     elif isinstance(part, list):
-        for value in part:
-            yield from _strings(value)
+        for number, value in enumerate(part):
+            yield from _strings(value, f"{field}[{number}]")

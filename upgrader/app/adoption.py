@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
-from upgrader.adopt.readable_files import check_readable
-from upgrader.adopt.referred_files import single_files
+from upgrader.adopt.referred_files import with_single_files
 from upgrader.adopt.undo_differences import check_undo, images_to_restore, released_in
 from upgrader.adopt.values_files import changed_values, missing_gitignore
 from upgrader.app.execution import FinishedRun, NewRun, execute_run
@@ -172,9 +171,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             check_container_runtime(tools.kube, tools.hosts, cluster.controllers, own.get("pod-checkpointer", {}))
             facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
             pki = str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))
-            single = single_files(tools.hosts, facts.controllers, pki)
-            facts = replace(facts, by_file=single.folders, single_files=single.files)
-            check_readable(tools.hosts, facts.controllers, pki, single.folders, single.files.values())
+            facts = with_single_files(tools.hosts, facts, pki)
             check_leaders_api(tools.hosts, facts, aliases_of(kubernetes))
             version = session.observe().server
             addresses = node_addresses(tools.kube, cluster)

@@ -158,12 +158,16 @@ def kubeadm_facts(*changed: StaticPod, pki: str = PKI) -> KubeadmFacts:
     return replace(facts(pods), configuration={"kubernetesVersion": "v1.36.3", "certificatesDir": pki})
 
 
-def controller_with_modes(modes: Mapping[str, str]) -> FakeHosts:
-    """With what `stat` says of files and folders: path → mode (as hexadecimal), user and group."""
-
-    def look(_: Host, command: Sequence[str], __: bytes) -> CommandResult:
-        return CommandResult(0, "".join(f"{modes[path]} {path}\n" for path in command[4:] if path in modes), "")
-
+def controller_with_modes(modes: Mapping[str, str], name: str = "") -> FakeHosts:
+    """With what `stat` says of files and folders: path → mode (as hexadecimal), user and group. They are those of the
+    controller with this name, or of all. Other files of `FakeHosts.files` are root's, and everybody may read them.
+    """
     hosts = FakeHosts()
+
+    def look(host: Host, command: Sequence[str], _: bytes) -> CommandResult:
+        found = {path: "81a4 0 0" for at, path in hosts.files if at == host.name}
+        found |= modes if name in ("", host.name) else {}
+        return CommandResult(0, "".join(f"{found[path]} {path}\n" for path in command[4:] if path in found), "")
+
     hosts.commands["sh"] = look
     return hosts

@@ -82,14 +82,6 @@ def test_volumes_and_environment_are_kept(helm: HelmAdapter) -> None:
     assert values["kube-apiserver"]["extraEnv"] == {"HTTPS_PROXY": "http://proxy:3128"}
 
 
-def test_controllers_that_differ_are_refused(helm: HelmAdapter) -> None:
-    """One chart can't be two configurations: the flag and the controller are named, and nothing is changed."""
-    one = {name: static_pod(name) for name in COMPONENTS}
-    two = {**one, "kube-scheduler": static_pod("kube-scheduler", "--v=4")}
-    with pytest.raises(Blocked, match="kube-scheduler on controller-2 differs from controller-1 in --v"):
-        derive_values(facts(one, two), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())
-
-
 def test_several_controllers_have_no_address_of_the_chart(helm: HelmAdapter) -> None:
     """With several controllers the API servers register themselves, so that a dead one doesn't stay listed."""
     pods = {name: static_pod(name) for name in COMPONENTS}

@@ -14,6 +14,7 @@ from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, vol
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.values import base_values
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
@@ -126,7 +127,7 @@ def test_kubesprays_control_plane_with_kubeadms_etcd_is_taken_over(helm: HelmAda
     assert _mounts(helm, derived, "kube-apiserver", "kube-apiserver").keys() >= {f"{pki}/etcd/ca.crt"}
 
 
-def test_certificates_of_each_controllers_own_are_refused(helm: HelmAdapter) -> None:
+def test_certificates_of_each_controllers_own_are_refused() -> None:
     """Several controllers of Kubespray name their certificates for etcd after themselves: one release can't."""
     pods = [
         {
@@ -138,7 +139,7 @@ def test_certificates_of_each_controllers_own_are_refused(helm: HelmAdapter) -> 
         for number in (1, 2)
     ]
     with pytest.raises(Blocked, match=r"controller-2 differs from controller-1 in --etcd-certfile") as caught:
-        derive_values(facts(*pods), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())
+        check_same_everywhere(facts(*pods))
     assert "copy it to the same path on every controller" in caught.value.remedy
 
 
@@ -250,8 +251,8 @@ def test_an_audit_log_that_could_not_be_written_is_refused(helm: HelmAdapter, pa
         ("image", kubeadm_pod("kube-scheduler", container={"image": "registry.k8s.io/kube-scheduler:v1.35.4"})),
     ],
 )
-def test_controllers_that_differ_in_more_than_flags_are_refused(helm: HelmAdapter, words: str, other: Any) -> None:
+def test_controllers_that_differ_in_more_than_flags_are_refused(words: str, other: Any) -> None:
     """Otherwise the first controller's would be everybody's."""
     one = {name: kubeadm_pod(name) for name in FLAGS}
     with pytest.raises(Blocked, match=f"kube-scheduler on controller-2 differs from controller-1 in its {words}"):
-        derive_values(facts(one, {**one, "kube-scheduler": other}), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())
+        check_same_everywhere(facts(one, {**one, "kube-scheduler": other}))

@@ -11,12 +11,13 @@ import pytest
 import yaml
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.adopt.kubeadm_pods import PKI, controller_with_modes, kubeadm_facts, kubeadm_pod, volume
+from tests.unit.adopt.kubeadm_cluster import facts
+from tests.unit.adopt.kubeadm_pods import FLAGS, PKI, controller_with_modes, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adopt.derive import derive_values
-from upgrader.adopt.facts import StaticPod
+from upgrader.adopt.facts import KubeadmFacts, StaticPod
 from upgrader.adopt.readable_files import check_readable
-from upgrader.adopt.referred_files import SingleFiles, mounted_by_file, single_files
+from upgrader.adopt.referred_files import SingleFiles, mounted_by_file, single_files, with_single_files
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
@@ -114,9 +115,7 @@ _SSL = "/etc/kubernetes/ssl"
 def _taken_over(helm: HelmAdapter, hosts: FakeHosts, pod: StaticPod) -> dict[str, str]:
     """Path in the chart's container → path on the controller."""
     known = kubeadm_facts(pod, pki=_SSL)
-    single = single_files(hosts, known.controllers, _SSL)
-    known = replace(known, by_file=single.folders, single_files=single.files)
-    check_readable(hosts, known.controllers, _SSL, single.folders)
+    known = with_single_files(hosts, known, _SSL)
     values = derive_values(known, ("10.0.0.1",), {}, helm, charts_folder()).values["kube-apiserver"]
     spec = ReleaseSpec("kube-apiserver", "kube-system", charts_folder() / "kube-apiserver", values)
     rendered = helm.render(spec, offline=True)
@@ -167,3 +166,64 @@ def test_a_folder_must_be_open_only_where_the_release_mounts_it(path: str, close
     folders = mounted_by_file(known.controllers, [yaml.safe_dump(release)])
     with pytest.raises(Blocked, match=_ETCD) if closed else nullcontext():
         check_readable(hosts, known.controllers, _SSL, folders)
+
+
+def _three(*changes: Mapping[str, str | None], closed: str = "") -> tuple[FakeHosts, KubeadmFacts]:
+    """Three controllers of Kubespray, whose etcd folder is closed on the one of that name; each with these files beside
+    what all of them have, or without them.
+    """
+    hosts = controller_with_modes({_ETCD: "41c0 994 0"}, closed)
+    for number, change in enumerate(changes, 1):
+        every: dict[str, str | None] = {**dict.fromkeys(_ETCD_FLAGS.values(), "-----BEGIN X"), **_FILES, **change}
+        hosts.files.update({(f"controller-{number}", path): text.encode() for path, text in every.items() if text})
+    flags = {**_ETCD_FLAGS, "admission-control-config-file": _ADMISSION}
+    api = kubeadm_pod("kube-apiserver", flags, volume("etcd-certs-0", _ETCD))
+    return hosts, facts(*({name: kubeadm_pod(name) for name in FLAGS} | {"kube-apiserver": api} for _ in changes))
+
+
+def test_a_folder_that_is_closed_on_one_controller_is_mounted_by_file_on_all() -> None:
+    """One release serves all of them, whichever is the first."""
+    hosts, known = _three({}, {}, {}, closed="controller-2")
+    found = with_single_files(hosts, known, PKI)
+    assert found.by_file == (_ETCD,) and found.single_files.keys() >= set(_ETCD_FLAGS.values())
+
+
+_CA = f"{_ETCD}/ca.pem"
+_WEBHOOK = f"{PKI}/policy/webhook.conf"
+_OWN = {_ADMISSION: "plugins: [{path: own.yaml}]", f"{PKI}/own.yaml": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            [{}, {_CA: None}, {}],
+            f"controller-2 has no file {_CA}, which a flag of kube-apiserver names, and controller-1",
+        ),
+        (
+            [{_CA: None}, {}, {}],
+            f"controller-1 has no file {_CA}, which a flag of kube-apiserver names, and controller-2",
+        ),
+        (
+            [{}, {}, {_WEBHOOK: None}],
+            rf"controller-3 has no file {_WEBHOOK}, which {PKI}/image-policy.yaml \(imagePolicy.kubeConfigFile\) names",
+        ),
+        ([{}, {}, _OWN], rf"controller-1 has no file {PKI}/own.yaml, which {_ADMISSION} \(plugins\[0\].path\) names"),
+    ],
+)
+def test_a_file_that_only_some_controllers_have_is_refused(changes: list[Mapping[str, str | None]], words: str) -> None:
+    """The chart's pod would wait for it in vain on the others: one of them is named, with what names the file."""
+    hosts, known = _three(*changes, closed="controller-3")
+    with pytest.raises(Blocked, match=words) as caught:
+        with_single_files(hosts, known, PKI)
+    assert "nothing was changed" in caught.value.message and "Create it on controller-" in caught.value.remedy
+
+
+def test_flags_that_differ_are_refused_first() -> None:
+    """Certificates of each controller's own name aren't files that others lack."""
+    hosts, known = _three({}, {})
+    first, second = known.controllers
+    api = kubeadm_pod("kube-apiserver", {"etcd-certfile": f"{_ETCD}/node-node2.pem"})
+    known = replace(known, controllers=(first, replace(second, active={**second.active, "kube-apiserver": api})))
+    with pytest.raises(Blocked, match=r"controller-2 differs from controller-1 in .*--etcd-certfile"):
+        with_single_files(hosts, known, PKI)

@@ -32,6 +32,12 @@ def test_addresses_of_each_controllers_own_are_no_difference(flag: str) -> None:
     check_same_everywhere(_two(flag, "10.0.0.1", "10.0.0.2"))
 
 
+def test_flags_must_be_the_same() -> None:
+    """One chart can't be two configurations: the flag and the controller are named."""
+    with pytest.raises(Blocked, match="kube-apiserver on controller-2 differs from controller-1 in --v"):
+        check_same_everywhere(_two("v", "2", "4"))
+
+
 def test_other_addresses_must_be_the_same() -> None:
     """One release has one list of etcd's servers."""
     with pytest.raises(Blocked, match="controller-2 differs from controller-1 in --etcd-servers"):
