@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from upgrader import fast_yaml
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
+from upgrader.adopt.files_of_host import files_of_host
 from upgrader.adopt.volumes import innermost_mount, on_host
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
@@ -57,22 +58,32 @@ def check_leaders_api(hosts: Hosts, facts: KubeadmFacts, aliases: Collection[str
 
 
 def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, str]]:
-    """Each kubeconfig's path, and where it leads."""
+    """Each kubeconfig's path, and where it leads. Raises Blocked for one that is no file."""
     for component in _LEADERS:
         if static := controller.active.get(component):
-            named = [static.flags[flag][-1] for flag in _KUBECONFIGS if flag in static.flags]
-            config = _read(hosts, controller.host, static, static.flags.get("config", ("",))[-1])
-            named.append(str((config.get("clientConnection") or {}).get("kubeconfig") or ""))
-            for path in dict.fromkeys(named):
-                for entry in _read(hosts, controller.host, static, path).get("clusters") or ():
+            flags = {flag: static.flags[flag][-1] for flag in (*_KUBECONFIGS, "config") if flag in static.flags}
+            named = {path: f"{component}'s flag --{flag}" for flag, path in flags.items()}
+            if config := flags.get("config"):
+                content = _read(hosts, controller.host, static, config, named.pop(config))
+                if kubeconfig := (content.get("clientConnection") or {}).get("kubeconfig"):
+                    named.setdefault(str(kubeconfig), f"{config} (clientConnection.kubeconfig)")
+            for path, by in named.items():
+                for entry in _read(hosts, controller.host, static, path, by).get("clusters") or ():
                     yield path, str(entry["cluster"].get("server", ""))
 
 
-def _read(hosts: Hosts, host: Host, static: StaticPod, path: str) -> Mapping[str, Any]:
-    """A file of YAML, by its path in the static pod."""
+def _read(hosts: Hosts, host: Host, static: StaticPod, path: str, by: str) -> Mapping[str, Any]:
+    """A file of YAML, by its path in the static pod; empty where it isn't in a volume, or isn't there."""
     mount = innermost_mount(static, path)
-    content = hosts.read(host, on_host(mount, path)) if mount else None
-    return (fast_yaml.load(content) or {}) if content else {}
+    at = on_host(mount, path) if mount else ""
+    if not at or (found := files_of_host(hosts, host, [at]).get(at)) is None:
+        return {}
+    if not found.is_file:
+        raise Blocked(
+            f"{host.name}: {by} names {at}, which is {found}, not a file; nothing was changed",
+            remedy="Name the file that is meant, on every controller.",
+        )
+    return fast_yaml.load(hosts.read(host, at) or b"") or {}
 
 
 def _own(server: str, host: Host) -> str:

@@ -22,7 +22,7 @@ import yaml
 
 from upgrader import fast_yaml
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
-from upgrader.adopt.files_of_host import files_of_host
+from upgrader.adopt.files_of_host import FileOfHost, files_of_host
 from upgrader.adopt.readable_files import check_readable, closed_folders, named_in_flags
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
@@ -82,7 +82,10 @@ def single_files(hosts: Hosts, controllers: Sequence[ControllerFacts], pki: str)
             if named and not written and _on_all(hosts, at, dict.fromkeys(named.values(), "a flag of kube-apiserver")):
                 folders.append(folder.path)
                 found |= named
-    begin = {value: value for value in named_in_flags(static) if _below(value, pki)} | found
+    in_pki = [value for value in named_in_flags(static) if _below(value, pki)]
+    for host in at:
+        _check_files(hosts, host, static, in_pki, pki)
+    begin = dict(zip(in_pki, in_pki, strict=True)) | found
     referred = [each for host in at for each in _followed(hosts, host, static, (pki, *folders), begin)]
     _on_all(hosts, at, {each.path: each.by for each in referred})
     return SingleFiles(tuple(folders), dict(sorted((found | {each.inside: each.path for each in referred}).items())))
@@ -116,28 +119,49 @@ def _on_all(hosts: Hosts, at: Sequence[Host], named: Mapping[str, str]) -> bool:
     return True
 
 
+def _check_files(hosts: Hosts, host: Host, static: StaticPod, named: Collection[str], pki: str) -> None:
+    """What flags name in the folder of certificates, where it is anything. Raises Blocked."""
+    for path, file in files_of_host(hosts, host, named).items():
+        if not file.is_file:
+            flag = next(name for name, values in static.flags.items() if path in ",".join(values).split(","))
+            raise _no_file(host, f"kube-apiserver's flag --{flag}", path, file, pki)
+
+
+def _no_file(host: Host, by: str, path: str, file: FileOfHost, folder: str) -> Blocked:
+    return Blocked(
+        f"{host.name}: {by} names {path}, which is {file}: of the folder mounted at {folder}, the chart mounts only "
+        "files, one by one; nothing was changed",
+        remedy=f"Name the file that is meant. If {file} is meant, move it to a folder that the static pod mounts as a "
+        "whole, on every controller, and name it there.",
+    )
+
+
 def _followed(
     hosts: Hosts, host: Host, static: StaticPod, folders: Collection[str], begin: Mapping[str, str]
 ) -> Iterator[_Referred]:
     """What these files, path in the container → path on the controller, and those that they name, name in folders that
-    are mounted by file.
+    are mounted by file. Raises Blocked for a path that isn't a file's.
     """
     left, seen = dict(begin), set(begin)
     while left:
         inside, path = left.popitem()
         content = hosts.read(host, path) or b""
-        named = {} if content.startswith(_PEM) else dict(_paths(content, PurePosixPath(inside).parent))
+        named = {} if content.startswith(_PEM) else {each: rest for each, *rest in _paths(content, inside)}
         mounted = {
-            other: on_host(mount, other)
+            other: (mount.path, on_host(mount, other))
             for other in named.keys() - seen
             if (mount := innermost_mount(static, other)) and mount.path in folders
         }
-        there = files_of_host(hosts, host, mounted.values())
-        for other, at in mounted.items():
-            if at in there and there[at].is_file:
+        there = files_of_host(hosts, host, (at for _, at in mounted.values()))
+        for other, (folder, at) in mounted.items():
+            (field, text), file = named[other], there.get(at)
+            if file and file.is_file:
                 seen.add(other)
                 left[other] = at
-                yield _Referred(other, at, f"{path} ({named[other]})")
+                yield _Referred(other, at, f"{path} ({field})")
+            # A word alone may be anything that a folder is named after, such as a namespace: no field takes a folder.
+            elif file and "/" in text:
+                raise _no_file(host, f"{path} ({field})", at, file, folder)
 
 
 def mounted_by_file(new: Sequence[ControllerFacts], manifests: Sequence[str]) -> tuple[str, ...]:
@@ -161,8 +185,8 @@ def _below(path: str, folder: str) -> bool:
     return path.startswith(f"{folder}/") and ".." not in PurePosixPath(path).parts
 
 
-def _paths(content: bytes, folder: PurePosixPath) -> Iterator[tuple[str, str]]:
-    """What may be a path in a file of YAML or JSON, with the field that has it."""
+def _paths(content: bytes, file: str) -> Iterator[tuple[str, str, str]]:
+    """What may be a path in a file of YAML or JSON, with the field that has it, and its text."""
     try:
         documents = list(fast_yaml.load_all(content))
     except (yaml.YAMLError, UnicodeDecodeError):
@@ -170,7 +194,7 @@ def _paths(content: bytes, folder: PurePosixPath) -> Iterator[tuple[str, str]]:
     for document in documents:
         for field, text in _strings(document, ""):
             if text and len(text) < _LONGEST_PATH and not any(each in text for each in (" ", "\n", "://", "\0")):
-                yield str(folder / text), field
+                yield str(PurePosixPath(file).parent / text), field, text
 
 
 def _strings(part: Any, field: str) -> Iterator[tuple[str, str]]:

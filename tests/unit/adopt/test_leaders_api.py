@@ -8,13 +8,14 @@ import pytest
 import yaml
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.adopt.kubeadm_pods import kubeadm_facts, kubeadm_pod, volume
+from tests.unit.adopt.kubeadm_pods import controller_with_modes, kubeadm_facts, kubeadm_pod, volume
 from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 
 _CONF = "/etc/kubernetes/scheduler.conf"
+_FOLDER = "/etc/kubernetes/kubeconfigs"
 
 
 def _hosts(server: str, *, in_file: bool = False, in_dns: bool = False) -> FakeHosts:
@@ -24,7 +25,7 @@ def _hosts(server: str, *, in_file: bool = False, in_dns: bool = False) -> FakeH
         found = {"files": in_file, "dns": in_dns}[command[2]]
         return CommandResult(0 if found else 2, "10.0.0.9 STREAM name\n" if found else "", "")
 
-    hosts = FakeHosts()
+    hosts = controller_with_modes({_FOLDER: "41ed 0 0"})
     hosts.commands["getent"] = getent
     config = {"clusters": [{"name": "x", "cluster": {"server": server}}]}
     hosts.files["controller-1", _CONF] = yaml.safe_dump(config).encode()
@@ -53,6 +54,24 @@ def test_the_kubeconfig_of_the_schedulers_configuration_file_is_read() -> None:
     )
     with pytest.raises(Blocked, match=r"/etc/kubernetes/own\.conf has the server https://127\.0\.0\.1:1"):
         check_leaders_api(hosts, kubeadm_facts(pod), ())
+
+
+@pytest.mark.parametrize(
+    ("flags", "by"),
+    [
+        ({"kubeconfig": _FOLDER}, "kube-scheduler's flag --kubeconfig"),
+        ({"config": _FOLDER}, "kube-scheduler's flag --config"),
+        ({"config": "/etc/kubernetes/s.yaml"}, r"/etc/kubernetes/s.yaml \(clientConnection.kubeconfig\)"),
+    ],
+)
+def test_a_folder_where_a_kubeconfig_is_expected(flags: dict[str, str], by: str) -> None:
+    """What names it is named, in a file too, with what to do."""
+    hosts = _hosts("https://10.0.0.1:6443")
+    hosts.files["controller-1", "/etc/kubernetes/s.yaml"] = f"clientConnection: {{kubeconfig: {_FOLDER}}}".encode()
+    pod = kubeadm_pod("kube-scheduler", flags, volume("all", "/etc/kubernetes"))
+    with pytest.raises(Blocked, match=f"controller-1: {by} names {_FOLDER}, which is a folder, not a file") as caught:
+        check_leaders_api(hosts, kubeadm_facts(pod), ())
+    assert caught.value.remedy
 
 
 def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() -> None:

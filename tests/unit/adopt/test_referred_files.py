@@ -219,6 +219,45 @@ def test_a_file_that_only_some_controllers_have_is_refused(changes: list[Mapping
     assert "nothing was changed" in caught.value.message and "Create it on controller-" in caught.value.remedy
 
 
+_FOLDER, _SOCKET = "41ed 0 0", "c1ed 0 0"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "kind"),
+    [
+        (f"{PKI}/tokens/", f"{PKI}/tokens", _FOLDER),
+        ("./tokens", f"{PKI}/tokens", _FOLDER),
+        ("./s", f"{PKI}/s", _SOCKET),
+    ],
+)
+def test_a_file_that_names_a_folder_is_refused_with_the_field(text: str, path: str, kind: str) -> None:
+    """The chart could only mount a file of the certificates' folder: file and field are named, and a way out."""
+    hosts = controller_with_modes({path: kind})
+    hosts.files["controller-1", _ADMISSION] = f"plugins: [{{name: X}}, {{name: Y, path: {text}}}]".encode()
+    api = kubeadm_pod("kube-apiserver", {"admission-control-config-file": _ADMISSION})
+    what = "a socket" if kind == _SOCKET else "a folder"
+    words = rf"controller-1: {_ADMISSION} \(plugins\[1\].path\) names {path}, which is {what}: "
+    with pytest.raises(Blocked, match=words) as caught:
+        single_files(hosts, kubeadm_facts(api).controllers, PKI)
+    assert "nothing was changed" in caught.value.message and "Name the file that is meant" in caught.value.remedy
+
+
+def test_a_word_that_is_also_a_folders_name_is_no_path() -> None:
+    """kubeadm's own folder `etcd` is there: an audit policy may have a namespace of that name."""
+    hosts, policy = controller_with_modes({f"{PKI}/etcd": _FOLDER}), f"{PKI}/audit.yaml"
+    hosts.files["controller-1", policy] = b"rules: [{level: None, namespaces: [etcd, .]}]"
+    api = kubeadm_pod("kube-apiserver", {"audit-policy-file": policy})
+    assert single_files(hosts, kubeadm_facts(api).controllers, PKI) == SingleFiles((), {})
+
+
+def test_a_flag_that_names_a_folder_is_refused() -> None:
+    """Among the certificates, of which the chart mounts files."""
+    hosts = controller_with_modes({f"{PKI}/own": _FOLDER})
+    api = kubeadm_pod("kube-apiserver", {"cert-dir": f"{PKI}/own"})
+    with pytest.raises(Blocked, match=f"controller-1: kube-apiserver's flag --cert-dir names {PKI}/own, which is a f"):
+        single_files(hosts, kubeadm_facts(api).controllers, PKI)
+
+
 def test_flags_that_differ_are_refused_first() -> None:
     """Certificates of each controller's own name aren't files that others lack."""
     hosts, known = _three({}, {})
