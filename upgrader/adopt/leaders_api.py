@@ -58,32 +58,35 @@ def check_leaders_api(hosts: Hosts, facts: KubeadmFacts, aliases: Collection[str
 
 
 def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, str]]:
-    """Each kubeconfig's path, and where it leads. Raises Blocked for one that is no file."""
+    """Each kubeconfig's path on the controller, and where it leads. Raises Blocked for one that is no file."""
     for component in _LEADERS:
         if static := controller.active.get(component):
             flags = {flag: static.flags[flag][-1] for flag in (*_KUBECONFIGS, "config") if flag in static.flags}
             named = {path: f"{component}'s flag --{flag}" for flag, path in flags.items()}
             if config := flags.get("config"):
-                content = _read(hosts, controller.host, static, config, named.pop(config))
+                at, content = _read(hosts, controller.host, static, config, named.pop(config))
                 if kubeconfig := (content.get("clientConnection") or {}).get("kubeconfig"):
-                    named.setdefault(str(kubeconfig), f"{config} (clientConnection.kubeconfig)")
-            for path, by in named.items():
-                for entry in _read(hosts, controller.host, static, path, by).get("clusters") or ():
-                    yield path, str(entry["cluster"].get("server", ""))
+                    named.setdefault(str(kubeconfig), f"{at} (clientConnection.kubeconfig)")
+            for inside, by in named.items():
+                at, content = _read(hosts, controller.host, static, inside, by)
+                for entry in content.get("clusters") or ():
+                    yield at, str(entry["cluster"].get("server", ""))
 
 
-def _read(hosts: Hosts, host: Host, static: StaticPod, path: str, by: str) -> Mapping[str, Any]:
-    """A file of YAML, by its path in the static pod; empty where it isn't in a volume, or isn't there."""
-    mount = innermost_mount(static, path)
-    at = on_host(mount, path) if mount else ""
+def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> tuple[str, Mapping[str, Any]]:
+    """A file of YAML, by its path in the static pod: its path on the controller, and its content, which is empty where
+    it isn't in a volume, or isn't there.
+    """
+    mount = innermost_mount(static, inside)
+    at = on_host(mount, inside) if mount else ""
     if not at or (found := files_of_host(hosts, host, [at]).get(at)) is None:
-        return {}
+        return at, {}
     if not found.is_file:
         raise Blocked(
             f"{host.name}: {by} names {at}, which is {found}, not a file; nothing was changed",
             remedy="Name the file that is meant, on every controller.",
         )
-    return fast_yaml.load(hosts.read(host, at) or b"") or {}
+    return at, fast_yaml.load(hosts.read(host, at) or b"") or {}
 
 
 def _own(server: str, host: Host) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.pod_metadata import differing, rendered_metadata
+from upgrader.adopt.referred_files import shown_by_file
 from upgrader.adopt.values import HANDED_OVER, rendered_flags
 from upgrader.adopt.volumes import missing_mounts
 from upgrader.gates.manifest_workloads import pod_spec
@@ -41,7 +42,8 @@ def _differing(static: StaticPod, manifest: str, pki: str) -> Iterator[str]:
     for name, value in sorted(_variables(static.container).items()):
         if variables.get(name) != value:
             yield f"the variable {name}"
-    for mounted in missing_mounts(static, {"containers": [], **pod}, pki):
+    rendered = {"containers": [], **pod}
+    for mounted in missing_mounts(static, rendered, pki, shown_by_file(static, rendered)):
         yield f"the volume {mounted}"
     for each in differing(static, rendered_metadata(manifest, static.component)):
         yield str(each)

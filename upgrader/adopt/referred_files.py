@@ -26,13 +26,13 @@ from upgrader.adopt.files_of_host import FileOfHost, files_of_host
 from upgrader.adopt.readable_files import check_readable, closed_folders, named_in_flags
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
-from upgrader.adopt.volumes import Mounted, above_certificates, innermost_mount, mounts_of, on_host
+from upgrader.adopt.volumes import Mounted, above_certificates, innermost_mount, missing_files, mounts_of, on_host
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
-__all__ = ["SingleFiles", "mounted_by_file", "single_files", "with_single_files"]
+__all__ = ["SingleFiles", "mounted_by_file", "shown_by_file", "single_files", "with_single_files"]
 
 _API = "kube-apiserver"
 _PEM = b"-----BEGIN "
@@ -167,10 +167,25 @@ def _followed(
 def mounted_by_file(new: Sequence[ControllerFacts], manifests: Sequence[str]) -> tuple[str, ...]:
     """Folders of static pods that the release's kube-apiserver has, if at all, by single files. Pure."""
     manifest = next((text for text in manifests if pod_spec(text, _API)), "")
-    containers = [each for each in pod_spec(manifest, _API).get("containers", ()) if each["name"] == _API]
-    there = {str(mount["mountPath"]) for each in containers for mount in each.get("volumeMounts") or ()}
+    there = _mount_paths(pod_spec(manifest, _API), _API)
     pods = (pod for each in new if (pod := each.active.get(_API)))
     return tuple(sorted({mount.path for pod in pods for mount in mounts_of(pod)} - there))
+
+
+def shown_by_file(static: StaticPod, rendered: Mapping[str, Any]) -> tuple[str, ...]:
+    """Folders of a static pod, as paths in its container, that a rendered pod doesn't have, but each file that a flag
+    names there. Pure.
+    """
+    there = _mount_paths(rendered, static.component)
+    named = {mount.path: dict(_named_below(static, mount)) for mount in mounts_of(static) if mount.path not in there}
+    return tuple(
+        folder for folder, files in named.items() if files and not missing_files(static.component, rendered, files)
+    )
+
+
+def _mount_paths(pod: Mapping[str, Any], component: str) -> set[str]:
+    containers = [each for each in pod.get("containers", ()) if each["name"] == component]
+    return {str(mount["mountPath"]).rstrip("/") for each in containers for mount in each.get("volumeMounts") or ()}
 
 
 def _named_below(static: StaticPod, mount: Mounted) -> Iterator[tuple[str, str]]:

@@ -42,18 +42,21 @@ def test_the_controllers_own_loopback_is_refused(server: str) -> None:
 
 
 def test_the_kubeconfig_of_the_schedulers_configuration_file_is_read() -> None:
-    """kube-scheduler takes its kubeconfig from the file of `--config`, as with Kubespray, and not from its flag."""
+    """kube-scheduler takes its kubeconfig from the file of `--config`, as with Kubespray, and not from its flag. Its
+    path on the controller is named: that is where it can be changed.
+    """
     hosts = _hosts("https://10.0.0.1:6443")
     hosts.files["controller-1", "/srv/scheduler.yaml"] = b"clientConnection: {kubeconfig: /etc/kubernetes/own.conf}"
-    hosts.files["controller-1", "/etc/kubernetes/own.conf"] = b"clusters: [{cluster: {server: 'https://127.0.0.1:1'}}]"
+    hosts.files["controller-1", "/srv/own.conf"] = b"clusters: [{cluster: {server: 'https://127.0.0.1:1'}}]"
     pod = kubeadm_pod(
         "kube-scheduler",
         {"config": "/etc/kubernetes/scheduler.yaml"},
         volume("config", "/srv/scheduler.yaml", "File", at="/etc/kubernetes/scheduler.yaml"),
-        volume("own", "/etc/kubernetes/own.conf", "File"),
+        volume("own", "/srv/own.conf", "File", at="/etc/kubernetes/own.conf"),
     )
-    with pytest.raises(Blocked, match=r"/etc/kubernetes/own\.conf has the server https://127\.0\.0\.1:1"):
+    with pytest.raises(Blocked, match=r"controller-1: /srv/own\.conf has the server https://127\.0\.0\.1:1") as caught:
         check_leaders_api(hosts, kubeadm_facts(pod), ())
+    assert "#https://10.0.0.1:1#' /srv/own.conf." in caught.value.remedy
 
 
 @pytest.mark.parametrize(
