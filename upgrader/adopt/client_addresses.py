@@ -24,7 +24,7 @@ from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts, Kube
 
-__all__ = ["ApiPod", "client_addresses", "local_addresses"]
+__all__ = ["ApiPod", "client_addresses", "local_addresses", "names_in_certificate"]
 
 _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
 _IPVS = "kube-ipvs0"
@@ -91,14 +91,7 @@ def _names(hosts: Hosts, pod: ApiPod) -> Iterator[str]:
     """
     certified: set[str] = set()
     for path in pod.certificates:
-        content = hosts.read(pod.host, path)
-        if content is None:
-            raise Blocked(
-                f"{pod.host.name}: kube-apiserver's certificate {path} doesn't exist, so the addresses at which "
-                "clients use the API are unknown",
-                remedy="Set `tls-cert-file` of its static pod to the certificate's path on the node.",
-            )
-        certified |= set(_in_certificate(content))
+        certified |= names_in_certificate(hosts, pod, path)
     yield from certified
     yield from local_names(hosts, pod.host, pod.port, frozenset(certified))
     for name in _KUBECONFIGS:
@@ -106,6 +99,18 @@ def _names(hosts: Hosts, pod: ApiPod) -> Iterator[str]:
         for entry in (fast_yaml.load(content) or {}).get("clusters") or () if content else ():
             if host := urlsplit(str(entry["cluster"].get("server", ""))).hostname:
                 yield host
+
+
+def names_in_certificate(hosts: Hosts, pod: ApiPod, path: str) -> set[str]:
+    """Names and addresses in one of its certificates. Raises HostError, and Blocked if it doesn't exist."""
+    content = hosts.read(pod.host, path)
+    if content is None:
+        raise Blocked(
+            f"{pod.host.name}: kube-apiserver's certificate {path} doesn't exist, so the addresses at which "
+            "clients use the API are unknown",
+            remedy="Set `tls-cert-file` of its static pod to the certificate's path on the node.",
+        )
+    return set(_in_certificate(content))
 
 
 def _in_certificate(pem: bytes) -> Iterator[str]:

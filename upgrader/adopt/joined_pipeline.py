@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from upgrader.adopt.accept_queues import SetQueuesStep
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.growing import GrowStep, SettleEndpointsStep, fixed_endpoints, keeping_endpoints
+from upgrader.adopt.kubeconfigs_step import KubeconfigsStep
+from upgrader.adopt.leaders_api import OwnServer
 from upgrader.adopt.manifest_step import PortSharingStep, RetireStep, StaticPods
 from upgrader.adopt.pipelines import LEADERS, needs_port_sharing
 from upgrader.model.cluster import Cluster, Host
@@ -36,6 +38,8 @@ class JoinedControllers:
     """Where clients use the API, other than at the controllers' own addresses."""
     addresses: tuple[str, ...]
     """The controllers' own."""
+    kubeconfigs: tuple[OwnServer, ...] = ()
+    """Those of the new controllers that the charts' pods need changed."""
 
     @property
     def before(self) -> Cluster:
@@ -64,6 +68,8 @@ class JoinedControllers:
             retire = RetireStep("retire kube-apiserver", pods, ("kube-apiserver",))
             # Its undo restores the API of that controller itself, and works over SSH.
             steps.append(PipelineStep(retire, steps[-1].gates, api.undo_gates, undo_needs_api=False))
+        if self.kubeconfigs:
+            steps.append(PipelineStep(KubeconfigsStep(tools.hosts, self.kubeconfigs), (), ()))
         steps.append(replace(kubernetes, gates=kubernetes.gates + checkpointer.gates))
         if self._static:
             retire = RetireStep("retire controllers", pods, LEADERS)

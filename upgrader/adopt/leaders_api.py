@@ -1,26 +1,29 @@
 """The address at which kube-controller-manager and kube-scheduler reach the API: the charts' pods have their own
 network.
 
-kubeadm's static pods share the controller's, and so its loopback addresses and its /etc/hosts. Kubespray has them use
-https://127.0.0.1:6443, at which nothing listens in the charts' pods.
+kubeadm's static pods share the controller's, and so its loopback addresses and its /etc/hosts. Kubespray before v2.31
+has them use https://127.0.0.1:6443. After the adoption, HAProxy listens there on the controller, but not in the network
+of the charts' pods, where a loopback address is the pod's own (ADR 2): these need the node's own address.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from upgrader import fast_yaml
-from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
+from upgrader.adopt.client_addresses import ApiPod, names_in_certificate
+from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.adopt.files_of_host import files_of_host
 from upgrader.adopt.volumes import innermost_mount, on_host
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
-__all__ = ["aliases_of", "check_leaders_api"]
+__all__ = ["OwnServer", "aliases_of", "leaders_servers"]
 
 _KUBECONFIGS = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
 _LEADERS = ("kube-controller-manager", "kube-scheduler")
@@ -32,29 +35,58 @@ def aliases_of(values: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(str(name) for alias in aliases for name in alias.get("hostnames") or ())
 
 
-def check_leaders_api(hosts: Hosts, facts: KubeadmFacts, aliases: Collection[str]) -> None:
-    """Of each controller whose static pods run. `aliases`: names that the pods will know.
+@dataclass(frozen=True)
+class OwnServer:
+    """A kubeconfig on a controller that leads to a loopback address (`before`), and its node's own one (`after`)."""
 
-    Raises Blocked, or HostError.
+    host: Host
+    path: str
+    before: str
+    after: str
+
+
+def leaders_servers(
+    hosts: Hosts, controllers: Sequence[ControllerFacts], addresses: Sequence[str], aliases: Collection[str]
+) -> tuple[OwnServer, ...]:
+    """What must change for the charts' pods to reach the API, of each controller whose static pods run.
+
+    kube-apiserver answers at each node's own address (`addresses`, in order), too, before the adoption and after it.
+    `aliases`: names that the pods will know. Raises Blocked if that isn't enough, or HostError.
     """
-    for controller in facts.controllers:
+    changes = []
+    for controller, address in zip(controllers, addresses, strict=True):
         for path, server in _servers(hosts, controller):
             host = urlsplit(server).hostname or ""
             if _is_loopback(host):
-                raise Blocked(
-                    f"{controller.host.name}: {path} has the server {server}, which the chart's pods can't reach: they "
-                    "don't use the host network; nothing was changed",
-                    remedy="On each controller, set it to its node's own address, or to the shared API endpoint; the "
-                    "address must be in kube-apiserver's certificate. On this one, if its node's address is "
-                    f"{controller.host.address}: sed -i 's#{server}#{_own(server, controller.host)}#' {path}. Then "
-                    "restart the static pod: move its manifest out of /etc/kubernetes/manifests for a minute.",
-                )
-            if host not in aliases and _only_in_hosts_file(hosts, controller.host, host):
+                changes.append(_own_server(hosts, controller, address, path, server))
+            elif host not in aliases and _only_in_hosts_file(hosts, controller.host, host):
                 raise Blocked(
                     f"{controller.host.name}: {path} has the server {server}, a name that is only in /etc/hosts, not "
                     "in DNS: the chart's pods can't resolve it; nothing was changed",
                     remedy=f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {host} and its address.",
                 )
+    return tuple(changes)
+
+
+def _own_server(hosts: Hosts, controller: ControllerFacts, address: str, path: str, server: str) -> OwnServer:
+    """Raises Blocked where kube-apiserver isn't what answers there, or can't be trusted at the node's own address."""
+    api = controller.known("kube-apiserver")
+    pod = ApiPod(controller.host, api.flags if api else {})
+    own = f"https://{f'[{address}]' if ':' in address else address}:{pod.port}"
+    certificate = pod.certificates[0]
+    if (urlsplit(server).port or 443) != pod.port:
+        why = f"kube-apiserver listens at port {pod.port}, so another program must answer there"
+    elif not any(_same(name, address) for name in names_in_certificate(hosts, pod, certificate)):
+        why = f"the node's own address, {address}, isn't in kube-apiserver's certificate {certificate}"
+    else:
+        return OwnServer(controller.host, path, server, own)
+    raise Blocked(
+        f"{controller.host.name}: {path} has the server {server}, which the chart's pods can't reach, as they don't "
+        f"use the host network; {why}; nothing was changed",
+        remedy="On each controller, set it to its node's own address, or to the shared API endpoint, at a port where "
+        "the API answers; the address must be in kube-apiserver's certificate. On this one: sed -i "
+        f"'s#{server}#{own}#' {path}",
+    )
 
 
 def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, str]]:
@@ -74,8 +106,8 @@ def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, s
 
 
 def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> tuple[str, Mapping[str, Any]]:
-    """A file of YAML, by its path in the static pod: its path on the controller, and its content, which is empty where
-    it isn't in a volume, or isn't there.
+    """A file of YAML, by its path in the static pod: its path on the controller, and its content; empty if no volume
+    has it.
     """
     mount = innermost_mount(static, inside)
     at = on_host(mount, inside) if mount else ""
@@ -89,16 +121,18 @@ def _read(hosts: Hosts, host: Host, static: StaticPod, inside: str, by: str) -> 
     return at, fast_yaml.load(hosts.read(host, at) or b"") or {}
 
 
-def _own(server: str, host: Host) -> str:
-    address = f"[{host.address}]" if ":" in host.address else host.address
-    return f"https://{address}:{urlsplit(server).port or 443}"
-
-
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _same(name: str, address: str) -> bool:
+    try:
+        return ipaddress.ip_address(name) == ipaddress.ip_address(address)
+    except ValueError:
+        return False
 
 
 def _only_in_hosts_file(hosts: Hosts, host: Host, name: str) -> bool:

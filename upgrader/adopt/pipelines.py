@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from upgrader.adopt.accept_queues import ResetQueuesStep, SetQueuesStep
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
+from upgrader.adopt.kubeconfigs_step import KubeconfigsStep
+from upgrader.adopt.leaders_api import OwnServer
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
 from upgrader.adopt.originals import Originals, SaveOriginalsStep
@@ -50,10 +52,12 @@ def adopt_pipeline(
     tools: Tools,
     version: KubernetesVersion,
     always: tuple[GateRun, ...],
+    kubeconfigs: Sequence[OwnServer] = (),
 ) -> Pipeline:
     """Port sharing where it is missing, the releases in their order, each static pod retired once it is replaced.
 
-    `charts` are the steps of the three releases, wrapped by `adopting`; `always` gates the steps without own gates.
+    `charts` are the steps of the three releases, wrapped by `adopting`; `always` gates the steps without own gates;
+    `kubeconfigs` are those that the charts' pods need changed.
     kube-apiserver's static pod is retired only once the checkpointer has a checkpoint of its successor.
     """
     checkpointer, api_server, kubernetes = (item for item in charts.steps if item.step.name in BUILT_IN_CHARTS)
@@ -76,6 +80,7 @@ def adopt_pipeline(
             _gated(RetireStep("retire kube-apiserver", pods, ("kube-apiserver",)), api_server.gates),
             undo_needs_api=False,
         ),
+        *([_gated(KubeconfigsStep(tools.hosts, kubeconfigs), ())] if kubeconfigs else []),
         kubernetes,
         _gated(RetireStep("retire controllers", pods, LEADERS), kubernetes.gates),
     ]

@@ -13,7 +13,7 @@ from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_controllers, read_facts
-from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
+from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
@@ -119,6 +119,8 @@ class Adoption:
     facts: KubeadmFacts
     derived: Derived
     version: KubernetesVersion
+    kubeconfigs: tuple[OwnServer, ...] = ()
+    """Those that the charts' pods need changed."""
 
     @property
     def restarts(self) -> tuple[Host, ...]:
@@ -144,7 +146,8 @@ class Adoption:
             cluster, tools, builder = session.cluster, session.tools, session.builder.since(health_before)
             releases = ReleaseKind(builder.context, adopting(cluster, tools, observed.server))
             charts = builder.forward(session.plan(observed), releases)
-            pipeline = adopt_pipeline(charts, self.facts, cluster, tools, observed.server, builder.gates.of_cluster())
+            always = builder.gates.of_cluster()
+            pipeline = adopt_pipeline(charts, self.facts, cluster, tools, observed.server, always, self.kubeconfigs)
             needless = ADOPTED if is_adopted(self.facts, charts) else ""
             session.doing("")
             yield ProposedAdoption(
@@ -172,13 +175,13 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
             pki = str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))
             facts = with_single_files(tools.hosts, facts, pki)
-            check_leaders_api(tools.hosts, facts, aliases_of(kubernetes))
-            version = session.observe().server
             addresses = node_addresses(tools.kube, cluster)
+            kubeconfigs = leaders_servers(tools.hosts, facts.controllers, addresses, aliases_of(kubernetes))
+            version = session.observe().server
             check_advertised(facts.controllers, addresses)
             session.doing("rendering the charts, and comparing flags…")
             derived = derive_values(facts, addresses, own, tools.helm, charts_folder())
-        yield Adoption(folder, front_end, facts, derived, version)
+        yield Adoption(folder, front_end, facts, derived, version, kubeconfigs)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.facts import ControllerFacts, read_controllers
 from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined
 from upgrader.adopt.joined_pipeline import JoinedControllers
+from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.node_addresses import node_address, node_addresses
 from upgrader.adopt.parts_that_go import parts_that_go
 from upgrader.adopt.readable_files import check_readable
@@ -72,6 +73,8 @@ class FoundControllers:
     parts_that_go: Mapping[str, tuple[str, ...]]
     """What kubeadm's static pods have and the releases don't, by component and controller."""
     findings: tuple[Finding, ...]
+    kubeconfigs: tuple[OwnServer, ...] = ()
+    """Those on them that the charts' pods need changed."""
 
     def check_allowed(self) -> None:
         """Raises Blocked where a check forbids it."""
@@ -97,6 +100,7 @@ class FoundControllers:
                 session.tools,
                 self.served,
                 node_addresses(session.tools.kube, session.cluster),
+                self.kubeconfigs,
             )
             pipeline = made.pipeline(session.plan(observed), session.builder.since(health_before).context)
             proposed = ProposedAdoption(
@@ -138,7 +142,8 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     new = joined(read_controllers(hosts, cluster))
     check_version(new, version)
     check_static_pods(new)
-    check_advertised(new, [node_address(kube, each.host) for each in new])
+    own = [node_address(kube, each.host) for each in new]
+    check_advertised(new, own)
     _refuse_rotation(session)
     pods = [ApiPod(each.host, pod.flags) for each in new if (pod := each.active.get("kube-apiserver"))]
     served = client_addresses(kube, hosts, pods, server_addresses(cluster.kubeconfig, cluster.context))
@@ -147,13 +152,16 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     values = _api_values(session)
     pki = str((values.get("pki") or {}).get("hostPath", "/etc/kubernetes/pki"))
     manifests = [release.manifest for release in observed.releases.values()]
+    kubeconfigs = leaders_servers(hosts, new, own, aliases_of(_values(session, "kubernetes")))
     check_readable(hosts, new, pki, mounted_by_file(new, manifests))
     _serve_all_clients(values, served)
     check_node_files(hosts, new, manifests)
     files = edited_counts(session.settings, node_addresses(kube, cluster))
     findings = run_checks(session.at(version).preflight_context(observed), _CHECKS, session.doing)
     parts = parts_that_go(new, manifests, pki)
-    return FoundControllers(session.settings.folder, front_end, new, served, version, files, parts, findings)
+    return FoundControllers(
+        session.settings.folder, front_end, new, served, version, files, parts, findings, kubeconfigs
+    )
 
 
 def _api_values(session: Session) -> Mapping[str, Any]:

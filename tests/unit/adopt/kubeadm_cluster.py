@@ -5,9 +5,14 @@ from __future__ import annotations
 import ipaddress
 import struct
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod, flags_of
 from upgrader.model.cluster import Host
@@ -55,6 +60,20 @@ def facts(*controllers: dict[str, StaticPod]) -> KubeadmFacts:
             for number, active in enumerate(pods, 1)
         ),
     )
+
+
+def certificate(names: Iterable[str]) -> bytes:
+    """A certificate with these alternative names; none at all without names."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    builder = x509.CertificateBuilder(subject, subject, key.public_key(), 1, now, now + timedelta(days=1))
+    alternatives = [
+        x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() or ":" in name else x509.DNSName(name)
+        for name in names
+    ]
+    if alternatives:
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def table(sockets: Iterable[tuple[str, int]], state: str = "0A") -> str:

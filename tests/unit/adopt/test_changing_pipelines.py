@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import yaml
 
 from testkit.fakes.clock import FakeClock
@@ -12,14 +13,15 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
-from tests.unit.adopt.kubeadm_cluster import FLAGS, static_pod
+from tests.unit.adopt.kubeadm_cluster import FLAGS, facts, static_pod
 from upgrader.adopt.accept_queues import ResetQueuesStep, SetQueuesStep
 from upgrader.adopt.etcd_membership import MemberToRemove
 from upgrader.adopt.facts import ControllerFacts
 from upgrader.adopt.growing import GrowStep
 from upgrader.adopt.joined_pipeline import JoinedControllers
+from upgrader.adopt.leaders_api import OwnServer
 from upgrader.adopt.one_by_one import WithdrawStep
-from upgrader.adopt.pipelines import undo_pipeline
+from upgrader.adopt.pipelines import adopt_pipeline, undo_pipeline
 from upgrader.adopt.removal_pipeline import Removal
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.checkpoint_gate import CheckpointGate
@@ -27,7 +29,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import BUILT_IN_CHARTS, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.pipeline import GateRun, Pipeline
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Tools
 from upgrader.steps.context import StepContext
 from upgrader.steps.plan import Plan
@@ -69,13 +71,19 @@ def plan(*, fixed: bool = False, pending: str = "", checkpointer: Action = "unch
     return Plan(V, V, tuple(map(planned, BUILT_IN_CHARTS)))
 
 
-def joined(of: Plan, *components: str, before: int = 1, flags: tuple[str, ...] = ()) -> Pipeline:
+def joined(
+    of: Plan,
+    *components: str,
+    before: int = 1,
+    flags: tuple[str, ...] = (),
+    kubeconfigs: tuple[OwnServer, ...] = (),
+) -> Pipeline:
     """The adoption of those that joined after the first `before`, on which these static pods run still."""
     new = HOSTS[before:] if components else ()
     pods = {each: static_pod(each, *(flags if each == "kube-apiserver" else ())) for each in components}
-    facts = [ControllerFacts(host, pods, {}) for host in new]
+    static = [ControllerFacts(host, pods, {}) for host in new]
     addresses = tuple(host.address for host in HOSTS)
-    made = JoinedControllers(cluster(*HOSTS), new, facts, TOOLS, (), addresses)
+    made = JoinedControllers(cluster(*HOSTS), new, static, TOOLS, (), addresses, kubeconfigs)
     return made.pipeline(of, builder(cluster(*HOSTS)))
 
 
@@ -129,6 +137,21 @@ def test_killed_adoption_goes_on() -> None:
     assert "kubernetes" in pending[0] and pending[-1] == "retire controllers"
     alone = names(joined(plan(), *FLAGS, before=2, flags=("--permit-port-sharing=false",)))
     assert alone[0] == "port-sharing"
+
+
+OWN = (OwnServer(HOSTS[2], "/etc/kubernetes/scheduler.conf", "https://127.0.0.1:6443", "https://10.0.0.3:6443"),)
+
+
+@pytest.mark.parametrize("kubeconfigs", [(), OWN])
+def test_kubeconfigs_change_before_the_pods_that_need_it(kubeconfigs: tuple[OwnServer, ...]) -> None:
+    """Only where any leads to a loopback address, and not before kube-apiserver was taken over; for all controllers as
+    for one that joins.
+    """
+    order = ["retire kube-apiserver", *(["kubeconfigs"] if kubeconfigs else []), "kubernetes", "retire controllers"]
+    assert names(joined(plan(), *FLAGS, before=2, kubeconfigs=kubeconfigs))[-len(order) :] == order
+    charts = Pipeline(tuple(PipelineStep(SetQueuesStep(TOOLS.hosts, (), name), (), ()) for name in BUILT_IN_CHARTS))
+    first = adopt_pipeline(charts, facts(), cluster(*HOSTS), TOOLS, V, (), kubeconfigs)
+    assert names(first)[-len(order) :] == order
 
 
 def removal(*, dead: bool, member: MemberToRemove) -> Pipeline:

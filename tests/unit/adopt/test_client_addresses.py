@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
-from tests.unit.adopt.kubeadm_cluster import table
+from tests.unit.adopt.kubeadm_cluster import certificate, table
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.adopt.listeners import read_listeners
 from upgrader.adopt.node_addresses import node_address
@@ -75,20 +69,6 @@ class Controllers:
         found = self.names.get(command[-1])
         lines = [f"{address}  STREAM {command[-1]}" for address in found or ()]
         return CommandResult(0 if found else 2, "\n".join(lines), "")
-
-
-def certificate(names: Iterable[str]) -> bytes:
-    """A certificate with these alternative names; none at all without names."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    builder = x509.CertificateBuilder(subject, subject, key.public_key(), 1, now, now + timedelta(days=1))
-    alternatives = [
-        x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() or ":" in name else x509.DNSName(name)
-        for name in names
-    ]
-    if alternatives:
-        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 @pytest.fixture

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 import yaml
 
 from testkit.fakes.hosts import FakeHosts
+from tests.unit.adopt.kubeadm_cluster import certificate
 from tests.unit.adopt.kubeadm_pods import controller_with_modes, kubeadm_facts, kubeadm_pod, volume
-from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
+from upgrader.adopt.facts import StaticPod
+from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.errors import Blocked
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
@@ -32,11 +34,35 @@ def _hosts(server: str, *, in_file: bool = False, in_dns: bool = False) -> FakeH
     return hosts
 
 
+def _found(
+    hosts: FakeHosts, *changed: StaticPod, aliases: Collection[str] = (), names: Sequence[str] = ("10.0.0.1",)
+) -> tuple[OwnServer, ...]:
+    """Of a cluster of one controller with these static pods, whose kube-apiserver's certificate has these names."""
+    hosts.files["controller-1", "/etc/kubernetes/pki/apiserver.crt"] = certificate(names)
+    return leaders_servers(hosts, kubeadm_facts(*changed).controllers, ["10.0.0.1"], aliases)
+
+
 @pytest.mark.parametrize("server", ["https://127.0.0.1:6443", "https://localhost:6443", "https://[::1]:6443"])
-def test_the_controllers_own_loopback_is_refused(server: str) -> None:
-    """As Kubespray has it on its controllers: the file and the controller are named."""
-    with pytest.raises(Blocked, match=r"controller-1: /etc/kubernetes/scheduler\.conf has the server") as caught:
-        check_leaders_api(_hosts(server), kubeadm_facts(), ())
+def test_the_controllers_own_loopback_becomes_the_nodes_own_address(server: str) -> None:
+    """As Kubespray had it on its controllers: kube-apiserver answers at both, and its certificate has the other."""
+    assert _found(_hosts(server)) == (
+        OwnServer(Host("controller-1", "10.0.0.1"), _CONF, server, "https://10.0.0.1:6443"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "names", "why"),
+    [
+        ("https://127.0.0.1:8443", ["10.0.0.1"], "kube-apiserver listens at port 6443, so another program must answer"),
+        ("https://127.0.0.1:6443", ["127.0.0.1", "10.0.0.9"], "10.0.0.1, isn't in kube-apiserver's certificate"),
+    ],
+)
+def test_a_loopback_address_that_can_not_be_replaced_is_refused(server: str, names: list[str], why: str) -> None:
+    """A load balancer of the controller's own, or a certificate that pods couldn't trust: file and reason are named."""
+    with pytest.raises(
+        Blocked, match=rf"controller-1: /etc/kubernetes/scheduler\.conf has the server .*{why}"
+    ) as caught:
+        _found(_hosts(server), names=names)
     assert "nothing was changed" in caught.value.message
     assert f"sed -i 's#{server}#https://10.0.0.1:6443#' {_CONF}" in caught.value.remedy
 
@@ -47,16 +73,15 @@ def test_the_kubeconfig_of_the_schedulers_configuration_file_is_read() -> None:
     """
     hosts = _hosts("https://10.0.0.1:6443")
     hosts.files["controller-1", "/srv/scheduler.yaml"] = b"clientConnection: {kubeconfig: /etc/kubernetes/own.conf}"
-    hosts.files["controller-1", "/srv/own.conf"] = b"clusters: [{cluster: {server: 'https://127.0.0.1:1'}}]"
+    hosts.files["controller-1", "/srv/own.conf"] = b"clusters: [{cluster: {server: 'https://127.0.0.1:6443'}}]"
     pod = kubeadm_pod(
         "kube-scheduler",
         {"config": "/etc/kubernetes/scheduler.yaml"},
         volume("config", "/srv/scheduler.yaml", "File", at="/etc/kubernetes/scheduler.yaml"),
         volume("own", "/srv/own.conf", "File", at="/etc/kubernetes/own.conf"),
     )
-    with pytest.raises(Blocked, match=r"controller-1: /srv/own\.conf has the server https://127\.0\.0\.1:1") as caught:
-        check_leaders_api(hosts, kubeadm_facts(pod), ())
-    assert "#https://10.0.0.1:1#' /srv/own.conf." in caught.value.remedy
+    (found,) = _found(hosts, pod)
+    assert (found.path, found.before) == ("/srv/own.conf", "https://127.0.0.1:6443")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +98,7 @@ def test_a_folder_where_a_kubeconfig_is_expected(flags: dict[str, str], by: str)
     hosts.files["controller-1", "/etc/kubernetes/s.yaml"] = f"clientConnection: {{kubeconfig: {_FOLDER}}}".encode()
     pod = kubeadm_pod("kube-scheduler", flags, volume("all", "/etc/kubernetes"))
     with pytest.raises(Blocked, match=f"controller-1: {by} names {_FOLDER}, which is a folder, not a file") as caught:
-        check_leaders_api(hosts, kubeadm_facts(pod), ())
+        _found(hosts, pod)
     assert caught.value.remedy
 
 
@@ -81,10 +106,10 @@ def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() ->
     """The pods read no /etc/hosts of the node; the chart's hostAliases tell them."""
     hosts = _hosts("https://lb-apiserver.kubernetes.local:6443", in_file=True)
     with pytest.raises(Blocked, match="a name that is only in /etc/hosts") as caught:
-        check_leaders_api(hosts, kubeadm_facts(), ())
+        _found(hosts)
     assert "controlPlane.hostAliases" in caught.value.remedy
     values = {"controlPlane": {"hostAliases": [{"ip": "10.0.0.9", "hostnames": ["lb-apiserver.kubernetes.local"]}]}}
-    check_leaders_api(hosts, kubeadm_facts(), aliases_of(values))
+    assert _found(hosts, aliases=aliases_of(values)) == ()
 
 
 @pytest.mark.parametrize(
@@ -92,4 +117,4 @@ def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() ->
 )
 def test_what_pods_can_reach(server: str, in_dns: bool) -> None:
     """The controller's own address, as kubeadm writes it, and a name in DNS."""
-    check_leaders_api(_hosts(server, in_file=in_dns, in_dns=in_dns), kubeadm_facts(), ())
+    assert _found(_hosts(server, in_file=in_dns, in_dns=in_dns)) == ()

@@ -408,6 +408,18 @@ def test_new_controller_that_advertises_another_address(place: Place) -> None:
         pass
 
 
+def test_new_controller_whose_scheduler_uses_a_load_balancer_of_its_own(place: Place) -> None:
+    """As `adopt` refuses it: the chart's pods don't use the host network, and have nothing at that address."""
+    pod, conf = kubeadm_pod("kube-scheduler").pod, "/etc/kubernetes/scheduler.conf"
+    place.hosts.files[LAST, f"{MANIFESTS}/kube-scheduler.yaml"] = yaml.safe_dump(pod).encode()
+    place.hosts.files[LAST, conf] = b"clusters: [{cluster: {server: 'https://127.0.0.1:8443'}}]"
+    place.hosts.commands["sh"] = lambda _, words, __: CommandResult(
+        0, f"8180 0 0 {conf}\n" if conf in words else "", ""
+    )
+    with pytest.raises(Blocked, match=f"{LAST}: {conf} has the server https://127.0.0.1:8443"), place.adoption():
+        pass
+
+
 def test_virtual_ip_that_the_controller_holds(place: Place) -> None:
     """What keeps it there goes on without an API behind it: it is to move first."""
     place.holder = NAMES[0]
