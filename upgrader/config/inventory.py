@@ -143,7 +143,8 @@ def no_controllers(inventory: Path) -> ConfigError:
     return ConfigError(
         f"{shown(inventory)}: no host is in the group 'controllers'",
         remedy="Add a group `controllers` with the machines that run the control plane. The group `kube_control_plane` "
-        "of a Kubespray inventory is read, too.",
+        "of a Kubespray inventory is read, too. If it has Kubespray's old names, make `kube-master` a child of "
+        "`kube_control_plane`, and `kube-node` a child of `kube_node`: Kubespray accepts that.",
     )
 
 

@@ -482,13 +482,42 @@ all:
 """
 
 
-@pytest.mark.parametrize(("name", "text"), [("inventory.ini", _KUBESPRAY_INI), ("hosts.yaml", _KUBESPRAY_YAML)])
+_KUBESPRAY_WITHOUT_PARENT = """\
+[kube_control_plane]
+node1 ansible_host=95.54.0.12  # ip=10.3.0.1 etcd_member_name=etcd1
+node2 ansible_host=95.54.0.13  # ip=10.3.0.2 etcd_member_name=etcd2
+
+[etcd:children]
+kube_control_plane
+
+[kube_node]
+node4 ansible_host=95.54.0.15  # ip=10.3.0.4
+"""
+"""As in its sample by now: k8s_cluster is made when its playbooks run."""
+_KUBESPRAY_VARIABLES = """\
+kubeadm_certificate_key: "{{ lookup('password', credentials_dir + '/key.creds length=64') | lower }}"
+etcd_deployment_type: host
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("inventory.ini", _KUBESPRAY_INI),
+        ("inventory.ini", _KUBESPRAY_WITHOUT_PARENT),
+        ("hosts.yaml", _KUBESPRAY_YAML),
+    ],
+)
 def test_an_inventory_of_kubespray_is_read_as_it_is(tmp_path: Path, name: str, text: str) -> None:
     """Its groups are the controllers and the workers; a controller that is a worker, too, is a controller only.
 
-    SSH uses `ansible_host`, as Kubespray does: `ip` and `access_ip` are what its components use among themselves.
+    SSH uses `ansible_host`, as Kubespray does: `ip` and `access_ip` are what its components use among themselves. Its
+    variables have lookups, which are forbidden; nothing of SSH needs them.
     """
     (tmp_path / name).write_text(text)
+    (tmp_path / "group_vars" / "k8s_cluster").mkdir(parents=True)
+    for group in ("all.yml", "k8s_cluster/k8s-cluster.yml"):
+        (tmp_path / "group_vars" / group).write_text(_KUBESPRAY_VARIABLES)
     groups = load_hosts(tmp_path / name)
     told = {group: [(host.name, host.address) for host in hosts] for group, hosts in groups.items() if hosts}
     assert told == {
@@ -500,6 +529,48 @@ def test_an_inventory_of_kubespray_is_read_as_it_is(tmp_path: Path, name: str, t
         "controllers": ["node1", "node2"],
         "workers": ["node4"],
     }
+
+
+_OLD_KUBESPRAY_INI = """\
+[all]
+node1 ansible_host=95.54.0.12 ip=10.3.0.1 etcd_member_name=etcd1
+node2 ansible_host=95.54.0.13
+bastion ansible_host=203.0.113.9
+
+[bastion]
+bastion
+
+[kube-master]
+node1
+
+[etcd]
+node1
+
+[kube-node]
+node1
+node2
+
+[calico-rr]
+
+[k8s-cluster:children]
+kube-master
+kube-node
+calico-rr
+"""
+
+
+def test_kubesprays_old_names_need_the_new_ones_above_them(tmp_path: Path) -> None:
+    """The error says how; groups of Kubespray that are empty, or are no nodes, make no difference."""
+    inventory = tmp_path / "inventory.ini"
+    inventory.write_text(_OLD_KUBESPRAY_INI)
+    with pytest.raises(ConfigError, match="no host is in the group 'controllers'") as caught:
+        load_hosts(inventory)
+    assert "make `kube-master` a child of `kube_control_plane`, and `kube-node` a" in caught.value.remedy
+    more = "[kube_control_plane:children]\nkube-master\n\n[kube_node:children]\nkube-node\n"
+    inventory.write_text(f"{_OLD_KUBESPRAY_INI}\n{more}")
+    groups = load_hosts(inventory)
+    told = {group: [(host.name, host.address) for host in hosts] for group, hosts in groups.items() if hosts}
+    assert told == {"controllers": [("node1", "95.54.0.12")], "workers": [("node2", "95.54.0.13")]}
 
 
 def test_own_groups_win_over_kubesprays(tmp_path: Path) -> None:
