@@ -30,6 +30,16 @@ class FileOfHost:
         """Whether it is a regular file."""
         return stat.S_ISREG(self.mode)
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a directory."""
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether it is a Unix socket."""
+        return stat.S_ISSOCK(self.mode)
+
     def __str__(self) -> str:
         return _KINDS.get(stat.S_IFMT(self.mode), "a device")
 

@@ -8,7 +8,6 @@ kube-apiserver's chart mounts single files (`referred_files.py`), to which their
 from __future__ import annotations
 
 import shlex
-import stat
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePosixPath
 
@@ -20,11 +19,11 @@ from upgrader.model.cluster import Host
 from upgrader.model.first_few import first_few
 from upgrader.ports import Hosts
 
-__all__ = ["check_readable", "closed_folders", "named_in_flags"]
+__all__ = ["chain_of", "check_readable", "closed_folders", "named_in_flags"]
 
 _API = "kube-apiserver"
-_FOLDER, _FILE = 0o1, 0o4
-"""What reaching into a folder needs, and reading a file."""
+_FOLDER, _SOCKET, _FILE = 0o1, 0o2, 0o4
+"""What reaching into a folder needs, connecting to a socket, and reading a file."""
 
 
 def check_readable(
@@ -35,8 +34,8 @@ def check_readable(
     files: Collection[str] = (),
 ) -> None:
     """Of each controller whose static pods run; a missing file is for others to find. Of `pki` and `by_file`, paths in
-    the container, kube-apiserver's chart mounts single files; `files`, on the controller, are those that other files
-    name. Raises Blocked, or HostError.
+    the container, kube-apiserver's chart mounts single files; `files`, on the controller, are files, sockets and
+    folders that other files name. Raises Blocked, or HostError.
     """
     for controller in controllers:
         needed = {path: pod.component for pod in controller.active.values() for path in _paths(pod, {pki, *by_file})}
@@ -50,7 +49,9 @@ def check_readable(
                 f"{first_few([text for _, text in closed])}: it runs as root without capabilities; nothing was changed",
                 remedy=f"Give them to root on every controller: chown root {paths}. If a program that isn't root needs "
                 "them, copy what the static pods' flags name to a folder of root's, and change the flags and the "
-                "volume. If a tool owns the folder, set its owner there, too (Kubespray: `etcd_owner: root`).",
+                "volume. If a tool owns the folder, set its owner there, too (Kubespray: `etcd_owner: root`). A socket "
+                "belongs to the user of the program that listens there: run that as root, or have it let everyone "
+                "write to it.",
             )
 
 
@@ -67,7 +68,7 @@ def closed_folders(hosts: Hosts, host: Host, pod: StaticPod, pki: str) -> frozen
 def _closed(hosts: Hosts, host: Host, paths: Collection[str]) -> list[tuple[str, str]]:
     """Each path that root without capabilities can't use, and words for it."""
     return [
-        (path, f"{path} (mode {file.mode & 0o7777:04o}, user {file.user})")
+        (path, f"{path} ({'socket, ' if file.is_socket else ''}mode {file.mode & 0o7777:04o}, user {file.user})")
         for path, file in files_of_host(hosts, host, paths).items()
         if not _open_to_root(file)
     ]
@@ -75,7 +76,7 @@ def _closed(hosts: Hosts, host: Host, paths: Collection[str]) -> list[tuple[str,
 
 def _open_to_root(file: FileOfHost) -> bool:
     """The first class that fits decides, as in the kernel."""
-    wanted = _FOLDER if stat.S_ISDIR(file.mode) else _FILE
+    wanted = _FOLDER if file.is_folder else _SOCKET if file.is_socket else _FILE
     shift = 6 if file.user == 0 else 3 if file.group == 0 else 0
     return bool(file.mode >> shift & wanted)
 
@@ -99,10 +100,11 @@ def _chains(pod: StaticPod) -> Iterator[tuple[str, Mounted, list[str]]]:
     """What a flag names: its path in the container, its mount, and the controller's paths from that down to it."""
     for inside in sorted(named_in_flags(pod)):
         if mount := innermost_mount(pod, inside):
-            yield inside, mount, list(_chain(mount, inside))
+            yield inside, mount, list(chain_of(mount, inside))
 
 
-def _chain(mounted: Mounted, inside: str) -> Iterator[str]:
+def chain_of(mounted: Mounted, inside: str) -> Iterator[str]:
+    """From a mount down to a path in the container: paths on the controller."""
     path = PurePosixPath(str(mounted.source["hostPath"]))
     yield str(path)
     for part in PurePosixPath(inside).relative_to(mounted.path).parts:

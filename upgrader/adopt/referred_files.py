@@ -18,12 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-import yaml
-
-from upgrader import fast_yaml
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod
+from upgrader.adopt.file_references import references
 from upgrader.adopt.files_of_host import FileOfHost, files_of_host
-from upgrader.adopt.readable_files import check_readable, closed_folders, named_in_flags
+from upgrader.adopt.readable_files import chain_of, check_readable, closed_folders, named_in_flags
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.volumes import Mounted, above_certificates, innermost_mount, missing_files, mounts_of, on_host
@@ -35,8 +33,6 @@ from upgrader.ports import Hosts
 __all__ = ["SingleFiles", "mounted_by_file", "shown_by_file", "single_files", "with_single_files"]
 
 _API = "kube-apiserver"
-_PEM = b"-----BEGIN "
-_LONGEST_PATH = 1024
 
 
 @dataclass(frozen=True)
@@ -47,6 +43,9 @@ class SingleFiles:
 
     folders: tuple[str, ...]
     files: Mapping[str, str]
+    opened: tuple[str, ...] = ()
+    """What files name elsewhere, on the controller: files and sockets, and the folders from their volume down to them.
+    """
 
 
 def with_single_files(hosts: Hosts, facts: KubeadmFacts, pki: str) -> KubeadmFacts:
@@ -57,7 +56,7 @@ def with_single_files(hosts: Hosts, facts: KubeadmFacts, pki: str) -> KubeadmFac
     check_static_pods(facts.controllers)
     check_same_everywhere(facts)
     single = single_files(hosts, facts.controllers, pki)
-    check_readable(hosts, facts.controllers, pki, single.folders, single.files.values())
+    check_readable(hosts, facts.controllers, pki, single.folders, {*single.files.values(), *single.opened})
     return replace(facts, by_file=single.folders, single_files=single.files)
 
 
@@ -85,19 +84,20 @@ def single_files(hosts: Hosts, controllers: Sequence[ControllerFacts], pki: str)
     in_pki = [value for value in named_in_flags(static) if _below(value, pki)]
     for host in at:
         _check_files(hosts, host, static, in_pki, pki)
-    begin = dict(zip(in_pki, in_pki, strict=True)) | found
-    referred = [each for host in at for each in _followed(hosts, host, static, (pki, *folders), begin)]
-    _on_all(hosts, at, {each.path: each.by for each in referred})
-    return SingleFiles(tuple(folders), dict(sorted((found | {each.inside: each.path for each in referred}).items())))
-
-
-@dataclass(frozen=True)
-class _Referred:
-    """A file that another one names: its path in the container, its path on the controller, and what names it."""
-
-    inside: str
-    path: str
-    by: str
+    opened: set[str] = set()
+    by: dict[str, str] = {}
+    for host in at:
+        for each in references(hosts, host, static):
+            if each.mount.path not in (pki, *folders):
+                opened |= set(chain_of(each.mount, each.inside)) if not each.found.is_folder else set()
+            elif each.found.is_file:
+                found[each.inside] = each.path
+                by[each.path] = each.by
+            # A word alone may be anything that a folder is named after, such as a namespace: no field takes a folder.
+            elif "/" in each.text:
+                raise _no_file(host, each.by, each.path, each.found, each.mount.path)
+    _on_all(hosts, at, by)
+    return SingleFiles(tuple(folders), dict(sorted(found.items())), tuple(sorted(opened)))
 
 
 def _on_all(hosts: Hosts, at: Sequence[Host], named: Mapping[str, str]) -> bool:
@@ -136,34 +136,6 @@ def _no_file(host: Host, by: str, path: str, file: FileOfHost, folder: str) -> B
     )
 
 
-def _followed(
-    hosts: Hosts, host: Host, static: StaticPod, folders: Collection[str], begin: Mapping[str, str]
-) -> Iterator[_Referred]:
-    """What these files, path in the container → path on the controller, and those that they name, name in folders that
-    are mounted by file. Raises Blocked for a path that isn't a file's.
-    """
-    left, seen = dict(begin), set(begin)
-    while left:
-        inside, path = left.popitem()
-        content = hosts.read(host, path) or b""
-        named = {} if content.startswith(_PEM) else {each: rest for each, *rest in _paths(content, inside)}
-        mounted = {
-            other: (mount.path, on_host(mount, other))
-            for other in named.keys() - seen
-            if (mount := innermost_mount(static, other)) and mount.path in folders
-        }
-        there = files_of_host(hosts, host, (at for _, at in mounted.values()))
-        for other, (folder, at) in mounted.items():
-            (field, text), file = named[other], there.get(at)
-            if file and file.is_file:
-                seen.add(other)
-                left[other] = at
-                yield _Referred(other, at, f"{path} ({field})")
-            # A word alone may be anything that a folder is named after, such as a namespace: no field takes a folder.
-            elif file and "/" in text:
-                raise _no_file(host, f"{path} ({field})", at, file, folder)
-
-
 def mounted_by_file(new: Sequence[ControllerFacts], manifests: Sequence[str]) -> tuple[str, ...]:
     """Folders of static pods that the release's kube-apiserver has, if at all, by single files. Pure."""
     manifest = next((text for text in manifests if pod_spec(text, _API)), "")
@@ -198,27 +170,3 @@ def _named_below(static: StaticPod, mount: Mounted) -> Iterator[tuple[str, str]]
 
 def _below(path: str, folder: str) -> bool:
     return path.startswith(f"{folder}/") and ".." not in PurePosixPath(path).parts
-
-
-def _paths(content: bytes, file: str) -> Iterator[tuple[str, str, str]]:
-    """What may be a path in a file of YAML or JSON, with the field that has it, and its text."""
-    try:
-        documents = list(fast_yaml.load_all(content))
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return
-    for document in documents:
-        for field, text in _strings(document, ""):
-            if text and len(text) < _LONGEST_PATH and not any(each in text for each in (" ", "\n", "://", "\0")):
-                yield str(PurePosixPath(file).parent / text), field, text
-
-
-def _strings(part: Any, field: str) -> Iterator[tuple[str, str]]:
-    """Each text, with its field as kubectl writes it: `plugins[0].path`."""
-    if isinstance(part, str):
-        yield field, part
-    elif isinstance(part, dict):
-        for key, value in part.items():
-            yield from _strings(value, f"{field}.{key}" if field else str(key))
-    elif isinstance(part, list):
-        for number, value in enumerate(part):
-            yield from _strings(value, f"{field}[{number}]")
