@@ -30,7 +30,7 @@ from upgrader.gates.manifest_workloads import pod_spec
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
-__all__ = ["SingleFiles", "mounted_by_file", "shown_by_file", "single_files", "with_single_files"]
+__all__ = ["SingleFiles", "mounted_by_file", "opened_files", "shown_by_file", "single_files", "with_single_files"]
 
 _API = "kube-apiserver"
 
@@ -43,9 +43,6 @@ class SingleFiles:
 
     folders: tuple[str, ...]
     files: Mapping[str, str]
-    opened: tuple[str, ...] = ()
-    """What files name elsewhere, on the controller: files and sockets, and the folders from their volume down to them.
-    """
 
 
 def with_single_files(hosts: Hosts, facts: KubeadmFacts, pki: str) -> KubeadmFacts:
@@ -56,7 +53,8 @@ def with_single_files(hosts: Hosts, facts: KubeadmFacts, pki: str) -> KubeadmFac
     check_static_pods(facts.controllers)
     check_same_everywhere(facts)
     single = single_files(hosts, facts.controllers, pki)
-    check_readable(hosts, facts.controllers, pki, single.folders, {*single.files.values(), *single.opened})
+    opened = opened_files(hosts, facts.controllers, (pki, *single.folders))
+    check_readable(hosts, facts.controllers, pki, single.folders, {*single.files.values(), *opened})
     return replace(facts, by_file=single.folders, single_files=single.files)
 
 
@@ -84,20 +82,19 @@ def single_files(hosts: Hosts, controllers: Sequence[ControllerFacts], pki: str)
     in_pki = [value for value in named_in_flags(static) if _below(value, pki)]
     for host in at:
         _check_files(hosts, host, static, in_pki, pki)
-    opened: set[str] = set()
     by: dict[str, str] = {}
     for host in at:
         for each in references(hosts, host, static):
             if each.mount.path not in (pki, *folders):
-                opened |= set(chain_of(each.mount, each.inside)) if not each.found.is_folder else set()
-            elif each.found.is_file:
+                continue
+            if each.found.is_file:
                 found[each.inside] = each.path
                 by[each.path] = each.by
             # A word alone may be anything that a folder is named after, such as a namespace: no field takes a folder.
             elif "/" in each.text:
                 raise _no_file(host, each.by, each.path, each.found, each.mount.path)
     _on_all(hosts, at, by)
-    return SingleFiles(tuple(folders), dict(sorted(found.items())), tuple(sorted(opened)))
+    return SingleFiles(tuple(folders), dict(sorted(found.items())))
 
 
 def _on_all(hosts: Hosts, at: Sequence[Host], named: Mapping[str, str]) -> bool:
@@ -133,6 +130,24 @@ def _no_file(host: Host, by: str, path: str, file: FileOfHost, folder: str) -> B
         "files, one by one; nothing was changed",
         remedy=f"Name the file that is meant. If {file} is meant, move it to a folder that the static pod mounts as a "
         "whole, on every controller, and name it there.",
+    )
+
+
+def opened_files(hosts: Hosts, controllers: Sequence[ControllerFacts], by_file: Collection[str]) -> frozenset[str]:
+    """What the files of static kube-apiservers name, on their controllers: files and sockets, and the folders from
+    their volume down to them, except for what is mounted by file. Raises HostError.
+    """
+    found = (
+        each
+        for controller in controllers
+        if (static := controller.active.get(_API))
+        for each in references(hosts, controller.host, static)
+    )
+    return frozenset(
+        path
+        for each in found
+        if not each.found.is_folder
+        for path in ([each.path] if each.mount.path in by_file else chain_of(each.mount, each.inside))
     )
 
 

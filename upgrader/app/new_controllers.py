@@ -18,7 +18,7 @@ from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.node_addresses import node_address, node_addresses
 from upgrader.adopt.parts_that_go import parts_that_go
 from upgrader.adopt.readable_files import check_readable
-from upgrader.adopt.referred_files import mounted_by_file
+from upgrader.adopt.referred_files import mounted_by_file, opened_files
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.adoption import ProposedAdoption
@@ -153,7 +153,8 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     pki = str((values.get("pki") or {}).get("hostPath", "/etc/kubernetes/pki"))
     manifests = [release.manifest for release in observed.releases.values()]
     kubeconfigs = leaders_servers(hosts, new, own, aliases_of(_values(session, "kubernetes")))
-    check_readable(hosts, new, pki, mounted_by_file(new, manifests))
+    by_file = mounted_by_file(new, manifests)
+    check_readable(hosts, new, pki, by_file, opened_files(hosts, new, (pki, *by_file)))
     _serve_all_clients(values, served)
     check_node_files(hosts, new, manifests)
     files = edited_counts(session.settings, node_addresses(kube, cluster))

@@ -81,6 +81,13 @@ def test_another_server_is_not_touched(text: str) -> None:
     assert _AFTER in caught.value.remedy
 
 
+def test_a_file_that_has_gone_is_named() -> None:
+    """Between the plan and its step."""
+    step = KubeconfigsStep(controller_with_modes({}), [OwnServer(_HOST, _CONF, _BEFORE, _AFTER)])
+    with pytest.raises(StepFailed, match=f"controller-1: {_CONF} doesn't exist any more"):
+        step.apply(print)
+
+
 def test_plan_names_files_and_address() -> None:
     """Before anything changes, an operator sees which files are edited, and why."""
     step = KubeconfigsStep(FakeHosts(), [OwnServer(_HOST, _CONF, _BEFORE, _AFTER)])

@@ -15,7 +15,8 @@ import yaml
 
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
-from tests.unit.adopt.kubeadm_pods import kubeadm_pod
+from tests.unit.adopt.kubeadm_cluster import certificate
+from tests.unit.adopt.kubeadm_pods import kubeadm_pod, volume
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO, World
 from tests.unit.gates.builders import add_node
@@ -417,6 +418,24 @@ def test_new_controller_whose_scheduler_uses_a_load_balancer_of_its_own(place: P
         0, f"8180 0 0 {conf}\n" if conf in words else "", ""
     )
     with pytest.raises(Blocked, match=f"{LAST}: {conf} has the server https://127.0.0.1:8443"), place.adoption():
+        pass
+
+
+def test_new_controller_with_a_closed_socket(place: Place) -> None:
+    """As `adopt` refuses it: its KMS plugin isn't root, so the chart's kube-apiserver couldn't connect to it."""
+    config, socket = "/etc/kubernetes/enc/config.yaml", "/run/kms/kms.sock"
+    own = volume("enc", "/etc/kubernetes/enc"), volume("kms", "/run/kms")
+    pod = kubeadm_pod("kube-apiserver", {"encryption-provider-config": config}, *own, address="10.0.0.3").pod
+    place.hosts.files |= {
+        (LAST, f"{MANIFESTS}/kube-apiserver.yaml"): yaml.safe_dump(pod).encode(),
+        (LAST, "/etc/kubernetes/pki/apiserver.crt"): certificate(["10.0.0.3"]),
+        (LAST, config): f"resources: [{{providers: [{{kms: {{endpoint: 'unix://{socket}'}}}}]}}]".encode(),
+    }
+    modes = {config: "8180 0 0", socket: "c1ed 65532 65532"}
+    place.hosts.commands["sh"] = lambda _, words, __: CommandResult(
+        0, "".join(f"{mode} {path}\n" for path, mode in modes.items() if path in words), ""
+    )
+    with pytest.raises(Blocked, match=f"{LAST}: .* can't read {socket}"), place.adoption():
         pass
 
 
