@@ -172,7 +172,7 @@ class Site:
 
     def another(self) -> Coordinator:
         """One that knows only what is in the folder and on the hub."""
-        questions = Questions(self.folder, frozenset(), self._ask, {}, self.clock)
+        questions = Questions(self.folder, frozenset(), self._ask, {}, self.clock, self._fetch)
         journal = self.campaign.reopen(self.clock)
         return Coordinator(
             self.folder, self.fleet, self.campaign, journal, self.executor(), self.clock, questions, lambda: PINS
@@ -303,9 +303,9 @@ def test_outcomes_are_those_of_the_exit_codes(hub: Hub, site: Site) -> None:
 
 def test_exit_code_is_the_outcome_where_no_journal_can_be_read(hub: Hub, site: Site) -> None:
     """Of clusters that don't answer at the end, success and exit 5 are what their pods say."""
-    site.unread = "no answer"
     with rights(hub):
         site.look()
+        site.unread = "no answer"
         for cluster, code in zip("abc", (0, 5, 4), strict=True):
             site.plays(cluster)
             site.ends(cluster, code, run=RUN)

@@ -98,7 +98,7 @@ def result_of(
     if end is not None and end.unread:
         return replace(_by_exit_code(end, cluster, target), time=end.time)
     runs = folder / "runs"
-    begun = _begun(runs, before)
+    begun = _begun(runs, before, resumed)
     unnamed = _open_run(runs, begun, end) if end and end.run else None
     if unnamed is not None and end is not None:
         end = replace(end, run="")
@@ -110,14 +110,16 @@ def result_of(
     return replace(unknown or _known(end, cluster, run, target, resumed), time=time)
 
 
-def _begun(runs: Path, before: str) -> str:
+def _begun(runs: Path, before: str, resumed: str) -> str:
     """The upgrade that was begun since, which a process that was killed can't have said; "" for none. A person may have
     run `recover` or `adopt` after it.
     """
-    newest = newest_upgrade(runs, after=before)
-    if newest is not None:
+    known = before or resumed
+    newest = newest_upgrade(runs, after=known)
+    # Their order tells, whatever clocks say; only where what was known is gone, the times in their names have to.
+    if newest is not None and (newest.name > known or run_named(runs, known)):
         return newest.name
-    return "" if newest_name(runs) else before  # none where there was one: nothing is known of it
+    return "" if newest is None and newest_name(runs) else known  # what was there is gone: nothing is known of it
 
 
 def _open_run(runs: Path, newest: str, end: CommandEnd) -> PastRun | None:

@@ -18,10 +18,19 @@ from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
 
-__all__ = ["Ask", "Found", "Questions"]
+__all__ = ["Ask", "Fetch", "Found", "Questions", "at_home"]
 
 Ask = Callable[[Path], Answer]
 """Asks the cluster that a kubeconfig leads to, as `ask_cluster`."""
+Fetch = Callable[[Path, Path], str]
+"""Brings the journals of a cluster's earlier runs into its folder, by a kubeconfig, as `fetch_journals`; returns why
+they can't be read.
+"""
+
+
+def at_home(_folder: Path, _kubeconfig: Path) -> str:
+    """Where runs are begun in the cluster folder itself, it has their journals already."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,7 @@ class Questions:
     """May name kubectl's kubeconfig."""
     clock: Clock
     """By which the age of a rehearsal is told."""
+    fetch: Fetch = at_home
 
     def before(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
         """Why a cluster must not be begun; `digest` is of what was approved."""
@@ -144,6 +154,9 @@ class Questions:
             return Found("identity", f"it isn't known which cluster its kubeconfig leads to: {error.message}")
         if other := other_cluster(answer, cluster):
             return Found("identity", other)
+        # Before it begins: a folder that knows none of them couldn't tell its run from an earlier one.
+        if unread := self._unread(cluster, used):
+            return Found("unreachable", f"the journals of its earlier runs can't be read: {unread}", used)
         files, now = Inputs.parse(digest).files, self.clock.now()
         if target and (why := unrehearsed(cluster.folder, files, answer, target, now)):
             return Found("rehearsal", why)
@@ -155,6 +168,10 @@ class Questions:
             return Found()
         said = f"it answers with {answer.version} and the UID {answer.uid}; expected {target} and {cluster.uid}"
         return Found("identity", said)
+
+    def _unread(self, cluster: FleetCluster, used: UsedKubeconfig) -> str:
+        with private_kubeconfig(used) as kubeconfig:
+            return self.fetch(cluster.folder, kubeconfig)
 
     def _answer(self, used: UsedKubeconfig) -> Answer:
         with private_kubeconfig(used) as kubeconfig:

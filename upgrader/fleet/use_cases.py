@@ -36,7 +36,7 @@ from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import refuse_open_runs
-from upgrader.fleet.questions import Questions
+from upgrader.fleet.questions import Questions, at_home
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.first_few import first_few
@@ -206,7 +206,8 @@ def open_campaign(
             campaign, journal = begin(folder, started, files, clock)
         try:
             _remove_left(folder, campaign)
-            questions = Questions(folder, fleet.commands, ask_cluster, os.environ, clock)
+            fetch = carried_out.fetch if isinstance(carried_out, JobsExecutor) else at_home
+            questions = Questions(folder, fleet.commands, ask_cluster, os.environ, clock, fetch)
             yield Coordinator(folder, fleet, campaign, journal, carried_out, clock, questions, own_pins)
         finally:
             journal.close()

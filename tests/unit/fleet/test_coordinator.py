@@ -75,6 +75,10 @@ class Machine:
         """When the processes have written something last."""
         self.at_ask: dict[str, Callable[[], object]] = {}
         """What happens while a cluster is asked."""
+        self.elsewhere: dict[str, str] = {}
+        """Cluster → a run of which only the cluster has the journal; it has succeeded."""
+        self.unread = ""
+        """Why no cluster's journals can be read."""
 
     def ask(self, kubeconfig: Path) -> Answer:
         name = server_of(kubeconfig)
@@ -82,6 +86,13 @@ class Machine:
         if name in self.silent:
             raise ApiUnavailable(f"{name} doesn't answer")
         return self.answers[name]
+
+    def fetch(self, folder: Path, _: Path) -> str:
+        """Bring a cluster's journals home, as where runs are Jobs."""
+        run = "" if self.unread else self.elsewhere.pop(folder.name, "")
+        if run:
+            self._ran(folder.name, run, 0)
+        return self.unread
 
     # upgrader.fleet.coordinator.Executor
 
@@ -120,15 +131,18 @@ class Machine:
             self.ends[attempt] = CommandEnd(code, "", "", f"{name} failed", time=self.clock.now())
             return
         if code in (0, 130):
-            folder = self.folder / "clusters" / name / "runs" / run
-            folder.mkdir(parents=True)
-            journal = Journal(folder / JOURNAL, self.clock)
-            EMIT(journal, RunStarted(run, RunKind.UPGRADE, (), f"runs/{run}", target=TARGET))
-            if code == 0:
-                EMIT(journal, RunEnded(run, "succeeded", 1.0))
-            journal.close()
+            self._ran(name, run, code)
         error = f"{name} failed" if code else ""
         self.ends[attempt] = CommandEnd(code, run, "", error, time=self.clock.now())
+
+    def _ran(self, name: str, run: str, code: int) -> None:
+        folder = self.folder / "clusters" / name / "runs" / run
+        folder.mkdir(parents=True)
+        journal = Journal(folder / JOURNAL, self.clock)
+        EMIT(journal, RunStarted(run, RunKind.UPGRADE, (), f"runs/{run}", target=TARGET))
+        if code == 0:
+            EMIT(journal, RunEnded(run, "succeeded", 1.0))
+        journal.close()
 
 
 def inputs(machine: Machine, name: str) -> Inputs:
@@ -151,7 +165,7 @@ def begun(machine: Machine) -> Campaign:
 def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
     fleet = read_fleet(machine.folder, machine.clock.now(), begun=campaign.folder)
     journal = campaign.reopen(machine.clock)
-    questions = Questions(machine.folder, fleet.commands, machine.ask, {}, machine.clock)
+    questions = Questions(machine.folder, fleet.commands, machine.ask, {}, machine.clock, machine.fetch)
     return Coordinator(
         machine.folder,
         fleet,
@@ -368,6 +382,37 @@ def test_process_that_says_nothing(machine: Machine) -> None:
     assert "its process ended before it had begun a run" in wait.reason and wait.until is not None
     assert one.run(lambda *_: None)[0].done and machine.begun == {"a": 2, "b": 1, "c": 1}
     assert machine.commands[0] == machine.commands[1]
+
+
+def test_old_run_that_only_its_cluster_knows(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a fresh checkout, the success of an earlier campaign is none of this attempt, whose process said nothing."""
+    machine.elsewhere["a"], machine.unnamed = "20251201T000000-v1.37.1", {"a"}
+    folder = machine.folder / "clusters/a"
+
+    def end(_: Path) -> None:
+        machine.fetch(folder, folder)
+
+    monkeypatch.setattr(machine, "end", end)
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    state = look_until(one, lambda state: state.clusters["a"].phase not in ("waiting", "running"))
+    assert state.clusters["a"].phase == "interrupted" and state.clusters["a"].run == ""
+    assert (folder / "runs/20251201T000000-v1.37.1").is_dir()
+
+
+def test_cluster_whose_earlier_runs_can_not_be_read(machine: Machine) -> None:
+    """Its run isn't begun until they can; one that was interrupted goes on, as its name is known."""
+    machine.exit_codes = {"a": [130]}
+    campaign = begun(machine)
+    machine.unread = "no answer"
+    one = coordinator(machine, campaign)
+    decision, _ = one.look()
+    assert machine.begun == {} and "the journals of its earlier runs can't be read: no answer" in str(decision.waits)
+    machine.unread = ""
+    machine.clock.sleep(61)
+    look_until(one, lambda state: state.clusters["a"].phase == "interrupted")
+    machine.unread = "no answer"
+    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,14 @@ def test_folder_whose_runs_are_gone(tmp_path: Path) -> None:
     assert ended(tmp_path, None, before=FIRST).open
 
 
+@pytest.mark.parametrize(("before", "resumed"), [(SECOND, ""), ("", SECOND), (SECOND, SECOND)])
+def test_old_run_stands_for_no_later_one(tmp_path: Path, before: str, resumed: str) -> None:
+    """Where the run that was known before isn't there any more, an older success is not this attempt's."""
+    write_run(tmp_path, outcome="succeeded")
+    result = ended(tmp_path, None, before=before, resumed=resumed)
+    assert (result.outcome, result.run, result.open) == ("interrupted", SECOND, True)
+
+
 @pytest.mark.parametrize("end", [None, CommandEnd(130, FIRST), CommandEnd(6, "", "Locked", "locked")])
 def test_between_two_hops(tmp_path: Path, end: CommandEnd | None) -> None:
     """A cluster that has reached a version on the way is neither at the old one nor at the new one."""
