@@ -246,6 +246,24 @@ def skip(folder: Path, cluster: str, reason: str) -> None:
         say(f"Its run {run} has no end: it keeps its domain, and counts for `maxConcurrency`, until it is ended.")
 
 
+@fleet.command("jobs-gone")
+@click.argument("uid")
+@_REASON
+@click.pass_obj
+def declare_jobs_gone(folder: Path, uid: str, reason: str) -> None:
+    """Declare that the management cluster with this UID is gone for good: none of its Jobs runs any more, or ever will.
+
+    Use it only if its nodes are off, or were deleted: pods run on without an API server. The UID is that of its
+    namespace kube-system, which `fleet run` shows. Afterwards the campaign goes on with the management cluster that
+    jobs.kubeconfig leads to, and resumes runs that have no end.
+    """
+    from upgrader.fleet.use_cases import jobs_gone
+
+    jobs_gone(folder, uid, reason)
+    _refresh(folder)
+    say("The campaign goes on with another management cluster: upgrader fleet run")
+
+
 @fleet.command(hidden=True)
 @click.option("--chunks", type=click.Path(path_type=Path), required=True, help="Folder of the mounted chunks.")
 @click.option("--folder", "own", type=click.Path(path_type=Path), required=True, help="The cluster folder.")

@@ -22,6 +22,7 @@ __all__ = [
     "ClusterStarting",
     "ExecutorName",
     "InputsApproved",
+    "JobsGone",
     "Outcome",
     "Paused",
     "Pins",
@@ -80,6 +81,8 @@ class CampaignStarted:
     sequence: int = 0
     """Its place among the campaigns of its folder, given under the folder's lock; 0: an older version wrote it."""
     executor: ExecutorName = "local"
+    hub: str = ""
+    """The UID of the management cluster's namespace kube-system; "" without one."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class CampaignContinued:
     """Another coordinator goes on with it."""
 
     by: str
+    hub: str = ""
+    """As of `CampaignStarted`: where Jobs are from now on."""
 
 
 @dataclass(frozen=True)
@@ -192,13 +197,24 @@ class ClusterSkipped:
 
 
 @dataclass(frozen=True)
+class JobsGone:
+    """A person asserts that no Job of a management cluster runs any more, and none ever will: it is gone for good."""
+
+    hub: str
+    """As of `CampaignStarted`."""
+    by: str
+    reason: str
+    request: str = ""
+
+
+@dataclass(frozen=True)
 class CampaignEnded:
     """Every cluster is done, and so is the last soak."""
 
     campaign: str
 
 
-Request = StageApproved | InputsApproved | Paused | Unpaused | RetryRequested | ClusterSkipped
+Request = StageApproved | InputsApproved | Paused | Unpaused | RetryRequested | ClusterSkipped | JobsGone
 CampaignEvent = (
     CampaignStarted
     | CampaignContinued

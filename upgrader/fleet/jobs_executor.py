@@ -46,7 +46,7 @@ from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.ports import Clock, Kube, KubeObject
 
-__all__ = ["JobsExecutor", "fetch_journals"]
+__all__ = ["JobsExecutor", "fetch_journals", "way_out"]
 
 _LOOK_SECONDS = 10.0
 """A Job is asked about at most so often."""
@@ -97,23 +97,32 @@ class JobsExecutor:
     _sent: dict[Path, bytes] = field(default_factory=dict)
     """The kubeconfig that a Job has."""
 
-    def check(self) -> None:
-        """Raise Blocked where the management cluster is one of the fleet's: its upgrade would stop its own coordinator
+    def check(self, known: str = "") -> str:
+        """The management cluster's UID; `known` is of the one where the campaign's Jobs are, "" if there are none.
+
+        Raises Blocked for another one, and where it is one of the fleet's: its upgrade would stop its own coordinator
         and Jobs. Raises UsageError for names of which there can't be a namespace, and if it doesn't answer.
         """
         for each in self.fleet.clusters:
             namespace_of(self.settings, each.name)
         with _of_hub():
             found = self.kube.get(NAMESPACES, "kube-system")
-        uid = found["metadata"]["uid"] if found else ""
+        uid = str(found["metadata"]["uid"]) if found else ""
         if not uid:
             raise UsageError("the management cluster has no namespace kube-system, so it isn't known which one it is")
+        if known not in ("", uid):
+            raise Blocked(
+                f"the kubeconfig of the management cluster leads to the cluster with the UID {uid}; the campaign's "
+                f"Jobs are on the one with the UID {known}",
+                remedy=f"Use the kubeconfig of that one. {way_out(known)}",
+            )
         for each in self.fleet.clusters:
             if each.uid == uid:
                 raise Blocked(
                     f"cluster {each.name} is the management cluster itself: its upgrade would stop the Jobs of others",
                     remedy="Name it in `exclude`, and upgrade it from elsewhere: upgrader run.",
                 )
+        return uid
 
     def start(self, attempt: Path, arguments: Sequence[str]) -> None:
         """Create the Job of an attempt, unless there is one. If it isn't known whether it was created, `running` will
@@ -257,6 +266,14 @@ class JobsExecutor:
 
     def _pods(self, mine: Attempt) -> tuple[KubeObject, ...]:
         return self.kube.list(PODS, mine.namespace, labels=f"upgrader.io/attempt={mine.name}")
+
+
+def way_out(hub: str) -> str:
+    """What helps if the management cluster with this UID is lost."""
+    return (
+        "If it is gone for good, and none of its nodes runs a pod any more, say so, and use another one: upgrader "
+        f"fleet jobs-gone {hub} --reason TEXT"
+    )
 
 
 def _lives(pod: KubeObject) -> bool:

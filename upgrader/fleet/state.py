@@ -18,6 +18,7 @@ from upgrader.fleet.events import (
     ClusterStarting,
     ExecutorName,
     InputsApproved,
+    JobsGone,
     Outcome,
     Paused,
     Pins,
@@ -117,6 +118,10 @@ class CampaignState:
     """Those that were taken from their files."""
     executor: ExecutorName = "local"
     """As the campaign's first event has it."""
+    hub: str = ""
+    """The UID of the management cluster where its Jobs are; "" without one."""
+    jobs_gone: bool = False
+    """Whether a person has asserted that none of them runs: another management cluster may take its place."""
     latest: datetime | None = None
     """The latest time of any event."""
 
@@ -153,10 +158,18 @@ def _after(state: CampaignState, time: datetime, event: CampaignEvent) -> Campai
         case CampaignStarted():
             clusters = {each.cluster: ClusterState(each.cluster, digest=each.digest) for each in event.clusters}
             return CampaignState(
-                event.campaign, event.target, event.pins, time, clusters=clusters, executor=event.executor
+                event.campaign,
+                event.target,
+                event.pins,
+                time,
+                clusters=clusters,
+                executor=event.executor,
+                hub=event.hub,
             )
         case CampaignContinued():
-            return state
+            return replace(state, hub=event.hub, jobs_gone=False) if event.hub else state
+        case JobsGone():
+            return replace(state, jobs_gone=state.jobs_gone or event.hub == state.hub)
         case CampaignEnded():
             return replace(state, ended=time)
         case Paused():

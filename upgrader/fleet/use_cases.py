@@ -24,6 +24,7 @@ from upgrader.fleet.events import (
     ClusterSkipped,
     ExecutorName,
     InputsApproved,
+    JobsGone,
     Paused,
     Request,
     RetryRequested,
@@ -32,7 +33,7 @@ from upgrader.fleet.events import (
 )
 from upgrader.fleet.inputs import Inputs, inputs_of, kubeconfig_of, own_pins, pins_differ, refuse_uncopied
 from upgrader.fleet.job_process import pins_text
-from upgrader.fleet.jobs_executor import JobsExecutor
+from upgrader.fleet.jobs_executor import JobsExecutor, way_out
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet, FleetCluster
 from upgrader.fleet.open_runs import refuse_open_runs
@@ -49,6 +50,7 @@ __all__ = [
     "approved_kubeconfigs",
     "begun_fleet",
     "fleet_status",
+    "jobs_gone",
     "open_campaign",
     "pause",
     "planning_kubeconfig",
@@ -186,23 +188,26 @@ def open_campaign(
                     remedy="Leave the option out, or begin another campaign with it: upgrader fleet run --new",
                 )
             fleet = begun_fleet(folder, campaign)
-            carried_out = _executor(stack, state.executor, fleet)
+            carried_out, hub = _executor(stack, state.executor, fleet, "" if state.jobs_gone else state.hub)
             journal = campaign.reopen(clock)
             if state.open:
-                journal.emit(CampaignContinued(own_name()))
+                campaign.take_requests(journal, campaign.journaled())  # first: it may be that the last hub is gone
+                journal.emit(CampaignContinued(own_name(), hub))
         else:
             files = fleet_files(folder)
             fleet = proposed_fleet(folder)
-            if campaign and any(each.phase == "running" for each in state.clusters.values()):
-                _refuse_running(campaign, state, _executor(stack, state.executor, begun_fleet(folder, campaign)))
+            running = not state.jobs_gone and any(each.phase == "running" for each in state.clusters.values())
+            if campaign and running:
+                before, _ = _executor(stack, state.executor, begun_fleet(folder, campaign), state.hub)
+                _refuse_running(campaign, state, before)
             chosen = executor or "local"
-            carried_out = _executor(stack, chosen, fleet)
+            carried_out, hub = _executor(stack, chosen, fleet)
             refuse_open_runs(fleet, begun_fleet(folder, campaign) if campaign else None, state)
             inputs = tuple(ClusterInputs(each.name, str(_inputs(folder, fleet, each))) for each in fleet.clusters)
             pins = own_pins()
             confirm(fleet, state.open)
             name = f"{clock.now():%Y%m%dT%H%M%S}-fleet-{fleet.target}"
-            started = CampaignStarted(name, fleet.target, pins, inputs, own_name(), executor=chosen)
+            started = CampaignStarted(name, fleet.target, pins, inputs, own_name(), executor=chosen, hub=hub)
             campaign, journal = begin(folder, started, files, clock)
         try:
             _remove_left(folder, campaign)
@@ -213,10 +218,21 @@ def open_campaign(
             journal.close()
 
 
-def _executor(stack: ExitStack, name: ExecutorName, fleet: Fleet) -> Executor:
-    """Where a campaign's runs are carried out. Raises UsageError, and Blocked for a management cluster of the fleet."""
+def _executor(stack: ExitStack, name: ExecutorName, fleet: Fleet, hub: str = "") -> tuple[Executor, str]:
+    """Where a campaign's runs are carried out, with the UID of the management cluster, "" without one; `hub` is that of
+    a campaign whose Jobs are there. Raises UsageError, and Blocked for a management cluster of the fleet, or another
+    one than the campaign's.
+    """
     if name == "local":
-        return LocalExecutor(environ=os.environ)
+        return LocalExecutor(environ=os.environ), ""
+    try:
+        return _jobs(stack, fleet, hub)
+    except UsageError as error:
+        error.remedy = f"{error.remedy} {way_out(hub)}".strip() if hub else error.remedy
+        raise
+
+
+def _jobs(stack: ExitStack, fleet: Fleet, hub: str) -> tuple[JobsExecutor, str]:
     if fleet.jobs is None:
         raise UsageError(
             "fleet.yaml says nothing of a management cluster, on which runs could be Jobs",
@@ -229,8 +245,7 @@ def _executor(stack: ExitStack, name: ExecutorName, fleet: Fleet) -> Executor:
         )
     kube = stack.enter_context(open_api(fleet.jobs.kubeconfig, _HUB_SECONDS))
     jobs = JobsExecutor(kube, fleet.jobs, fleet, pins_text(), system_clock())
-    jobs.check()
-    return jobs
+    return jobs, jobs.check(hub)
 
 
 def _remove_left(folder: Path, campaign: Campaign) -> None:
@@ -398,6 +413,24 @@ def skip(folder: Path, cluster: str, reason: str) -> str:
         _refuse(state, "skipped", refusals)
     _ask(campaign, ClusterSkipped(cluster, own_name(), reason))
     return state.run if state.unended else ""
+
+
+def jobs_gone(folder: Path, hub: str, reason: str) -> None:
+    """Have another management cluster take the place of the one with this UID, of which no Job runs any more, and none
+    ever will. Raises UsageError for any other than the newest campaign's, and Locked while a coordinator uses it.
+    """
+    campaign = _newest(folder)
+    state = campaign.state()
+    if not state.hub:
+        raise UsageError(f"campaign {campaign.name} has no Jobs: its runs are processes")
+    if hub != state.hub:
+        raise UsageError(
+            f"the Jobs of campaign {campaign.name} are on the management cluster with the UID {state.hub}, and not on "
+            f"{hub}",
+            remedy="Name the one that is gone; if it is another one, nothing needs to be done.",
+        )
+    with folder_lock(folder, lock_holder(), system_clock(), status=_STATUS):
+        _ask(campaign, JobsGone(hub, own_name(), reason))
 
 
 def _refuse(state: ClusterState, what: str, refusals: Mapping[str, tuple[str, str]]) -> None:

@@ -36,6 +36,7 @@ AT_ONCE = {"guard forget-cell", "guard off", "guard on"}
 FLEET = {
     *("fleet approve", "fleet pause", "fleet plan", "fleet resume", "fleet retry", "fleet run", "fleet skip"),
     "fleet job",
+    "fleet jobs-gone",
     "fleet report",
     "fleet status",
 }

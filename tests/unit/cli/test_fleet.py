@@ -9,13 +9,14 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
 from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
 from testkit.fleet_folder import FLEET, INVENTORY, server_of, write_fleet, write_kubeconfig
 from tests.unit.ui.test_plan_markdown import document
 from upgrader.app import upgrade
@@ -30,7 +31,7 @@ from upgrader.fleet.campaigns import Campaign, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.decide import Decision, Wait
-from upgrader.fleet.events import ClusterStarting, Pins, Problem
+from upgrader.fleet.events import ClusterStarting, ExecutorName, Pins, Problem
 from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.local_executor import LocalExecutor
@@ -38,6 +39,7 @@ from upgrader.fleet.model import Fleet
 from upgrader.fleet.outcomes import CommandEnd
 from upgrader.fleet.reports import files
 from upgrader.fleet.state import CampaignState, ClusterState, Phase
+from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.run_kind import RunKind
@@ -623,8 +625,9 @@ def test_jobs_are_on_the_management_cluster(folder: Path, monkeypatch: pytest.Mo
     (folder / "hub.kubeconfig").write_text("")
     checked = list[JobsExecutor]()
 
-    def check(executor: JobsExecutor) -> None:
+    def check(executor: JobsExecutor, _: str) -> str:
         checked.append(executor)
+        return "hub"
 
     monkeypatch.setattr(JobsExecutor, "check", check)
     with use_cases.open_campaign(folder, lambda *_: None, executor="jobs") as coordinator:
@@ -633,6 +636,108 @@ def test_jobs_are_on_the_management_cluster(folder: Path, monkeypatch: pytest.Mo
         assert coordinator.executor is checked[1]
     campaign = newest_campaign(folder)
     assert campaign is not None and campaign.state().executor == "jobs"
+
+
+class Hub:
+    """The management cluster that `hub.kubeconfig` leads to."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.clock = folder, FakeClock()
+        monkeypatch.setattr(use_cases, "system_clock", lambda: self.clock)
+        text = FLEET.partition("  windows:")[0]
+        (folder / "fleet.yaml").write_text(f'{text}  jobs: {{image: "registry.example/runner@sha256:{64 * "0"}"}}\n')
+        (folder / "hub.kubeconfig").write_text("")
+        monkeypatch.setattr(use_cases, "open_api", lambda *_: nullcontext(self.kube))
+        self.leads_to("hub-1")
+
+    def leads_to(self, uid: str) -> None:
+        self.kube = FakeKube()
+        self.kube.put(NAMESPACES, {"metadata": {"name": "kube-system", "uid": uid}})
+
+    @contextmanager
+    def opened(self) -> Iterator[Coordinator]:
+        executor: ExecutorName | None = None if newest_campaign(self.folder) else "jobs"
+        with use_cases.open_campaign(self.folder, lambda *_: None, executor=executor) as coordinator:
+            coordinator.executor = replace(cast(JobsExecutor, coordinator.executor), fetch=lambda *_: "")
+            coordinator.questions = replace(coordinator.questions, fetch=lambda *_: "")
+            yield coordinator
+
+    def looked(self) -> CampaignState:
+        with self.opened() as coordinator:
+            return coordinator.look()[1]
+
+
+@pytest.fixture
+def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    return Hub(folder, monkeypatch)
+
+
+def test_campaign_keeps_its_management_cluster(folder: Path, hub: Hub) -> None:
+    """Another one, where its Jobs would never be found, is refused by name; so is one that doesn't answer, and what
+    helps if it is lost is named.
+    """
+    assert hub.looked().hub == "hub-1"
+    hub.leads_to("hub-2")
+    with pytest.raises(Blocked, match=r"the UID hub-2; the campaign's Jobs are on the one with the UID hub-1") as other:
+        hub.looked()
+    hub.kube.unavailable = True
+    with pytest.raises(UsageError, match="the management cluster: ") as silent:
+        hub.looked()
+    for refused in (other.value, silent.value):
+        assert "none of its nodes runs a pod any more" in refused.remedy
+        assert "upgrader fleet jobs-gone hub-1 --reason TEXT" in refused.remedy
+    hub.leads_to("hub-1")
+    assert hub.looked().clusters["a"].attempt == 1
+
+
+def test_management_cluster_that_is_lost(folder: Path, hub: Hub) -> None:
+    """Once a person has asserted that it is gone, the campaign goes on with another one: the attempt that was there
+    ends as the cluster's journal says, and is begun again. The one that is gone is then refused.
+    """
+    assert hub.looked().clusters["a"].phase == "running"
+    ran(folder, "a", None)
+    with pytest.raises(UsageError, match="with the UID hub-1, and not on hub-9"):
+        fleet(folder, "jobs-gone", "hub-9", "--reason", "fire")
+    assert "goes on with another" in fleet(folder, "jobs-gone", "hub-1", "--reason", "fire").stderr
+    hub.leads_to("hub-2")
+    state = hub.looked()
+    a = state.clusters["a"]
+    assert (state.hub, a.phase, a.run, a.unended) == ("hub-2", "interrupted", "20260101T000001-v1.37.1", True)
+    hub.leads_to("hub-1")
+    with pytest.raises(Blocked, match="are on the one with the UID hub-2"):
+        hub.looked()
+
+
+def test_lost_management_cluster_locks_no_folder(folder: Path, hub: Hub) -> None:
+    """A new campaign waits for Jobs of the one before, until a person has asserted that they are gone; then for the
+    runs' ends, which are in the clusters.
+    """
+    hub.looked()
+    hub.kube.unavailable = True
+    with pytest.raises(UsageError, match="the management cluster: ") as refused:
+        fleet(folder, "run", "--new", "--yes")
+    assert "jobs-gone hub-1" in refused.value.remedy
+    fleet(folder, "jobs-gone", "hub-1", "--reason", "fire")
+    ran(folder, "a", None)
+    with pytest.raises(Blocked, match="runs without an end: a"):
+        fleet(folder, "run", "--new", "--yes")
+    journal = Journal.reopen(folder / "clusters/a/runs/20260101T000001-v1.37.1" / JOURNAL, FakeClock())
+    journal.emit(RunEnded("20260101T000001-v1.37.1", "rolled-back", 1.0))
+    journal.close()
+    hub.clock.sleep(1)  # names of campaigns are times
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--new", "--yes", "--executor", "local")
+
+
+def test_jobs_are_not_gone_while_a_coordinator_uses_them(folder: Path, hub: Hub) -> None:
+    """It might begin another one; a campaign of processes has none."""
+    with hub.opened(), pytest.raises(Locked):
+        fleet(folder, "jobs-gone", "hub-1", "--reason", "fire")
+    hub.clock.sleep(1)  # names of campaigns are times
+    with pytest.raises(CampaignStopped):
+        fleet(folder, "run", "--new", "--yes", "--executor", "local")
+    with pytest.raises(UsageError, match="has no Jobs: its runs are processes"):
+        fleet(folder, "jobs-gone", "hub-1", "--reason", "fire")
 
 
 def test_job_of_a_container(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
