@@ -35,6 +35,7 @@ from upgrader.errors import Blocked, UpgraderError, UsageError
 from upgrader.fleet.campaigns import begin, fleet_files
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
+from upgrader.fleet.end_signals import end_signals
 from upgrader.fleet.events import CampaignStarted, ClusterInputs, Pins
 from upgrader.fleet.inputs import copy_approved, folder_digest, inputs_of
 from upgrader.fleet.job_objects import JOBS, Attempt
@@ -484,7 +485,9 @@ def test_container_runs_what_was_approved(hub: Hub, tmp_path: Path) -> None:
     ended, said = tmp_path / "termination", io.BytesIO()
     arguments = ["-C", str(folder), "--kubeconfig", str(hub.kubeconfig), "run", "--to", "v1.37.1", "--yes"]
     arguments += ["-o", "json", "--approved-inputs", digest, "--resume"]
-    code = run_in_job(tmp_path / "chunks", folder, copies, ended, pins_text(), arguments, output=said)
+    places = (tmp_path / "chunks", folder, copies, ended)
+    with end_signals() as signals:
+        code = run_in_job(*places, pins_text(), arguments, output=said, signals=signals)
     end = command_end(ended.read_bytes())
     assert end is not None and end.exit_code == code, said.getvalue()
     assert (code, end.code) == (3, "Blocked"), end

@@ -271,11 +271,14 @@ def declare_jobs_gone(folder: Path, uid: str, reason: str) -> None:
 @click.argument("arguments", nargs=-1, required=True)
 def job(chunks: Path, own: Path, pins: str, arguments: tuple[str, ...]) -> None:
     """In the container of a Job of a campaign: unpack its inputs, and run `upgrader ARGUMENTS` with them."""
-    from upgrader.fleet.job_objects import POD_COPIES, TERMINATION
-    from upgrader.fleet.job_process import run_in_job
+    from upgrader.fleet.end_signals import end_signals
 
-    places = (chunks, own, Path(POD_COPIES), Path(TERMINATION))
-    sys.exit(run_in_job(*places, pins, arguments, output=sys.stdout.buffer))
+    with end_signals() as signals:  # before the imports, which take seconds
+        from upgrader.fleet.job_objects import POD_COPIES, TERMINATION
+        from upgrader.fleet.job_process import run_in_job
+
+        places = (chunks, own, Path(POD_COPIES), Path(TERMINATION))
+        sys.exit(run_in_job(*places, pins, arguments, output=sys.stdout.buffer, signals=signals))
 
 
 def _refresh(folder: Path) -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
 from upgrader.app.event_lines import CommandEnded, error_form, line_of
 from upgrader.config.copied_folder import COPIES, copied
-from upgrader.errors import Blocked, UpgraderError, UsageError
+from upgrader.errors import Blocked, Interrupted, UpgraderError, UsageError
+from upgrader.fleet.end_signals import EndSignals
 from upgrader.fleet.inputs import own_pins
 from upgrader.fleet.outcomes import command_end
 from upgrader.fleet.packing import unpack
@@ -45,30 +44,41 @@ def run_in_job(
     arguments: Sequence[str],
     *,
     output: BinaryIO,
+    signals: EndSignals,
     program: Sequence[str] = (sys.executable, "-m", "upgrader"),
 ) -> int:
     """Run `upgrader` with these arguments on the inputs in `chunks`, a folder of files in their order, which are
     unpacked to `copies`; returns its exit code. A signal to end is handed on: the run stops where it can be resumed.
     Its last line, or why it could not be begun, is left in the file `termination`.
 
-    Raises Blocked for an image with another upgrader than the campaign's, and UsageError for inputs that can't be
-    unpacked.
+    Raises Blocked for an image with another upgrader than the campaign's, UsageError for inputs that can't be unpacked,
+    and Interrupted if it was told to end before the run could take that.
     """
     try:
         environ = _prepared(chunks, folder, copies, pins)
+        if signals.told:
+            raise Interrupted("the Job's pod was told to end before its run began; nothing was changed")
+        return _run([*program, *arguments], environ, termination, output, signals)
     except UpgraderError as error:
         end = CommandEnded(error.exit_code, error=error_form(error, str(folder)))
         _leave(line_of(end, datetime.now(UTC)).encode(), termination)
         raise
+
+
+def _run(
+    command: Sequence[str], environ: Mapping[str, str], termination: Path, output: BinaryIO, signals: EndSignals
+) -> int:
     last = b""
-    with _handed_on() as hand_on, subprocess.Popen([*program, *arguments], stdout=subprocess.PIPE, env=environ) as run:
-        hand_on(run)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) as run:
+        signals.hand_on(run)
         assert run.stdout is not None, "it is a pipe"
         for line in run.stdout:
             output.write(line)
             output.flush()
             last = line if line.strip() else last
         code = run.wait()
+    if signals.have_ended(code):
+        raise Interrupted("the Job's pod was told to end, and its run ended without a word")
     _leave(last, termination)
     return code if code >= 0 else 128 - code
 
@@ -85,31 +95,6 @@ def _prepared(chunks: Path, folder: Path, copies: Path, pins: str) -> dict[str, 
     environ = {**os.environ, COPIES: str(copies)}
     _make_folder(folder, environ)
     return environ
-
-
-@contextmanager
-def _handed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Signals to end go to the process that it is called with, also those that have come before."""
-    runs: list[subprocess.Popen[bytes]] = []
-    early: list[int] = []
-
-    def take(number: int, _: object) -> None:
-        if runs:
-            runs[0].send_signal(number)
-        else:
-            early.append(number)
-
-    def hand_on(run: subprocess.Popen[bytes]) -> None:
-        runs.append(run)
-        for number in early:
-            run.send_signal(number)
-
-    before = {each: signal.signal(each, take) for each in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield hand_on
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 def _make_folder(folder: Path, environ: dict[str, str]) -> None:

@@ -55,6 +55,8 @@ _SIGN_SECONDS = 300.0
 _LOG_LINES = 5
 _SECONDS = 5.0
 """Of each request to a cluster whose journals are fetched."""
+_INTERRUPTED = (6, 130)
+"""Exit codes with which a Job begins another pod."""
 _APPROVED, _COPIES, _RESUME = "--approved-inputs", "--approved-copies", "--resume"
 
 
@@ -186,15 +188,20 @@ class JobsExecutor:
     def end(self, attempt: Path) -> CommandEnd | None:
         """How an attempt ended that isn't running: by its pod; None if it couldn't say, or its Job is gone. Brings the
         cluster's journals into its folder, and removes the attempt's Secrets. Raises UsageError if the management
-        cluster doesn't say, or neither the pod nor the journals do: a run in the middle is none that never began.
+        cluster doesn't say, or neither the pod nor the journals do: a run in the middle is none that never began. A pod
+        that names no run says nothing of one that an earlier pod of its Job has begun.
         """
         mine = self._attempt(attempt)
         with _of_hub():
-            pod = newest_pod(self._pods(mine))
+            pods = self._pods(mine)
+            pod = newest_pod(pods)
             end = end_of(pod) if pod else None
             unread = self.fetch(self.fleet.by_name[mine.cluster].folder, attempt.with_name(KUBECONFIG))
-            if end is None and unread:
-                raise UsageError(f"its pod is gone or says nothing, and its cluster's journals can't be read: {unread}")
+            names_none = end is None or (not end.run and (end.exit_code in _INTERRUPTED or len(pods) > 1))
+            if names_none and unread:
+                raise UsageError(
+                    f"its pod names no run, or is gone, and its cluster's journals can't be read: {unread}"
+                )
             self._remove_secrets(mine.namespace, mine.cluster)
         for known in (self._looks, self._signs, self._sent):
             known.pop(attempt, None)

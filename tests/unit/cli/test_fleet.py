@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -25,8 +27,8 @@ from upgrader.cli.main import cli
 from upgrader.config.copied_folder import COPIES
 from upgrader.config.load import load_settings
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
-from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Locked, UsageError
-from upgrader.fleet import campaigns, job_process, use_cases
+from upgrader.errors import ApiUnavailable, Blocked, CampaignStopped, Interrupted, Locked, UsageError
+from upgrader.fleet import campaigns, job_objects, job_process, use_cases
 from upgrader.fleet.campaigns import Campaign, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import Coordinator
@@ -36,7 +38,8 @@ from upgrader.fleet.inputs import folder_digest
 from upgrader.fleet.jobs_executor import JobsExecutor
 from upgrader.fleet.local_executor import LocalExecutor
 from upgrader.fleet.model import Fleet
-from upgrader.fleet.outcomes import CommandEnd
+from upgrader.fleet.outcomes import CommandEnd, command_end
+from upgrader.fleet.packing import chunks_of
 from upgrader.fleet.reports import files
 from upgrader.fleet.state import CampaignState, ClusterState, Phase
 from upgrader.gates.kubernetes_kinds import NAMESPACES
@@ -744,7 +747,8 @@ def test_job_of_a_container(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """The hidden command hands on its arguments, and ends as the run did."""
     given = list[object]()
 
-    def run_in_job(*arguments: object, output: object) -> int:
+    def run_in_job(*arguments: object, output: object, signals: object) -> int:
+        assert signals
         given.extend((arguments, output is not None))
         return 4
 
@@ -754,3 +758,28 @@ def test_job_of_a_container(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     places = tuple(map(Path, ("/c", "/f/a", "/upgrader/work/inputs", "/dev/termination-log")))
     assert given == [(*places, "p", ("-C", "/f/a", "run")), True]
     assert " job " not in fleet(folder, "--help").output
+
+
+def test_job_that_is_told_to_end_while_it_starts(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its imports take seconds, in which a signal must neither end it without a word nor be lost."""
+    real = builtins.__import__
+
+    def importing(name: str, *arguments: Any, **named: Any) -> Any:
+        if name == "upgrader.fleet.job_process":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(name, *arguments, **named)
+
+    words, own, chunks = tmp_path / "termination", tmp_path / "f/a", tmp_path / "chunks"
+    made = Path(f"{tmp_path}/made{own}")
+    made.mkdir(parents=True)
+    (made / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    monkeypatch.setattr(job_objects, "TERMINATION", str(words))
+    monkeypatch.setattr(job_objects, "POD_COPIES", str(tmp_path / "copies"))
+    monkeypatch.setattr(job_process, "pins_text", lambda: "p")
+    monkeypatch.setattr(builtins, "__import__", importing)
+    chunks.mkdir()
+    (chunks / "0000").write_bytes(b"".join(chunks_of(tmp_path / "made", "/x")))
+    with pytest.raises(Interrupted, match="told to end before its run began"):
+        fleet(folder, "job", "--chunks", str(chunks), "--folder", str(own), "--pins", "p", "run")
+    end = command_end(words.read_bytes())
+    assert end is not None and end.exit_code == 130

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.errors import Blocked, UsageError
+from upgrader.errors import Blocked, Interrupted, UsageError
 from upgrader.fleet import job_process
+from upgrader.fleet.end_signals import end_signals
 from upgrader.fleet.events import Pins
+from upgrader.fleet.job_objects import end_of
 from upgrader.fleet.job_process import run_in_job
 from upgrader.fleet.outcomes import CommandEnd, command_end
 from upgrader.fleet.packing import chunks_of
@@ -39,9 +41,9 @@ class Container:
 
     def run(self, script: str, pins: str = "1/c/p") -> int:
         program = ("sh", "-c", script, "sh")
-        return run_in_job(
-            self.chunks, self.folder, self.copies, self.termination, pins, ["run"], output=self.said, program=program
-        )
+        places = (self.chunks, self.folder, self.copies, self.termination)
+        with end_signals() as signals:
+            return run_in_job(*places, pins, ["run"], output=self.said, signals=signals, program=program)
 
     def end(self) -> CommandEnd | None:
         return command_end(self.termination.read_bytes())
@@ -84,6 +86,35 @@ def test_signal_is_handed_on(container: Container) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     assert container.run(f"trap 'exit 130' TERM; kill -TERM {os.getpid()}; while :; do :; done") == 130
     assert signal.getsignal(signal.SIGTERM) == handler
+
+
+def readable(container: Container) -> CommandEnd | None:
+    """What the coordinator reads in the pod's status."""
+    terminated = {"exitCode": Interrupted.exit_code, "message": container.termination.read_text()}
+    return end_of({"status": {"containerStatuses": [{"name": "run", "state": {"terminated": terminated}}]}})
+
+
+def test_signal_before_the_run(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run is begun, and the coordinator reads why; the Job may try again."""
+
+    def told() -> Pins:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return Pins("1", "c", "p")
+
+    monkeypatch.setattr(job_process, "own_pins", told)
+    with pytest.raises(Interrupted, match="before its run began"):
+        container.run(f"touch {container.chunks}/ran")
+    end = readable(container)
+    assert end is not None and (end.exit_code, end.run, end.code) == (130, "", "Interrupted")
+    assert "told to end before its run began" in end.what and not (container.chunks / "ran").exists()
+
+
+def test_signal_that_the_run_could_not_take_yet(container: Container) -> None:
+    """A run that it ends while it starts has not said so: its container does, with the code of an interruption."""
+    with pytest.raises(Interrupted, match="ended without a word"):
+        container.run(f"kill -TERM {os.getpid()}; while :; do :; done")
+    end = readable(container)
+    assert end is not None and (end.exit_code, end.code) == (130, "Interrupted")
 
 
 def test_image_with_another_upgrader_begins_nothing(container: Container) -> None:

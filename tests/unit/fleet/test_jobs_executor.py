@@ -95,9 +95,9 @@ class Site:
         assert found is not None
         return base64.b64decode(next(iter(found["data"].values())))
 
-    def pod(self, phase: str, **state: object) -> None:
+    def pod(self, phase: str, name: str = "p", **state: object) -> None:
         labels = self.job()["spec"]["template"]["metadata"]["labels"]
-        meta = {"name": "p", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        meta = {"name": name, "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}
         status = {"phase": phase, "containerStatuses": [{"name": "run", "state": state}]}
         self.kube.put(PODS, {"metadata": meta, "status": status}, SPACE)
 
@@ -173,6 +173,19 @@ def test_end_of_a_job_that_is_gone(site: Site) -> None:
     site.unread = ""
     assert site.executor.end(site.attempt) is None
     assert not site.kube.list(SECRETS, SPACE)
+
+
+@pytest.mark.parametrize(("code", "pods"), [(130, 1), (6, 1), (3, 2)])
+def test_end_that_names_no_run(site: Site, code: int, pods: int) -> None:
+    """A pod that was told to end before its run began, or isn't its Job's first, doesn't say that no run is in the
+    middle: without the cluster's journals, it isn't known.
+    """
+    site.unread = "no answer"
+    site.start()
+    for number in range(pods):
+        site.pod("Failed", name=f"p{number}", terminated={"exitCode": code, "message": ""})
+    with pytest.raises(UsageError, match="names no run, or is gone, and its cluster's journals can't be read"):
+        site.executor.end(site.attempt)
 
 
 def test_deleted_job_runs_as_long_as_its_pod(site: Site) -> None:
