@@ -24,14 +24,16 @@ def chunks_of(copies: Path, leads_to: str) -> tuple[bytes, ...]:
 
     The same files give the same bytes, also with other owners and times. Raises OSError.
     """
-    packed = io.BytesIO()
+    packed, below = io.BytesIO(), f"{copies}{os.sep}"
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(copies.rglob("*")):
             entry = archive.gettarinfo(path, str(path.relative_to(copies)))
             entry.uid = entry.gid = entry.mtime = 0
             entry.uname = entry.gname = ""
-            if entry.issym() and Path(entry.linkname).is_relative_to(copies):
-                entry.linkname = f"{leads_to}/{Path(entry.linkname).relative_to(copies)}"
+            if entry.issym() and entry.linkname.startswith(below):
+                entry.linkname = (
+                    leads_to + os.sep + entry.linkname.removeprefix(below)
+                )  # as spelled: it was approved so
             if entry.isreg():
                 with path.open("rb") as file:
                     archive.addfile(entry, file)

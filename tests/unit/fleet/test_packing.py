@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from upgrader.errors import UsageError
+from upgrader.fleet.inputs import copy_approved, folder_digest
 from upgrader.fleet.packing import CHUNK_BYTES, chunks_of, unpack
 
 
@@ -46,6 +47,23 @@ def test_files_links_and_modes_come_back(tmp_path: Path) -> None:
         assert (target / "a/b/key").stat().st_mode & 0o777 == 0o600
         assert os.readlink(target / "a/near") == "b/key" and os.readlink(target / "a/far") == f"{target}/a/b"
     assert target.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("spelled", ["{}/values/", "{}/values/.", "{}//values", "{}/values/../values", "{}/values"])
+def test_absolute_link_is_the_approved_one(tmp_path: Path, spelled: str) -> None:
+    """However it is spelled: what is unpacked in a pod has the digest that was approved, and the link leads there."""
+    folder, target = tmp_path / "fleet/a", tmp_path / "target"
+    (folder / "values").mkdir(parents=True)
+    (folder / "values/db.yaml").write_text("a: 1\n")
+    (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    (folder / "link").symlink_to(spelled.format(folder))
+    approved = folder_digest(folder)
+    made = copy_approved(folder, tmp_path / "made", approved)
+    assert made is not None
+    unpack(written(tmp_path / "chunks", chunks_of(made, str(target))), target)
+    assert folder_digest(folder, target) == approved
+    link = Path(f"{target}{folder}/link")
+    assert link.resolve() == Path(f"{target}{folder}/values") and (link / "db.yaml").is_file()
 
 
 @pytest.mark.parametrize("name", ["../out", "/out", "link/out"])
