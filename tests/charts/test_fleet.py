@@ -15,12 +15,22 @@ VALUES = {
 
 
 def test_namespace_for_each_cluster(render: Render) -> None:
-    """It is restricted, and stays when its cluster is removed from the values: a run may be in it."""
+    """It is restricted, and named after its cluster."""
     found = render("fleet", VALUES, "ops")
     assert found.names("Namespace") == {"fleet-eu-1", "fleet-eu-2"}
-    meta = found.get("Namespace", "fleet-eu-1")["metadata"]
-    assert meta["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    assert meta["annotations"]["helm.sh/resource-policy"] == "keep"
+    labels = found.get("Namespace", "fleet-eu-1")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_nothing_is_taken_from_a_run(render: Render) -> None:
+    """All that a cluster has stays when it is removed from the values, as a run may be in its namespace: the Job still
+    connects only to its cluster, and the coordinator may still see its end.
+    """
+    metas = [(each["kind"], each["metadata"]) for each in render("fleet", VALUES, "ops").objects]
+    mine = {kind: meta for kind, meta in metas if "fleet-eu-1" in (meta["name"], meta.get("namespace"))}
+    assert sorted(mine) == ["Namespace", "NetworkPolicy", "Role", "RoleBinding"]
+    for kind, meta in mine.items():
+        assert (meta.get("annotations") or {}).get("helm.sh/resource-policy") == "keep", kind
 
 
 def test_rights_are_only_in_those_namespaces(render: Render) -> None:
