@@ -370,12 +370,12 @@ def test_job_is_created_once(hub: Hub, site: Site) -> None:
         arguments = ["-C", "x", "--kubeconfig", "x", "run", "--to", "v1.37.1", "--yes", "-o", "json"]
         arguments += ["--approved-inputs", digest, "--approved-copies", "x"]
         before = site.job("a")
-        executor.start(path, arguments)
+        executor.prepare(path, arguments)()
         after = site.job("a")
         assert before and after and before["metadata"]["uid"] == after["metadata"]["uid"] and executor.running(path)
         other = replace(executor, settings=replace(executor.settings, queue="other"))
         with pytest.raises(UsageError, match="exists, and isn't the one that would be created"):
-            other.start(path, arguments)
+            other.prepare(path, arguments)()
 
 
 def test_job_that_was_deleted_is_interrupted_once_its_pod_has_ended(hub: Hub, site: Site) -> None:

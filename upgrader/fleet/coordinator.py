@@ -55,8 +55,11 @@ _THE_SAME = "use the one that began it, or begin another campaign: upgrader flee
 class Executor(Protocol):
     """Where runs are carried out. An attempt is known by its folder."""
 
-    def start(self, attempt: Path, arguments: Sequence[str]) -> None:
-        """Begin a run with these arguments of `upgrader`, unless that attempt is running. Raises UsageError."""
+    def prepare(self, attempt: Path, arguments: Sequence[str]) -> Callable[[], None]:
+        """What begins a run with these arguments of `upgrader`, unless that attempt is running. All that has to be read
+        of the cluster's folder, which may hang, is read here, and nothing begins before the call. Both raise
+        UsageError.
+        """
         ...
 
     def running(self, attempt: Path) -> bool:
@@ -89,6 +92,10 @@ class _Seen:
     """Why nothing was read: a link leads to another folder."""
     newest: str = ""
     """The name of its newest run."""
+    begin: Callable[[], None] | None = None
+    """What begins its next run."""
+    refused: str = ""
+    """Why there is no such thing."""
     credentials: UsedKubeconfig | None = None
     result: Result | None = None
     """How a run ended; None: it has no end, or wasn't asked for."""
@@ -294,8 +301,12 @@ class Coordinator:
     def _unknown(self, cluster: ClusterState, why: str) -> bool:
         return self._found(cluster, "unknown", f"whether its run is in progress isn't known: {why}")
 
-    def _newest_run(self, cluster: FleetCluster) -> _Seen:
-        return _Seen(newest=newest_name(cluster.folder / "runs"))
+    def _prepare(self, cluster: FleetCluster, attempt: Path, arguments: Sequence[str]) -> _Seen:
+        newest = newest_name(cluster.folder / "runs")
+        try:
+            return _Seen(newest=newest, begin=self.executor.prepare(attempt, arguments))
+        except UsageError as error:
+            return _Seen(newest=newest, refused=error.message)
 
     def _kubeconfig(self, name: str) -> Path:
         """The copy with which a cluster's run works."""
@@ -356,21 +367,24 @@ class Coordinator:
         if found.problem or found.kubeconfig is None:
             self._found(state, found.problem, found.reason)
             return
-        answers = self.reading.answers({cluster.name: partial(_read, partial(self._newest_run, cluster))})
-        seen = next((seen for _, seen in answers if seen), _Seen(problem=self._unanswered))
-        if seen.problem:
-            self._found(state, "unreachable", seen.problem)
-            return
         number = state.attempt + 1
-        self.journal.emit(ClusterStarting(cluster.name, number, start.resume, seen.newest))
         attempt, kubeconfig = self.campaign.attempt(cluster.name, number), self._kubeconfig(cluster.name)
         arguments = ["-C", str(cluster.folder), "--kubeconfig", str(kubeconfig)]
         arguments += ["run", "--to", str(self.fleet.target), "--yes", "-o", "json"]
         arguments += ["--approved-inputs", Inputs.parse(state.digest).files]
-        arguments += ["--approved-copies", str(self._copies(cluster.name))]
+        arguments += ["--approved-copies", str(self._copies(cluster.name)), *(["--resume"] if start.resume else [])]
+        question = partial(_read, partial(self._prepare, cluster, attempt, arguments))
+        answers = self.reading.answers({cluster.name: question})
+        seen = next((seen for _, seen in answers if seen), _Seen(problem=self._unanswered))
+        if seen.problem:
+            self._found(state, "unreachable", seen.problem)
+            return
+        self.journal.emit(ClusterStarting(cluster.name, number, start.resume, seen.newest))
         try:
+            if seen.begin is None:
+                raise UsageError(seen.refused)
             keep_kubeconfig(found.kubeconfig, kubeconfig)
-            self.executor.start(attempt, [*arguments, "--resume"] if start.resume else arguments)
+            seen.begin()
         except UsageError as error:
             run = state.run if start.resume else ""
             cause = cause_of("", error.message, cluster.name)

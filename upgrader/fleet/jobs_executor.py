@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
@@ -126,16 +127,19 @@ class JobsExecutor:
                 )
         return uid
 
-    def start(self, attempt: Path, arguments: Sequence[str]) -> None:
-        """Create the Job of an attempt, unless there is one. If it isn't known whether it was created, `running` will
-        tell. Raises UsageError if it was not.
+    def prepare(self, attempt: Path, arguments: Sequence[str]) -> Callable[[], None]:
+        """Pack what a Job of an attempt needs of its cluster's folder. What is returned creates the Job, unless there
+        is one: if it isn't known whether it was created, `running` will tell. Both raise UsageError.
         """
         mine = self._attempt(attempt)
         folder = Path(os.path.realpath(self.fleet.by_name[mine.cluster].folder))
         chunks = self._chunks(attempt, folder, arguments)
-        kubeconfig = self._kubeconfig(attempt)
         given = _in_pod(arguments, {"-C": str(folder), "--kubeconfig": POD_KUBECONFIG})
         job = job_of(mine, self.settings, folder, len(chunks), self.pins, given)
+        return partial(self._start, attempt, mine, job, chunks)
+
+    def _start(self, attempt: Path, mine: Attempt, job: KubeObject, chunks: Sequence[bytes]) -> None:
+        kubeconfig = self._kubeconfig(attempt)
         try:
             with _of_hub():
                 self._remove_secrets(mine.namespace, mine.cluster)

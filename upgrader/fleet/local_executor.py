@@ -11,9 +11,10 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from upgrader.errors import UsageError
@@ -35,6 +36,10 @@ class LocalExecutor:
         self._program = tuple(program)
         self._environ = environ
         self._processes: list[subprocess.Popen[bytes]] = []
+
+    def prepare(self, attempt: Path, arguments: Sequence[str]) -> Callable[[], None]:
+        """What begins that run; its process reads the cluster's folder itself."""
+        return partial(self.start, attempt, arguments)
 
     def start(self, attempt: Path, arguments: Sequence[str]) -> None:
         """Begin a run whose output goes to this folder, unless that attempt is running. Raises UsageError."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,8 @@ class Machine:
         """When the processes have written something last."""
         self.at_ask: dict[str, Callable[[], object]] = {}
         """What happens while a cluster is asked."""
+        self.at_prepare: dict[str, Callable[[], object]] = {}
+        """What happens while what a cluster's run needs is read."""
         self.elsewhere: dict[str, str] = {}
         """Cluster → a run of which only the cluster has the journal; it has succeeded."""
         self.unread = ""
@@ -95,6 +98,10 @@ class Machine:
         return self.unread
 
     # upgrader.fleet.coordinator.Executor
+
+    def prepare(self, attempt: Path, arguments: Sequence[str]) -> Callable[[], None]:
+        self.at_prepare.pop(attempt.parent.name, lambda: None)()
+        return partial(self.start, attempt, arguments)
 
     def start(self, attempt: Path, arguments: Sequence[str]) -> None:
         if attempt.parent.name in self.unwritable:

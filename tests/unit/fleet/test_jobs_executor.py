@@ -84,7 +84,7 @@ class Site:
         self.arguments += [inputs_of(self.folder, mine, frozenset(), {}).files, "--approved-copies", "/c", "--resume"]
 
     def start(self) -> None:
-        self.executor.start(self.attempt, self.arguments)
+        self.executor.prepare(self.attempt, self.arguments)()
 
     def job(self) -> Any:
         (found,) = self.kube.list(JOBS, SPACE)
@@ -236,7 +236,7 @@ def test_refusals_name_the_object_and_the_rights(site: Site) -> None:
     site.start()
     other = replace(site.executor, pins="2/c/p")
     with pytest.raises(UsageError, match="exists, and isn't the one"):
-        other.start(site.attempt, site.arguments)
+        other.prepare(site.attempt, site.arguments)()
     site.kube.fails["get jobs"] = ApiUnavailable("no answer")
     with pytest.raises(UsageError, match="the management cluster: no answer"):
         site.later()
@@ -257,6 +257,17 @@ def test_inputs_that_have_changed_or_can_not_be_read(site: Site) -> None:
     with pytest.raises(UsageError, match="has changed since"):
         site.start()
     assert not site.kube.list(JOBS, SPACE)
+
+
+def test_nothing_begins_before_it_is_told_to(site: Site) -> None:
+    """What reads the cluster's folder, however long that takes, asks nothing of the management cluster."""
+    site.kube.unavailable = True
+    begin = site.executor.prepare(site.attempt, site.arguments)
+    site.kube.unavailable = False
+    assert not site.kube.list(SECRETS, SPACE) and not site.attempt.with_name("inputs").exists()
+    (site.folder / "clusters/a/upgrader.yaml").unlink()
+    begin()
+    assert site.job() and site.secret("inputs-0")
 
 
 def test_backup_that_would_be_lost(site: Site) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier, Event
+from threading import Barrier, Event, Thread, current_thread, main_thread
 from typing import Any
 
 import pytest
@@ -231,3 +231,18 @@ def test_cluster_that_is_still_being_asked(machine: Machine) -> None:
     answer.set()
     one.inquiry = Inquiry()
     assert one.run(lambda *_: None)[0].done and asked[0]
+
+
+def test_folder_that_hangs_before_its_run(machine: Machine) -> None:
+    """What a run needs of its cluster's folder is read where it can hang: its run isn't begun, and others go on."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    read_by = list[Thread]()
+    machine.at_prepare = dict.fromkeys("bc", lambda: read_by.append(current_thread()))
+    one.reading = _Mount()
+    state = look_until(one, lambda state: state.clusters["c"].phase == "succeeded")
+    assert state.clusters["b"].problem == "unreachable" and machine.begun == {"a": 1, "c": 1}
+    one.reading = Inquiry()
+    assert one.run(lambda *_: None)[0].done and machine.begun == {"a": 1, "b": 1, "c": 1}
+    assert len(read_by) == 2 and read_by[1] is not main_thread()
