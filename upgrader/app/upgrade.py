@@ -12,6 +12,7 @@ from upgrader.app.forecast import Forecast, forecast
 from upgrader.app.front_end import SILENT, FrontEnd
 from upgrader.app.host_changes import host_changes
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.plan_refusal import plan_refusal
 from upgrader.app.rehearsal_records import known_rehearsal
 from upgrader.app.resumable import upgrade_to_resume
 from upgrader.app.resume_or_start import newest_without_end
@@ -29,7 +30,6 @@ from upgrader.model.upgrade_path import upgrade_path
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import blocking
 from upgrader.preflight.audit_log_files import given_audit_log
-from upgrader.preflight.refusal import refusal
 from upgrader.steps.images.bundle.reading import Bundle
 from upgrader.steps.intended import left_behind
 from upgrader.steps.plan import Plan
@@ -85,16 +85,8 @@ class CheckedPlan:
 
     def refuse_if_blocked(self, *, seen: bool = False) -> None:
         """Raise Blocked where a check forbids the run. `seen`: the findings are still on the screen."""
-        if self.blocked:
-            blocked = next(hop for hop in self.document.hops if blocking(hop.findings))
-            later = blocked.target != self.plan.target
-            raise refusal(
-                f"a check blocks the run to {blocked.target}; the cluster stays at {self.plan.current}",
-                blocked.findings,
-                "Then run this command again."
-                + (f" Or upgrade only to {blocked.current}: --to {blocked.current}" if later else ""),
-                seen=seen,
-            )
+        if refused := plan_refusal(self.document, seen=seen):
+            raise refused
 
 
 @dataclass(frozen=True)

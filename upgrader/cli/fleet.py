@@ -46,16 +46,23 @@ def fleet() -> None:
 @click.pass_obj
 def plan(folder: Path, allow_exec: bool) -> None:
     """Plan every cluster, and show the classes of equal plans, and what is tried in a later stage for the first time:
-    labels, findings, steps and images that no cluster of an earlier stage has. Changes nothing.
+    labels, findings, steps and images that no cluster of an earlier stage has. During a campaign, names clusters that
+    wait and would be blocked for the cause by which others have failed. Changes nothing.
 
     Exit codes: 0 every cluster can be upgraded, 2 a file is wrong, 3 a check blocks a cluster, or it can't be planned.
     """
     shown = front_end(busy=True)
 
     from upgrader.app.upgrade import plan_upgrade
-    from upgrader.fleet.plans import plan_fleet
-    from upgrader.fleet.use_cases import approved_kubeconfigs, planning_kubeconfig, proposed_fleet, shown_digest
-    from upgrader.ui.fleet import print_classes, print_fleet, print_new_traits, print_unrehearsed
+    from upgrader.fleet.plans import plan_fleet, shared_causes
+    from upgrader.fleet.use_cases import (
+        approved_kubeconfigs,
+        newest_state,
+        planning_kubeconfig,
+        proposed_fleet,
+        shown_digest,
+    )
+    from upgrader.ui.fleet import print_classes, print_fleet, print_new_traits, print_shared, print_unrehearsed
 
     proposed = proposed_fleet(folder)
     approved = None if allow_exec else approved_kubeconfigs(folder, proposed)
@@ -70,6 +77,7 @@ def plan(folder: Path, allow_exec: bool) -> None:
     print_classes(planned.classes, sys.stdout)
     print_new_traits(planned.new, sys.stdout)
     print_unrehearsed(planned.unrehearsed, proposed, sys.stdout)
+    print_shared(shared_causes(planned, newest_state(folder)), sys.stdout)
     blocked = [name for each in planned.classes if each.blocked for name in each.clusters]
     if blocked:
         from upgrader.model.first_few import first_few

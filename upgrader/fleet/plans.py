@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from upgrader.app.event_lines import error_form
+from upgrader.app.plan_refusal import plan_refusal
 from upgrader.errors import UpgraderError
 from upgrader.fleet.causes import cause_of, without_identity
 from upgrader.fleet.model import Fleet, FleetCluster
+from upgrader.fleet.state import CampaignState
 from upgrader.fleet.traits import NewTrait, new_traits, traits_of
 from upgrader.model.json_values import masked_copy, to_json
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
 
-__all__ = ["FleetPlan", "PlanClass", "plan_fleet"]
+__all__ = ["FleetPlan", "PlanClass", "SharedCause", "plan_fleet", "shared_causes"]
 
 Planner = Callable[[Path, KubernetesVersion], PlanDocument]
 """Plans the upgrade of a cluster folder's cluster; raises UpgraderError."""
@@ -59,6 +62,28 @@ class FleetPlan:
     new: tuple[NewTrait, ...]
     unrehearsed: tuple[str, ...] = ()
     """Clusters whose folder demands a rehearsal that was not made, or asks for one."""
+    causes: Mapping[str, str] = field(default_factory=dict)
+    """Why a cluster's run would be blocked now, by its name; a run that is has this cause in the campaign's journal."""
+
+
+@dataclass(frozen=True)
+class SharedCause:
+    """Clusters that wait, and would fail as others have failed."""
+
+    cause: str
+    failed: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+
+def shared_causes(planned: FleetPlan, state: CampaignState) -> tuple[SharedCause, ...]:
+    """Which clusters that wait share a cause by which others have failed in the campaign."""
+    found = list[SharedCause]()
+    for cause in dict.fromkeys(each.cause for each in state.clusters.values() if each.failed and each.cause):
+        failed = tuple(each.name for each in state.clusters.values() if each.failed and each.cause == cause)
+        same = [name for name, each in planned.causes.items() if each == cause and name in state.clusters]
+        if waiting := tuple(name for name in same if state.clusters[name].phase == "waiting"):
+            found.append(SharedCause(cause, failed, waiting))
+    return tuple(found)
 
 
 def plan_fleet(
@@ -72,6 +97,7 @@ def plan_fleet(
     traits: dict[str, frozenset[str]] = {}
     digests: dict[str, str] = {}
     unrehearsed: list[str] = []
+    causes: dict[str, str] = {}
     for number, cluster in enumerate(fleet.clusters, 1):
         doing(f"planning {cluster.name} ({number} of {len(fleet.clusters)})…")
         document, problem = None, ""
@@ -81,12 +107,21 @@ def plan_fleet(
             key = json.dumps(_shape(document), sort_keys=True)
             unrehearsed += [cluster.name] * _lacks_rehearsal(document)
             traits[cluster.name] = traits_of(fleet, cluster, document)
+            if refused := plan_refusal(document):
+                causes[cluster.name] = _cause(refused, cluster)
         except UpgraderError as error:
             problem = error.message
+            causes[cluster.name] = _cause(error, cluster)
             key = cause_of("", problem, cluster.name)
         found.setdefault(without_identity(key, cluster.name), []).append((cluster, document, problem))
     classes = sorted(_classes(fleet, found, digests), key=lambda each: -len(each.clusters))
-    return FleetPlan(tuple(classes), new_traits(fleet, traits), tuple(unrehearsed))
+    return FleetPlan(tuple(classes), new_traits(fleet, traits), tuple(unrehearsed), causes)
+
+
+def _cause(error: UpgraderError, cluster: FleetCluster) -> str:
+    """As of a run that says so at its end."""
+    form = error_form(error, "")
+    return cause_of(form.code, f"{form.what}\n{form.why}".strip(), cluster.name)
 
 
 def _planned(plan: Planner, cluster: FleetCluster, target: KubernetesVersion) -> PlanDocument:

@@ -51,6 +51,7 @@ __all__ = [
     "begun_fleet",
     "fleet_status",
     "jobs_gone",
+    "newest_state",
     "open_campaign",
     "pause",
     "planning_kubeconfig",
@@ -93,10 +94,15 @@ def proposed_fleet(folder: Path) -> Fleet:
     return read_fleet(folder, system_clock().now())
 
 
+def newest_state(folder: Path) -> CampaignState:
+    """How far the newest campaign is, without a look at its clusters; empty where there is none. Raises UsageError."""
+    campaign = newest_campaign(folder)
+    return campaign.state() if campaign else CampaignState()
+
+
 def approved_kubeconfigs(folder: Path, fleet: Fleet) -> Mapping[Path, str]:
     """What the newest campaign has pinned of each cluster's kubeconfig, by the cluster's folder. Raises UsageError."""
-    campaign = newest_campaign(folder)
-    known = campaign.state().clusters if campaign else {}
+    known = newest_state(folder).clusters
     digests = {each.folder: known[each.name].digest for each in fleet.clusters if each.name in known}
     return {place: Inputs.parse(digest).kubeconfig for place, digest in digests.items()}
 
@@ -318,7 +324,8 @@ def refuse_unfinished(fleet: Fleet, decision: Decision, state: CampaignState) ->
     text = decision.stop or "; ".join(reasons) or "it waits for a person"
     raise CampaignStopped(
         f"campaign {state.campaign} can't go on without a person: {text}",
-        remedy=f"`{_STATUS}` shows what each cluster waits for; `upgrader fleet run` goes on afterwards.",
+        remedy=f"`{_STATUS}` shows what each cluster waits for; `upgrader fleet run` goes on afterwards."
+        + (" `upgrader fleet plan` names clusters that would fail for the same cause." if failed else ""),
         exit_code=code,
     )
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from upgrader.fleet.decide import Decision, Wait
 from upgrader.fleet.inputs import Inputs
 from upgrader.fleet.model import Fleet, Stage
-from upgrader.fleet.plans import PlanClass
+from upgrader.fleet.plans import PlanClass, SharedCause
 from upgrader.fleet.reports.words import detail, first_line, minute, until
 from upgrader.fleet.state import CampaignState
 from upgrader.fleet.traits import NewTrait
@@ -27,6 +27,7 @@ __all__ = [
     "print_fleet",
     "print_fleet_status",
     "print_new_traits",
+    "print_shared",
     "print_unrehearsed",
     "status_json",
 ]
@@ -198,6 +199,13 @@ def print_unrehearsed(clusters: Sequence[str], fleet: Fleet, stream: TextIO | No
     if clusters:
         how = f"upgrader -C FOLDER rehearse --to {fleet.target}"
         print_line(console(stream), Text(f"not rehearsed: {first_few(clusters)}: {how}", style="yellow"), 2)
+
+
+def print_shared(shared: Sequence[SharedCause], stream: TextIO | None = None) -> None:
+    """Print which clusters that wait would fail as others have failed in the campaign, and why."""
+    for each in shared:
+        would = f"{first_few(each.waiting)} would fail as {first_few(each.failed)} did: {each.cause}"
+        print_line(console(stream), Text(would, style="red"), 2)
 
 
 def status_json(status: FleetStatus) -> dict[str, Any]:

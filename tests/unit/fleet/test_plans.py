@@ -11,15 +11,19 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import FLEET, write_fleet
 from tests.unit.ui.test_plan_markdown import document
+from upgrader.app.event_lines import CommandEnded, error_form, line_of
+from upgrader.app.plan_refusal import plan_refusal
 from upgrader.errors import ApiUnavailable
 from upgrader.fleet.model import Fleet
-from upgrader.fleet.plans import plan_fleet
+from upgrader.fleet.outcomes import command_end, result_of
+from upgrader.fleet.plans import SharedCause, plan_fleet, shared_causes
 from upgrader.fleet.reading import read_fleet
+from upgrader.fleet.state import CampaignState, ClusterState
 from upgrader.model.finding import Finding
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.plan_document import PlanDocument
-from upgrader.ui.fleet import print_new_traits, print_unrehearsed
+from upgrader.ui.fleet import print_new_traits, print_shared, print_unrehearsed
 
 INVENTORY = """\
 clusters:
@@ -132,3 +136,35 @@ def test_clusters_that_are_alike_have_no_new_traits(fleet: Fleet) -> None:
         return document()
 
     assert plan_fleet(fleet, plan, lambda _: None).new == ()
+
+
+def alarmed(node: str) -> PlanDocument:
+    """A plan that a check forbids, on a node of the cluster."""
+    alarm = Finding(
+        "etcd.alarms", "error", "etcd has an alarm", f"NOSPACE on {node} since 12:0{len(node)}", "Compact it."
+    )
+    return replace(document(), findings=(alarm,), blocked=True)
+
+
+def test_waiting_clusters_that_share_a_cause(fleet: Fleet, tmp_path: Path) -> None:
+    """Those whose plan is refused for what a run that failed has said at its end are named, whatever only one of them
+    has in it; clusters that are blocked by something else, or have failed themselves, are not.
+    """
+    refused = plan_refusal(alarmed("eu-1"))
+    assert refused is not None
+    said = line_of(CommandEnded(3, error=error_form(refused, "clusters/eu-1")), FakeClock().now())
+    cause = result_of(command_end(said), "eu-1", tmp_path, fleet.target, before="", resumed="").cause
+    waiting = {name: ClusterState(name) for name in ("eu-10", "us")}
+    state = CampaignState(clusters={"eu-1": ClusterState("eu-1", "blocked", cause=cause), **waiting})
+
+    def plan(folder: Path, target: KubernetesVersion) -> PlanDocument:
+        if folder.name == "us":
+            raise ApiUnavailable("cannot connect to 10.0.0.3")
+        return alarmed(folder.name)
+
+    shared = shared_causes(plan_fleet(fleet, plan, lambda _: None), state)
+    assert shared == (SharedCause(cause, ("eu-1",), ("eu-10",)),)
+    out = StringIO()
+    print_shared(shared, out)
+    assert "eu-10 would fail as eu-1 did: Blocked: a check blocks the run" in " ".join(out.getvalue().split())
+    assert shared_causes(plan_fleet(fleet, lambda *_: document(), lambda _: None), state) == ()
