@@ -11,7 +11,7 @@ from upgrader.fleet.model import Fleet
 from upgrader.fleet.state import CampaignState
 from upgrader.model.first_few import first_few
 
-__all__ = ["refuse_open_runs"]
+__all__ = ["open_run", "refuse_open_runs"]
 
 
 def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -> None:
@@ -23,7 +23,7 @@ def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -
     clusters = (*fleet.clusters, *(before.clusters if before else ()))
     folders = {each.folder: each.name for each in reversed(clusters) if each.name not in fleet.excluded}
     active = {each.name for each in state.clusters.values() if each.active}
-    found = {name: (folder, why) for folder, name in folders.items() if (why := _open_run(folder, name in active))}
+    found = {name: (folder, why) for folder, name in folders.items() if (why := open_run(folder, name in active))}
     if not found:
         return
     first = next(reversed(found))
@@ -36,8 +36,10 @@ def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -
     )
 
 
-def _open_run(folder: Path, active: bool) -> str:
-    """The run, or why it isn't known; "" where there is none."""
+def open_run(folder: Path, active: bool = False) -> str:
+    """The newest upgrade of a cluster folder if it has no end, or why that isn't known; "" where there is none. With
+    `active`, a campaign has begun one.
+    """
     run = newest_upgrade(folder / "runs")
     if run is None:
         return "its campaign has begun a run, of which there is no journal" if active else ""

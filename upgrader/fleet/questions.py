@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.config.used_kubeconfig import UsedKubeconfig
+from upgrader.config.yaml_document import shown
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.clusters import Answer, other_cluster, private_kubeconfig
 from upgrader.fleet.events import Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
+from upgrader.fleet.open_runs import open_run
 from upgrader.fleet.rehearsals import unrehearsed
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
@@ -145,7 +147,9 @@ class Questions:
     def _identified(
         self, cluster: FleetCluster, used: UsedKubeconfig, digest: str, target: KubernetesVersion | None
     ) -> Found:
-        """Whether it is the inventory's, and, with a `target`, was rehearsed if its folder demands that."""
+        """Whether it is the inventory's, and, with a `target`, may be begun: none of its upgrades is open, and it was
+        rehearsed if its folder demands that.
+        """
         try:
             answer = self._answer(used)
         except ApiError as error:
@@ -157,6 +161,11 @@ class Questions:
         # Before it begins: a folder that knows none of them couldn't tell its run from an earlier one.
         if unread := self._unread(cluster, used):
             return Found("unreachable", f"the journals of its earlier runs can't be read: {unread}", used)
+        if target and (open_one := open_run(cluster.folder)):
+            how = f"upgrader -C {shown(cluster.folder)} resume, or rollback"
+            return Found(
+                "unended", f"it has an upgrade without an end, which the campaign has not begun: {open_one}: {how}"
+            )
         files, now = Inputs.parse(digest).files, self.clock.now()
         if target and (why := unrehearsed(cluster.folder, files, answer, target, now)):
             return Found("rehearsal", why)

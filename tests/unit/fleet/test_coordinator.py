@@ -79,7 +79,9 @@ class Machine:
         self.at_prepare: dict[str, Callable[[], object]] = {}
         """What happens while what a cluster's run needs is read."""
         self.elsewhere: dict[str, str] = {}
-        """Cluster → a run of which only the cluster has the journal; it has succeeded."""
+        """Cluster → a run of which only the cluster has the journal."""
+        self.elsewhere_ends = 0
+        """Its exit code."""
         self.unread = ""
         """Why no cluster's journals can be read."""
 
@@ -94,7 +96,7 @@ class Machine:
         """Bring a cluster's journals home, as where runs are Jobs."""
         run = "" if self.unread else self.elsewhere.pop(folder.name, "")
         if run:
-            self._ran(folder.name, run, 0)
+            self._ran(folder.name, run, self.elsewhere_ends)
         return self.unread
 
     # upgrader.fleet.coordinator.Executor
@@ -405,6 +407,22 @@ def test_old_run_that_only_its_cluster_knows(machine: Machine, monkeypatch: pyte
     state = look_until(one, lambda state: state.clusters["a"].phase not in ("waiting", "running"))
     assert state.clusters["a"].phase == "interrupted" and state.clusters["a"].run == ""
     assert (folder / "runs/20251201T000000-v1.37.1").is_dir()
+
+
+def test_open_run_that_only_its_cluster_knows(machine: Machine) -> None:
+    """An upgrade that the campaign has not begun is neither resumed nor counted as its own; once a person has ended it,
+    the campaign's begins.
+    """
+    run = "20251201T000000-v1.37.1"
+    machine.elsewhere["a"], machine.elsewhere_ends = run, 130
+    campaign = begun(machine)
+    decision, state = coordinator(machine, campaign).run(lambda *_: None)
+    assert machine.begun == {} and state.clusters["a"].problem == "unended" and decision.waits["a"].person
+    assert f"run {run}: upgrader -C" in decision.waits["a"].reason
+    journal = Journal.reopen(machine.folder / "clusters/a/runs" / run / JOURNAL, machine.clock)
+    EMIT(journal, RunEnded(run, "rolled-back", 1.0))
+    journal.close()
+    assert coordinator(machine, campaign).run(lambda *_: None)[0].done and machine.begun == {"a": 1, "b": 1, "c": 1}
 
 
 def test_cluster_whose_earlier_runs_can_not_be_read(machine: Machine) -> None:
