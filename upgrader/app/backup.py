@@ -42,10 +42,13 @@ def take_backup(folder: Path, front_end: FrontEnd) -> TakenBackup:
 
     The files of a controller that is left out aren't in it. Its etcd member has nothing that the others lack.
     """
-    with open_session(folder) as session, locked_folder(folder), unless_locked(session, front_end):
-        session = session.without_left_out(
-            front_end.notify, "`upgrader backup` again, for the files of that controller"
-        )
+    with (
+        front_end.busy(),
+        open_session(folder) as opened,
+        locked_folder(folder),
+        unless_locked(opened, front_end),
+    ):
+        session = opened.without_left_out(front_end.notify, "`upgrader backup` again, for the files of that controller")
         return session.backup_taker.take(front_end.notify)
 
 
@@ -56,8 +59,14 @@ def open_backup(path: Path, identity: Path) -> BackupFile:
 
 def prove_backup(folder: Path, backup: BackupFile, front_end: FrontEnd) -> BackupManifest:
     """Restore it into a scratch etcd on the first controller, and compare what is in it. Raises BackupRefused."""
-    manifest = backup.read()
-    with open_session(folder) as session, locked_folder(folder), unless_locked(session, front_end):
+    with front_end.busy("reading the backup…"):
+        manifest = backup.read()
+    with (
+        front_end.busy(),
+        open_session(folder) as session,
+        locked_folder(folder),
+        unless_locked(session, front_end),
+    ):
         hosts = session.tools.hosts
         member, tools = read_member(hosts, session.cluster.controllers[0]), EtcdTools(hosts)
         with tools.workspace(member, 2 * manifest.snapshot.bytes) as used:

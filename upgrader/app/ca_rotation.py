@@ -102,9 +102,11 @@ class FoundCas:
         Raises Blocked where the new CA is to sign, and something in the cluster doesn't trust it.
         """
         with (
-            open_session(self.folder, self.version) as session,
-            cluster_lock(session, self.front_end, take_over=take_over) as held,
+            self.front_end.busy(),
+            open_session(self.folder, self.version) as opened,
+            cluster_lock(opened, self.front_end, take_over=take_over) as held,
         ):
+            session = opened.telling(self.front_end.doing)
             check_unchanged(session, self.version)
             health_before = session.read_health_before()
             observed = replace(session.observe(), server=self.version)
@@ -123,6 +125,7 @@ class FoundCas:
             # `trust` is not undone once the new CA signs: what that has issued has to stay trusted.
             trusts_only = self.phase is Phase.TRUST and rotation.found.stage in _BEFORE_SIGNING
             undone = trusts_only or self.phase is Phase.SIGN
+            self.front_end.doing("")
             yield ProposedPhase(
                 pipeline, self.phase, undone, self.findings, session, self.front_end, health_before, held
             )
@@ -196,7 +199,8 @@ def found_cas(folder: Path, front_end: FrontEnd, phase: Phase) -> Iterator[Found
     Changes nothing, but for what an interrupted `sign` had left unusable on a controller.
     """
     with locked_folder(folder):
-        with open_session(folder) as session:
+        with front_end.busy(), open_session(folder) as opened:
+            session = opened.telling(front_end.doing)
             if phase in (Phase.SIGN, Phase.FINISH):
                 mend_controllers(session, front_end)
             found = _found(session, front_end, phase)
@@ -210,6 +214,7 @@ def _found(session: Session, front_end: FrontEnd, phase: Phase) -> FoundCas:
     refuse_strangers(session)
     on_host, _ = _kubeadm(session)
     refuse_flags(session, on_host)
+    session.doing("reading the CAs of every node…")
     cas = _look(session.cluster, on_host)
     files = _edited(session, SIGNING if phase in (Phase.TRUST, Phase.SIGN) else "")
     if phase is Phase.TRUST:
@@ -224,7 +229,7 @@ def _found(session: Session, front_end: FrontEnd, phase: Phase) -> FoundCas:
     observed = replace(session.observe(), server=version)
     # A half-done `sign` leaves controllers with different CAs, which are known: it is about to be completed.
     checks = tuple(item for item in _CHECKS if cas.stage is not RotationStage.SIGNING or item[0] != "keys")
-    findings = run_checks(session.at(version).preflight_context(observed), checks)
+    findings = run_checks(session.at(version).preflight_context(observed), checks, session.doing)
     return FoundCas(session.settings.folder, front_end, phase, cas, version, files, findings)
 
 

@@ -100,23 +100,27 @@ def propose_renewal(
     certificates until it is back. Raises Blocked where kubeadm can't renew what is wanted, and ApiError where no API
     answers, with what to do about certificates that have expired.
     """
-    with open_session(folder) as opened, nullcontext() if dry_run else locked_folder(folder):
-        session = opened.without_left_out(front_end.notify, "`upgrader certs renew` again, for its certificates")
+    with front_end.busy(), open_session(folder) as opened, nullcontext() if dry_run else locked_folder(folder):
+        session = opened.telling(front_end.doing).without_left_out(
+            front_end.notify, "`upgrader certs renew` again, for its certificates"
+        )
         kubeadm = _kubeadm(session, front_end, mend=not dry_run)
         lock = nullcontext(None) if dry_run else cluster_lock(session, front_end, take_over=take_over)
         with lock as held:
             refuse_unended(session)
             served = served_files(session)
             now = session.tools.clock.now()
+            session.doing("reading the certificates of the controllers…")
             _refuse_two_authorities(session, kubeadm)
             found = [_look(kubeadm, host) for host in session.cluster.controllers]
             wanted = {item.host: tuple(item.ending(now, within)) for item in found}
             _refuse_external(found, wanted)
             _refuse_unknown(wanted)
             observed = session.observe()
-            findings = run_checks(session.at(observed.server).preflight_context(observed), _CHECKS)
+            findings = run_checks(session.at(observed.server).preflight_context(observed), _CHECKS, session.doing)
             health_before = session.read_health_before()
             pipeline = _pipeline(session, kubeadm, wanted, served, health_before)
+            front_end.doing("")
             yield ProposedRenewal(now, wanted, pipeline, findings, session, front_end, health_before, held)
 
 

@@ -52,7 +52,8 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
 
     Its journal is read before the lock of a dead holder is taken, and again under the lock, as it may have grown.
     """
-    with open_session(folder) as session, locked_folder(folder):
+    with front_end.busy(), open_session(folder) as opened, locked_folder(folder):
+        session = opened.telling(front_end.doing)
         known = session.find_runs()
         _notify(front_end, known.problems)
         _choose(known, name)
@@ -69,6 +70,7 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
                 marked = session.as_marked()
                 refuse_relabelled(session.tools.kube, marked.left_out.keys())
                 _refuse_half_left_out(marked)
+                front_end.doing("")
                 yield ExistingRun(marked, front_end, held, run.state, home, bool(since), newest)
         except ApiUnavailable as error:
             raise ApiUnavailable(

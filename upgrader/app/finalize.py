@@ -64,14 +64,17 @@ def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> I
     or the newest upgrade has not reached an end. An interrupted one is begun again: each step is safe to repeat.
     """
     with (
-        open_session(folder) as opened,
+        front_end.busy(),
+        open_session(folder) as untold,
         locked_folder(folder),
-        cluster_lock(opened, front_end, take_over=take_over) as held,
+        cluster_lock(untold, front_end, take_over=take_over) as held,
     ):
+        opened = untold.telling(front_end.doing)
         observed = opened.observe()
         session = built_in(opened.at(observed.server))
         emulated = _emulated(session, observed)
         if emulated is None:
+            front_end.doing("")
             yield None
             return
         refuse_unended(session)
@@ -79,6 +82,7 @@ def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> I
         plan = plan_run(session.intended(None), observed, observed.server)
         plan = with_every_step(plan, session.builder.with_bake(session.builder.forward(plan)))
         checked = CheckedPlan(plan, session.preflight(observed, plan))
+        front_end.doing("")
         yield ProposedFinalize(emulated, checked, session, front_end, held)
 
 

@@ -74,9 +74,9 @@ class FrontEnd:
     doing: Callable[[str], None] = lambda _: None
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
-        """What is being done is said in it, from its beginning, and no longer behind it, however it ends."""
-        self.doing(READS_FOLDER)
+    def busy(self, first: str = READS_FOLDER) -> Iterator[None]:
+        """What is being done is said in it, `first` at its beginning, and no longer behind it, however it ends."""
+        self.doing(first)
         try:
             yield
         finally:

@@ -128,13 +128,16 @@ def propose_leaving_out(
     if load_settings(folder, os.environ).degraded != "allow":
         yield None
         return
-    with open_session(folder, wanted.target) as session, locked_folder(folder):
+    with front_end.busy(), open_session(folder, wanted.target) as opened, locked_folder(folder):
+        session = opened.telling(front_end.doing)
         if _to_leave_out(session) is None:
             yield None
             return
         with cluster_lock(session, front_end, take_over=take_over) as held:
             host = _to_leave_out(session)
-            yield _leaving_out(session, front_end, held, host, wanted) if host is not None else None
+            found = _leaving_out(session, front_end, held, host, wanted) if host is not None else None
+            front_end.doing("")
+            yield found
 
 
 def _to_leave_out(session: Session) -> Host | None:
@@ -171,7 +174,7 @@ def _leaving_out(
     # What was begun is completed, whatever is to follow: half left out is no state to stay in.
     if not begun and not wanted.check(session, host, mark):
         return None
-    findings = run_checks(staying.preflight_context(installed.observed), _CHECKS)
+    findings = run_checks(staying.preflight_context(installed.observed), _CHECKS, session.doing)
     health = staying.read_health_before()
     build = staying.builder.since(health).context
     pipeline = LeavingOut(host, tools, mark).pipeline(installed.plans(staying), build)
@@ -213,13 +216,16 @@ def propose_return(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Ite
 
     None where none is left out, or the newest upgrade is to be resumed first. Raises Blocked if it isn't back yet.
     """
-    with open_session(folder) as session, locked_folder(folder):
+    with front_end.busy(), open_session(folder) as opened, locked_folder(folder):
+        session = opened.telling(front_end.doing)
         marks = _marks(session)
         if not marks or _upgrade_comes_first(session, marks):
             yield None
             return
         with cluster_lock(session, front_end, take_over=take_over) as held:
-            yield _return(session, front_end, held)
+            found = _return(session, front_end, held)
+            front_end.doing("")
+            yield found
 
 
 def _marks(session: Session) -> Mapping[str, LeftOut]:
@@ -250,7 +256,7 @@ def _return(session: Session, front_end: FrontEnd, held: HeldLock) -> ProposedCh
     refuse_not_back(session, host)
     installed = observe_installed(session)
     whole = session.at(installed.version)
-    findings = run_checks(whole.preflight_context(installed.observed), _CHECKS)
+    findings = run_checks(whole.preflight_context(installed.observed), _CHECKS, session.doing)
     health = whole.read_health_before()
     before = whole.without(marks).builder.since(health).context
     build = whole.builder.since(health).context

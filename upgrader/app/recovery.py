@@ -47,7 +47,10 @@ class ProposedRecovery:
 
         Asks the gates, so it may take time: show `seen` first.
         """
-        return recovered(self.tools) if self.seen.healthy else ""
+        if not self.seen.healthy:
+            return ""
+        with self.front_end.busy("asking the health gates…"):
+            return recovered(self.tools)
 
     @property
     def needed(self) -> bool:
@@ -101,6 +104,7 @@ def propose_recovery(
 ) -> Iterator[ProposedRecovery]:
     """Examine the controllers, or only those that `only` names; `dry_run` takes no lock."""
     with (
+        front_end.busy(),
         open_session(folder) as opened,
         nullcontext() if dry_run else locked_folder(folder),
     ):
@@ -109,7 +113,9 @@ def propose_recovery(
         session = opened.without_left_out(front_end.notify, unread=_UNREAD)
         _check_left_out(session.left_out, only)
         tools = session.recover_tools(only)
+        front_end.doing("examining the controllers…")
         seen = tools.examine()
+        front_end.doing("")
         yield ProposedRecovery(seen, tools, recover_pipeline(seen, tools), session, front_end)
 
 

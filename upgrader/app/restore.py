@@ -56,15 +56,19 @@ def propose_restore(
 
     Raises UsageError for a wrong key or file, BackupRefused where it is damaged or another cluster's.
     """
-    backup = open_backup(path, identity)
-    manifest = backup.read()
-    with open_session(folder) as session, locked_folder(folder):
+    with front_end.busy("reading the backup…"):
+        backup = open_backup(path, identity)
+        manifest = backup.read()
+    with front_end.busy(), open_session(folder) as session, locked_folder(folder):
         hosts = session.tools.hosts
+        front_end.doing("reading etcd's members…")
         members = tuple(read_member(hosts, host) for host in session.cluster.controllers)
         if not other_cluster:
             _check_cluster(session, members[0], manifest)
         restoration = Restoration(backup, manifest, members, session.recover_tools(), _nodes(session))
-        yield ProposedRestore(manifest, restoration.pipeline(), session, front_end)
+        pipeline = restoration.pipeline()
+        front_end.doing("")
+        yield ProposedRestore(manifest, pipeline, session, front_end)
 
 
 def _nodes(session: Session) -> Mapping[str, str]:

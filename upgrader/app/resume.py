@@ -75,7 +75,8 @@ class ResumableRun:
         Raises UsageError where the pipeline, or without `accept_changes` the inputs, changed since the run began.
         """
         session = self.run.session.at(self.resumed.target) if self.resumed.target else self.run.session
-        pipeline, plan = _pipeline(session, self.resumed, self.bundle, accept_changes=accept_changes)
+        with self.run.front_end.busy():
+            pipeline, plan = _pipeline(session, self.resumed, self.bundle, accept_changes=accept_changes)
         if self.done:
             pipeline = undone_by_hand(pipeline, self.done, own_name())
         return ResumedRun(replace(self.run, session=session), self.why, pipeline, plan, next_action(self.resumed))

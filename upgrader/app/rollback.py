@@ -72,8 +72,9 @@ class RunToRollBack:
             )
         why = RollbackRequested(run.state.run, lock_holder(), to)
         proposed = ProposedRollback(run, why, follow(run.state, why, run.session.tools.clock.now()))
-        check_unchanged(run.session.tools.helm, proposed.steps)
-        check_kubelets(run.session.tools.kube, run.state.current, proposed.steps)
+        with run.front_end.busy():
+            check_unchanged(run.session.tools.helm, proposed.steps)
+            check_kubelets(run.session.tools.kube, run.state.current, proposed.steps)
         return proposed
 
 

@@ -62,16 +62,19 @@ def propose_migration(folder: Path, front_end: FrontEnd, *, take_over: bool) -> 
     is not what upgrader.yaml has at the version that runs.
     """
     with (
-        open_session(folder) as opened,
+        front_end.busy(),
+        open_session(folder) as untold,
         locked_folder(folder),
-        cluster_lock(opened, front_end, take_over=take_over) as held,
+        cluster_lock(untold, front_end, take_over=take_over) as held,
     ):
+        opened = untold.telling(front_end.doing)
         observed = opened.observe()
         session = built_in(opened.at(observed.server))
         _refuse_emulation(observed)
         refuse_unended(session)
         plan = plan_run(session.intended(None), observed, observed.server)
         _refuse_changes(plan)
+        front_end.doing("")
         yield ProposedMigration(plan, session, front_end, held)
 
 

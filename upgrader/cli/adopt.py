@@ -46,7 +46,7 @@ def adopt(folder: Path, undo: bool, new_controllers: bool, yes: bool, take_over:
 
 
 def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
-    shown = front_end(busy=True)  # before the imports, which take seconds
+    shown = front_end()  # before the imports, which take seconds
 
     from upgrader.adopt.derive import about_source_addresses
     from upgrader.adopt.other_versions import about_other_versions
@@ -77,7 +77,7 @@ def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
 
 
 def _adopt_new(folder: Path, *, yes: bool, take_over: bool) -> None:
-    shown = front_end(busy=True)  # before the imports, which take seconds
+    shown = front_end()  # before the imports, which take seconds
     from upgrader.app.new_controllers import found_controllers
     from upgrader.app.values_edit import write_edited
     from upgrader.ui.proposed_steps import print_found, print_steps
@@ -110,7 +110,7 @@ def _about_new(found: FoundControllers) -> Iterator[str]:
 
 
 def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:
-    shown = front_end(busy=True)  # before the imports, which take seconds
+    shown = front_end()  # before the imports, which take seconds
     from upgrader.app.adoption import propose_undo
     from upgrader.ui.proposed_steps import print_steps
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import EVENTS
+from upgrader.cli.command_line import EVENTS, front_end
 from upgrader.cli.completing import complete_planned_step
 from upgrader.cli.notices import say
 from upgrader.errors import UsageError
@@ -28,13 +28,17 @@ def approve(folder: Path, step: str, reason: str | None) -> None:
 
     Exit codes: 0 approved, 2 no run waits for this step, 5 the API rejected it or did not answer.
     """
-    from upgrader.app.approval import approve_step
-
     if reason is None:
         reason = _asked_for(step)
     if not reason.strip():
         raise click.BadParameter("must not be empty", param_hint="--reason")
-    say(f"Approved: run {approve_step(folder, step, reason)}, step {step}")
+    shown = front_end()  # before the imports, which take seconds
+
+    from upgrader.app.approval import approve_step
+
+    with shown.busy("asking the cluster…"):
+        run = approve_step(folder, step, reason)
+    say(f"Approved: run {run}, step {step}")
 
 
 def _asked_for(step: str) -> str:

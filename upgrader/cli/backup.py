@@ -27,12 +27,14 @@ def backup(context: click.Context) -> None:
     Exit codes: 0 taken, 2 wrong usage or files, 3 or 5 a controller could not be reached or failed, 6 another run
     holds the lock.
     """
+    if context.invoked_subcommand is not None:
+        return
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.backup import take_backup
     from upgrader.ui.backups import describe_backup
 
-    if context.invoked_subcommand is not None:
-        return
-    taken = take_backup(context.obj, front_end())
+    taken = take_backup(context.obj, shown)
     print_text(describe_backup(taken.manifest))
     for path in taken.removed:
         say(f"removed {path.name} (backup.keep and backup.maxAge in upgrader.yaml)")
@@ -66,11 +68,13 @@ def verify(folder: Path, file: Path, identity: Path, on_controller: bool) -> Non
 
     Exit codes: 0 intact, 2 damaged, or the identity does not fit.
     """
+    shown = front_end(busy=on_controller)  # before the imports, which take seconds
+
     from upgrader.app.backup import open_backup, prove_backup
     from upgrader.ui.backups import describe_backup
 
     opened = open_backup(file, identity)
-    manifest = prove_backup(folder, opened, front_end()) if on_controller else opened.read()
+    manifest = prove_backup(folder, opened, shown) if on_controller else opened.read()
     print_text(describe_backup(manifest))
     click.echo(
         "intact      every hash matches"

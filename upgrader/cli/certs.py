@@ -43,15 +43,18 @@ def show(folder: Path, output: Output) -> None:
     Exit codes: 0 all are shown, expired ones too; 2 wrong usage or files; 3 or 5 a controller could not be reached or a
     file could not be read (the other certificates are shown).
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.certificates import show_certificates
     from upgrader.ui.certificates import print_certificates
 
-    shown = show_certificates(folder)
+    with shown.busy("reading the certificates of the controllers…"):
+        found = show_certificates(folder)
     if output == "table":
-        print_certificates(shown, sys.stdout)
+        print_certificates(found, sys.stdout)
     else:
-        print_plain(_described(shown), output)
-    shown.refuse_if_incomplete()
+        print_plain(_described(found), output)
+    found.refuse_if_incomplete()
 
 
 @certs.command()
@@ -77,12 +80,14 @@ def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_ove
     Exit codes: 0 done (or nothing to renew), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
     rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.certificate_renewal import propose_renewal
     from upgrader.ui.certificates import print_renewable
     from upgrader.ui.proposed_steps import print_steps
 
     limit = None if within is None else timedelta(seconds=within)
-    with propose_renewal(folder, front_end(), limit, take_over=take_over, dry_run=dry_run) as proposed:
+    with propose_renewal(folder, shown, limit, take_over=take_over, dry_run=dry_run) as proposed:
         if not proposed.needed:
             say("Nothing to renew: no certificate expires within that time, and the components use the current ones.")
             return

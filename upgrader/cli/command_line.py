@@ -58,10 +58,10 @@ def _display() -> RunDisplay:
     return event_stream() or choose_reporter(sys.stderr, sys.stdin, by=own_name())
 
 
-def front_end(*, busy: bool = False) -> FrontEnd:
-    """What use cases tell and show while they work.
+def front_end(*, busy: bool = True) -> FrontEnd:
+    """What use cases tell and show while they work. Called before a use case is imported, as that takes seconds.
 
-    `busy`: for one that is `FrontEnd.busy`, which is said now, as the use case itself takes seconds to import.
+    `busy`: the command is `FrontEnd.busy` from now on; not for one that asks neither a host nor the API.
     """
     from upgrader.app.front_end import READS_FOLDER, FrontEnd
     from upgrader.ui.progress_line import ProgressLine

@@ -39,7 +39,7 @@ def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> N
     The node stays, without the control-plane label; the node of a dead machine is deleted. Refused if etcd would lose
     its quorum. If it is interrupted, run it again.
     """
-    shown = front_end(busy=True)  # before the imports, which take seconds
+    shown = front_end()  # before the imports, which take seconds
     from upgrader.app.controller_removal import leaving_controller
     from upgrader.app.values_edit import write_edited
     from upgrader.ui.proposed_steps import print_found, print_steps

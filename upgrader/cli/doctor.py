@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from upgrader.cli.command_line import front_end
 from upgrader.errors import UsageError
 
 __all__ = ["doctor"]
@@ -22,10 +23,13 @@ def doctor(folder: Path) -> None:
 
     `upgrader check` checks the cluster. Exit codes: 0 no error, warnings at most; 2 there is an error to fix.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.doctor import this_doctor
     from upgrader.ui.doctor import print_symptoms
 
-    found = this_doctor(folder).examine(os.environ)
+    with shown.busy("checking this machine…"):
+        found = this_doctor(folder).examine(os.environ)
     print_symptoms(found, sys.stdout)
     wrong = [each.name for each in found if each.state == "error"]
     if wrong:

@@ -28,11 +28,13 @@ def finalize(folder: Path, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done (or nothing to finalize), 2 wrong usage or files, 3 blocked by a check, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.finalize import propose_finalize
     from upgrader.model.emulation import minor_text
     from upgrader.ui.plan import print_plan
 
-    with propose_finalize(folder, front_end(), take_over=take_over) as proposed:
+    with propose_finalize(folder, shown, take_over=take_over) as proposed:
         if proposed is None:
             say("Nothing to finalize: the control plane emulates no older version.")
             return

@@ -51,7 +51,7 @@ def plan(folder: Path, allow_exec: bool) -> None:
 
     Exit codes: 0 every cluster can be upgraded, 2 a file is wrong, 3 a check blocks a cluster, or it can't be planned.
     """
-    shown = front_end(busy=True)
+    shown = front_end()
 
     from upgrader.app.upgrade import plan_upgrade
     from upgrader.fleet.plans import plan_fleet, shared_causes
@@ -108,12 +108,15 @@ def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> N
     blocked, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another coordinator runs, 130
     interrupted. Failures within `maxFailures` let the campaign go on to its end, and count for the exit code.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.fleet.reports.publishing import publishing
     from upgrader.fleet.use_cases import open_campaign, refuse_unfinished
     from upgrader.model.first_few import first_few
     from upgrader.ui.fleet import changed_lines, phase_lines, print_fleet
 
     def ask(proposed: Fleet, another: bool) -> None:
+        shown.doing("")
         print_fleet(proposed)
         if another:
             say("The newest campaign isn't done, and is left as it is.")
@@ -132,6 +135,7 @@ def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> N
         open_campaign(folder, ask, anew=anew, executor=executor) as coordinator,
         publishing(coordinator, say) as publisher,
     ):
+        shown.doing("")
         if over := coordinator.over:
             say("The newest campaign is done, and no file has changed since: nothing to do (--new begins another).")
         decision, state = coordinator.look() if over else coordinator.run(show)

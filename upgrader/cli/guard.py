@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from upgrader.cli.command_line import front_end
 from upgrader.cli.notices import say
 from upgrader.cli.whole_lines import GroupOfWholeLines
 
@@ -37,10 +39,13 @@ def off(folder: Path, webhooks: tuple[str, ...]) -> None:
 
     Exit codes: 0 they are off, 2 there is no such webhook, 5 the API rejected it or did not answer.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.guard_switch import switch_guard_off
 
-    told = _Told("off")
-    switch_guard_off(folder, webhooks, told)
+    told = _Told("off", shown.notify)
+    with shown.busy("asking the cluster…"):
+        switch_guard_off(folder, webhooks, told)
     if not told.any:
         say("None of guard's webhooks was on.")
 
@@ -57,10 +62,13 @@ def on(folder: Path, webhooks: tuple[str, ...]) -> None:
     Exit codes: 0 they are on, 2 there is no such webhook, 3 one doesn't answer, 5 the API rejected it or did not
     answer.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.guard_switch import switch_guard_on
 
-    told = _Told("on")
-    switch_guard_on(folder, webhooks, told)
+    told = _Told("on", shown.notify)
+    with shown.busy("asking the cluster…"):
+        switch_guard_on(folder, webhooks, told)
     if not told.any:
         say("None of guard's webhooks was off.")
 
@@ -78,18 +86,21 @@ def forget(folder: Path, cell: str) -> None:
     Exit codes: 0 removed, 2 no PodProtector has such a cell, 3 guard's generator hasn't removed it within a minute, 5
     the API rejected it or did not answer.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.guard_cells import forget_cell
 
-    forget_cell(folder, cell, lambda name: say(f"removing from: {name}"))
+    with shown.busy("asking the cluster…"):
+        forget_cell(folder, cell, lambda name: shown.notify(f"removing from: {name}"))
     say(f"removed: {cell}")
 
 
 class _Told:
     """Says each webhook, when it is done."""
 
-    def __init__(self, state: str) -> None:
-        self._state, self.any = state, False
+    def __init__(self, state: str, say: Callable[[str], None]) -> None:
+        self._state, self._say, self.any = state, say, False
 
     def __call__(self, webhook: Webhook) -> None:
         self.any = True
-        say(f"{self._state}: {webhook}")
+        self._say(f"{self._state}: {webhook}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from upgrader.cli.command_line import front_end
 from upgrader.cli.notices import say
 from upgrader.cli.output import TEXT_OR_JSON
 
@@ -23,10 +24,13 @@ def history(folder: Path, output: str, as_json: bool) -> None:
 
     Runs of other machines are read from the cluster, if it answers. `policy.keepRuns` sets how many runs are kept.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.status import known_runs
     from upgrader.ui.runs import print_history
 
-    known = known_runs(folder)
+    with shown.busy("looking for runs…"):
+        known = known_runs(folder)
     if known.problem:
         say(f"The runs of other machines could not be read: {known.problem}")
     running = known.status.state == "running"

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upgrader.cli.command_line import YES
+from upgrader.cli.command_line import YES, front_end
 from upgrader.cli.notices import say
 from upgrader.cli.questions import confirm
 from upgrader.errors import UsageError
 
 if TYPE_CHECKING:
     from upgrader.app.ci_jobs import CiSystem, ProposedJobs
+    from upgrader.app.front_end import FrontEnd
     from upgrader.app.initialization import Login
 
 __all__ = ["init"]
@@ -76,6 +77,8 @@ def init(
     Exit codes: 0 written, or all files exist already; 2 wrong usage or files; 3 no control plane that upgrader can
     upgrade; 5 the API did not answer.
     """
+    shown = front_end(busy=not (sudoers or systemd))  # before the imports, which take seconds
+
     from upgrader.app.ci_jobs import propose_jobs
     from upgrader.app.initialization import Login
     from upgrader.app.machine_files import check_units, sudoers_rule
@@ -90,19 +93,20 @@ def init(
     jobs = propose_jobs(folder, system) if system else None
     where = "upgrader" if folder == Path.cwd() else f"upgrader -C {folder}"
     if jobs is None or not (folder / "upgrader.yaml").exists():
-        kind = _look_and_write(folder, Login(ssh_user, ssh_key.absolute() if ssh_key else None), yes=yes)
+        kind = _look_and_write(folder, Login(ssh_user, ssh_key.absolute() if ssh_key else None), shown, yes=yes)
         say(f"Next: {', then '.join(f'{where} {command}' for command in _NEXT[kind])}")
     if jobs is not None:
         _write(jobs.files, jobs.kept, jobs.write, yes=yes)
         _say_what_is_left(jobs)
 
 
-def _look_and_write(folder: Path, login: Login, *, yes: bool) -> str:
+def _look_and_write(folder: Path, login: Login, shown: FrontEnd, *, yes: bool) -> str:
     """The cluster's folder; returns which kind of control plane it has."""
     from upgrader.app.initialization import look_at_cluster
     from upgrader.ui.found_cluster import print_found
 
-    found = look_at_cluster(folder, login)
+    with shown.busy("asking the cluster…"):
+        found = look_at_cluster(folder, login)
     print_found(found, sys.stdout)
     for name, why in found.silent.items():
         say(f"{name}: {why}")

@@ -29,9 +29,11 @@ def migrate_storage(folder: Path, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked, 5 manual action required (objects that were not migrated are
     listed), 6 another run holds the lock, 130 interrupted.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.storage_migration import propose_migration
 
-    with propose_migration(folder, front_end(), take_over=take_over) as proposed:
+    with propose_migration(folder, shown, take_over=take_over) as proposed:
         version = proposed.plan.target
         say(f"This stores every object as {version} does: afterwards, a rollback to an older minor is impossible.")
         start(proposed, question=f"Migrate the cluster's objects to {version}?", yes=yes)

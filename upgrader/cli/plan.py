@@ -80,7 +80,7 @@ def plan(
         return
     if against is not None:
         raise UsageError("--against compares folders", remedy="Add --offline.")
-    shown = front_end(busy=True)  # before the imports, which take seconds
+    shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.upgrade import plan_upgrade, save_plan
     from upgrader.ui.findings import on_screen

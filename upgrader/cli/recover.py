@@ -30,13 +30,15 @@ def recover(context: click.Context, hosts: tuple[str, ...], dry_run: bool, yes: 
     Exit codes: 0 healthy, 2 wrong usage or files, 5 manual action required, 6 another run holds the lock, 7 --dry-run
     found something to recover, 130 interrupted.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.recovery import propose_recovery
     from upgrader.ui.as_typed import program
     from upgrader.ui.diagnosis import print_diagnosis
     from upgrader.ui.proposed_steps import print_steps
 
     folder: Path = context.obj
-    with propose_recovery(folder, hosts, front_end(), dry_run=dry_run) as proposed:
+    with propose_recovery(folder, hosts, shown, dry_run=dry_run) as proposed:
         print_diagnosis(proposed.seen)
         if not proposed.needed:
             click.echo("Nothing to recover: the API answers, and the cluster is healthy.", err=True)

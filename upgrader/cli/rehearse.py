@@ -37,7 +37,7 @@ def rehearse(folder: Path, target: KubernetesVersion | None, output: Output) -> 
     Exit codes: 0 no difference, 2 wrong usage or files, 3 the target refuses something, something could not be
     compared, or a controller failed, 6 another run holds the lock.
     """
-    shown = front_end(busy=True)  # before the imports, which take seconds
+    shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.rehearsal import rehearse as rehearse_upgrade
     from upgrader.ui.findings import on_screen

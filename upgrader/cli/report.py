@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from upgrader.cli.command_line import front_end
 from upgrader.cli.completing import complete_run
 from upgrader.cli.notices import say
 from upgrader.errors import UsageError
@@ -56,8 +57,6 @@ def report(
     Every run leaves report.html, report.json, report.md and junit.xml in runs/RUN. A killed run has none, or outdated
     ones: this creates them from the journal. Needs no cluster, except for runs of other machines.
     """
-    from upgrader.app.report import run_to_report
-
     if compare is not None:
         if name or opened or redacted or output in ("html", "junit"):
             raise UsageError(
@@ -73,7 +72,12 @@ def report(
             "--redacted needs -o: the files in the run's folder are never redacted",
             remedy="Add `-o html` or another format.",
         )
-    found = run_to_report(folder, name)
+    shown = front_end()  # before the imports, which take seconds
+
+    from upgrader.app.report import run_to_report
+
+    with shown.busy("looking for runs…"):
+        found = run_to_report(folder, name)
     if output is not None:
         click.echo(found.text(output, redact=redacted), nl=False)
         return
@@ -88,11 +92,14 @@ def show_page(page: Path, *, opened: bool) -> None:
 
 
 def _compare(folder: Path, runs: tuple[str, str], output: Format | None) -> None:
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.report import compare_runs
     from upgrader.reporting.report.comparison import comparison_markdown
     from upgrader.ui.comparison import print_comparison
 
-    found = compare_runs(folder, *runs)
+    with shown.busy("looking for runs…"):
+        found = compare_runs(folder, *runs)
     if output == "json":
         click.echo(json.dumps(asdict(found), indent=2))
     elif output == "markdown":

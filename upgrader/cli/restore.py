@@ -31,11 +31,13 @@ def restore(folder: Path, file: Path, identity: Path, other_cluster: bool, yes: 
     Exit codes: 0 restored and healthy, 2 wrong usage or files, a damaged backup, or another cluster's, 3 a controller
     could not be reached, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.restore import propose_restore
     from upgrader.ui.backups import describe_backup
     from upgrader.ui.proposed_steps import print_steps
 
-    with propose_restore(folder, file, identity, front_end(), other_cluster=other_cluster) as proposed:
+    with propose_restore(folder, file, identity, shown, other_cluster=other_cluster) as proposed:
         print_text(describe_backup(proposed.manifest), err=True)
         print_steps(proposed.pipeline)
         start(proposed, question="Replace all of this cluster's data with that backup?", yes=yes)

@@ -49,6 +49,7 @@ def resume(
     something else changed the interrupted step's release.
     """
     run = one_run(name, named)
-    if run is None and not done and take_back(folder, front_end(), yes=yes, take_over=take_over):
+    shown = front_end()  # before the imports, which take seconds
+    if run is None and not done and take_back(folder, shown, yes=yes, take_over=take_over):
         return
-    resume_now(folder, run, accept_changes=accept_changes, yes=yes, take_over=take_over, done=done)
+    resume_now(folder, run, shown, accept_changes=accept_changes, yes=yes, take_over=take_over, done=done)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upgrader.cli.approved_inputs import refuse_unapproved, with_approved_inputs
-from upgrader.cli.command_line import front_end
 from upgrader.cli.notices import say
 from upgrader.cli.operator import Operator
 from upgrader.cli.questions import conclude, confirm
@@ -15,6 +14,7 @@ from upgrader.errors import Blocked
 from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:
+    from upgrader.app.front_end import FrontEnd
     from upgrader.app.upgrade import ProposedUpgrade
     from upgrader.engine.execution.next_action import Action
 
@@ -24,6 +24,7 @@ __all__ = ["resume_now"]
 def resume_now(
     folder: Path,
     name: str | None,
+    shown: FrontEnd,
     *,
     accept_changes: bool,
     yes: bool,
@@ -46,7 +47,7 @@ def resume_now(
     from upgrader.app.upgrade import propose_upgrade
     from upgrader.ui.runs import print_run
 
-    with resumable_run(folder, name, front_end(), take_over=take_over, done=done) as found:
+    with resumable_run(folder, name, shown, take_over=take_over, done=done) as found:
         print_run(found.run.state)
         asked, wanted = found.goal, found.run.session.settings.target
         aim = found.run.state.goal or found.run.state.target
@@ -73,7 +74,7 @@ def resume_now(
         skips = skips_of(finished.state)
 
         def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
-            proposed = propose_upgrade(folder, goal, front_end(), take_over=False, skips=skips, most=most)
+            proposed = propose_upgrade(folder, goal, shown, take_over=False, skips=skips, most=most)
             return with_approved_inputs(folder, approved, proposed)
 
         run_hops(propose, Operator(yes, skips))

@@ -33,10 +33,13 @@ def rollback(folder: Path, named: str | None, name: str | None, to: str, yes: bo
     Exit codes: 0 rolled back (or nothing to roll back), 2 wrong usage or files, 3 kubelets are too new, 5 manual
     action required, 6 another run holds the lock, 130 interrupted (`upgrader resume` continues).
     """
+    run = one_run(name, named)
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.rollback import run_to_roll_back
     from upgrader.ui.runs import print_rollback_order, print_run
 
-    with run_to_roll_back(folder, one_run(name, named), front_end(), take_over=take_over) as found:
+    with run_to_roll_back(folder, run, shown, take_over=take_over) as found:
         print_run(found.run.state)
         proposed = found.propose(to)
         if not proposed.steps:

@@ -56,10 +56,13 @@ def show(folder: Path, output: Output) -> None:
     Exit codes: 0 shown, 2 wrong usage or files, 3 the CAs match no stage of a rotation, 3 or 5 a node could not be
     inspected.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.ca_rotation import show_cas
     from upgrader.ui.ca_trust import print_cas
 
-    found = show_cas(folder)
+    with shown.busy("reading the CAs of every node…"):
+        found = show_cas(folder)
     if output == "table":
         print_cas(found, sys.stdout)
     else:
@@ -136,10 +139,12 @@ def cancel(folder: Path, yes: bool, take_over: bool) -> None:
 
 
 def _run(folder: Path, phase: Literal["trust", "sign", "finish", "cancel"], *, yes: bool, take_over: bool) -> None:
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.ca_rotation import Phase, found_cas, show_cas
     from upgrader.ui.proposed_steps import print_found, print_steps
 
-    with found_cas(folder, front_end(), Phase(phase)) as found:
+    with found_cas(folder, shown, Phase(phase)) as found:
         print_found(found.findings)
         found.check_allowed()
         _write(found, yes=yes)
@@ -150,7 +155,9 @@ def _run(folder: Path, phase: Literal["trust", "sign", "finish", "cancel"], *, y
             print_steps(proposed.pipeline)
             start(proposed, yes=yes)
         if phase == "sign":
-            for line in show_cas(folder).left():
+            with shown.busy("reading the CAs of every node…"):
+                left = show_cas(folder).left()
+            for line in left:
                 say(f"From the old CA, and not managed by kubeadm: {line}")
     if phase in _THEN:
         say(_THEN[phase])

@@ -143,7 +143,7 @@ def run(
         raise UsageError("--resume and --new can't be combined", remedy="Use only one of them.")
     patience = wait_seconds(wait=wait, timeout=timeout)
     skips = Skips.of(skipped, reason)
-    shown = front_end(busy=not resume_first)  # before the imports, which take seconds
+    shown = front_end()  # before the imports, which take seconds
     if approved is not None and copies is not None:
         read_copies(folder, copies, approved)
 
@@ -156,11 +156,16 @@ def run(
 
     if patience is not None:
         wait_for_start(folder, target, patience, shown)
-    if resume_first and (name := interrupted_upgrade(folder, shown.notify)):
+    name = ""
+    if resume_first:
+        with shown.busy("looking for runs…"):
+            name = interrupted_upgrade(folder, shown.notify)
+    if name:
         say(f"Run {name} was interrupted: resuming it (--resume)")
         reached = resume_now(
             folder,
             name,
+            shown,
             accept_changes=False,
             yes=yes,
             take_over=take_over,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from upgrader.cli.command_line import front_end
 from upgrader.cli.output import TEXT_OR_JSON
 
 __all__ = ["status"]
@@ -26,10 +27,13 @@ def status(folder: Path, output: str, as_json: bool) -> None:
     machine holds the cluster's lock. For programs, `-o json` has what an active run is doing (`now`), and `running` as
     its outcome.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.status import known_runs
     from upgrader.ui.runs import print_status
 
-    found = known_runs(folder).status
+    with shown.busy("looking for runs…"):
+        found = known_runs(folder).status
     if as_json or output == "json":
         click.echo(json.dumps(found.as_json(), indent=2))
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from upgrader.cli.command_line import VERSION
+from upgrader.cli.command_line import VERSION, front_end
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.model.version import KubernetesVersion
 
@@ -37,11 +37,14 @@ def versions(folder: Path, chosen: KubernetesVersion | None, file: Path | None, 
     three minors behind: older ones are listed. If the cluster doesn't answer, the version in upgrader.yaml is used.
     Changes nothing.
     """
+    shown = front_end()  # before the imports, which take seconds
+
     from upgrader.app.versions_on_offer import offered_versions, read_versions, where_we_are
     from upgrader.app.wiring import system_clock
     from upgrader.ui.versions import print_versions
 
-    here = where_we_are(folder, chosen)
+    with shown.busy("asking the cluster…"):
+        here = where_we_are(folder, chosen)
     offered = offered_versions(here, read_versions(file) if file else None)
     if output == "table":
         print_versions(here, offered, system_clock().now().date(), sys.stdout)

@@ -26,7 +26,7 @@ from tests.unit.preflight.pki import CertificateAuthority, encoded
 from upgrader.app import ca_rotation
 from upgrader.app.ca_rotation import Phase, found_cas, show_cas
 from upgrader.app.execution import FinishedRun
-from upgrader.app.front_end import FrontEnd
+from upgrader.app.front_end import READS_FOLDER, FrontEnd
 from upgrader.app.values_edit import write_edited
 from upgrader.app.wiring import Session
 from upgrader.certificates.trust_gates import ROOT_CA
@@ -236,11 +236,17 @@ class Place:
 
     def phase(self, phase: Phase = Phase.TRUST) -> FinishedRun | None:
         """To its end; None where there is nothing to do."""
-        with found_cas(self.folder, FrontEnd(), phase) as found:
+        said = list[str]()
+        with found_cas(self.folder, FrontEnd(doing=said.append), phase) as found:
+            assert said[0] == READS_FOLDER and said[-1] == "", "from the beginning, until there is something to show"
             found.check_allowed()
             for file, text in found.files.items():
                 write_edited(file, text)
+            said.clear()
             with found.propose(take_over=True) as proposed:
+                assert said[0] == READS_FOLDER and said[-1] == "", (
+                    "from the beginning, until there is something to show"
+                )
                 return proposed.execute() if proposed.changes else None
 
     def forget_runs(self) -> None:

@@ -20,7 +20,7 @@ from tests.unit.preflight.pki import CertificateAuthority, printed
 from upgrader.app import certificate_renewal
 from upgrader.app.certificate_renewal import propose_renewal
 from upgrader.app.execution import FinishedRun
-from upgrader.app.front_end import FrontEnd
+from upgrader.app.front_end import READS_FOLDER, FrontEnd
 from upgrader.app.wiring import Session
 from upgrader.certificates.steps import RESTARTED_AT
 from upgrader.engine.locks.fence import Fence
@@ -53,8 +53,10 @@ class Place:
 
     def renew(self, within: timedelta | None = None) -> FinishedRun | None:
         """To its end; None where there is nothing to do."""
-        front_end = FrontEnd(notify=self.said.append)
+        said = list[str]()
+        front_end = FrontEnd(notify=self.said.append, doing=said.append)
         with propose_renewal(self.folder, front_end, within, take_over=False, dry_run=False) as proposed:
+            assert said[0] == READS_FOLDER and said[-1] == "", "from the beginning, until there is something to show"
             return proposed.execute() if proposed.needed else None
 
     def serials(self, host: str = NODES_[0]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from tests.unit.gates.builders import add_deployment, add_pod
 from upgrader.app import existing_run, finalize, storage_migration, upgrade
 from upgrader.app.execution import FinishedRun
 from upgrader.app.finalize import propose_finalize
-from upgrader.app.front_end import FrontEnd
+from upgrader.app.front_end import READS_FOLDER, FrontEnd
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.upgrade import propose_upgrade
@@ -84,7 +84,9 @@ class Place:
 
     def finalize(self) -> FinishedRun | None:
         """The end of the emulation; None where there was none."""
-        with propose_finalize(self.folder, FrontEnd(), take_over=False) as proposed:
+        said = list[str]()
+        with propose_finalize(self.folder, FrontEnd(doing=said.append), take_over=False) as proposed:
+            assert said[0] == READS_FOLDER and said[-1] == "", "from the beginning, until there is something to show"
             finished = proposed.execute() if proposed else None
         self.answer()
         return finished
@@ -164,8 +166,13 @@ def test_resumed_run_emulates_what_its_journal_says(place: Place) -> None:
     place.emulation = False
     place.world.kube.raw_answers["/version"] = json.dumps({"gitVersion": str(TO)})
     place.world.helm.fail_upgrade.clear()
-    with resumable_run(place.folder, None, FrontEnd(), take_over=False) as found:
-        assert found.prepare(accept_changes=False).execute().error is None
+    said = list[str]()
+    with resumable_run(place.folder, None, FrontEnd(doing=said.append), take_over=False) as found:
+        assert said[0] == READS_FOLDER and said[-1] == "", "from the beginning, until there is something to show"
+        said.clear()
+        resumed = found.prepare(accept_changes=False)
+        assert said[0] == READS_FOLDER and said[-1] == "", "from the beginning, until there is something to show"
+        assert resumed.execute().error is None
     assert "--emulated-version=1.36" in place.flags("kubernetes")
     odd = replace(found, resumed=replace(found.resumed, emulated="1.x"))
     with pytest.raises(UsageError, match=stopped.state.run):

@@ -19,7 +19,7 @@ from tests.unit.engine.killing import FROM, TO
 from tests.unit.preflight.pki import CertificateAuthority, encoded, printed
 from upgrader.adopt.withdrawal import CONTROL_PLANE
 from upgrader.app import backup, controller_removal, existing_run, left_out, recovery, upgrade
-from upgrader.app.front_end import FrontEnd
+from upgrader.app.front_end import READS_FOLDER, FrontEnd
 from upgrader.app.left_out import ProposedChange, WantedUpgrade, propose_leaving_out, propose_return
 from upgrader.app.resumable import upgrade_to_resume
 from upgrader.app.resume_or_start import newest_without_end
@@ -86,13 +86,18 @@ def mark(place: Place, phase: Any = "out", version: KubernetesVersion | None = F
 
 def leaving(place: Place, **wanted: Any) -> ProposedChange | None:
     """What `run` proposes before the upgrade."""
-    with propose_leaving_out(place.folder, WantedUpgrade(TO, **wanted), FrontEnd(), take_over=False) as proposed:
+    said = list[str]()
+    shown = FrontEnd(doing=said.append)
+    with propose_leaving_out(place.folder, WantedUpgrade(TO, **wanted), shown, take_over=False) as proposed:
+        assert proposed is None or (said[0], said[-1]) == (READS_FOLDER, "")
         return proposed
 
 
 def returning(place: Place) -> ProposedChange | None:
     """What `resume` proposes."""
-    with propose_return(place.folder, FrontEnd(), take_over=False) as proposed:
+    said = list[str]()
+    with propose_return(place.folder, FrontEnd(doing=said.append), take_over=False) as proposed:
+        assert proposed is None or (said[0], said[-1]) == (READS_FOLDER, "")
         return proposed
 
 
@@ -595,10 +600,11 @@ def test_backup_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(backup, "open_session", vars(left_out)["open_session"])
     monkeypatch.setattr(FakeSession, "backup_taker", property(controllers))
     mark(place)
-    said: list[str] = []
-    taken: Any = backup.take_backup(place.folder, FrontEnd(notify=said.append))
+    said, doing = list[str](), list[str]()
+    taken: Any = backup.take_backup(place.folder, FrontEnd(notify=said.append, doing=doing.append))
     assert taken == list(NAMES[:2])
     (told,) = said
+    assert doing[0] == READS_FOLDER and doing[-1] == ""
     assert told.startswith(f"Controller {LAST} is left out, so this command does nothing there.")
     assert "Once it is back: upgrader resume, then `upgrader backup` again" in told
 
@@ -617,10 +623,12 @@ def test_recovery_goes_on_without_it(place: Place, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(recovery, "open_session", vars(left_out)["open_session"])
     die(place)
     mark(place)
-    said: list[str] = []
+    said, doing = list[str](), list[str]()
 
     def recovered(only: tuple[str, ...] = ()) -> list[str]:
-        with recovery.propose_recovery(place.folder, only, FrontEnd(notify=said.append), dry_run=True) as proposed:
+        shown = FrontEnd(notify=said.append, doing=doing.append)
+        with recovery.propose_recovery(place.folder, only, shown, dry_run=True) as proposed:
+            assert doing[0] == READS_FOLDER and doing[-1] == ""
             assert proposed.tools.cluster == proposed.session.cluster
             return [item.host.name for item in proposed.seen.controllers]
 

@@ -12,6 +12,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
 from upgrader.app.existing_run import ExistingRun
+from upgrader.app.front_end import SILENT
 from upgrader.app.rollback import RunToRollBack
 from upgrader.app.rollback_checks import check_kubelets, check_unchanged
 from upgrader.engine.state.run_state import RunState, StepState
@@ -108,8 +109,7 @@ def _proposed(helm: FakeHelm, kube: FakeKube, current: KubernetesVersion) -> obj
     tools = SimpleNamespace(helm=helm, kube=kube, clock=FakeClock())
     session: Any = SimpleNamespace(tools=tools, settings=SimpleNamespace(pipeline=()))
     state = RunState(run="run-1", current=current, steps=(step(),), outcome="succeeded")
-    anything: Any = None
-    run = ExistingRun(session, anything, SimpleNamespace(lock=SimpleNamespace(taken_over=None)), state, Path())  # type: ignore[arg-type]
+    run = ExistingRun(session, SILENT, SimpleNamespace(lock=SimpleNamespace(taken_over=None)), state, Path())  # type: ignore[arg-type]
     return RunToRollBack(run, named=True).propose("")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.app.test_finalize import Place, place
 from tests.unit.engine.killing import TO
 from upgrader.app.execution import FinishedRun
-from upgrader.app.front_end import FrontEnd
+from upgrader.app.front_end import READS_FOLDER, FrontEnd
 from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.storage_migration import propose_migration
 from upgrader.errors import Blocked, StepFailed, UsageError
@@ -29,7 +29,9 @@ def _one_resource(place: Place) -> None:
 
 def migrate(place: Place) -> FinishedRun:
     """To its end."""
-    with propose_migration(place.folder, FrontEnd(), take_over=False) as proposed:
+    said = list[str]()
+    with propose_migration(place.folder, FrontEnd(doing=said.append), take_over=False) as proposed:
+        assert said[0] == READS_FOLDER and said[-1] == "", "from the beginning, until there is something to show"
         return proposed.execute()
 
 
