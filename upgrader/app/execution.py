@@ -295,6 +295,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
             folder=job.folder,
             typed=display.approval,
             confirm_lock=held.confirm if held else lambda: None,
+            asked=lambda: session.memory.reads.asked,
         )
         pipeline = job.pipeline
         if probe and job.enforce_availability:

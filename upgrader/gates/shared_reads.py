@@ -28,6 +28,8 @@ class ReadMemory:
     """The last answers, by what was asked, each with the time of the question (monotonic)."""
 
     answers: dict[tuple[object, ...], tuple[float, object]] = field(default_factory=dict)
+    asked: int = 0
+    """How many requests were made; a long list is several."""
 
 
 @dataclass(frozen=True)
@@ -46,71 +48,83 @@ class SharedReads:
     """The shortest time between two rounds: an answer is no more than one check's."""
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
-        return self._shared(("get", kind, name, namespace), lambda: self.kube.get(kind, name, namespace))
+        return self._shared(("get", kind, name, namespace), lambda: self._counted().get(kind, name, namespace))
 
     def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
         key = ("list", kind, namespace, labels, fields)
-        return self._shared(key, lambda: self.kube.list(kind, namespace, labels=labels, fields=fields))
+
+        def listed() -> tuple[KubeObject, ...]:
+            found = self._counted().list(kind, namespace, labels=labels, fields=fields)
+            self.memory.asked += max(0, len(found) - 1) // AT_ONCE
+            return found
+
+        return self._shared(key, listed)
 
     def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
         key = ("logs", namespace, pod, container, previous, lines)
-        return self._shared(key, lambda: self.kube.logs(namespace, pod, container, previous=previous, lines=lines))
+        return self._shared(
+            key, lambda: self._counted().logs(namespace, pod, container, previous=previous, lines=lines)
+        )
 
     def each(
         self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
     ) -> Iterator[KubeObject]:
-        return self.kube.each(kind, namespace, labels=labels, at_once=at_once, metadata_only=metadata_only)
+        found = self.kube.each(kind, namespace, labels=labels, at_once=at_once, metadata_only=metadata_only)
+        self.memory.asked += 1
+        for number, item in enumerate(found):
+            self.memory.asked += number > 0 and number % at_once == 0
+            yield item
 
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
-        return self.kube.count(kind, namespace, labels=labels)
+        return self._counted().count(kind, namespace, labels=labels)
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
         if not dry_run:
             self._forget(kind)
-        return self.kube.create(kind, manifest, namespace, dry_run=dry_run)
+        return self._counted().create(kind, manifest, namespace, dry_run=dry_run)
 
     def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
         self._forget(kind)
-        return self.kube.apply(kind, manifest, namespace)
+        return self._counted().apply(kind, manifest, namespace)
 
     def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
         self._forget(kind)
-        return self.kube.replace(kind, manifest, namespace)
+        return self._counted().replace(kind, manifest, namespace)
 
     def patch(
         self, kind: Kind, name: str, changes: KubeObject, namespace: str = "", *, subresource: str = ""
     ) -> KubeObject:
         self._forget(kind)
-        return self.kube.patch(kind, name, changes, namespace, subresource=subresource)
+        return self._counted().patch(kind, name, changes, namespace, subresource=subresource)
 
     def dry_patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
-        return self.kube.dry_patch(kind, name, changes, namespace)
+        return self._counted().dry_patch(kind, name, changes, namespace)
 
     def delete(self, kind: Kind, name: str, namespace: str = "", *, at_once: bool = False) -> None:
         self._forget(kind)
-        self.kube.delete(kind, name, namespace, at_once=at_once)
+        self._counted().delete(kind, name, namespace, at_once=at_once)
 
     def evict(self, pod: str, namespace: str, *, uid: str) -> None:
         self._forget(PODS)
-        self.kube.evict(pod, namespace, uid=uid)
+        self._counted().evict(pod, namespace, uid=uid)
 
     def watch(self, kind: Kind, namespace: str, name: str, *, timeout_seconds: int) -> Iterator[KubeObject]:
-        return self.kube.watch(kind, namespace, name, timeout_seconds=timeout_seconds)
+        return self._counted().watch(kind, namespace, name, timeout_seconds=timeout_seconds)
 
     def raw(self, path: str, *, server: str = "", token: str = "") -> str:
         if path.partition("?")[0] in _NEVER_SHARED:
-            return self.kube.raw(path, server=server, token=token)
-        return self._shared(("raw", path, server, token), lambda: self.kube.raw(path, server=server, token=token))
+            return self._counted().raw(path, server=server, token=token)
+        return self._shared(("raw", path, server, token), lambda: self._counted().raw(path, server=server, token=token))
 
     def server_time(self) -> datetime:
-        return self.kube.server_time()
+        return self._counted().server_time()
 
     def reconnect(self) -> None:
         self.memory.answers.clear()
         self.kube.reconnect()
 
     def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
-        return self.kube.request_token(service_account, namespace, seconds=seconds, bound_to=bound_to)
+        return self._counted().request_token(service_account, namespace, seconds=seconds, bound_to=bound_to)
 
     def _shared(self, key: builtins.tuple[object, ...], ask: Callable[[], _T]) -> _T:
         now, answers = self.clock.monotonic(), self.memory.answers
@@ -136,6 +150,11 @@ class SharedReads:
         for key, (asked, _) in list(self.memory.answers.items()):
             if now - asked >= self._seconds:
                 self.memory.answers.pop(key, None)
+
+    def _counted(self) -> Kube:
+        """The API, for one request."""
+        self.memory.asked += 1
+        return self.kube
 
     @property
     def _seconds(self) -> float:

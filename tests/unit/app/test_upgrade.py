@@ -28,6 +28,7 @@ from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.tried_check import check_and_try
 from upgrader.app.upgrade import check_upgrade, plan_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
+from upgrader.engine.execution.runner import Runner
 from upgrader.engine.history.journal_in_secrets import SECRETS, ClusterReplicas, secret_name
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
 from upgrader.engine.locks.fence import Fence
@@ -118,6 +119,20 @@ def test_upgrade_in_any_thread(world: World, tmp_path: Path) -> None:
     assert set(world.deployed) == {"a", "b", "c"} and all("new" in text for text in world.deployed.values())
     lease = world.kube.get(LEASES, NAME, NAMESPACE)
     assert lease is not None and not lease["spec"].get("holderIdentity")
+
+
+def test_gates_of_a_run_count_their_requests(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its runner paces them by is what they all have asked."""
+    asked = list[Callable[[], int]]()
+
+    class Counting(Runner):
+        def __init__(self, **parts: Any) -> None:
+            asked.append(parts["asked"])
+            super().__init__(**parts)
+
+    monkeypatch.setattr(execution, "Runner", Counting)
+    assert run(tmp_path).error is None
+    assert asked[0]() > 10
 
 
 @pytest.mark.parametrize(("release", "refusal"), [("kube-apiserver", Blocked), ("other", ChartRefused)])

@@ -105,6 +105,7 @@ class Bench:
         continuity: Continuity | None = None,
         folder: Path | None = None,
         confirm_lock: Callable[[], None] = lambda: None,
+        asked: Callable[[], int] = lambda: 0,
     ) -> Runner:
         """A runner with the given patience, what its steps are compared with, and the run's folder."""
         return Runner(
@@ -117,6 +118,7 @@ class Bench:
             continuity=continuity,
             folder=folder,
             confirm_lock=confirm_lock,
+            asked=asked,
         )
 
 

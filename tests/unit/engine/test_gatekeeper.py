@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from math import nan
 
 import pytest
@@ -49,6 +51,23 @@ def test_gate_that_stops_holding_while_another_is_waited_for_counts_anew(bench: 
     assert bench.clock.monotonic() == 8.0
     passed = [event.gate for event in bench.recorder.events if isinstance(event, GatePassed)]
     assert passed == ["flapping", "slow", "flapping"]
+
+
+def test_rounds_that_ask_much_are_rarer_until_something_is_wrong(bench: Bench) -> None:
+    """Three requests a second, behind the first sixty; what looks broken is decided as quickly as ever."""
+    times = list[float]()
+
+    def costly() -> Iterator[Verdict]:
+        while True:
+            times.append(bench.clock.monotonic())
+            yield pending("starting") if len(times) < 12 else broken("crashed")
+
+    gate = GateRun(ScriptedGate("web", costly()), GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=120))
+    step = replace(bench.step("a"), gates=(gate,))
+    result = run(bench.runner(asked=lambda: 15 * len(times)), step, on_failure="stop")
+    assert "broken" in result.reason
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert pauses == [pytest.approx(each) for each in (*[1.0] * 5, *[5.0] * 6, 1.0, 1.0)]
 
 
 def test_slow_rounds_are_followed_by_a_short_pause(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from upgrader.errors import GateFailed
@@ -18,6 +19,13 @@ FAIL_AFTER_BROKEN = 3
 
 _PAUSE_SECONDS = 1.0
 """Between two rounds, however long one takes."""
+
+_A_SECOND, _AT_FIRST = 3, 60
+"""How many requests gates make a second while one of them is waited for, however large the cluster, and how many beside
+that, so that a short wait isn't made longer."""
+
+_ROUNDS_LEFT = 3
+"""A wait has so many times the rounds that have to succeed, whatever a round costs."""
 
 _UNSTABLE = "The last check passed: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
 
@@ -45,27 +53,55 @@ class _Count:
         self.holding, self.passed = 0, False
 
 
-def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter, absence: ApiAbsence) -> None:
+def hold_all(
+    step: str,
+    gates: tuple[GateRun, ...],
+    *,
+    clock: Clock,
+    reporter: Reporter,
+    absence: ApiAbsence,
+    asked: Callable[[], int] = lambda: 0,
+) -> None:
     """Check every gate, round after round, until each has held often enough in a row, all in the same round.
 
     A gate that stops holding restarts its count, also while another one is waited for: all must be healthy together.
     On a large cluster, those that hold are checked in every third round while another one is waited for that needs as
     many checks in a row: they count anew beside it, so that nothing takes longer, and no pass is older than its state.
+    `asked` counts the requests of all gates: where they are many, a long wait has fewer rounds, for three a second.
     `pending` and `unknown` both restart the count; only the message differs, as what is unknown is not reported as
     unhealthy. Raises GateFailed for the first gate that fails, ApiLost when `absence` finds the API lost.
     """
     counts = [_Count(replace(run, gate=run.again()) if run.again else run) for run in gates]
     if not counts:
         return
-    started = clock.monotonic()
+    started, before = clock.monotonic(), asked()
     interval = min(count.run.policy.interval_seconds for count in counts)
     while True:
         begun = clock.monotonic()
-        absence.check(_round(step, counts, started, clock, reporter))
+        seen = _round(step, counts, started, clock, reporter)
+        absence.check(seen)
         if all(count.passed for count in counts):
             return
         # A long interval is from round to round: an API that answers slowly isn't asked more rarely still.
-        clock.sleep(max(min(interval, _PAUSE_SECONDS), interval - (clock.monotonic() - begun)))
+        now = clock.monotonic()
+        rests = max(min(interval, _PAUSE_SECONDS), interval - (now - begun))
+        if _only_waits(seen):
+            owed = (asked() - before - _AT_FIRST) / _A_SECOND - (now - started)
+            rests = max(rests, min(owed, _longest(counts, now - started)))
+        clock.sleep(rests)
+
+
+def _only_waits(seen: Collection[Verdict]) -> bool:
+    """Whether a gate is waited for, and nothing is wrong: what is broken or unknown is about to be decided."""
+    kinds = {verdict.kind for verdict in seen}
+    return VerdictKind.PENDING in kinds and kinds <= {VerdictKind.HOLDS, VerdictKind.PENDING}
+
+
+def _longest(counts: Collection[_Count], spent: float) -> float:
+    """The longest pause that leaves each gate rounds enough, one of them at its deadline."""
+    policies = [count.run.policy for count in counts if not count.passed]
+    enough = (policy.deadline_seconds / (_ROUNDS_LEFT * policy.consecutive) for policy in policies)
+    return min(*enough, *(policy.deadline_seconds - spent for policy in policies))
 
 
 def _round(step: str, counts: list[_Count], started: float, clock: Clock, reporter: Reporter) -> list[Verdict]:

@@ -89,6 +89,7 @@ class Runner:
         folder: Path | None = None,
         typed: Callable[[], StepApproved | None] | None = None,
         confirm_lock: Callable[[], None] = lambda: None,
+        asked: Callable[[], int] = lambda: 0,
     ) -> None:
         """`patience_seconds`: how long the API may be unreachable before `recovery` restores it; infinity: never.
 
@@ -96,7 +97,7 @@ class Runner:
         nothing is left to do, or the run is interrupted, before that is recorded; it raises no UpgraderError. `folder`
         is the run's, in which a file may approve a step; `typed` is the answer on its terminal: see `await_approval`.
         `confirm_lock` asks the API whether the cluster's lock is still this process's, and has `stop` end the run if it
-        isn't.
+        isn't. `asked` counts the requests of all gates.
         """
         self._kube = kube
         self._clock = clock
@@ -108,6 +109,7 @@ class Runner:
         self._folder = folder
         self._typed = typed
         self._confirm_lock = confirm_lock
+        self._asked = asked
         self._lifeline = ApiLifeline(
             kube=kube,
             clock=clock,
@@ -349,7 +351,7 @@ class Runner:
     def _hold(self, name: str, gates: tuple[GateRun, ...]) -> None:
         recheck_seconds = max((run.policy.recheck_seconds for run in gates), default=0.0)
         absence = ApiAbsence(self._kube, self._clock, self._patience_seconds, recheck_seconds)
-        hold_all(name, gates, clock=self._clock, reporter=self._reporter, absence=absence)
+        hold_all(name, gates, clock=self._clock, reporter=self._reporter, absence=absence, asked=self._asked)
 
     def _note(self, text: str) -> None:
         self._emit(Note(text))

@@ -199,7 +199,8 @@ class NodesKind(PlannedKind[PlannedNodes]):
         absence = ApiAbsence(context.tools.kube, clock, context.settings.recovery.patience_seconds)
         # Not at the pace of a large cluster: between so many batches, that would be hours.
         gates = tuple(replace(run, policy=catalog.policy) for run in catalog.of_cluster())
-        hold_all(step, gates, clock=clock, reporter=_Unheard(), absence=absence)
+        reads = context.memory.reads
+        hold_all(step, gates, clock=clock, reporter=_Unheard(), absence=absence, asked=lambda: reads.asked)
 
 
 def _check_configuration(begun: StepState, now: str) -> None:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import ceil, inf
 
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from tests.unit.gates.builders import NAMESPACE, add_daemonset, add_pod
+from tests.unit.gates.builders import NAMESPACE, add_daemonset, add_deployment, add_pod, running
 from tests.unit.gates.continuity.living_cluster import LivingKube
 from upgrader.engine.execution.gatekeeper import hold_all
+from upgrader.errors import GateFailed
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS
 from upgrader.gates.node_health import HEARTBEATS
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
+from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
-from upgrader.model.event import Event, GatePassed
+from upgrader.model.event import Event, GateChecked, GatePassed
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
@@ -29,6 +31,7 @@ from upgrader.steps.verify import VerifyStep
 
 WORKERS = 1_000
 PAGE = 500
+LAST_ROUND = 40
 TEMPLATES = ("pod-checkpointer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
 """Of the releases' workloads: a pod of each is tried."""
 KUBERNETES = "\n---\n".join(
@@ -97,6 +100,39 @@ def kube() -> LargeKube:
     return LargeKube()
 
 
+def old_proxies(kube: LargeKube) -> None:
+    """A DaemonSet that is replaced node by node."""
+    some = WORKERS - 100
+    add_daemonset(
+        kube,
+        "kube-proxy",
+        desired=WORKERS + 1,
+        generation=2,
+        revision=2,
+        numberReady=some,
+        updatedNumberScheduled=some,
+        numberAvailable=some,
+    )
+
+
+def starting_pod(kube: LargeKube) -> None:
+    """A Deployment whose new pod isn't Ready yet."""
+    add_deployment(kube, "coredns", generation=2, revision=2, updatedReplicas=1, readyReplicas=0, availableReplicas=0)
+    add_pod(kube, "coredns", running(ready=False), revision=2)
+
+
+def rebooting_node(kube: LargeKube) -> None:
+    """The controller, for the moment."""
+    ready = {"conditions": [{"type": "Ready", "status": "False"}]}
+    kube.put(NODES, {"metadata": {"name": "controller-1"}, "status": ready})
+
+
+def starting_critical_pod(kube: LargeKube) -> None:
+    """One that no release has."""
+    add_deployment(kube, "csi", readyReplicas=0, availableReplicas=0)
+    add_pod(kube, "csi", running(ready=False), priority_class="system-cluster-critical")
+
+
 def gates_of(kube: SharedReads, clock: FakeClock, cluster: Cluster) -> tuple[GateRun, ...]:
     """All that stand behind the step `kubernetes`, as a run makes them."""
     before = HealthBefore(tuple(f"worker-{number:04}" for number in range(WORKERS)))
@@ -128,3 +164,50 @@ def test_gates_of_a_step_on_a_thousand_nodes(kube: LargeKube, clock: FakeClock, 
         1
     ] * 4
     assert sum(kube.asked.values()) <= 110, kube.asked.most_common()
+
+
+@pytest.mark.parametrize("waits_for", [old_proxies, starting_pod, rebooting_node, starting_critical_pod])
+def test_gates_that_wait_ask_three_times_a_second(
+    kube: LargeKube, clock: FakeClock, cluster: Cluster, waits_for: Callable[[LargeKube], None]
+) -> None:
+    """However long, and whichever of them waits: behind sixty requests at first, and with one round at the deadline."""
+    reads = SharedReads(kube, clock, ReadMemory())
+    gates = gates_of(reads, clock, cluster)
+    waits_for(kube)
+    kube.asked.clear()
+    begun, seen = clock.monotonic(), Seen()
+    absence = ApiAbsence(reads, clock, inf)
+    with pytest.raises(GateFailed, match=r"within \d+ s"):
+        hold_all("kubernetes", gates, clock=clock, reporter=seen, absence=absence, asked=lambda: reads.memory.asked)
+    spent = clock.monotonic() - begun
+    checks = Counter(event.gate for event in seen if isinstance(event, GateChecked))
+    assert max(checks.values()) >= 10, "a fault is found in time"
+    assert min(gate.policy.deadline_seconds for gate in gates) <= spent <= 124
+    assert sum(kube.asked.values()) <= 60 + LAST_ROUND + 3 * spent, kube.asked.most_common()
+
+
+@pytest.mark.parametrize("waits_for", [old_proxies, starting_pod])
+def test_looks_beside_helm_ask_three_times_a_second(
+    kube: LargeKube, clock: FakeClock, cluster: Cluster, waits_for: Callable[[LargeKube], None]
+) -> None:
+    """While Helm waits for the pods of a release."""
+    before = HealthBefore(tuple(f"worker-{number:04}" for number in range(WORKERS)))
+    cluster = replace(cluster, controllers=cluster.controllers[:1])
+    catalog = GateCatalog(SharedReads(kube, clock, ReadMemory()), clock, cluster, GatePolicy(), before)
+    beside, pace = SharedReads(kube, clock, ReadMemory()), catalog.scaled
+    look = watch_workloads(
+        beside,
+        KUBERNETES,
+        clock=clock,
+        namespace=NAMESPACE,
+        absence=ApiAbsence(beside, clock, inf, pace.recheck_seconds),
+        glance=catalog.health.glance,
+        every_seconds=pace.interval_seconds,
+        recheck_seconds=pace.recheck_seconds,
+    )
+    waits_for(kube)
+    kube.asked.clear()
+    for _ in range(120):
+        look()
+        clock.sleep(1.0)
+    assert look.last and sum(kube.asked.values()) <= 3 * 120, kube.asked.most_common()
