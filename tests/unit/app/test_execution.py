@@ -34,7 +34,7 @@ from upgrader.engine.locks.lease_object import Holder
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import JournalError, UsageError
 from upgrader.gates.availability.series_file import SERIES, SeriesWriter
-from upgrader.gates.continuity.conversions import REPAIR
+from upgrader.gates.continuity.api_services import REPAIR
 from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster

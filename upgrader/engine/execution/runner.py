@@ -31,7 +31,6 @@ from upgrader.errors import (
 )
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.continuity import Continuity
-from upgrader.gates.continuity.conversions import REPAIR
 from upgrader.gates.rollback_needs import is_refusal
 from upgrader.model.event import (
     BaselineTaken,
@@ -272,8 +271,8 @@ class Runner:
         failure = self._roll_back(item, point, interrupted=interrupted, again=again)
         spent = self._clock.monotonic() - began
         if failure is None:
-            left = self._continuity.left_unread() if self._continuity is not None else ""
-            self._emit(UndoEnded(name, True, spent, left, REPAIR if left else ""))
+            left = self._continuity.left_failing() if self._continuity is not None else None
+            self._emit(UndoEnded(name, True, spent, left.reason if left else "", left.remedy if left else ""))
         else:
             self._emit(UndoEnded(name, False, spent, failure.message, failure.remedy))
 

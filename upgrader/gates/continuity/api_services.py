@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 
 from upgrader.errors import ApiError
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
+from upgrader.gates.continuity.restarts import Lost, RestartWatch
 from upgrader.gates.continuity.served_groups import built_in
 from upgrader.gates.kubernetes_kinds import API_SERVICES
 from upgrader.model.baseline import Baseline
-from upgrader.model.outcome import Verdict, pending
-from upgrader.ports import Kube, KubeObject
+from upgrader.model.outcome import Verdict, VerdictKind, pending
+from upgrader.ports import Clock, Kube, KubeObject
 
-__all__ = ["available_services", "check_api_services", "deleted_versions", "group_version"]
+__all__ = ["REPAIR", "ApiServiceWatch", "available_services", "deleted_versions", "group_version", "lost_service"]
+
+REPAIR = "Check the APIService and its backend: kubectl get apiservices."
+_NO_ENDPOINTS = "MissingEndpoints"
+"""The reason of a Service whose pods aren't Ready, as while they restart. Kubernetes reads it again as soon as one is;
+a backend that doesn't answer, after up to half a minute.
+"""
 
 
 def available_services(kube: Kube) -> tuple[str, ...]:
@@ -20,27 +27,47 @@ def available_services(kube: Kube) -> tuple[str, ...]:
     return tuple(sorted(item["metadata"]["name"] for item in kube.list(API_SERVICES) if not _problem(item)))
 
 
-def check_api_services(kube: Kube, baseline: Baseline, removed: Collection[str]) -> Verdict | None:
-    """Those of the baseline still exist and are Available, but for the versions that are `removed`.
+class ApiServiceWatch:
+    """Whether those of the baseline still exist and are Available.
 
     Kubernetes' own go with a version of it, as `check_groups` knows. One that was lost may return by itself: what
     serves it may be restarting.
     """
-    remedy = f"Check the APIService and its backend: kubectl get apiservices. {KEEP_THE_RELEASES}"
-    try:
-        found = {item["metadata"]["name"]: item for item in kube.list(API_SERVICES)}
-    except ApiError as error:
-        return contradicted("the list of APIServices", error, remedy)
-    for name in baseline.api_services:
-        if built_in(group_version(name)):
-            continue
-        if name not in found:
-            if group_version(name) not in removed:
-                return pending(f"APIService {name} was Available before this run, and no longer exists", remedy=remedy)
-        elif problem := _problem(found[name]):
-            return pending(
-                f"APIService {name} was Available before this run, and no longer is: {problem}", remedy=remedy
-            )
+
+    def __init__(self, clock: Clock) -> None:
+        self._failing = RestartWatch(clock)
+
+    def check(self, kube: Kube, baseline: Baseline, removed: Collection[str]) -> Verdict | None:
+        """None when all are, but for the versions that are `removed`."""
+        try:
+            found = _found(kube)
+        except ApiError as error:
+            return contradicted("the list of APIServices", error, f"{REPAIR} {KEEP_THE_RELEASES}")
+        expected = (name for name in _of_others(baseline) if name in found or group_version(name) not in removed)
+        verdicts = [verdict for name in expected if (verdict := self._of(name, found.get(name)))]
+        certain = (verdict for verdict in verdicts if verdict.kind is VerdictKind.BROKEN)
+        return next(certain, verdicts[0] if verdicts else None)
+
+    def _of(self, name: str, item: KubeObject | None) -> Verdict | None:
+        if item is None:
+            why = f"APIService {name} was Available before this run, and no longer exists"
+            return pending(why, remedy=f"{REPAIR} {KEEP_THE_RELEASES}")
+        problem = _problem(item)
+        lost = _unavailable(name, problem)
+        if problem and not problem.startswith(_NO_ENDPOINTS):
+            return self._failing.fails(name, lost)
+        self._failing.works(name)
+        return pending(lost.reason, remedy=lost.remedy) if problem else None
+
+
+def lost_service(kube: Kube, baseline: Baseline) -> Lost | None:
+    """The first of the baseline that isn't Available now; None where all are, or were deleted. Raises ApiUnavailable or
+    ApiError.
+    """
+    found = _found(kube)
+    for name in _of_others(baseline):
+        if name in found and (problem := _problem(found[name])):
+            return _unavailable(name, problem)
     return None
 
 
@@ -49,15 +76,26 @@ def deleted_versions(kube: Kube, baseline: Baseline) -> frozenset[str]:
 
     kube-apiserver removes one of a CustomResourceDefinition only with that: it was deleted, and won't come back.
     """
-    found = {item["metadata"]["name"] for item in kube.list(API_SERVICES)}
-    gone = (group_version(name) for name in baseline.api_services if name not in found)
-    return frozenset(version for version in gone if not built_in(version))
+    found = _found(kube)
+    return frozenset(group_version(name) for name in _of_others(baseline) if name not in found)
 
 
 def group_version(name: str) -> str:
     """What an APIService of this name serves, such as `metrics.k8s.io/v1beta1`."""
     version, _, group = name.partition(".")
     return f"{group}/{version}"
+
+
+def _found(kube: Kube) -> Mapping[str, KubeObject]:
+    return {item["metadata"]["name"]: item for item in kube.list(API_SERVICES)}
+
+
+def _of_others(baseline: Baseline) -> Iterator[str]:
+    return (name for name in baseline.api_services if not built_in(group_version(name)))
+
+
+def _unavailable(name: str, problem: str) -> Lost:
+    return Lost(f"APIService {name} was Available before this run, and no longer is: {problem}", REPAIR)
 
 
 def _problem(item: KubeObject) -> str:

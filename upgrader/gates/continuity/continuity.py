@@ -8,11 +8,12 @@ from datetime import datetime
 
 from upgrader.errors import ApiError, UsageError
 from upgrader.gates.continuity.admission import KUBE_APISERVER_TEMPLATE
-from upgrader.gates.continuity.api_services import group_version
+from upgrader.gates.continuity.api_services import REPAIR, group_version, lost_service
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
-from upgrader.gates.continuity.conversions import unread
+from upgrader.gates.continuity.conversions import lost_conversion
 from upgrader.gates.continuity.new_workload import remove_workloads
+from upgrader.gates.continuity.restarts import PATIENCE_SECONDS, Lost
 from upgrader.gates.continuity.restored_services import restore_services
 from upgrader.gates.continuity.sentinel import remove_sentinel
 from upgrader.gates.continuity.served_groups import built_in, missing_at
@@ -29,6 +30,7 @@ __all__ = ["Continuity"]
 
 
 _RESTORE_TRIES = 5
+_POLL_SECONDS = 2.0
 _SLOWEST_LOOKS = 2.0
 """At most so many seconds between two looks at the baseline's Deployment."""
 
@@ -66,7 +68,7 @@ class Continuity:
     starts: dict[str, str] = field(default_factory=dict)
     """Instance of kube-apiserver → when its process started, as the gates of the last step have seen it."""
     _waited: bool = False
-    """Whether a webhook that converts has had its time to restart, and has not."""
+    """Whether what others serve has had its time to restart, and has not."""
 
     def take(self, note: Callable[[str], None], *, begun: bool) -> Baseline:
         """Take the baseline, and put the sentinel; `note` takes lines of progress.
@@ -110,13 +112,22 @@ class Continuity:
         except (ApiError, UsageError, ValueError, KeyError, TypeError) as error:
             note(f"the list of API groups can't be restored: {error}")
 
-    def left_unread(self) -> str:
-        """What worked before the run and fails behind a rollback, whose gates don't ask for it; "" for nothing."""
+    def left_failing(self) -> Lost | None:
+        """What worked before the run and fails behind a rollback, whose gates don't ask for it; None for nothing."""
         if self.baseline is None:
-            return ""
-        found = unread(self.kube, self.clock, self.baseline, patient=not self._waited)
-        self._waited = bool(found)
-        return found
+            return None
+        seconds = 0.0 if self._waited else PATIENCE_SECONDS
+        deadline = self.clock.monotonic() + seconds
+        while (lost := self._lost(self.baseline)) is not None and self.clock.monotonic() < deadline:
+            self.clock.sleep(_POLL_SECONDS)
+        self._waited = lost is not None
+        return lost
+
+    def _lost(self, baseline: Baseline) -> Lost | None:
+        try:
+            return lost_conversion(self.kube, baseline) or lost_service(self.kube, baseline)
+        except ApiError as error:
+            return Lost(f"whether the aggregated APIs answer is not known: {error.message}", REPAIR)
 
     def compare_with(self, baseline: Baseline, taken: datetime) -> None:
         """Compare with this baseline from now on."""

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from upgrader.errors import ApiError
 from upgrader.gates.continuity.admission import check_admission
-from upgrader.gates.continuity.api_services import check_api_services, deleted_versions
+from upgrader.gates.continuity.api_services import ApiServiceWatch, deleted_versions
 from upgrader.gates.continuity.conversions import ConversionWatch
 from upgrader.gates.continuity.findings import contradicted
 from upgrader.gates.continuity.leader_leases import LeaseWatch
@@ -50,12 +50,13 @@ class ContinuityGate:
         undone: bool = False,
     ) -> None:
         """`removed`: the group versions that the plan removes. `controllers`: the names of their nodes. `undone`: the
-        step was undone, which repairs no webhook that has ended by itself.
+        step was undone, which repairs no webhook and no aggregated API that has ended by itself.
         """
         self._kube, self._clock, self._removed = kube, clock, removed
         self._baseline, self._taken = baseline, taken
         self._leases = LeaseWatch()
         self._conversions = None if undone else ConversionWatch(clock)
+        self._services = None if undone else ApiServiceWatch(clock)
         self._followed = FollowedInstances(kube, controllers)
         self._deleted: frozenset[str] = frozenset()
         """The group versions that were deleted during the run, by others."""
@@ -141,7 +142,8 @@ class ContinuityGate:
             case 0:
                 return check_admission(self._kube, baseline)
             case 1:
-                return check_api_services(self._kube, baseline, self._expected) or (check_counts(self._kube, baseline))
+                services = self._services and self._services.check(self._kube, baseline, self._expected)
+                return services or check_counts(self._kube, baseline)
             case _:
                 return (self._leases.check(self._kube, baseline) if baseline.leases else None) or (
                     check_service_range(self._kube, baseline)

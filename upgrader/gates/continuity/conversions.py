@@ -8,19 +8,16 @@ from http import HTTPStatus
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
+from upgrader.gates.continuity.restarts import Lost, RestartWatch
 from upgrader.model.baseline import Baseline
-from upgrader.model.outcome import Verdict, broken, pending
+from upgrader.model.outcome import Verdict
 from upgrader.ports import LARGE_AT_ONCE, Clock, Kind, Kube, KubeObject
-from upgrader.wait_and_retry import wait_until
 
-__all__ = ["REPAIR", "ConversionWatch", "read_conversions", "unread"]
+__all__ = ["ConversionWatch", "lost_conversion", "read_conversions"]
 
 _DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 _AT_MOST = 4
-_PATIENCE_SECONDS = 30.0
-"""For a webhook that restarts."""
-_POLL_SECONDS = 2.0
-REPAIR = (
+_REPAIR = (
     "Check that the conversion webhook runs, and that kube-apiserver reaches it: whether the controllers resolve its "
     "name, and whether a proxy is in between."
 )
@@ -38,31 +35,23 @@ def read_conversions(kube: Kube) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def unread(kube: Kube, clock: Clock, baseline: Baseline, *, patient: bool) -> str:
-    """Which object of the baseline can't be read now, and why; "" where all can, or are gone. `patient`: a webhook that
-    restarts gets its time.
-    """
-
-    def missing() -> str:
-        for path in baseline.conversions:
-            try:
-                kube.raw(f"{path}?{_SOON}")
-            except ApiError as error:
-                # 404: it was deleted, or its definition, or serves this version no longer.
-                if error.status != HTTPStatus.NOT_FOUND:
-                    return f"reading {path} worked before this run and fails now: {error.message}"
-        return ""
-
-    return wait_until(clock, missing, seconds=_PATIENCE_SECONDS * patient, interval_seconds=_POLL_SECONDS)
+def lost_conversion(kube: Kube, baseline: Baseline) -> Lost | None:
+    """The first object of the baseline that can't be read now, and why; None where all can, or are gone."""
+    for path in baseline.conversions:
+        try:
+            kube.raw(f"{path}?{_SOON}")
+        except ApiError as error:
+            # 404: it was deleted, or its definition, or serves this version no longer.
+            if error.status != HTTPStatus.NOT_FOUND:
+                return Lost(f"reading {path} worked before this run and fails now: {error.message}", _REPAIR)
+    return None
 
 
 class ConversionWatch:
     """Reads the paths of the baseline again; what fails for long is broken, as a webhook may just restart."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._failing: dict[str, float] = {}
-        """Path → since when."""
+        self._failing = RestartWatch(clock)
 
     def check(self, kube: Kube, baseline: Baseline, server: str) -> Verdict | None:
         """None when each path of the baseline can be read at this instance, or is gone."""
@@ -73,19 +62,13 @@ class ConversionWatch:
                 return unanswered(path, error)
             except ApiError as error:
                 if error.status != HTTPStatus.NOT_FOUND:
-                    return self._fails(path, error)
-            self._failing.pop(path, None)
+                    why = (
+                        f"reading {path} worked before this run and fails now, as what is stored in another version "
+                        f"can't be converted: {error.message}"
+                    )
+                    return self._failing.fails(path, Lost(why, _REPAIR))
+            self._failing.works(path)
         return None
-
-    def _fails(self, path: str, error: ApiError) -> Verdict:
-        now = self._clock.monotonic()
-        certain = now - self._failing.setdefault(path, now) >= _PATIENCE_SECONDS
-        return (broken if certain else pending)(
-            f"reading {path} worked before this run and fails now, as what is stored in another version can't be "
-            f"converted: {error.message}",
-            remedy=f"{REPAIR} If it fails after the rollback, too, it has ended by itself: repair it before you run "
-            "again.",
-        )
 
 
 def _converted(definition: KubeObject) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -166,9 +166,9 @@ class LivingKube(FakeKube):
         found["spec"]["containers"] = [{"name": "kube-apiserver", "args": list(flags)}, {"name": "haproxy"}]
         self.put(PODS, found)
 
-    def api_service(self, name: str, *, available: bool) -> None:
+    def api_service(self, name: str, *, available: bool, reason: str = "Why") -> None:
         """An APIService."""
-        condition = {"type": "Available", "status": str(available), "reason": "Why", "message": "because"}
+        condition = {"type": "Available", "status": str(available), "reason": reason, "message": "because"}
         self.put(API_SERVICES, {"metadata": {"name": name}, "status": {"conditions": [condition]}})
 
     def service_range(self, ready: str) -> None:

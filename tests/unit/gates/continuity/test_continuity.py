@@ -172,6 +172,12 @@ def kinds_of(gate: Gate, clock: FakeClock, seconds: int) -> list[VerdictKind]:
     return found
 
 
+def left_failing(continuity: Continuity) -> str:
+    """What a rollback says with its end; "" for nothing."""
+    left = continuity.left_failing()
+    return left.reason if left else ""
+
+
 def test_conversion_that_fails(converted: Continuity, kube: LivingKube, clock: FakeClock) -> None:
     """One read for each webhook. One that restarts has half a minute; one that has ended is repaired by no undo."""
     assert converted.baseline is not None and converted.baseline.conversions == (THING.partition("?")[0],)
@@ -185,13 +191,53 @@ def test_conversion_that_fails(converted: Continuity, kube: LivingKube, clock: F
     assert undo is not None and kinds_of(undo(), clock, 12)[-1] is VerdictKind.HOLDS
     begun = clock.monotonic()
     for _ in range(2):
-        assert f"{THING.partition('?')[0]} worked before this run and fails now" in converted.left_unread()
+        assert f"{THING.partition('?')[0]} worked before this run and fails now" in left_failing(converted)
     assert clock.monotonic() == begun + 30, "it has half a minute once, and not behind each step that goes back"
     kube.raw_answers[THING] = refusal(404, "it was deleted")
-    assert converted.left_unread() == ""
+    assert left_failing(converted) == ""
     assert kinds_of(gates(converted)[0], clock, 12)[-1] is VerdictKind.HOLDS
     kube.raw_answers[THING] = ApiUnavailable("timed out")
     assert VerdictKind.UNKNOWN in kinds_of(gates(converted)[0], clock, 12)
+
+
+AGGREGATED = "v1beta1.metrics.k8s.io"
+
+
+def test_aggregated_api_that_ends(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """One that doesn't answer has half a minute; one that has ended by itself is repaired by no undo, which ends
+    well, and says so, until it answers or is deleted.
+    """
+    kube.api_service(AGGREGATED, available=False, reason="FailedDiscoveryCheck")
+    found = kinds_of(gates(continuity)[0], clock, 60)
+    assert VerdictKind.HOLDS not in found[3:] and found[:30].count(VerdictKind.BROKEN) == 0
+    assert found[35:38] == [VerdictKind.BROKEN] * 3, "three checks in a row fail a gate"
+    step = PipelineStep(VerifyStep("kube-apiserver"), (), ())
+    (item,) = continuity.around(Pipeline((step,))).steps
+    undo = item.undo_gates[0].again
+    assert undo is not None and kinds_of(undo(), clock, 12)[-1] is VerdictKind.HOLDS
+    begun = clock.monotonic()
+    for _ in range(2):
+        assert f"APIService {AGGREGATED} was Available before this run" in left_failing(continuity)
+    assert clock.monotonic() == begun + 30, "it has half a minute once, and not behind each step that goes back"
+    kube.unavailable = True
+    assert "not known" in left_failing(continuity)
+    kube.unavailable = False
+    kube.api_service(AGGREGATED, available=True)
+    assert left_failing(continuity) == ""
+    kube.delete(API_SERVICES, AGGREGATED)
+    assert left_failing(continuity) == ""
+
+
+def test_aggregated_api_whose_pods_are_not_ready(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """Pods that restart, as on a node that was drained, have as long as the gate has; another one that doesn't answer
+    isn't hidden by them.
+    """
+    kube.api_service("v1beta1.custom.example.com", available=True)
+    continuity.compare_with(continuity.take(print, begun=False), clock.now())
+    kube.api_service("v1beta1.custom.example.com", available=False, reason="MissingEndpoints")
+    assert set(kinds_of(gates(continuity)[0], clock, 60)[3:]) == {VerdictKind.PENDING}
+    kube.api_service(AGGREGATED, available=False, reason="FailedDiscoveryCheck")
+    assert VerdictKind.BROKEN in kinds_of(gates(continuity)[0], clock, 60)
 
 
 @pytest.mark.parametrize("answer", ['{"items": []}', None])
