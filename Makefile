@@ -90,7 +90,7 @@ bench-three: build ## Three controllers under load, one of them without power in
 bench-kept: build ## Replace kube-apiserver under kept connections; writes docs/benchmarks/kept-connections.md (ROLLS=10, CONTROLLERS=1, BESIDE=all).
 	@$(BIN)/python -m bench.kept_connections --rolls $(or $(ROLLS),10) --controllers $(or $(CONTROLLERS),1) --beside $(or $(BESIDE),all)
 
-bench-wrong-api: build ## Make kube-apiserver wrong in every known way; writes docs/benchmarks/wrong-api.md (half an hour).
+bench-wrong-api: build ## Make the control plane wrong in every known way, and record it; `make docs` makes the page (an hour and a half).
 	@$(BIN)/python -m bench.wrong_api
 
 bench-recovery: build ## Print how long the API is unreachable, by cause (REPEAT=3), and after power cuts in upgrades (CUTS=10).
@@ -165,6 +165,7 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python scripts/chart_readme.py
 	$(BIN)/python -m scripts.layers_figure
 	$(BIN)/python -m bench.kinds
+	$(BIN)/python -m bench.wrong_api --page
 
 screenshots: venv ## Make the pictures of docs/reports.md from example runs (needs chromium).
 	@$(BIN)/python -m scripts.screenshots docs/reports

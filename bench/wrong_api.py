@@ -1,28 +1,41 @@
-"""Makes a control plane wrong in every known way, through `upgrader run`; writes docs/benchmarks/wrong-api.md."""
+"""Makes a control plane wrong in every known way, through `upgrader run`, and records what became of each.
+
+`bench/results/wrong-api.json` has the last result of each; `--page`, as `make docs` calls it, makes the table of
+docs/benchmarks/wrong-api.md from that file, and leaves the page's text as it is. UPGRADER_LAB names the folder of an
+adopted lab to use instead of a new one, as for tests; it is not removed.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from bench.places import PAGES
-from testkit.lab_cluster import OLD, LabCluster, make_cluster
+from bench.places import PAGES, RESULTS
+from scripts.soak import commit_of
+from testkit.command import REPOSITORY
+from testkit.lab_cluster import OLD, LabCluster, lent_cluster, make_cluster
 from testkit.wrong_api import WRONG, WrongApi, seconds_until_healthy
 from upgrader.errors import ApiError
 
-__all__ = ["Row", "main", "page"]
+__all__ = ["Row", "main", "page_with_table", "read", "record", "table"]
 
 _BLOCKED = 3
 _WORDS = 400
 """Of a cause: what is wrong comes last in it."""
 _PAGE = PAGES / "wrong-api.md"
+_FILE = RESULTS / "wrong-api.json"
+_TABLE = re.compile(r"^\| wrong \|.*?\n\n.*?\n", re.MULTILINE | re.DOTALL)
+"""With the line that counts the rows."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,7 @@ class Row:
     """What became of one wrong change."""
 
     name: str
-    flags: str
+    change: str
     exit_code: int
     seconds: float
     """From the change in place to the end of its rollback."""
@@ -40,9 +53,16 @@ class Row:
     """Empty, or why the cluster was not healthy afterwards."""
     cause: str
 
+    load: str
+    """The load averages of the beginning and of the end: other labs and tests share the machine's cores."""
+    date: str
+    commit: str
+    """"" where it wasn't recorded."""
     harmless: bool = False
     blocked: bool = False
     """Whether a check must block the run before it changes anything."""
+    named: bool = True
+    """Whether the message has what it must name."""
 
     @property
     def good(self) -> bool:
@@ -53,58 +73,94 @@ class Row:
             return self.exit_code == 0 and not self.healthy
         if self.blocked:
             return self.exit_code == _BLOCKED and not self.healthy
-        return self.exit_code == 4 and self.seconds <= self.limit and not self.healthy
+        return self.exit_code == 4 and self.seconds <= self.limit and self.named and not self.healthy
 
 
-def page(rows: Sequence[Row], command: str, date: str) -> str:
-    """The page with all of them."""
+def table(rows: Sequence[Row]) -> str:
+    """The table of the page, and the line below it."""
     lines = [
-        "# An API server that answers and is wrong",
-        "",
-        f"Made by `{command}` on {date}, on a lab with one controller at {OLD}. Each row is one `upgrader run` with",
-        "these flags in `extraArgs` of the release kube-apiserver, or other values of a release (JSON). Seconds count",
-        "from the change in place to the end of its rollback.",
-        "",
-        "| wrong | flags | exit code | seconds | limit | run | healthy after it | what the run said |",
-        "|---|---|---|---|---|---|---|---|",
+        "| wrong | change | exit code | seconds | limit | run | healthy after it | load | date | what the run said |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
+        untimed = row.harmless or row.blocked
+        seconds = f"{row.seconds:.0f}" if row.seconds <= row.limit else f"**{row.seconds:.0f}**"
+        code = str(row.exit_code) if row.good or row.exit_code == 4 else f"**{row.exit_code}**"
         cells = [
             row.name,
-            f"`{row.flags}`",
-            str(row.exit_code),
-            "–" if row.harmless or row.blocked else f"{row.seconds:.0f}",
-            "–" if row.harmless or row.blocked else f"{row.limit:.0f}",
+            row.change,
+            code,
+            "–" if untimed or row.exit_code != 4 else seconds,
+            "–" if untimed else f"{row.limit:.0f}",
             f"{row.run_seconds:.0f}",
             row.healthy or "yes",
-            "harmless: nothing changed for any client" if row.harmless else row.cause.replace("|", "/"),
+            row.load or "–",
+            row.date + (f" (`{row.commit}`)" if row.commit else ""),
+            ("" if row.named else "**not named**: ") + row.cause.replace("|", "/")
+            or ("harmless: nothing changed for any client" if row.harmless else "–"),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     good = sum(row.good for row in rows)
     return "\n".join([*lines, "", f"{good} of {len(rows)} ended as they should, within their limit.", ""])
 
 
+def page_with_table(page: str, rows: Sequence[Row]) -> str:
+    """The page, with its table as it should be."""
+    return _TABLE.sub(lambda _: table(rows), page, count=1)
+
+
+def read(file: Path = _FILE) -> list[Row]:
+    """The recorded rows, in the order of WRONG; those that it has no longer are left out."""
+    found: Mapping[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return [Row(name, **found[name]) for name in WRONG if name in found]
+
+
+def record(row: Row, file: Path = _FILE) -> None:
+    """In place of what was known of it."""
+    rows = {each.name: asdict(each) for each in (*read(file), row)}
+    for each in rows.values():
+        del each["name"]
+    text = json.dumps({name: rows[name] for name in WRONG if name in rows}, indent=1, ensure_ascii=False)
+    file.write_text(f"{text}\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 1 if any of them did not end as it should."""
     parser = argparse.ArgumentParser(prog="python -m bench.wrong_api", description=__doc__)
     parser.add_argument("--only", action="append", choices=sorted(WRONG), help="this one (repeatable); default: all")
+    parser.add_argument("--page", action="store_true", help="only make the page from what is recorded")
     options = parser.parse_args(arguments)
-    chosen = options.only or list(WRONG)
+    if options.page:
+        _PAGE.write_text(page_with_table(_PAGE.read_text(), read()))
+        return 0
+    commit, good = commit_of(REPOSITORY), True
+    with _cluster() as cluster:
+        for name in options.only or list(WRONG):
+            row = _try(cluster, name, WRONG[name], commit)
+            record(row)
+            good = good and row.good
+    return 0 if good else 1
+
+
+@contextmanager
+def _cluster() -> Iterator[LabCluster]:
     with tempfile.TemporaryDirectory() as home:
+        if lent := os.environ.get("UPGRADER_LAB"):
+            cluster = lent_cluster(Path(lent), Path(home))
+            try:
+                yield cluster
+            finally:
+                cluster.restore_files()
+            return
         cluster = make_cluster(f"wrong-{os.getpid()}", Path(home))
         try:
-            rows = [_try(cluster, name, WRONG[name]) for name in chosen]
+            yield cluster
         finally:
             cluster.down()
-    command = " ".join(["python -m bench.wrong_api", *(f"--only '{name}'" for name in options.only or ())])
-    text = page(rows, command, f"{datetime.now(UTC):%Y-%m-%d}")
-    sys.stdout.write(text)
-    if not options.only:
-        _PAGE.write_text(text)
-    return 0 if all(row.good for row in rows) else 1
 
 
-def _try(cluster: LabCluster, name: str, wrong: WrongApi) -> Row:
+def _try(cluster: LabCluster, name: str, wrong: WrongApi, commit: str) -> Row:
+    load = os.getloadavg()[0]
     cluster.restore_files()
     wrong.prepare(cluster)
     with wrong.beside(cluster):
@@ -120,7 +176,6 @@ def _try(cluster: LabCluster, name: str, wrong: WrongApi) -> Row:
             healthy = ""
         except (AssertionError, ApiError) as error:
             healthy = " ".join(str(error).split())
-    flags = " ".join(f"--{flag}={value}" for flag, value in wrong.flags.items()) or json.dumps(wrong.others)
     try:
         seconds = 0.0 if wrong.blocked else seconds_until_healthy(cluster, wrong.release)
     except IndexError:
@@ -129,15 +184,19 @@ def _try(cluster: LabCluster, name: str, wrong: WrongApi) -> Row:
     cause = ended.stderr.rpartition("\nError: ")[2].partition("\n")[2].partition("\n")[0].strip()[:_WORDS]
     row = Row(
         name,
-        flags,
+        wrong.change,
         ended.exit_code,
         seconds,
         ended.seconds,
         wrong.seconds,
         healthy,
         cause,
+        f"{load:.0f}, {os.getloadavg()[0]:.0f}",
+        f"{datetime.now(UTC):%Y-%m-%d}",
+        commit,
         wrong.harmless,
         wrong.blocked,
+        not wrong.names or any(text in ended.stderr for text in wrong.names),
     )
     sys.stderr.write(f"{row}\n{ended.stderr}\n")
     if healthy or ended.exit_code not in (4, _BLOCKED) or wrong.before:

@@ -241,7 +241,7 @@ def commit_of(repository: Path) -> str:
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=repository, capture_output=True, text=True, check=False).stdout
 
-    made = (f":(exclude){path}" for path in (RESULTS.relative_to(REPOSITORY), "docs/soak.md"))
+    made = (f":(exclude){path}" for path in (RESULTS.parent.relative_to(REPOSITORY), "docs/soak.md"))
     differs = git("status", "--porcelain", "--untracked-files=all", "--", ".", *made).strip()
     return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if differs else "")
 

@@ -27,7 +27,7 @@ from upgrader.model.release import without_revision
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Kind
 
-__all__ = ["OLD", "RELEASES", "TARGET", "LabCluster", "make_cluster", "until"]
+__all__ = ["OLD", "RELEASES", "TARGET", "LabCluster", "lent_cluster", "make_cluster", "until"]
 
 OLD, TARGET = "v1.36.3", "v1.37.1"
 RELEASES = ("pod-checkpointer", "kube-apiserver", "kubernetes")
@@ -329,6 +329,16 @@ def _running(pod: Mapping[str, Any]) -> set[str]:
         for status in pod.get("status", {}).get("containerStatuses", [])
         if "running" in status["state"]
     }
+
+
+def lent_cluster(folder: Path, scratch: Path) -> LabCluster:
+    """An adopted lab that somebody else made and removes, by its cluster folder (`…/.lab/NAME`); its files are kept in
+    `scratch`. It can be restored if it was saved (`upgrader lab save adopted`).
+    """
+    folder = folder.resolve()
+    cluster = LabCluster(folder.name, folder.parents[1], scratch / "kept")
+    cluster.keep_files()
+    return cluster
 
 
 def make_cluster(

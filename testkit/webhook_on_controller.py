@@ -1,5 +1,5 @@
-"""A webhook that a controller serves, for conversions and admission: the source is sent there, so only the standard
-library, and Python from 3.9 on.
+"""A webhook that a controller serves, for conversions and admission, and an aggregated API without resources: the
+source is sent there, so only the standard library, and Python from 3.9 on.
 """
 
 import http.server
@@ -26,6 +26,14 @@ def answer(path: str, review: dict[str, Any], seconds: float) -> dict[str, Any]:
     return {**review, "request": None, "response": {"uid": request["uid"], **response}}
 
 
+def discovery(path: str) -> dict[str, Any] | None:
+    """What a client asks an aggregated API first: `/apis/GROUP/VERSION`; it serves nothing else."""
+    words = path.strip("/").split("/")
+    if len(words) != 3 or words[0] != "apis":
+        return None
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "/".join(words[1:]), "resources": []}
+
+
 def ends_with(name: str) -> None:
     """End this process when the newest process of that name ends."""
     found = [path for path in Path("/proc").glob("[0-9]*/comm") if path.read_text().strip() == name[:15]]
@@ -40,8 +48,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        said = json.dumps(answer(self.path.partition("?")[0], json.loads(body), self.seconds)).encode()
-        self.send_response(200)
+        self._say(answer(self.path.partition("?")[0], json.loads(body), self.seconds))
+
+    def do_GET(self) -> None:
+        self._say(discovery(self.path.partition("?")[0]))
+
+    def _say(self, document: dict[str, Any] | None) -> None:
+        said = json.dumps(document).encode()
+        self.send_response(404 if document is None else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(said)))
         self.end_headers()

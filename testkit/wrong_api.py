@@ -14,6 +14,7 @@ from testkit.wrong_surroundings import (
     PKI,
     busy_writers,
     converted_by_name,
+    dying_aggregated,
     dying_conversion,
     self_signed,
     write_file,
@@ -46,6 +47,8 @@ class WrongApi:
     """Whether no client is affected, so that the run succeeds."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """Other values than `extraArgs`."""
+    said: str = ""
+    """The change in words, where its values are long or aren't all."""
     release: str = "kube-apiserver"
     beside: Callable[[LabCluster], AbstractContextManager[object]] = lambda cluster: nullcontext()
     """Something that exists from before the run until its end, such as a webhook, or busy clients."""
@@ -53,6 +56,12 @@ class WrongApi:
     """The finding that blocks such a run before it changes anything; "" if no check can find it."""
     blocked: bool = False
     """Whether that finding is sufficient; otherwise the run is tried with the finding skipped, too."""
+
+    @property
+    def change(self) -> str:
+        """The change as a page shows it: in words, or else the flags or values."""
+        flags = " ".join(f"--{flag}={value}" for flag, value in self.flags.items())
+        return self.said or f"`{flags or json.dumps(self.others)}`"
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -200,10 +209,16 @@ WRONG: Mapping[str, WrongApi] = {
             "extraVolumeMounts": [{"name": "image-policy", "mountPath": _WEBHOOK, "readOnly": True}],
         },
     ),
-    "pod security": WrongApi({"admission-control-config-file": _ADMISSION}, prepare=_pod_security),
+    "pod security": WrongApi(
+        {"admission-control-config-file": _ADMISSION},
+        prepare=_pod_security,
+        said="`--admission-control-config-file`: `enforce: restricted` everywhere",
+    ),
     # Slower, but 99 % of each verb's requests stay within a second at the lab's load.
     "a tenth of a CPU": WrongApi(
-        others={"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}}, harmless=True
+        others={"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}},
+        harmless=True,
+        said="`resources` of kube-apiserver: `cpu: 100m`",
     ),
     # API Priority and Fairness gives each level one seat at least, and queues: a lab's few clients never wait for one.
     "two requests at once": WrongApi(
@@ -218,6 +233,7 @@ WRONG: Mapping[str, WrongApi] = {
         },
         names=("audit",),
         prepare=_hanging_audit,
+        said="`--audit-webhook-mode=blocking-strict`; the webhook takes connections and never answers",
         told="audit-webhook.unanswered",
         blocked=True,
     ),
@@ -225,11 +241,13 @@ WRONG: Mapping[str, WrongApi] = {
         {"max-requests-inflight": "2", "max-mutating-requests-inflight": "1"},
         names=("wait for a seat",),
         beside=busy_writers,
+        said="`--max-requests-inflight=2 --max-mutating-requests-inflight=1`, 24 clients whose writes take 2 s",
     ),
     "certificate for a name": WrongApi(
         {"tls-sni-cert-key": f"{_SNI}.crt,{_SNI}.key:kubernetes.default.svc"},
         names=("kubernetes.default.svc",),
         prepare=_foreign_certificate,
+        said="`--tls-sni-cert-key=…:kubernetes.default.svc`, of another CA",
     ),
     # The limit shortens new tokens; existing ones stay valid.
     "tokens of an hour": WrongApi({"service-account-max-token-expiration": "1h"}, harmless=True),
@@ -239,24 +257,39 @@ WRONG: Mapping[str, WrongApi] = {
         prepare=_no_names,
         before={"v": "1"},  # a new pod, whose /etc/hosts has the webhook
         beside=converted_by_name,
+        said="an `/etc/hosts` in its pod without the name of a conversion webhook",
     ),
     "conversion webhook dies": WrongApi(
-        others={"podAnnotations": {"rolled": "yes"}}, names=("things",), beside=dying_conversion
+        others={"podAnnotations": {"rolled": "yes"}},
+        names=("things",),
+        beside=dying_conversion,
+        said="a roll of kube-apiserver; the webhook ends with the old instance",
+    ),
+    "aggregated API ends": WrongApi(
+        others={"podAnnotations": {"rolled": "yes"}},
+        names=("v1.aggregated.wrong.example",),
+        beside=dying_aggregated,
+        said="a roll of kube-apiserver; the aggregated API ends with the old instance",
     ),
     "signing key": WrongApi(
         others={"controllerManager": {"extraArgs": {"service-account-private-key-file": _SIGNING_KEY}}},
         names=("service-account-private-key-file",),
         prepare=_foreign_key,
+        said="`service-account-private-key-file` of kube-controller-manager: another key",
         release="kubernetes",
     ),
     "scheduler's profile": WrongApi(
         others={"scheduler": {"extraArgs": {"config": _SCHEDULER}, **_file("config", _SCHEDULER, _SCHEDULER)}},
         names=("scheduler",),
         prepare=_other_profile,
+        said="`config` of kube-scheduler: one profile, `schedulerName: other`",
         release="kubernetes",
     ),
     "DNS answers wrongly": WrongApi(
-        others={"coredns": {"corefile": _WRONG_ANSWERS}}, names=("192.0.2.1",), release="kubernetes"
+        others={"coredns": {"corefile": _WRONG_ANSWERS}},
+        names=("192.0.2.1",),
+        said="`coredns.corefile`: 192.0.2.1 for all of cluster.local",
+        release="kubernetes",
     ),
     # The lab's own mode is nftables, and its image of kube-proxy has no iptables.
     "kube-proxy by iptables": WrongApi(

@@ -22,7 +22,16 @@ from testkit.lab_cluster import LabCluster, until
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
-__all__ = ["PKI", "busy_writers", "converted", "converted_by_name", "dying_conversion", "self_signed", "write_file"]
+__all__ = [
+    "PKI",
+    "busy_writers",
+    "converted",
+    "converted_by_name",
+    "dying_aggregated",
+    "dying_conversion",
+    "self_signed",
+    "write_file",
+]
 
 PKI = "/etc/kubernetes/pki"
 _NAME = "webhook.wrong.example"
@@ -39,6 +48,12 @@ _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 _ACCOUNTS = Kind("v1", "serviceaccounts")
 _ROLES = Kind("rbac.authorization.k8s.io/v1", "rolebindings")
 _SECRETS = Kind("v1", "secrets")
+_SERVICES = Kind("v1", "services")
+_SLICES = Kind("discovery.k8s.io/v1", "endpointslices")
+_API_SERVICES = Kind("apiregistration.k8s.io/v1", "apiservices", namespaced=False)
+_AGGREGATED = "v1.aggregated.wrong.example"
+_BACKEND, _IN = "wrong-aggregated", "default"
+"""The Service of the aggregated API, and its namespace."""
 _THINGS = Kind("wrong.example/v1", "things", namespaced=False)
 
 
@@ -90,6 +105,25 @@ def dying_conversion(cluster: LabCluster) -> Iterator[None]:
 
 
 @contextmanager
+def dying_aggregated(cluster: LabCluster) -> Iterator[None]:
+    """An aggregated API that the controller serves, and that ends with the present kube-apiserver."""
+    address, _ = access_of(cluster.folder / "kubeconfig").address
+    kube, name = cluster.kube, {"name": _BACKEND}
+    with _webhook(cluster, "", process="kube-apiserver") as client:
+        port = {"port": 443, "targetPort": _PORT, "protocol": "TCP"}
+        kube.apply(_SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": name, "spec": {"ports": [port]}}, _IN)
+        kube.apply(_SLICES, _endpoints(address), _IN)
+        kube.apply(_API_SERVICES, _aggregated(client["caBundle"]))
+        try:
+            until("the aggregated API", lambda: _available(cluster), timeout_seconds=60)
+            yield
+        finally:
+            kube.delete(_API_SERVICES, _AGGREGATED)
+            kube.delete(_SERVICES, _BACKEND, _IN)
+            kube.delete(_SLICES, _BACKEND, _IN)
+
+
+@contextmanager
 def busy_writers(cluster: LabCluster) -> Iterator[None]:
     """A ServiceAccount's clients that write all the time, and whose writes a webhook admits after seconds.
 
@@ -125,7 +159,7 @@ def _webhook(
 ) -> Iterator[dict[str, Any]]:
     """The webhook's `clientConfig`, while it serves."""
     address, _ = access_of(cluster.folder / "kubeconfig").address
-    certificate = self_signed(cluster, _SERVING, f"IP:{address}", f"DNS:{_NAME}")
+    certificate = self_signed(cluster, _SERVING, f"IP:{address}", f"DNS:{_NAME}", f"DNS:{_BACKEND}.{_IN}.svc")
     cluster.on_controller(f"grep -q {_NAME} /etc/hosts || echo {address} {_NAME} >> /etc/hosts")
     source = inspect.getsource(webhook_on_controller)
     command = ["python3", "-c", source, _SERVING, str(_PORT), str(seconds), process]
@@ -169,6 +203,40 @@ def _definition(client: dict[str, Any]) -> dict[str, Any]:
             "conversion": conversion,
         },
     }
+
+
+def _endpoints(address: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": _BACKEND, "labels": {"kubernetes.io/service-name": _BACKEND}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": _PORT, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+    }
+
+
+def _aggregated(bundle: str) -> dict[str, Any]:
+    version, _, group = _AGGREGATED.partition(".")
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": _AGGREGATED},
+        "spec": {
+            "group": group,
+            "version": version,
+            "service": {"namespace": _IN, "name": _BACKEND},
+            "caBundle": bundle,
+            "groupPriorityMinimum": 1000,
+            "versionPriority": 10,
+        },
+    }
+
+
+def _available(cluster: LabCluster) -> bool:
+    found = cluster.kube.get(_API_SERVICES, _AGGREGATED) or {}
+    conditions = found.get("status", {}).get("conditions", [])
+    return any(item["type"] == "Available" and item["status"] == "True" for item in conditions)
 
 
 def _slow_webhook(client: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from release.checksums import write_checksums
 from release.images import write_checkpointer
 from release.python_packages import build_packages, download_dependencies
 from release.sources import Sources
-from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster
+from testkit.lab_cluster import OLD, TARGET, LabCluster, lent_cluster, make_cluster
 from testkit.lab_logs import keep_logs
 from testkit.waiting import waiting
 from tests import interruptions
@@ -52,7 +52,7 @@ class _Clusters:
         """An adopted cluster, healthy at a version, with the files that it came with."""
         with waiting("a cluster"):
             if self._made is None:
-                self._made = _lent_cluster(self._home) if self._lent else self._new()
+                self._made = lent_cluster(Path(os.environ["UPGRADER_LAB"]), self._home) if self._lent else self._new()
             self._made.restore_files()
             if _usable(self._made, version):
                 return self._made
@@ -84,13 +84,6 @@ class _Clusters:
             self._made.restore_files()
         else:
             self._made.down()
-
-
-def _lent_cluster(home: Path) -> LabCluster:
-    folder = Path(os.environ["UPGRADER_LAB"]).resolve()
-    cluster = LabCluster(folder.name, folder.parents[1], home / "kept")
-    cluster.keep_files()
-    return cluster
 
 
 def _usable(cluster: LabCluster, version: str) -> bool:
