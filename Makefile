@@ -162,6 +162,7 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python -m scripts.codes_reference > docs/reference/codes.md
 	$(BIN)/python -m tests.unit.screens.page > docs/reference/failures.md
 	$(BIN)/python -m scripts.soak --page > docs/soak.md
+	$(BIN)/python -m scripts.others_at_work
 	$(BIN)/python scripts/chart_readme.py
 	$(BIN)/python -m scripts.layers_figure
 	$(BIN)/python -m bench.kinds

@@ -5,6 +5,9 @@ and records each in `bench/results/soak.json`: when, at which commit and version
 that fails doesn't keep the next from running. `--page` prints `docs/soak.md` instead, which is made from that file;
 there a result that is older than the release before this version is marked, as its code has been changed since.
 
+`PART… -k WORDS` runs only the tests of these parts that pytest selects by the words, and no commands. That says nothing
+of a part, and records none. What the cases of others_at_work did is recorded in either case.
+
 ROUNDS and CONTROLLERS of the environment are those of the repeated upgrades.
 """
 
@@ -15,18 +18,22 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from scripts import others_at_work
 from upgrader import __version__
 
 __all__ = ["PARTS", "RESULTS", "Part", "Result", "commit_of", "outdated", "page", "promised", "read_results", "record"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RESULTS = REPOSITORY / "bench/results/soak.json"
+_NOTHING_SELECTED = 5
+"""pytest's exit code."""
 _CHANGELOG = REPOSITORY / "CHANGELOG.md"
 _RELEASE = re.compile(r"^## \[?v?(\d+\.\d+\.\d+)", re.MULTILINE)
 
@@ -246,20 +253,27 @@ def commit_of(repository: Path) -> str:
     return git("rev-parse", "--short=12", "HEAD").strip() + ("+" if differs else "")
 
 
-def _run(part: Part) -> tuple[str, ...]:
-    """What failed of it."""
+def _run(part: Part, today: str, commit: str, words: str = "") -> tuple[str, ...]:
+    """What failed of it; with `words`, of its tests that pytest selects by them."""
     values = {"rounds": os.environ.get("ROUNDS") or "10", "controllers": os.environ.get("CONTROLLERS") or "1"}
     environment = {**os.environ, "UPGRADER_EVERY_MOMENT": "1"}  # unit tests leave most out otherwise
     failed = []
-    for command in part.commands:
-        words = command.format(**values).split()
-        if subprocess.run([sys.executable, "-m", *words], cwd=REPOSITORY, env=environment, check=False).returncode:
-            failed.append(words[0])
+    for command in () if words else part.commands:
+        program = command.format(**values).split()
+        if subprocess.run([sys.executable, "-m", *program], cwd=REPOSITORY, env=environment, check=False).returncode:
+            failed.append(program[0])
     for name in part.tests:
         # Each file in a process of its own: it has its cluster for itself, and its failure is its own.
         testing = [sys.executable, "-m", "pytest", f"tests/soak/test_{name}.py"]
-        if subprocess.run(testing, cwd=REPOSITORY, check=False).returncode:
-            failed.append(f"test_{name}")
+        with tempfile.TemporaryDirectory() as folder:
+            junit = Path(folder) / "junit.xml"
+            recorded = [f"--junit-xml={junit}", "--override-ini=junit_duration_report=call"]
+            selected = ["-k", words] if words else []
+            code = subprocess.run([*testing, *selected, *recorded], cwd=REPOSITORY, check=False).returncode
+            if code and not (words and code == _NOTHING_SELECTED):
+                failed.append(f"test_{name}")
+            if seen := others_at_work.seen_in(junit, today, commit):
+                others_at_work.record(seen)
     return tuple(failed)
 
 
@@ -268,7 +282,12 @@ def main() -> None:
     if sys.argv[1:] == ["--page"]:
         print(page(read_results(), releases_in(_CHANGELOG.read_text())), end="")
         return
-    names = sys.argv[1:] or list(PARTS)
+    chosen, words = sys.argv[1:], ""
+    if "-k" in chosen[:-1]:
+        at = chosen.index("-k")
+        words = chosen.pop(at + 1)
+        del chosen[at]
+    names = chosen or list(PARTS)
     wrong = [name for name in names if name not in PARTS]
     if wrong:
         sys.exit(f"soak: there is no part {', '.join(wrong)}; there are: {', '.join(PARTS)}")
@@ -277,11 +296,14 @@ def main() -> None:
     for name in names:
         print(f"\n=== soak: {name}", flush=True)
         begun = time.monotonic()
-        failed = _run(PARTS[name])
         today = f"{datetime.now(UTC):%Y-%m-%d}"
-        record(name, Result(today, commit, __version__, round(time.monotonic() - begun), failed))
+        failed = _run(PARTS[name], today, commit, words)
         failing = failing or bool(failed)
-    print(f"\nsoak: recorded in {RESULTS.relative_to(REPOSITORY)}; `make docs` makes docs/soak.md from it")
+        if words:
+            print(f"soak: failed: {', '.join(failed) or 'nothing'}", flush=True)
+            continue
+        record(name, Result(today, commit, __version__, round(time.monotonic() - begun), failed))
+    print(f"\nsoak: recorded in {RESULTS.parent.relative_to(REPOSITORY)}; `make docs` makes the pages from it")
     sys.exit(failing)
 
 

@@ -205,6 +205,22 @@ def test_pod_is_deleted_by_hand(releases: TwoReleases) -> None:
     assert releases.turns == (after, after) and releases.settled
 
 
+def test_pods_are_restarted_by_hand(releases: TwoReleases) -> None:
+    """`kubectl rollout restart` while the gates are checked is waited for: the run succeeds, and the restart stays."""
+    _, after = releases.change()
+    with releases.run_until(_GATES) as process:
+        kubectl = "kubectl --kubeconfig=/etc/kubernetes/admin.conf --namespace=default"
+        releases.cluster.on_controller(f"{kubectl} rollout restart deployment/{ONE}")
+        code, output = ended(process)
+    assert code == 0, output
+    assert releases.turns == (after, after) and releases.settled
+    restarted = "kubectl.kubernetes.io/restartedAt"
+    pods = releases.cluster.kube.list(_PODS, "default", labels=f"app={ONE}")
+    assert all(
+        restarted in pod["metadata"]["annotations"] for pod in pods if "deletionTimestamp" not in pod["metadata"]
+    )
+
+
 def test_deployment_is_edited_by_hand(releases: TwoReleases) -> None:
     """What somebody makes of a field of the release while its gates are checked is named, and the run goes back."""
     before, _ = releases.change()

@@ -14,8 +14,8 @@ GOOD = Row(
 
 
 def test_table_tells_which_ended_well() -> None:
-    """Each way of being wrong has its row. Well ended are only exit code 4, in time, on a healthy cluster, with a message
-    that names it; or 0 for what is harmless, and 3 for what a check must block.
+    """Each way of being wrong has its row. Well ended are only exit code 4, in time, on a healthy cluster, with a
+    message that names it; or 0 for what is harmless, and 3 for what a check must block.
     """
     bad = [replace(GOOD, seconds=91.0), replace(GOOD, exit_code=5), replace(GOOD, healthy="pod x is not Ready")]
     bad.append(replace(GOOD, named=False))

@@ -93,14 +93,14 @@ def test_part_runs_all_of_its_tests_and_tells_those_that_failed(monkeypatch: pyt
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         ran.append(" ".join(command[2:]))
-        return subprocess.CompletedProcess(command, "rivals" in command[-1])
+        return subprocess.CompletedProcess(command, any("rivals" in word for word in command))
 
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setenv("ROUNDS", "3")
     monkeypatch.delenv("CONTROLLERS", raising=False)
     part = soak.Part("x", ("rivals", "stopped"), ("bench.soak --rounds {rounds} --controllers {controllers}",))
-    assert soak._run(part) == ("test_rivals",)
-    assert ran == [
+    assert soak._run(part, "2026-11-29", "0123456789ab") == ("test_rivals",)
+    assert [line.partition(" --junit-xml")[0] for line in ran] == [
         "bench.soak --rounds 3 --controllers 1",
         "pytest tests/soak/test_rivals.py",
         "pytest tests/soak/test_stopped.py",
