@@ -106,8 +106,10 @@ def test_pipeline_was_quicker_than_the_step(releases: TwoReleases) -> None:
     before, _ = releases.change()
     with releases.run_until(_GATES) as process:
         helm_upgrade(releases, TWO, "theirs")
+        _, theirs = releases.revisions()
         code, output = ended(process)
     assert code == 4, output
+    assert f"release {TWO}: revision {theirs} " in output, output
     assert releases.turns == (before, "theirs") and releases.settled
 
 

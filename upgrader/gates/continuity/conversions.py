@@ -54,21 +54,29 @@ class ConversionWatch:
         self._failing = RestartWatch(clock)
 
     def check(self, kube: Kube, baseline: Baseline, server: str) -> Verdict | None:
-        """None when each path of the baseline can be read at this instance, or is gone."""
+        """None when each path of the baseline can be read at this instance, or is gone. To be asked behind questions
+        that the instance has answered.
+        """
         for path in baseline.conversions:
+            at = f"{path} {server}"
             try:
                 kube.raw(f"{path}?{_SOON}", server=server)
             except ApiUnavailable as error:
-                return unanswered(path, error)
+                # One that isn't reached costs the whole timeout, which looks as if the API were away.
+                return self._failing.fails(at, _unconverted(path, error), unanswered(path, error))
             except ApiError as error:
                 if error.status != HTTPStatus.NOT_FOUND:
-                    why = (
-                        f"reading {path} worked before this run and fails now, as what is stored in another version "
-                        f"can't be converted: {error.message}"
-                    )
-                    return self._failing.fails(path, Lost(why, _REPAIR))
-            self._failing.works(path)
+                    return self._failing.fails(at, _unconverted(path, error))
+            self._failing.works(at)
         return None
+
+
+def _unconverted(path: str, error: ApiError) -> Lost:
+    return Lost(
+        f"reading {path} worked before this run and fails now, as what is stored in another version can't be "
+        f"converted: {error.message}",
+        _REPAIR,
+    )
 
 
 def _converted(definition: KubeObject) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -32,8 +32,9 @@ class RestartWatch:
         """It doesn't fail, or what it fails with says that it restarts: its time begins anew."""
         self._since.pop(name, None)
 
-    def fails(self, name: str, lost: Lost) -> Verdict:
-        """Pending, and broken once it has failed for long."""
-        now = self._clock.monotonic()
-        certain = now - self._since.setdefault(name, now) >= PATIENCE_SECONDS
-        return (broken if certain else pending)(lost.reason, remedy=f"{lost.remedy} {_BY_ITSELF}")
+    def fails(self, name: str, lost: Lost, until_certain: Verdict | None = None) -> Verdict:
+        """Pending, or what the caller says instead, and broken once it has failed for long."""
+        now, remedy = self._clock.monotonic(), f"{lost.remedy} {_BY_ITSELF}"
+        if now - self._since.setdefault(name, now) >= PATIENCE_SECONDS:
+            return broken(lost.reason, remedy=remedy)
+        return until_certain or pending(lost.reason, remedy=remedy)

@@ -196,8 +196,16 @@ def test_conversion_that_fails(converted: Continuity, kube: LivingKube, clock: F
     kube.raw_answers[THING] = refusal(404, "it was deleted")
     assert left_failing(converted) == ""
     assert kinds_of(gates(converted)[0], clock, 12)[-1] is VerdictKind.HOLDS
-    kube.raw_answers[THING] = ApiUnavailable("timed out")
-    assert VerdictKind.UNKNOWN in kinds_of(gates(converted)[0], clock, 12)
+
+
+def test_conversion_that_has_no_answer(converted: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """A webhook whose name the API server can't resolve costs the request's whole time: unknown, as if the API were
+    away, and certain after half a minute in which it answered everything else. One instance is enough.
+    """
+    kube.raw_answers[f"{SERVERS[0]}{THING}"] = ApiUnavailable("HTTP 504")
+    found = kinds_of(gates(converted)[0], clock, 60)
+    assert VerdictKind.UNKNOWN in found[:30] and VerdictKind.BROKEN not in found[:30]
+    assert VerdictKind.BROKEN in found[30:]
 
 
 AGGREGATED = "v1beta1.metrics.k8s.io"
