@@ -76,13 +76,16 @@ class ContinuityGate:
             return contradicted(
                 "the list of kube-apiserver's pods", error, "Check the pods: kubectl -n kube-system get pods"
             )
+        asked = self._instance
         verdict = self._of_next_instance(baseline, servers)
         if verdict is None or verdict.kind is VerdictKind.PENDING:
             slower = self._in_turn(baseline)
             if verdict is None or (slower is not None and slower.kind is VerdictKind.BROKEN):
                 verdict = slower
         if verdict is None and self._conversions:
-            verdict = self._conversions.check(self._kube, baseline, servers[self._instance % len(servers)])
+            verdict = self._conversions.check(self._kube, baseline, servers[asked % len(servers)])
+            if verdict is not None and verdict.kind is VerdictKind.BROKEN:
+                self._instance = asked
         if verdict is not None:
             self._prepare_next(baseline, verdict)
             return verdict
