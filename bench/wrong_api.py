@@ -147,6 +147,7 @@ def _cluster() -> Iterator[LabCluster]:
     with tempfile.TemporaryDirectory() as home:
         if lent := os.environ.get("UPGRADER_LAB"):
             cluster = lent_cluster(Path(lent), Path(home))
+            cluster.wait_until_settled(OLD)
             try:
                 yield cluster
             finally:

@@ -25,7 +25,7 @@ _TABLE = re.compile(r"^\| another client \|.*?\n\n", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Case:
-    """What another client does, how the run ends, and what its message names ("" for nobody)."""
+    """What another client does, how the run ends, and what its message names ("" for nothing)."""
 
     other: str
     ends: str
@@ -67,22 +67,20 @@ CASES: Mapping[str, Case] = {
         "a policy engine takes each pod's images from a mirror", _UNNOTICED
     ),
     f"test_laptop_that_sleeps_for_three_minutes[{_GATES}]": Case(
-        "nobody: the laptop sleeps for 180 s while gates are checked", _EITHER
+        "none: the laptop sleeps for 180 s while gates are checked", _EITHER
     ),
     f"test_laptop_that_sleeps_for_three_minutes[{_HELM}]": Case(
-        "nobody: it sleeps for 180 s while Helm is at work", _EITHER
+        "none: it sleeps for 180 s while Helm is running", _EITHER
     ),
     "test_sleeps_until_its_lock_is_gone": Case(
         "`upgrader run` on another machine, while this one sleeps", "changes nothing more (130)", "the other run"
     ),
     f"test_vpn_that_drops_for_two_minutes[{_GATES}]": Case(
-        "nobody: the VPN is gone for 120 s while gates are checked", _EITHER
+        "none: the VPN is gone for 120 s while gates are checked", _EITHER
     ),
-    f"test_vpn_that_drops_for_two_minutes[{_HELM}]": Case(
-        "nobody: it is gone for 120 s while Helm is at work", _EITHER
-    ),
+    f"test_vpn_that_drops_for_two_minutes[{_HELM}]": Case("none: it is gone for 120 s while Helm is running", _EITHER),
     f"test_vpn_that_drops_while_kube_apiserver_is_replaced[{_APISERVER}]": Case(
-        "nobody: it is gone for 120 s while Helm replaces kube-apiserver", _EITHER
+        "none: it is gone for 120 s while Helm replaces kube-apiserver", _EITHER
     ),
 }
 
