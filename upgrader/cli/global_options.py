@@ -63,7 +63,9 @@ def with_global_options(command: click.Command) -> click.Command:
     if isinstance(command, click.Group):
         for each in command.commands.values():
             with_global_options(each)
-    elif all(parameter.name != "folder_after" for parameter in command.params):
+        if not command.invoke_without_command:
+            return command
+    if all(parameter.name != "folder_after" for parameter in command.params):
         command.params += [
             _hidden("-C", "folder", _FOLDER_TYPE, _choose_folder, complete_folder),
             _hidden("--kubeconfig", "kubeconfig", _FILE_TYPE, _choose_kubeconfig),

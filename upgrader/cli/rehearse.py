@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from upgrader.cli.command_line import TARGET, front_end
-from upgrader.cli.output import OUTPUT, Output, print_plain
+from upgrader.cli.output import OUTPUT, Output, print_plain, print_text
+from upgrader.cli.whole_lines import GroupOfWholeLines
+from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
 
 if TYPE_CHECKING:
@@ -20,12 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["rehearse"]
 
 
-@click.command()
+@click.group(cls=GroupOfWholeLines, invoke_without_command=True)
 @TARGET
 @OUTPUT
-@click.pass_obj
-def rehearse(folder: Path, target: KubernetesVersion | None, output: Output) -> None:
+@click.pass_context
+def rehearse(context: click.Context, target: KubernetesVersion | None, output: Output) -> None:
     """Try the target's kube-apiserver on a copy of this cluster's data, beside the version that runs.
+
+    `rehearse copy` writes what a lab needs to be like this cluster, for an upgrade, a rollback and a power cut there.
 
     On a controller, a snapshot of etcd is restored twice; both versions of kube-apiserver serve a copy, with today's
     and with the planned flags, in a systemd unit without a network. Every object is read at every version, and updated
@@ -37,6 +41,13 @@ def rehearse(folder: Path, target: KubernetesVersion | None, output: Output) -> 
     Exit codes: 0 no difference, 2 wrong usage or files, 3 the target refuses something, something could not be
     compared, or a controller failed, 6 another run holds the lock.
     """
+    if context.invoked_subcommand is not None:
+        if target is not None:
+            raise UsageError(
+                f"--to has no meaning for `rehearse {context.invoked_subcommand}`", remedy="Leave --to out."
+            )
+        return
+    folder: Path = context.obj
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.rehearsal import rehearse as rehearse_upgrade
@@ -51,6 +62,36 @@ def rehearse(folder: Path, target: KubernetesVersion | None, output: Output) -> 
         seen = on_screen(rehearsed.findings, sys.stdout)
         print_rehearsal(rehearsed, sys.stdout)
     rehearsed.refuse_if_blocked(seen=seen)
+
+
+@rehearse.command()
+@click.option(
+    "--out",
+    metavar="FILE",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write, readable only by you; an existing one is replaced.",
+)
+@click.pass_obj
+def copy(folder: Path, out: Path) -> None:
+    """Write a copy of this cluster's shape, for `upgrader lab up --like FILE`. Changes nothing in the cluster.
+
+    An allow-list of fields decides what is in it: versions; flags and values that a lab can have; nodes with their
+    labels and taints; namespaces, CustomResourceDefinitions, admission policies, webhooks' rules, priority classes,
+    disruption budgets; and of workloads their counts, labels, selectors and placement. No Secret, no ConfigMap, no
+    custom resource, no annotation, and of containers nothing at all. Read the file before you hand it on.
+
+    Exit codes: 0 written, 2 wrong usage or files, 3 no control plane that upgrader can upgrade, 5 the API did not
+    answer, or refused a list.
+    """
+    shown = front_end(busy=True)  # before the imports, which take seconds
+
+    from upgrader.app.rehearsal_copy import write_cluster_copy
+    from upgrader.ui.cluster_copy import describe_copy
+
+    copied = write_cluster_copy(folder, out, shown)
+    for line in describe_copy(copied, out):
+        print_text(line)
 
 
 def _described(rehearsed: Rehearsed) -> dict[str, object]:

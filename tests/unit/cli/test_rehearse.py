@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from upgrader.app.rehearsal import Rehearsed
 from upgrader.cli.main import cli
-from upgrader.errors import Blocked
+from upgrader.errors import Blocked, UsageError
+from upgrader.model.cluster_copy.copy import ClusterCopy
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.steps.rehearsal.rehearsal import Result
@@ -62,3 +64,30 @@ def test_which_emulation_was_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, _ = invoke(monkeypatch, (), "-o", "json", current_emulates=(1, 35), emulated_first=(1, 36))
     found = json.loads(shown)
     assert (found["current_emulates"], found["target_emulates"], found["emulated_first"]) == ("1.35", None, "1.36")
+
+
+def test_a_copy_is_written_and_what_it_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`rehearse copy` rehearses nothing; -C may be before the command, behind it, or behind `copy`."""
+    flags = {"kube-apiserver": {"event-ttl": "2h"}}
+    objects = ({"kind": "Namespace"}, {"kind": "Namespace"})
+    copied = ClusterCopy(KubernetesVersion(1, 36, 3), True, (), flags, {}, objects, ("Deployment a/b: its reason",))
+    asked: list[tuple[Path, Path]] = []
+
+    def write(folder: Path, out: Path, _: object) -> ClusterCopy:
+        asked.append((folder, out))
+        return copied
+
+    monkeypatch.setattr("upgrader.app.rehearsal_copy.write_cluster_copy", write)
+    words = ["rehearse", "copy", "--out", "copy.yaml"]
+    for given in (
+        ["-C", str(tmp_path), *words],
+        [*words, "-C", str(tmp_path)],
+        ["rehearse", "-C", str(tmp_path), *words[1:]],
+    ):
+        done = CliRunner().invoke(cli, given)
+        assert done.exception is None, done
+        assert "v1.36.3, 0 controllers, 0 workers" in done.stdout and "2 Namespace" in done.stdout
+        assert "kube-apiserver --event-ttl" in done.stdout and "not copied  Deployment a/b: its reason" in done.stdout
+    assert asked == [(tmp_path, Path("copy.yaml"))] * 3
+    error = CliRunner().invoke(cli, ["rehearse", "--to", "v1.37.1", *words[1:]]).exception
+    assert isinstance(error, UsageError) and "--to has no meaning" in error.message
