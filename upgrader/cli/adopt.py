@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from upgrader.app.adoption import Adoption
     from upgrader.app.new_controllers import FoundControllers
 
-__all__ = ["adopt"]
+__all__ = ["adopt", "adopt_cluster"]
 
 
 @click.command()
@@ -42,10 +42,11 @@ def adopt(folder: Path, undo: bool, new_controllers: bool, yes: bool, take_over:
     elif undo:
         _undo(folder, yes=yes, take_over=take_over)
     else:
-        _adopt(folder, yes=yes, take_over=take_over)
+        adopt_cluster(folder, yes=yes, take_over=take_over)
 
 
-def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
+def adopt_cluster(folder: Path, *, yes: bool, take_over: bool) -> None:
+    """Adopt a kubeadm control plane, and say what that does; nothing is done to one that is adopted."""
     shown = front_end()  # before the imports, which take seconds
 
     from upgrader.adopt.derive import about_source_addresses

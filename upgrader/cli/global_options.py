@@ -13,7 +13,7 @@ import click
 from upgrader.cli.completing import complete_folder
 from upgrader.errors import UsageError
 
-__all__ = ["environment", "global_options", "in_environment", "with_global_options", "with_output"]
+__all__ = ["environment", "global_options", "in_environment", "with_global_options", "with_output", "without_choice"]
 
 _KUBECONFIG, _CONTEXT = "UPGRADER_KUBECONFIG", "UPGRADER_CONTEXT"
 _FOLDER_TYPE = click.Path(path_type=Path, file_okay=False)
@@ -109,6 +109,16 @@ def in_environment(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def without_choice() -> Iterator[None]:
+    """For a folder whose cluster no option and no variable may replace, such as that of a new lab."""
+    before = {name: os.environ.pop(name, None) for name in (_KUBECONFIG, _CONTEXT)}
+    try:
+        yield
+    finally:
+        os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 def _hidden(option: str, name: str, kind: click.ParamType[Any], callback: Any, complete: Any = None) -> click.Option:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from upgrader.cli.global_options import without_choice
 from upgrader.cli.lab_origin import MirrorOptions, mirror_options
+from upgrader.cli.output import print_text
 from upgrader.cli.whole_lines import GroupOfWholeLines
 from upgrader.errors import Interrupted, Locked, UsageError
 
@@ -61,30 +64,51 @@ def lab() -> None:
 @click.option("--containerd", metavar="vX", default="", help="containerd 2.x, built here, instead of Debian's.")
 @click.option("--flannel", is_flag=True, help="flannel as pod network, instead of the lab's own routes.")
 @click.option("--layout", metavar="NAME", default="", help="kubespray: files, flags and etcd as Kubespray has them.")
+@click.option(
+    "--like",
+    "copied",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Another cluster's versions, size, flags, labels and objects, from `upgrader rehearse copy --out FILE`; other "
+    "options override it.",
+)
 @mirror_options
-@click.pass_obj
+@click.pass_context
 def up(
-    folder: Path,
+    context: click.Context,
     /,
     name: str,
     controllers: int,
     workers: int,
     version: str,
+    copied: Path | None,
     mirror: MirrorOptions,
     **switches: Any,
 ) -> None:
     """Create a lab, or start a stopped one; its cluster folder is .lab/NAME.
 
-    The default is the simplest cluster. The options make it resemble other clusters.
+    The default is the simplest cluster. The options make it resemble other clusters. With --like, the lab is also
+    adopted if the copied cluster is, and gets the copied objects; what it can't have is named.
     """
     from upgrader.cli.lab_progress import progress
     from upgrader.lab import Lab, LabSpec
 
+    folder: Path = context.obj / ".lab" / name
+    others: _LikeLab | None = None
+    if copied is not None:
+        chosen = {key: context.params[key] for key in ("controllers", "workers", "version") if _given(context, key)}
+        others = _like(copied, **chosen)
+        controllers, workers, version = others.controllers, others.workers, others.version
+        switches["like"] = others.likeness
     spec = LabSpec(name, controllers, workers, version, mirror=bool(mirror.url), **switches)
+    for line in others.left_out if others else ():
+        print_text(f"not in the lab: {line}", err=True)
     origin = mirror.origin((version,))
     with _stoppable("lab up"), progress() as display:
-        made = Lab.up(spec, folder / ".lab" / name, display, origin(display))
-    _print_summary(made)
+        made = Lab.up(spec, folder, display, origin(display))
+    if others is not None:
+        _fill(made, others)
+    _print_summary(made, adopted=others is not None and others.adopted)
 
 
 @lab.command()
@@ -266,6 +290,62 @@ def node_source_command(version: str, mirror: MirrorOptions) -> None:
     click.echo(yaml.safe_dump(found.variables(), sort_keys=False), nl=False)
 
 
+@dataclass(frozen=True)
+class _LikeLab:
+    """A lab like another cluster, before it is made."""
+
+    controllers: int
+    workers: int
+    version: str
+    likeness: str
+    adopted: bool
+    objects: tuple[Mapping[str, Any], ...]
+    left_out: tuple[str, ...]
+
+
+def _given(context: click.Context, name: str) -> bool:
+    """Whether an option is on the command line."""
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _like(
+    file: Path, *, controllers: int | None = None, workers: int | None = None, version: str | None = None
+) -> _LikeLab:
+    """From a copy's file; None: as the copied cluster has it. Nothing is created."""
+    from upgrader.config.cluster_copy_yaml import read_copy
+    from upgrader.lab.likeness import chosen_nodes, like, objects_of
+
+    copied = read_copy(file)
+    nodes = chosen_nodes(copied, controllers, workers)
+    likeness, left_out = like(copied, nodes)
+    has = sum(node.controller for node in nodes), sum(not node.controller for node in nodes)
+    found = controllers or has[0], has[1] if workers is None else workers
+    objects, others = objects_of(copied, sum(found))
+    return _LikeLab(
+        *found,
+        version or str(copied.kubernetes),
+        likeness.text(),
+        copied.adopted,
+        objects,
+        (*copied.not_copied, *left_out, *others),
+    )
+
+
+def _fill(made: Lab, others: _LikeLab) -> None:
+    """Adopt the lab, if the copied cluster is adopted; then create its objects."""
+    from upgrader.cli.adopt import adopt_cluster
+    from upgrader.cli.lab_progress import progress
+    from upgrader.lab import Lab
+
+    if others.adopted:
+        with without_choice():  # of the operator's own cluster
+            adopt_cluster(made.placement.folder, yes=True, take_over=False)
+    with _stoppable("lab up"), progress() as display:
+        unready = Lab(made.placement, display).fill(others.objects)
+    for name in unready:
+        print_text(f"not Ready in the lab: {name}", err=True)
+
+
 def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -> Lab:
     """The lab of that name; without a name the one whose cluster folder is -C, or else the only one."""
     from upgrader.lab import Lab
@@ -303,7 +383,7 @@ def _print_nodes(found: Lab, console: Console) -> None:
     console.print(table)
 
 
-def _print_summary(made: Lab) -> None:
+def _print_summary(made: Lab, *, adopted: bool) -> None:
     from rich.console import Console
 
     name, folder = made.placement.spec.name, made.placement.folder
@@ -313,7 +393,7 @@ def _print_summary(made: Lab) -> None:
     _print_nodes(made, console)
     console.print("Next:", style="bold")
     console.print(f"  export KUBECONFIG={shown}/kubeconfig", soft_wrap=True)
-    console.print(f"  upgrader -C {shown} adopt", soft_wrap=True)
+    console.print(f"  upgrader -C {shown} {'plan' if adopted else 'adopt'}", soft_wrap=True)
     console.print(f"  upgrader lab shell {first} --name {name}", soft_wrap=True)
 
 

@@ -84,7 +84,7 @@ def copy(folder: Path, out: Path) -> None:
     Exit codes: 0 written, 2 wrong usage or files, 3 no control plane that upgrader can upgrade, 5 the API did not
     answer, or refused a list.
     """
-    shown = front_end(busy=True)  # before the imports, which take seconds
+    shown = front_end()  # before the imports, which take seconds
 
     from upgrader.app.rehearsal_copy import write_cluster_copy
     from upgrader.ui.cluster_copy import describe_copy

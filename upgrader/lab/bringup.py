@@ -73,6 +73,8 @@ class BringUp:
 
             joins = [partial(self._cluster.join, node, secrets) for node in self._workers]
             self._runner.together([join_controllers, *joins, self._cluster.connect_pods, self._deliver])
+            for node in (*self._controllers, *self._workers):
+                self._cluster.label(node)
             if self._placement.spec.ingress:
                 self._agent()
 

@@ -10,7 +10,9 @@ import yaml
 from upgrader.lab.bastion import bastion_of, ssh_config
 from upgrader.lab.existing_labs import write_atomically
 from upgrader.lab.keys import known_hosts
+from upgrader.lab.likeness import Likeness
 from upgrader.lab.spec import Node, Placement
+from upgrader.model.release import merged
 
 __all__ = ["ssh_command", "write_access", "write_cluster", "write_values"]
 
@@ -67,6 +69,10 @@ def write_values(placement: Placement, *, haproxy: str, coredns: str, checkpoint
     }
     if placement.spec.registry:
         _from_registry(values, placement.registry_host)
+    if likeness := Likeness.parse(placement.spec.like):
+        values = {
+            release: dict(merged(content, likeness.values.get(release, {}))) for release, content in values.items()
+        }
     for release, content in values.items():
         file = folder / f"{release}.yaml"
         if not file.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -18,7 +19,8 @@ from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.flannel import NAMESPACE as FLANNEL
 from upgrader.lab.flannel import forget
 from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
-from upgrader.lab.readiness import condition, troubles
+from upgrader.lab.likeness import Likeness
+from upgrader.lab.readiness import condition, troubles, unready
 from upgrader.lab.spec import Node, Placement
 
 __all__ = ["KubeadmCluster"]
@@ -113,6 +115,36 @@ rm /run/kubeadm.yaml
         """Write objects, given as YAML or JSON, to the API; as kubeadm's administrator, on the first controller."""
         script = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf apply --filename=- <<'END'\n{manifests}\nEND\n"
         self.run(self._first, script, what="kubectl apply")
+
+    def label(self, node: Node) -> None:
+        """Give a node the labels that it has as one of another cluster's."""
+        likeness = Likeness.parse(self._placement.spec.like)
+        if likeness and (labels := likeness.node(node).labels):
+            words = " ".join(quote(f"{key}={value}") for key, value in labels.items())
+            script = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf label --overwrite node {node.name} {words}"
+            self.run(self._first, script, what=f"labels of {node.name}")
+
+    def create(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        """Create objects, or change them to what is given; those that are refused don't keep the others from it.
+
+        Raises LabError with the reasons.
+        """
+        manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})  # one line: it ends no script
+        command = "kubectl --kubeconfig=/etc/kubernetes/admin.conf apply --server-side --force-conflicts --filename=-"
+        script = f"{command} >/dev/null <<'END'\n{manifests}\nEND\n"
+        self.run(self._first, script, what="kubectl apply", timeout_seconds=300)
+
+    def unready_workloads(self, deadline_seconds: float) -> tuple[str, ...]:
+        """The workloads that don't have all their pods Ready by the deadline, as `Deployment shop/web`."""
+        missing = ["the workloads, which can't be listed"]
+
+        def ready() -> bool:
+            missing[:] = unready(self._get("deployments,daemonsets,statefulsets --all-namespaces"))
+            return not missing
+
+        with suppress(LabError):
+            self._until(ready, "workloads", deadline_seconds)
+        return tuple(missing)
 
     def operator_token(self) -> str:
         """A token of the ServiceAccount `lab-operator`, a cluster administrator; valid for a month."""

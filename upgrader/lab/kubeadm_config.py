@@ -10,6 +10,7 @@ import yaml
 from upgrader.lab import kubespray
 from upgrader.lab.external_etcd import kubeadms_section
 from upgrader.lab.hardening import component_settings
+from upgrader.lab.likeness import Likeness
 from upgrader.lab.spec import Node, Placement
 
 __all__ = ["Secrets", "init_config", "join_config", "join_registration", "patch_files"]
@@ -40,6 +41,8 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
     more = component_settings() if placement.spec.hardened else {}
     if placement.spec.layout:
         more = kubespray.component_settings()
+    if likeness := Likeness.parse(placement.spec.like):
+        more = _like(likeness)
     api_server = more.pop("apiServer", {})
     documents: list[dict[str, Any]] = [
         {
@@ -111,6 +114,18 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
     return yaml.safe_dump_all(documents, sort_keys=False)
 
 
+def _like(likeness: Likeness) -> dict[str, dict[str, Any]]:
+    components = {
+        "kube-apiserver": "apiServer",
+        "kube-controller-manager": "controllerManager",
+        "kube-scheduler": "scheduler",
+    }
+    return {
+        components[component]: {"extraArgs": [{"name": name, "value": value} for name, value in flags.items()]}
+        for component, flags in likeness.flags.items()
+    }
+
+
 def _etcd(placement: Placement, version: str) -> dict[str, Any]:
     if placement.spec.external_etcd:
         return kubeadms_section(placement)
@@ -168,6 +183,8 @@ def join_registration(placement: Placement, node: Node) -> dict[str, Any]:
         "ignorePreflightErrors": _IGNORED,
         "kubeletExtraArgs": [{"name": "node-ip", "value": ",".join(placement.node_addresses(node))}],
     }
-    if not placement.spec.workers:
+    if likeness := Likeness.parse(placement.spec.like):
+        registration["taints"] = [dict(taint) for taint in likeness.node(node).taints]
+    elif not placement.spec.workers:
         registration["taints"] = []  # the controllers are the only place for workloads
     return registration

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from upgrader.errors import LabError, UsageError
 from upgrader.lab import bridge
@@ -176,6 +177,7 @@ class Lab:
         with exclusive(self.placement.spec.name), self._progress.task(f"{name}: kubeadm join", seconds=40):
             self._cluster.join_again(node, join_secrets(self._home / "keys"), IMAGE_VERSIONS)
             self._cluster.connect_pods()
+            self._cluster.label(node)
             self.wait_until_ready()
 
     def leave(self, name: str) -> None:
@@ -187,6 +189,15 @@ class Lab:
             )
         with exclusive(self.placement.spec.name), self._progress.task(f"{name}: kubeadm reset", seconds=20):
             self._cluster.leave(node)
+
+    def fill(self, objects: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """Create another cluster's objects; returns the workloads whose pods aren't Ready two minutes later.
+
+        Raises LabError if any is refused; the others are there.
+        """
+        with self._progress.task(f"objects of the copied cluster ({len(objects)})", seconds=30):
+            self._cluster.create(objects)
+            return self._cluster.unready_workloads(120)
 
     def connect(self) -> None:
         """Connect the pods of all present nodes of the cluster, however they joined."""

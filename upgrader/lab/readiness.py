@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-__all__ = ["condition", "troubles"]
+__all__ = ["condition", "troubles", "unready"]
 
 
 def troubles(nodes: Iterable[Any], pods: Iterable[Any], switched_on: Mapping[str, float]) -> list[str]:
@@ -42,6 +42,20 @@ def condition(item: Any, kind: str) -> str:
         if entry["type"] == kind:
             return str(entry["status"])
     return "Unknown"
+
+
+def unready(workloads: Iterable[Any]) -> list[str]:
+    """The workloads that don't have all their pods Ready."""
+    found = []
+    for item in workloads:
+        spec, status, meta = item["spec"], item.get("status") or {}, item["metadata"]
+        if item["kind"] == "DaemonSet":
+            wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
+        else:
+            wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
+        if ready < wanted or status.get("observedGeneration", 0) < meta.get("generation", 0):
+            found.append(f"{item['kind']} {meta['namespace']}/{meta['name']}")
+    return found
 
 
 def _oldest_start(pod: Any) -> float:

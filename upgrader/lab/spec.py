@@ -11,14 +11,16 @@ of their other address, 1::/112 for Services, 100::/56 for pods. With IPv6 alone
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from upgrader.errors import UsageError
 
-__all__ = ["DEBIAN", "MAX_LABS", "LabSpec", "Node", "Placement", "bracketed"]
+__all__ = ["DEBIAN", "MAX_CONTROLLERS", "MAX_LABS", "MAX_WORKERS", "LabSpec", "Node", "Placement", "bracketed"]
 
 MAX_LABS = 100
+MAX_CONTROLLERS = 7
+MAX_WORKERS = 50
 DEBIAN = {12: "bookworm", 13: "trixie"}
 """Releases of the machines' system: number → name."""
 _ROLES = {
@@ -124,6 +126,9 @@ class LabSpec:
     layout: str = ""
     """`kubespray`: files, flags and etcd of the controllers as Kubespray has them (`kubespray.py`); "": kubeadm's."""
 
+    like: str = field(default="", repr=False)
+    """What it has of another cluster, as `Likeness.text` writes it (`likeness.py`); "": nothing."""
+
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
             raise UsageError(
@@ -131,8 +136,11 @@ class LabSpec:
             )
         if not re.fullmatch(r"v1\.\d+\.\d+", self.kubernetes):
             raise UsageError(f"Kubernetes version {self.kubernetes!r} is not of the form v1.36.3")
-        if not 1 <= self.controllers <= 7 or not 0 <= self.workers <= 50:
-            raise UsageError(f"a lab has 1-7 controllers and 0-50 workers, not {self.controllers} and {self.workers}")
+        if not 1 <= self.controllers <= MAX_CONTROLLERS or not 0 <= self.workers <= MAX_WORKERS:
+            raise UsageError(
+                f"a lab has 1-{MAX_CONTROLLERS} controllers and 0-{MAX_WORKERS} workers, not {self.controllers} and "
+                f"{self.workers}"
+            )
         if self.ingress and not self.workers:
             raise UsageError("--ingress needs workers behind its load balancer: add --workers")
         if not 1024 <= self.port <= 29999 or self.port in _TAKEN_PORTS:
@@ -152,6 +160,8 @@ class LabSpec:
             raise UsageError(f"layout {self.layout!r} is not known: choose kubespray, or omit --layout for kubeadm's")
         if self.layout and any((self.hardened, self.external_etcd, self.ipv6)):
             raise UsageError("--layout can't be combined with --hardened, --external-etcd or --ipv6")
+        if self.like and (self.hardened or self.layout):
+            raise UsageError("--like can't be combined with --hardened or --layout: the copy has the flags")
         if self.debian not in DEBIAN:
             known = ", ".join(map(str, DEBIAN))
             raise UsageError(f"Debian {self.debian} is not supported: choose {known}")
@@ -174,8 +184,9 @@ class LabSpec:
     @property
     def switches(self) -> tuple[str, ...]:
         """The options of `lab up` that make this lab less simple than the default."""
-        on = [f"--{field.name.replace('_', '-')}" for field in fields(self) if getattr(self, field.name) is True]
-        differing = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
+        on = [f"--{each.name.replace('_', '-')}" for each in fields(self) if getattr(self, each.name) is True]
+        differing = {each.name for each in fields(self) if getattr(self, each.name) != each.default}
+        on += ["--like FILE"] if self.like else []
         return (*on, *(f"--{name} {getattr(self, name)}" for name in _VALUED if name in differing))
 
 

@@ -29,8 +29,8 @@ SHOW = {
     *("probe", "replay", "report", "status", "versions"),
 }
 """Commands that show something, each in forms of its own."""
-PREPARE = {"backup keygen", "backup verify", "bundle create", "images push", "init"}
-"""Commands that read or write files here or in a registry, and work on no cluster."""
+PREPARE = {"backup keygen", "backup verify", "bundle create", "images push", "init", "rehearse copy"}
+"""Commands that read or write files here or in a registry, and change no cluster."""
 AT_ONCE = {"guard forget-cell", "guard off", "guard on"}
 """Commands that change one field for each object, without a run: a line for each is all that there is to tell."""
 FLEET = {

@@ -1,4 +1,4 @@
-"""Nodes that leave a lab's cluster, and join it again."""
+"""What is run on the nodes of a lab's cluster: when they leave it, and when it gets what another cluster has."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from upgrader.errors import LabError
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
+from upgrader.lab.likeness import Likeness, LikeNode
 from upgrader.lab.spec import LabSpec, Placement
 
 
@@ -19,9 +20,11 @@ class _Recorded(CommandRunner):
     def __init__(self) -> None:
         super().__init__()
         self.ran: list[str] = []
+        self.scripts: list[str] = []
 
     def run(self, command: Sequence[str], *, what: str, stdin: str | Path = "", timeout_seconds: float = 60) -> str:
         self.ran.append(what)
+        self.scripts.append(str(stdin))
         return ""
 
 
@@ -43,3 +46,42 @@ def test_the_only_controller_stays() -> None:
     with pytest.raises(LabError, match="controller-1 is the only controller"):
         KubeadmCluster(placement, runner).leave(placement.node("controller-1"))
     assert runner.ran == []
+
+
+def test_a_node_gets_the_labels_of_the_one_that_it_is_like() -> None:
+    """Each its own; one without labels, and a lab that is like no other cluster, get none."""
+    likeness = Likeness("", {}, {}, (LikeNode(),), (LikeNode({"pool": "blue", "team": ""}),))
+    placement, runner = Placement(LabSpec("x", 1, 1, like=likeness.text()), 4, Path("/nowhere")), _Recorded()
+    for name in ("controller-1", "worker-1"):
+        KubeadmCluster(placement, runner).label(placement.node(name))
+    assert runner.ran == ["controller-1: labels of worker-1"]
+    assert runner.scripts[0].endswith("label --overwrite node worker-1 pool=blue team=")
+    plain = Placement(LabSpec("x", 1, 1), 4, Path("/nowhere"))
+    KubeadmCluster(plain, runner).label(plain.node("worker-1"))
+    assert len(runner.ran) == 1
+
+
+def test_objects_of_a_file_end_no_script() -> None:
+    """A policy's expression may have lines of its own: what follows them is data, and no command of root's."""
+    placement, runner = Placement(LabSpec("x"), 4, Path("/nowhere")), _Recorded()
+    KubeadmCluster(placement, runner).create([{"kind": "A", "expression": "1\nEND\ntouch /root/owned"}])
+    first, manifests, *rest = runner.scripts[0].splitlines()
+    assert "apply --server-side" in first and "touch" in manifests and rest == ["END"]
+
+
+def test_workloads_that_cannot_be_listed_are_not_ready() -> None:
+    """What is unknown is never said to be Ready; what is wanted and there is."""
+
+    class Answering(_Recorded):
+        answer = ""
+
+        def run(self, command: Sequence[str], *, what: str, stdin: str | Path = "", timeout_seconds: float = 60) -> str:
+            if not self.answer:
+                raise LabError("no answer")
+            return self.answer
+
+    runner = Answering()
+    cluster = KubeadmCluster(Placement(LabSpec("x"), 4, Path("/nowhere")), runner)
+    assert cluster.unready_workloads(-1) == ("the workloads, which can't be listed",)
+    runner.answer = '{"items": []}'
+    assert cluster.unready_workloads(-1) == ()

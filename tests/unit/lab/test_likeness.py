@@ -1,0 +1,165 @@
+"""What a lab has of another cluster, and what it can't have."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.model.cluster_copy.examples import OBJECTS, copied, of_kind, worker
+from upgrader.errors import UsageError
+from upgrader.lab.cluster_folder import write_values
+from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
+from upgrader.lab.likeness import Likeness, chosen_nodes, like, objects_of
+from upgrader.lab.readiness import unready
+from upgrader.lab.spec import LabSpec, Placement
+
+_SECRETS = Secrets("abcdef.0123456789abcdef", "00" * 32, "sha256:11")
+_CONTROLLER = {"node-role.kubernetes.io/control-plane": ""}
+
+
+def placement(**changes: Any) -> Placement:
+    """A lab like the cluster of the examples: one controller, two workers."""
+    found = copied(**changes)
+    likeness, _ = like(found, chosen_nodes(found, None, None))
+    return Placement(LabSpec("x", 1, 2, like=likeness.text()), 0, Path("/nowhere"))
+
+
+def documents(text: str) -> dict[str, Any]:
+    """kubeadm's, by their kinds."""
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+def test_the_control_plane_has_the_clusters_flags() -> None:
+    """Besides those of every lab; kubeadm's static pods have them, from which an adoption takes them over."""
+    found = documents(init_config(placement(), _SECRETS, {"etcd": "1", "coredns": "1"}))["ClusterConfiguration"]
+    given = {each["name"]: each["value"] for each in found["apiServer"]["extraArgs"]}
+    assert given["feature-gates"] == "A=true" and given["max-requests-inflight"] == "800"
+    assert given["permit-port-sharing"] == "true"
+    assert found["scheduler"]["extraArgs"] == [{"name": "profiling", "value": "false"}]
+
+
+def test_nodes_have_the_clusters_taints_from_their_first_second() -> None:
+    """A controller has those of a controller, none here, and each worker those of one worker."""
+    lab = placement()
+    first = documents(init_config(lab, _SECRETS, {"etcd": "1", "coredns": "1"}))["InitConfiguration"]
+    assert first["nodeRegistration"]["taints"] == []
+    joins = [yaml.safe_load(join_config(lab, lab.node(f"worker-{number}"), _SECRETS)) for number in (1, 2)]
+    taints = [join["nodeRegistration"]["taints"] for join in joins]
+    assert taints == [[{"key": "dedicated", "value": "web", "effect": "NoSchedule"}], []]
+    likeness = Likeness.parse(lab.spec.like)
+    assert likeness is not None and likeness.node(lab.node("worker-1")).labels == {"pool": "blue"}
+
+
+def test_the_folder_has_the_clusters_values(tmp_path: Path) -> None:
+    """Beside the lab's own images; an adoption keeps what is there."""
+    lab = placement()
+    write_values(Placement(lab.spec, 0, tmp_path), haproxy="a/haproxy:1", coredns="a/coredns:1", checkpointer=None)
+    server, rest = (
+        yaml.safe_load((tmp_path / "values" / f"{name}.yaml").read_text()) for name in ("kube-apiserver", "kubernetes")
+    )
+    assert server["gracefulShutdown"] == {"drainSeconds": 20} and server["haproxy"]["image"]["tag"] == "1"
+    assert rest["kubeProxy"] == {"maxUnavailable": "20%"} and rest["kubernetesVersion"] == "v1.36.3"
+
+
+def test_a_lab_with_fewer_nodes_has_one_of_each_sort() -> None:
+    """The others are named, and so are kubelets that the lab can't have."""
+    same = [worker(f"w-{number}", {"pool": "blue"}) for number in range(4)]
+    old = worker("w-8", {"pool": "green"})
+    old["status"]["nodeInfo"]["kubeletVersion"] = "v1.35.4"
+    found = copied(nodes=(worker("cp-1", _CONTROLLER), *same, old))
+    nodes = chosen_nodes(found, None, 2)
+    _, left_out = like(found, nodes)
+    assert [node.name for node in nodes] == ["cp-1", "w-0", "w-8"]
+    assert left_out == (
+        *(f"Node w-{number}: the lab has fewer nodes" for number in (1, 2, 3)),
+        "Node w-8: the lab's kubelets are v1.36.3, not v1.35.4",
+    )
+
+
+def test_more_nodes_than_a_lab_can_have_are_refused() -> None:
+    """Unless fewer are asked for."""
+    found = copied(nodes=[worker(f"cp-{number}", _CONTROLLER) for number in range(9)])
+    with pytest.raises(UsageError, match="has 9 controllers, and a lab can have 7; nothing was created") as refused:
+        chosen_nodes(found, None, None)
+    assert "--controllers N" in refused.value.remedy
+    assert len(chosen_nodes(found, 3, None)) == 3
+
+
+def test_workloads_run_pods_that_every_pod_security_level_admits() -> None:
+    """With the cluster's labels, placement and counts, and the lab's own image."""
+    objects, _ = objects_of(copied(), 3)
+    made = next(item for item in objects if item["kind"] == "Deployment")
+    template, original = made["spec"]["template"], of_kind("Deployment")["spec"]["template"]
+    assert made["spec"]["replicas"] == 4 and template["metadata"] == original["metadata"]
+    assert original["spec"].items() <= template["spec"].items()
+    (container,) = template["spec"]["containers"]
+    assert (
+        container["image"].startswith("registry.k8s.io/pause:") and template["spec"]["securityContext"]["runAsNonRoot"]
+    )
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_webhook_configurations_are_named_and_left_out() -> None:
+    """Nothing in the lab answers for them: with `failurePolicy: Fail`, they would refuse everything."""
+    objects, left_out = objects_of(copied(), 3)
+    assert [item["kind"] for item in objects] == [item["kind"] for item in OBJECTS if "Webhook" not in item["kind"]]
+    assert left_out == tuple(
+        f"{kind}WebhookConfiguration shop: not copied, as nothing in the lab answers for its webhooks"
+        for kind in ("Validating", "Mutating")
+    )
+
+
+def test_too_many_pods_are_reduced_or_refused() -> None:
+    """Three of each workload where all are too many; a budget that counts them is left out then, as it would block
+    each drain.
+    """
+    web = copy.deepcopy(of_kind("Deployment"))
+    web["spec"]["replicas"] = 400
+    budget = copy.deepcopy(of_kind("PodDisruptionBudget"))
+    budget["spec"] = {"minAvailable": 300, "selector": {"matchLabels": {"app": "web"}}}
+    found = copied(objects=(web, budget))
+    (made,), left_out = objects_of(found, 2)
+    assert made["spec"]["replicas"] == 3
+    assert left_out == (
+        "PodDisruptionBudget shop/web: not copied, as Deployment shop/web has fewer pods",
+        "Deployment shop/web: 3 replicas instead of 400",
+    )
+    assert objects_of(found, 8)[1] == ()
+    many = [{**web, "metadata": {"namespace": "shop", "name": f"web-{number}"}} for number in range(40)]
+    with pytest.raises(UsageError, match="nothing was created"):
+        objects_of(copied(objects=many), 2)
+
+
+def test_definitions_of_protected_groups_are_accepted_by_the_api_server() -> None:
+    """It demands an annotation of them, which no copy has."""
+    crd = copy.deepcopy(of_kind("CustomResourceDefinition"))
+    crd["spec"]["group"] = "gateway.networking.k8s.io"
+    (made,), _ = objects_of(copied(objects=(crd,)), 1)
+    assert made["metadata"]["annotations"]["api-approved.kubernetes.io"].startswith("unapproved")
+
+
+def test_another_copy_is_another_lab() -> None:
+    """Labs are compared by their specifications, also where only an object differs."""
+    one, other = placement(), placement(objects=OBJECTS[1:])
+    assert one.spec == placement().spec != other.spec
+    assert "--like FILE" in one.spec.switches and LabSpec("x").switches == ()
+    with pytest.raises(UsageError, match="--like can't be combined"):
+        LabSpec("x", hardened=True, like=one.spec.like)
+
+
+def test_workloads_without_all_their_pods_are_named() -> None:
+    """Also those of which the controllers have seen nothing yet."""
+    meta = {"namespace": "a", "name": "b", "generation": 2}
+    done = {"observedGeneration": 2, "readyReplicas": 1, "numberReady": 1, "desiredNumberScheduled": 1}
+    found = [
+        {"kind": "Deployment", "metadata": meta, "spec": {"replicas": 1}, "status": done},
+        {"kind": "DaemonSet", "metadata": meta, "spec": {}, "status": {**done, "numberReady": 0}},
+        {"kind": "StatefulSet", "metadata": meta, "spec": {"replicas": 2}, "status": done},
+        {"kind": "Deployment", "metadata": {**meta, "name": "new"}, "spec": {"replicas": 0}, "status": {}},
+    ]
+    assert unready(found) == ["DaemonSet a/b", "StatefulSet a/b", "Deployment a/new"]
