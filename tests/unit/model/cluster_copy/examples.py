@@ -104,7 +104,10 @@ OBJECTS: tuple[dict[str, Any], ...] = (
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": _SCHEMA},
-                    "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size"}},
+                    "subresources": {
+                        "status": {},
+                        "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
+                    },
                 }
             ],
         },
