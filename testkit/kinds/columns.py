@@ -41,9 +41,11 @@ class _Refused(Exception):
     words: str
 
 
-def whole_way(cluster: LabCluster, kind: Kind) -> Iterator[tuple[str, Cell]]:
-    """Each column with its cell, as it ends; stops after one that didn't pass."""
+def whole_way(cluster: LabCluster, kind: Kind, *, adopted: bool = False) -> Iterator[tuple[str, Cell]]:
+    """Each column with its cell, as it ends; stops after one that didn't pass. `adopted`: the cluster is already."""
     for name, column in COLUMNS.items():
+        if adopted and column is _adopt:
+            continue
         begun = time.monotonic()
         try:
             cell = column(cluster)
