@@ -32,6 +32,7 @@ def test_a_copy_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("'800'", "800", "flags.kube-apiserver.max-requests-inflight: no copy has this flag, or with such a value"),
         ("kubelet: v1.36.3", "kubelet: new", "nodes[0].kubelet: this is no version of Kubernetes"),
         ("pool: blue", "pool: {blue: 1}", "nodes[1].labels.pool: no copy has this field, or one of this form"),
+        ("pool: blue", "--kubeconfig: /root/x", "nodes[1].labels.--kubeconfig: no copy has this field"),
         ("v1\n  kind: PriorityClass", "v1\n  kind: Pod", "objects[1]: no copy has objects of this kind"),
         ("  value: 1000", "  value: 1000\n  description: x", "objects[1].description: no copy has this field"),
         ("replicas: 4", "replicas: '4'", "objects[4].spec.replicas: no copy has this field, or one of this form"),

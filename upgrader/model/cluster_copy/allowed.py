@@ -15,9 +15,9 @@ NOTHING: Any = object()
 """What is not copied."""
 Rule = Callable[[Any], Any]
 
-_WORD = re.compile(r"[A-Za-z0-9*]?[A-Za-z0-9._:/*%-]{0,316}")
+_WORD = re.compile(r"(?:[A-Za-z0-9*][A-Za-z0-9._:/*%-]{0,316})?")
 """Names, labels and their values, kinds, versions, operators, percentages: what Kubernetes itself restricts to such
-characters. 317 are the longest label's key.
+characters. 317 are the longest label's key. None is like an option: labels become arguments of kubectl.
 """
 _NAME = re.compile(r"[\w$@.:/*-]{1,253}")
 
