@@ -374,7 +374,7 @@ def test_job_is_created_once(hub: Hub, site: Site) -> None:
         after = site.job("a")
         assert before and after and before["metadata"]["uid"] == after["metadata"]["uid"] and executor.running(path)
         other = replace(executor, settings=replace(executor.settings, queue="other"))
-        with pytest.raises(UsageError, match="exists, and isn't the one that would be created"):
+        with pytest.raises(UsageError, match="already exists, with another content"):
             other.prepare(path, arguments)()
 
 

@@ -174,7 +174,7 @@ class SshHosts:
         except paramiko.ChannelException as error:
             # The connection lives, and other commands use it.
             raise HostError(
-                f"{host.name}: the SSH server refused one more session, for '{_short(what)}': {error}",
+                f"{host.name}: the SSH server refused another session, for '{_short(what)}': {error}",
                 remedy="Allow more sessions at once on that host (MaxSessions in sshd_config).",
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:

@@ -92,8 +92,9 @@ def inputs_digest(settings: Settings) -> str:
     found = {name: digest for name, digest in digests if not name.endswith("/")}
     if _YAML not in found:
         raise UsageError(
-            f"{settings.folder / _YAML} is none of the folder's inputs, so that no approval would cover anything",
-            remedy="Let neither cluster.kubeconfig nor a file that the kubeconfig names be that file.",
+            f"{settings.folder / _YAML} is also the kubeconfig, or a file that the kubeconfig names, which no approval "
+            "covers",
+            remedy="Use another file for cluster.kubeconfig, and for each file that the kubeconfig names.",
         )
     return digest_of({"files": digest_of(found), "settings": settings_text(settings)})
 
@@ -149,8 +150,8 @@ def _not_inputs(settings: Settings, written: Collection[Path]) -> Collection[Pat
     own, folder = settings.inputs / RUNS, settings.folder.resolve()
     if own.is_symlink():
         raise UsageError(
-            f"{own} is a link, so that what a run writes may be what another one reads",
-            remedy="Make it a folder of the cluster folder.",
+            f"{own} is a link: a run could write there what another run reads",
+            remedy="Replace the link with a folder.",
         )
     named = dict(named_inputs(settings))
     for path in given:
@@ -158,11 +159,13 @@ def _not_inputs(settings: Settings, written: Collection[Path]) -> Collection[Pat
         for name, root in named.items():
             if identity(path) is not None and (identity(path) == identity(root) or _is_chart(name, root, real)):
                 raise UsageError(
-                    f"{path} is also {name}, which an approval has to include", remedy="Move it to another folder."
+                    f"{path} is also {name}, which an approval must cover", remedy="Move it to another folder."
                 )
         inside = real.relative_to(folder).parts[:-1] if real.is_relative_to(folder) else ()
         if _VARIABLES & set(real.parts) or any(map(looked_into, inside)):
-            raise UsageError(f"{path} is in a folder that Ansible reads by itself", remedy="Move it to another folder.")
+            raise UsageError(
+                f"{path} is in a folder that Ansible reads automatically", remedy="Move it to another folder."
+            )
     for name, root in named.items():
         if root.resolve().is_relative_to(own.resolve()) or ".git" in root.resolve().parts:
             raise UsageError(f"{name} is in {root.parent}, which an approval can't cover", remedy="Move it elsewhere.")

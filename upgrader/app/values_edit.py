@@ -49,7 +49,7 @@ def _counting(settings: Settings) -> dict[str, ReleaseSettings]:
         if found is None or found.chart is not None or found.values_file is None:
             raise UsageError(
                 f"{settings.folder / 'upgrader.yaml'} has no release {name} with the built-in chart and a values file",
-                remedy="Restore it in `pipeline`: its values have the number of controllers.",
+                remedy="Restore it in `pipeline`: the number of controllers is set in its values.",
             )
     return {name: releases[name] for name in ("kube-apiserver", "kubernetes")}
 

@@ -41,15 +41,17 @@ def fleet() -> None:
 @click.option(
     "--allow-exec",
     is_flag=True,
-    help="Run commands of kubeconfigs (`exec`) that no campaign has approved with these arguments.",
+    help="Also run credential plugins (`exec` in a kubeconfig) whose arguments no campaign has approved.",
 )
 @click.pass_obj
 def plan(folder: Path, allow_exec: bool) -> None:
-    """Plan every cluster, and show the classes of equal plans, and what is tried in a later stage for the first time:
-    labels, findings, steps and images that no cluster of an earlier stage has. During a campaign, names clusters that
-    wait and would be blocked for the cause by which others have failed. Changes nothing.
+    """Plan every cluster, and group clusters with equal plans. Changes nothing.
 
-    Exit codes: 0 every cluster can be upgraded, 2 a file is wrong, 3 a check blocks a cluster, or it can't be planned.
+    Also shows what each later stage tries for the first time: labels, findings, steps and images that no cluster of an
+    earlier stage has. During a campaign, names waiting clusters that would fail for the same cause as others did.
+
+    Exit codes: 0 every cluster can be upgraded, 2 wrong usage or files, 3 a check blocks a cluster, or a cluster can't
+    be planned.
     """
     shown = front_end()
 
@@ -89,24 +91,24 @@ def plan(folder: Path, allow_exec: bool) -> None:
 
 
 @fleet.command()
-@click.option("--new", "anew", is_flag=True, help="Begin a new campaign, also if the newest one isn't done.")
+@click.option("--new", "anew", is_flag=True, help="Start a new campaign, even if the newest one isn't done.")
 @click.option(
     "--executor",
     type=click.Choice(["local", "jobs"]),
-    help="Where a new campaign's runs are carried out: as processes of this machine (`local`, the default), or as Jobs "
-    "on the management cluster of fleet.yaml (`jobs`).",
+    help="Where the runs of a new campaign run: as processes on this machine (`local`, the default), or as Jobs on the "
+    "management cluster that fleet.yaml names (`jobs`).",
 )
 @YES
 @click.pass_obj
 def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> None:
-    """Begin a campaign, or go on with the newest one.
+    """Start a campaign, or continue the newest one.
 
-    Each cluster's run is `upgrader run`, which outlives this command: interrupted with Ctrl-C or killed, run the same
-    command again. Ends when all stages are done, or when nothing can go on without a person.
+    Each cluster is upgraded by `upgrader run`, which continues if this command is interrupted or killed: run the same
+    command again. Ends when all stages are done, or when nothing can continue without a person.
 
     Exit codes: 0 done, and no cluster has failed, 2 wrong usage or files, 3 waits for a person, or clusters are
-    blocked, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another coordinator runs, 130
-    interrupted. Failures within `maxFailures` let the campaign go on to its end, and count for the exit code.
+    blocked, 4 clusters were rolled back, 5 a cluster requires manual action, 6 another `fleet run` is active, 130
+    interrupted. Failures within `maxFailures` don't stop the campaign, but determine the exit code.
     """
     shown = front_end()  # before the imports, which take seconds
 
@@ -119,7 +121,7 @@ def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> N
         shown.doing("")
         print_fleet(proposed)
         if another:
-            say("The newest campaign isn't done, and is left as it is.")
+            say("The newest campaign isn't done, and stays as it is.")
         confirm("Start this campaign?", yes=yes)
 
     seen: list[tuple[Decision, CampaignState]] = []
@@ -137,7 +139,7 @@ def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> N
     ):
         shown.doing("")
         if over := coordinator.over:
-            say("The newest campaign is done, and no file has changed since: nothing to do (--new begins another).")
+            say("The newest campaign is done, and no file has changed since: nothing to do (--new starts another one).")
         decision, state = coordinator.look() if over else coordinator.run(show)
     refuse_unfinished(coordinator.fleet, decision, state)
     if not over:
@@ -149,7 +151,7 @@ def run(folder: Path, anew: bool, executor: ExecutorName | None, yes: bool) -> N
 @TEXT_OR_JSON
 @click.pass_obj
 def status(folder: Path, output: str) -> None:
-    """Show how far the campaign is, and what each cluster waits for, until when. Reads only the folder."""
+    """Show the campaign's progress: what each cluster waits for, and until when. Reads only the folder."""
     from upgrader.fleet.use_cases import fleet_status
     from upgrader.ui.fleet import print_fleet_status, status_json
 
@@ -172,8 +174,8 @@ def status(folder: Path, output: str) -> None:
 def report(folder: Path, output: str | None, opened: bool) -> None:
     """Write the newest campaign's page (fleet.html) and calendar (fleet.ics) to runs/CAMPAIGN, and print its path.
 
-    `fleet run` writes both whenever something changes. The page shows stages, clusters and windows over time, what each
-    waits for, and failures by cause; the calendar has what is next. Reads only the folder.
+    `fleet run` updates both whenever something changes. The page shows stages, clusters and windows over time, what
+    each cluster waits for, and failures by cause. The calendar shows the next events. Reads only the folder.
     """
     from upgrader.fleet.reports.files import fleet_calendar, fleet_report
 
@@ -187,21 +189,23 @@ def report(folder: Path, output: str | None, opened: bool) -> None:
 
 @fleet.command()
 @click.argument("name", metavar="STAGE|CLUSTER")
-@click.option("--changes", is_flag=True, help="Approve what has changed in the folder of a cluster.")
-@click.option("--digest", metavar="DIGEST", default="", help="With --changes: of the folder that you have read.")
+@click.option("--changes", is_flag=True, help="Approve the changed folder of a cluster.")
+@click.option(
+    "--digest", metavar="DIGEST", default="", help="With --changes: the digest of the folder that you have reviewed."
+)
 @_REASON
 @click.pass_obj
 def approve(folder: Path, name: str, changes: bool, digest: str, reason: str) -> None:
-    """Approve a stage that waits for it, or, with --changes, a cluster folder that was edited during the campaign.
+    """Approve a stage; or, with --changes, a cluster folder that was edited during the campaign.
 
-    Without --digest, --changes approves nothing, and prints the folder's digest.
+    Without --digest, --changes only prints the folder's digest, and approves nothing.
     """
     from upgrader.fleet.use_cases import approve, approve_changes
 
     if changes:
         approve_changes(folder, name, reason, digest)
     elif digest:
-        raise UsageError("--digest is of a cluster folder, and needs --changes")
+        raise UsageError("--digest can only be combined with --changes")
     else:
         approve(folder, name, reason)
     _refresh(folder)
@@ -212,35 +216,35 @@ def approve(folder: Path, name: str, changes: bool, digest: str, reason: str) ->
 @click.option("--reason", metavar="TEXT", default="", help="Reason, for the campaign's journal.")
 @click.pass_obj
 def pause(folder: Path, reason: str) -> None:
-    """Let no further cluster begin. Runs that have begun finish."""
+    """Pause the campaign: start no further run. Runs in progress finish."""
     from upgrader.fleet.use_cases import pause
 
     pause(folder, reason)
     _refresh(folder)
-    say("Paused: no further cluster begins. `upgrader fleet resume` ends that.")
+    say("Paused: no further run starts. To continue: upgrader fleet resume")
 
 
 @fleet.command()
 @click.pass_obj
 def resume(folder: Path) -> None:
-    """Let clusters begin again after a pause."""
+    """Resume a paused campaign."""
     from upgrader.fleet.use_cases import unpause
 
     unpause(folder)
     _refresh(folder)
-    say("Resumed. If no coordinator runs: upgrader fleet run")
+    say("Resumed. If `upgrader fleet run` isn't active, start it.")
 
 
 @fleet.command()
 @_CLUSTER
 @click.pass_obj
 def retry(folder: Path, cluster: str) -> None:
-    """Run a CLUSTER again that failed, was skipped, or is unreachable, to the same version with the same charts."""
+    """Run a cluster again that failed, was skipped or is unreachable, with the same version and charts."""
     from upgrader.fleet.use_cases import retry
 
     retry(folder, cluster)
     _refresh(folder)
-    say(f"{cluster} is retried. If no coordinator runs: upgrader fleet run")
+    say(f"{cluster} will be run again. If `upgrader fleet run` isn't active, start it.")
 
 
 @fleet.command()
@@ -248,14 +252,14 @@ def retry(folder: Path, cluster: str) -> None:
 @_REASON
 @click.pass_obj
 def skip(folder: Path, cluster: str, reason: str) -> None:
-    """Leave a CLUSTER out, which stays listed until it is retried."""
+    """Skip a cluster until it is retried. It stays listed."""
     from upgrader.fleet.use_cases import skip
 
     run = skip(folder, cluster, reason)
     _refresh(folder)
-    say(f"{cluster} is skipped. `upgrader fleet retry {cluster}` runs it later.")
+    say(f"{cluster} is skipped. To run it later: upgrader fleet retry {cluster}")
     if run:
-        say(f"Its run {run} has no end: it keeps its domain, and counts for `maxConcurrency`, until it is ended.")
+        say(f"Its run {run} has not ended: until then, it blocks other domains and counts for `maxConcurrency`.")
 
 
 @fleet.command("jobs-gone")

@@ -138,7 +138,7 @@ class _Files:
         name = user.get("tokenFile")
         token = self._read("tokenFile", name).decode(errors="replace").strip() if name else str(user.get("token") or "")
         if not (token.isascii() and token.isprintable()):
-            raise ConfigError(f"{shown(self.kubeconfig)}: its token has characters that no token has")
+            raise ConfigError(f"{shown(self.kubeconfig)}: its token has invalid characters")
         return token
 
     def _read(self, key: str, name: object) -> bytes:
@@ -147,8 +147,8 @@ class _Files:
             real = path.resolve(strict=True)
             if not any(real.is_relative_to(folder) for folder in self.inside):
                 raise ConfigError(
-                    f"{shown(self.kubeconfig)}: its {key}, {name}, is outside of the cluster folder and of the "
-                    "kubeconfig's own",
+                    f"{shown(self.kubeconfig)}: its {key}, {name}, is neither in the cluster folder nor in the "
+                    "kubeconfig's folder",
                     remedy="Put the file there, or its content into the kubeconfig: kubectl config view --flatten",
                 )
             return read_plain(real, _FILE_BYTES, links=False)  # a part of it may have become a link since

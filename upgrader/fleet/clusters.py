@@ -46,11 +46,11 @@ def ask_cluster(kubeconfig: Path) -> Answer:
         version = server_version(kube).binary
         namespace = kube.get(NAMESPACES, "kube-system")
     if namespace is None:
-        raise ApiError("the API server knows no namespace kube-system, so it isn't known which cluster it is of")
+        raise ApiError("the API server has no namespace kube-system, whose UID identifies the cluster")
     metadata = namespace.get("metadata")
     uid = metadata.get("uid") if isinstance(metadata, dict) else None
     if not isinstance(uid, str) or not uid:
-        raise ApiError("the API server's namespace kube-system has no UID, so it isn't known which cluster it is of")
+        raise ApiError("the namespace kube-system has no UID, which identifies the cluster")
     return Answer(uid, version)
 
 

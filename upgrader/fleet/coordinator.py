@@ -299,7 +299,7 @@ class Coordinator:
         return True
 
     def _unknown(self, cluster: ClusterState, why: str) -> bool:
-        return self._found(cluster, "unknown", f"whether its run is in progress isn't known: {why}")
+        return self._found(cluster, "unknown", f"it is unknown whether its run is in progress: {why}")
 
     def _prepare(self, cluster: FleetCluster, attempt: Path, arguments: Sequence[str]) -> _Seen:
         newest = newest_name(cluster.folder / "runs")

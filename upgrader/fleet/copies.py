@@ -144,7 +144,7 @@ class _Copy:
             return
         if real.is_relative_to(self.copies):
             raise UsageError(
-                f"{path} is an input of the run, and contains the campaign's own folder, so it can't be copied",
+                f"{path}, an input of the run, can't be copied: it contains the campaign's own folder",
                 remedy="Move what the run needs into a folder that doesn't contain the fleet's runs.",
             )
         if real.is_dir():
@@ -161,8 +161,8 @@ class _Copy:
         for part in parts:
             if part == ".." and here == here.parent:
                 raise UsageError(
-                    f"{start / Path(*parts)} has more `..` than folders above it, so a copy of it would lead elsewhere",
-                    remedy="Use a path without them.",
+                    f"{start / Path(*parts)} can't be copied: it has more `..` than there are folders above it",
+                    remedy="Use a path without `..`.",
                 )
             path = Path(part) if part == os.sep else here.parent if part == ".." else here / part
             if path.is_symlink():

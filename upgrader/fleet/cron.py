@@ -28,7 +28,7 @@ class _Field:
         for part in text.split(","):
             span, slash, step = part.partition("/")
             if slash and (not step.isdecimal() or int(step) == 0):
-                raise ValueError(f"'{part}' of the {self.name} has no step of at least 1 after '/'")
+                raise ValueError(f"{self.name} '{part}': the step after '/' must be a number of at least 1")
             first, last = self._span(span, open_end=bool(slash))
             found |= set(range(first, last + 1, int(step) if slash else 1))
         return frozenset(found)
@@ -40,14 +40,14 @@ class _Field:
         first = self._number(begin)
         last = self._number(end) if dash else self.most if open_end else first
         if last < first:
-            raise ValueError(f"'{text}' of the {self.name} ends before it begins")
+            raise ValueError(f"{self.name} '{text}': the range ends before it starts")
         return first, last
 
     def _number(self, text: str) -> int:
         if text.lower() in self.names:
             return self.names.index(text.lower()) + self.least
         if not text.isdecimal() or not self.least <= int(text) <= self.most:
-            raise ValueError(f"'{text}' is no {self.name}: a number from {self.least} to {self.most}")
+            raise ValueError(f"{self.name} '{text}': must be a number from {self.least} to {self.most}")
         return int(text)
 
 
@@ -78,7 +78,9 @@ class Cron:
         """Raises ValueError that says which field is wrong."""
         parts = text.split()
         if len(parts) != len(_FIELDS):
-            raise ValueError(f"'{text}' has {len(parts)} fields, not minute, hour, day, month and day of the week")
+            raise ValueError(
+                f"'{text}' has {len(parts)} fields; write five: minute, hour, day, month and day of the week"
+            )
         minutes, hours, days, months, weekdays = (field.read(part) for field, part in zip(_FIELDS, parts, strict=True))
         either = not parts[2].startswith("*") and not parts[4].startswith("*")
         week = frozenset(day % 7 for day in weekdays)

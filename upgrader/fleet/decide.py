@@ -341,8 +341,8 @@ class _Deciding:
         if opening is None:
             needs = f"a run and its rollback, which take {self.needed / 60:.0f} minutes"
             return Wait(
-                f"no time is left by its windows and exclusions for {needs}: begin another campaign with "
-                "others: upgrader fleet run --new",
+                f"its windows and exclusions leave no time for {needs}: change them, and start a new campaign: "
+                "upgrader fleet run --new",
                 person=True,
             )
         if opening.begins > self.now:
@@ -378,4 +378,4 @@ class _Deciding:
         limit = until + timedelta(seconds=ANSWER_SECONDS)
         if self.now < limit:
             return Wait(reason, limit)
-        return Wait(f"{reason}; upgrader fleet skip CLUSTER --reason TEXT leaves out one that is gone", person=True)
+        return Wait(f"{reason}; to skip a lost cluster: upgrader fleet skip CLUSTER --reason TEXT", person=True)

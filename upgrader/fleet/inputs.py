@@ -143,7 +143,7 @@ def _read(folder: Path) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError) as error:
         why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         raise UsageError(
-            f"{folder}, or what it names, can't be read: {why}", remedy="Look at the folder's files and links."
+            f"{folder}, or what it names, can't be read: {why}", remedy="Check the folder's files and links."
         ) from error
 
 

@@ -84,9 +84,9 @@ def namespace_of(settings: JobSettings, cluster: str) -> str:
     name = f"{settings.namespace_prefix}{cluster}"
     if "." in name or len(name) > _MOST_NAME:
         raise UsageError(
-            f"cluster {cluster} can't have the namespace {name}: names of namespaces have at most {_MOST_NAME} "
+            f"cluster {cluster} can't have the namespace {name}: a namespace's name has at most {_MOST_NAME} "
             "characters, and no '.'",
-            remedy="Give it another name in fleet-inventory.yaml; its folder may keep its own (`folder`).",
+            remedy="Rename the cluster in fleet-inventory.yaml; name its folder in `folder`, if that has another name.",
         )
     return name
 
@@ -122,7 +122,7 @@ def job_of(
     above = str(PurePosixPath(folder).parent)
     if above == "/":
         raise UsageError(
-            f"{folder}, the folder of cluster {attempt.cluster}, is directly below /, where a Job can mount no volume",
+            f"{folder}, the folder of cluster {attempt.cluster}, is directly below /, where a Job can't mount a volume",
             remedy="Move the fleet's folder into another one.",
         )
     command = ["upgrader", "fleet", "job", "--chunks", _POD_CHUNKS, "--folder", str(folder), "--pins", pins, "--"]

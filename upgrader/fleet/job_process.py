@@ -87,9 +87,8 @@ def _prepared(chunks: Path, folder: Path, copies: Path, pins: str) -> dict[str, 
     """The environment of a run, for which all is in place."""
     if (here := pins_text()) != pins:
         raise Blocked(
-            f"the upgrader in this image isn't the one that the campaign was begun with: it is {here}, and not "
-            f"{pins}; nothing was changed",
-            remedy="Use the image of that upgrader in fleet.yaml (jobs.image), and begin a new campaign.",
+            f"this image has the upgrader {here}, but the campaign was started with {pins}; nothing was changed",
+            remedy="Set jobs.image in fleet.yaml to the image of that upgrader, and start a new campaign.",
         )
     unpack(sorted(chunks.glob("[0-9]*")), copies)
     environ = {**os.environ, COPIES: str(copies)}

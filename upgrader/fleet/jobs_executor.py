@@ -112,7 +112,7 @@ class JobsExecutor:
             found = self.kube.get(NAMESPACES, "kube-system")
         uid = str(found["metadata"]["uid"]) if found else ""
         if not uid:
-            raise UsageError("the management cluster has no namespace kube-system, so it isn't known which one it is")
+            raise UsageError("the management cluster has no namespace kube-system, whose UID identifies it")
         if known not in ("", uid):
             raise Blocked(
                 f"the kubeconfig of the management cluster leads to the cluster with the UID {uid}; the campaign's "
@@ -219,8 +219,8 @@ class JobsExecutor:
     def _chunks(self, attempt: Path, folder: Path, arguments: Sequence[str]) -> tuple[bytes, ...]:
         if load_settings(folder, {}).backup.recipients:
             raise UsageError(
-                f"{folder / 'upgrader.yaml'} has recipients of backups, but a Job's backup would be lost with its pod",
-                remedy="Take backups by `upgrader backup`, and leave `backup.recipients` empty; or use --executor "
+                f"{folder / 'upgrader.yaml'} sets backup.recipients, but a Job's backup would be lost with its pod",
+                remedy="Take backups with `upgrader backup`, and leave `backup.recipients` empty; or use --executor "
                 "local.",
             )
         copies, approved = attempt.with_name(INPUTS), arguments[arguments.index(_APPROVED) + 1]
@@ -228,7 +228,7 @@ class JobsExecutor:
             made = copy_approved(folder, copies, approved, MOST_BYTES)
             if made is None:
                 raise UsageError(
-                    f"{folder} has changed since it was compared with what was approved",
+                    f"{folder} changed just now, and no longer matches what was approved",
                     remedy="Restore it, or approve the change: upgrader fleet approve --changes CLUSTER --reason TEXT",
                 )
             chunks = chunks_of(made, POD_COPIES)
@@ -255,9 +255,9 @@ class JobsExecutor:
             there = self.kube.get(JOBS, mine.name, mine.namespace)
             if there is None or digest_of(there) != digest_of(job):
                 raise UsageError(
-                    f"{mine.shown} exists, and isn't the one that would be created",
-                    remedy=f"Look where it comes from: kubectl -n {mine.namespace} get job {mine.name} -o yaml. Delete "
-                    "it once it has no pod that runs.",
+                    f"{mine.shown} already exists, with another content",
+                    remedy=f"Find out who created it: kubectl -n {mine.namespace} get job {mine.name} -o yaml. Delete "
+                    "it when it has no running pod.",
                 ) from error
 
     def _renew(self, attempt: Path, mine: Attempt) -> None:
@@ -319,5 +319,5 @@ def _of_hub() -> Iterator[None]:
         forbidden = error.status == HTTPStatus.FORBIDDEN
         raise (_HubSilent if silent else UsageError)(
             f"the management cluster: {error.message}",
-            remedy="Give the coordinator the rights of the chart `fleet`." if forbidden else error.remedy,
+            remedy="Grant the coordinator the rights in the chart `fleet`." if forbidden else error.remedy,
         ) from error

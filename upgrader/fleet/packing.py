@@ -56,7 +56,7 @@ def unpack(chunks: Sequence[Path], target: Path) -> None:
     except (OSError, EOFError, ValueError, tarfile.TarError) as error:
         raise UsageError(
             f"the inputs of this run can't be unpacked to {target}: {error}",
-            remedy="Look at the Secrets and volumes of this Job. `upgrader fleet retry CLUSTER` makes them anew.",
+            remedy="Check the Secrets and volumes of this Job. `upgrader fleet retry CLUSTER` creates them again.",
         ) from error
 
 

@@ -45,8 +45,8 @@ def unrehearsed(folder: Path, digest: str, answer: Answer, target: KubernetesVer
         return ""
     if target.minors_after(answer.version) > 1:
         return (
-            f"{blocking.title}: it runs {answer.version}, and only the next minor version can be rehearsed. Begin a "
-            "campaign to that one first"
+            f"{blocking.title}: it runs {answer.version}, and only the next minor version can be rehearsed. Start a "
+            "campaign to that version first"
         )
     why = f": {blocking.diagnosis}" if blocking.diagnosis else ""
     return f"{blocking.title}{why} Rehearse it: upgrader -C {shown(folder)} rehearse --to {target}"
@@ -56,4 +56,4 @@ def _differences(record: RehearsalRecord, digest: str, answer: Answer) -> Iterat
     now = replace(record.binding, tool_version=__version__, cluster_uid=answer.uid, current=answer.version)
     yield from record.binding.differences(now)
     if record.folder != folder_seal(digest, record.salt):
-        yield "its folder's files were others"
+        yield "the folder's files have changed"

@@ -145,8 +145,9 @@ def clocks_disagree(state: CampaignState, now: datetime) -> str:
     if state.latest is None or (state.latest - now).total_seconds() <= _CLOCK_SECONDS:
         return ""
     return (
-        f"the clock says {now:%Y-%m-%d %H:%M}Z, and the campaign's journal has a line of {state.latest:%Y-%m-%d %H:%M}Z"
-        ": set the clock. If that line was written by a clock that was ahead: upgrader fleet run --new"
+        f"this machine's clock shows {now:%Y-%m-%d %H:%M}Z, but the campaign's journal has an entry of "
+        f"{state.latest:%Y-%m-%d %H:%M}Z: correct the clock. If it was wrong when that entry was written: "
+        "upgrader fleet run --new"
     )
 
 

@@ -69,7 +69,7 @@ _OVERRIDES = ("UPGRADER_KUBECONFIG", "UPGRADER_CONTEXT")
 _STATUS = "upgrader fleet status"
 _RUNNING = (
     "is being upgraded",
-    f"Wait for the end of its run. If that hangs, `{_STATUS}` names the process: end it, then it is resumed.",
+    f"Wait for the end of its run. If it hangs, end the process that `{_STATUS}` names; the run is then resumed.",
 )
 
 
@@ -119,7 +119,7 @@ def planning_kubeconfig(folder: Path, fleet: Fleet, approved: Mapping[Path, str]
     used = kubeconfig_of(folder, fleet.commands, os.environ)
     if used.command and approved is not None and approved.get(folder) != used.pinned:
         raise UsageError(
-            f"its kubeconfig would run a command that no campaign has approved: {used.command}; to run such commands: "
+            f"its kubeconfig would run a command that no campaign has approved: {used.command}; to allow it: "
             "upgrader fleet plan --allow-exec"
         )
     with private_kubeconfig(used) as path:
@@ -148,7 +148,7 @@ def _refuse_overrides() -> None:
     for name in _OVERRIDES:
         if os.environ.get(name):
             raise UsageError(
-                f"{name} is set (or --kubeconfig or --context was given): every cluster of the fleet would be that one",
+                f"{name} (or --kubeconfig or --context) is set, and would be used for every cluster of the fleet",
                 remedy=f"Unset {name}; each cluster's folder names its kubeconfig.",
             )
 
@@ -190,8 +190,8 @@ def open_campaign(
                 _refuse_changes(campaign, state, folder)
             if executor not in (None, state.executor):
                 raise UsageError(
-                    f"campaign {campaign.name} was begun with --executor {state.executor}, where its runs are known",
-                    remedy="Leave the option out, or begin another campaign with it: upgrader fleet run --new",
+                    f"campaign {campaign.name} was started with --executor {state.executor}, and can't change it",
+                    remedy="Leave --executor out, or start a new campaign with it: upgrader fleet run --new",
                 )
             fleet = begun_fleet(folder, campaign)
             carried_out, hub = _executor(stack, state.executor, fleet, "" if state.jobs_gone else state.hub)
@@ -241,8 +241,8 @@ def _executor(stack: ExitStack, name: ExecutorName, fleet: Fleet, hub: str = "")
 def _jobs(stack: ExitStack, fleet: Fleet, hub: str) -> tuple[JobsExecutor, str]:
     if fleet.jobs is None:
         raise UsageError(
-            "fleet.yaml says nothing of a management cluster, on which runs could be Jobs",
-            remedy="Set `jobs` in its spec: image and kubeconfig; docs/fleet.md shows it.",
+            "--executor jobs needs a management cluster, and fleet.yaml names none",
+            remedy="Set `spec.jobs` in fleet.yaml: image and kubeconfig; docs/fleet.md has an example.",
         )
     if not fleet.jobs.kubeconfig.is_file():
         raise UsageError(
@@ -285,7 +285,7 @@ def _inputs(folder: Path, fleet: Fleet, cluster: FleetCluster) -> Inputs:
 
 
 def _refuse_changes(campaign: Campaign, state: CampaignState, folder: Path) -> None:
-    anew = "Or begin another campaign with what is there now: upgrader fleet run --new"
+    anew = "Or start a new campaign with the current files: upgrader fleet run --new"
     if changed := campaign.changed_files(folder):
         raise Blocked(f"{changed} ({campaign.name}); nothing was started", remedy=f"Restore it. {anew}")
     if other := pins_differ(state.pins, own_pins()):
@@ -323,8 +323,8 @@ def refuse_unfinished(fleet: Fleet, decision: Decision, state: CampaignState) ->
     reasons = dict.fromkeys([wait.reason for wait in decision.stages.values() if wait.person])
     text = decision.stop or "; ".join(reasons) or "it waits for a person"
     raise CampaignStopped(
-        f"campaign {state.campaign} can't go on without a person: {text}",
-        remedy=f"`{_STATUS}` shows what each cluster waits for; `upgrader fleet run` goes on afterwards."
+        f"campaign {state.campaign} can't continue without a person: {text}",
+        remedy=f"`{_STATUS}` shows what each cluster waits for; then continue with `upgrader fleet run`."
         + (" `upgrader fleet plan` names clusters that would fail for the same cause." if failed else ""),
         exit_code=code,
     )
@@ -337,7 +337,8 @@ def approve(folder: Path, stage: str, reason: str) -> None:
     waiting = [each.name for each in fleet.stages if each.approval]
     if stage not in waiting:
         raise UsageError(
-            f"no stage {stage} needs an approval", remedy=f"Those that do: {', '.join(waiting) or 'none'}."
+            f"there is no stage {stage} that needs an approval",
+            remedy=f"Stages that do: {', '.join(waiting) or 'none'}.",
         )
     _ask(campaign, StageApproved(stage, own_name(), reason))
 
@@ -355,14 +356,14 @@ def approve_changes(folder: Path, cluster: str, reason: str, digest: str) -> Non
     for other in fleet.clusters:
         if other is not mine and os.path.realpath(other.folder) == os.path.realpath(mine.folder):
             raise UsageError(
-                f"the folder of cluster {cluster} is also that of cluster {other.name}, {mine.folder.resolve()}",
-                remedy="Give each cluster a folder of its own: they would share their runs.",
+                f"clusters {cluster} and {other.name} have the same folder, {mine.folder.resolve()}",
+                remedy="Give each cluster its own folder; otherwise they would share their runs.",
             )
     if digest != inputs.shown:
         said = f"has the digest {inputs.shown} now, and not {digest}" if digest else f"has the digest {inputs.shown}"
         raise UsageError(
             f"the folder of cluster {cluster} {said}; nothing was approved",
-            remedy=f"Read what is in {mine.folder}, then approve it: upgrader fleet approve --changes {cluster} "
+            remedy=f"Review {mine.folder}, then approve it: upgrader fleet approve --changes {cluster} "
             f"--digest {inputs.shown} --reason TEXT",
         )
     _ask(campaign, InputsApproved(cluster, str(inputs), own_name(), reason))
@@ -389,18 +390,21 @@ def retry(folder: Path, cluster: str) -> None:
     state = _known(campaign.state(), cluster)
     if changed := campaign.changed_files(folder):
         raise UsageError(
-            f"{changed} ({campaign.name}), and a cluster is retried only with what that was begun with",
-            remedy="Restore it, or begin another campaign with what is there now: upgrader fleet run --new",
+            f"{changed} ({campaign.name}); `retry` needs the files with which the campaign began",
+            remedy="Restore the file, or start a new campaign with the current files: upgrader fleet run --new",
         )
     refusals = {
         "running": _RUNNING,
         "succeeded": (
             "has succeeded in this campaign",
-            "Its soak asks it again while `upgrader fleet run` runs. To upgrade it again: upgrader fleet run --new",
+            "During its soak, `upgrader fleet run` checks it again. To upgrade it again: upgrader fleet run --new",
         ),
     }
     if not state.problem:
-        refusals["waiting"] = ("waits for its first run", f"It begins by itself; `{_STATUS}` shows what it waits for.")
+        refusals["waiting"] = (
+            "waits for its first run",
+            f"It starts automatically; `{_STATUS}` shows what it waits for.",
+        )
     _refuse(state, "retried", refusals)
     _ask(campaign, RetryRequested(cluster, own_name()))
 
@@ -414,8 +418,8 @@ def skip(folder: Path, cluster: str, reason: str) -> str:
     if not state.may_be_skipped:
         refusals = {
             "running": _RUNNING,
-            "succeeded": ("has succeeded", "Nothing is left to do for it, and nothing waits for it."),
-            "skipped": (f"is skipped already: {state.reason}", f"To run it again: upgrader fleet retry {cluster}"),
+            "succeeded": ("has succeeded", "Nothing is left to do for this cluster."),
+            "skipped": (f"was already skipped: {state.reason}", f"To run it again: upgrader fleet retry {cluster}"),
         }
         _refuse(state, "skipped", refusals)
     _ask(campaign, ClusterSkipped(cluster, own_name(), reason))
@@ -469,10 +473,10 @@ def _known(state: CampaignState, cluster: str) -> ClusterState:
     found = state.clusters.get(cluster)
     if found is None:
         raise UsageError(
-            f"the campaign {state.campaign} has no cluster {cluster}: it wasn't in its inventory when it began, or it "
-            "was excluded",
-            remedy=f"It has {first_few(list(state.clusters))}. A new one begins with the inventory as it is now: "
-            "upgrader fleet run --new",
+            f"campaign {state.campaign} has no cluster {cluster}: when the campaign began, the inventory did not list "
+            "the cluster, or fleet.yaml excluded it",
+            remedy=f"Its clusters: {first_few(list(state.clusters))}. To use the current inventory, start a new "
+            "campaign: upgrader fleet run --new",
         )
     return found
 

@@ -140,7 +140,7 @@ def _changed(module: Module, folder: Path, work: Path) -> Path:
     for package in module.without:
         line = f'\t_ "{package}"\n'
         if line not in text:
-            raise LabError(f"main.go of {module.path} {module.version} doesn't import {package} for its effect alone")
+            raise LabError(f"main.go of {module.path} {module.version} has no blank import of {package}")
         text = text.replace(line, "")
     main.write_text(text)
     return copy

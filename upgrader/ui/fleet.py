@@ -73,9 +73,9 @@ def print_fleet_status(status: FleetStatus, stream: TextIO | None = None) -> Non
     if state.ended is not None:
         print_line(out, Text(f"ended {minute(state.ended)}"))
         if status.changed:
-            print_line(out, Text("its files have changed since: `upgrader fleet run` begins another campaign"))
+            print_line(out, Text("its files have changed since: `upgrader fleet run` starts a new campaign"))
     elif status.coordinator is None:
-        print_line(out, Text("no coordinator: nothing begins until `upgrader fleet run` goes on", style="yellow"))
+        print_line(out, Text("not in progress: `upgrader fleet run` is not active", style="yellow"))
     else:
         print_line(out, Text(f"run by {status.coordinator.holder} since {minute(status.coordinator.since)}"))
     if status.decision.stop and state.ended is None:
@@ -165,7 +165,7 @@ def print_classes(classes: Sequence[PlanClass], stream: TextIO | None = None) ->
     out = console(stream)
     for number, each in enumerate(classes, 1):
         count = counted(len(each.clusters), "cluster")
-        title = f"class {number}: {count} of {', '.join(each.stages)}: {first_few(each.clusters)}"
+        title = f"plan {number}: {count} of {', '.join(each.stages)}: {first_few(each.clusters)}"
         print_line(out, Text(title, style="bold"))
         if each.digests:
             print_line(out, Text(f"  digests of the folders: {first_few(each.digests)}", style="dim"), 4)
@@ -185,7 +185,7 @@ def print_new_traits(new: Sequence[NewTrait], stream: TextIO | None = None) -> N
     """Print what no earlier stage has: per stage, traits that the same clusters have are one line."""
     out = console(stream)
     for stage in dict.fromkeys(each.stage for each in new):
-        print_line(out, Text(f"stage {stage} has what no stage before it has:", style="yellow"), 2)
+        print_line(out, Text(f"new in stage {stage}, in no earlier stage:", style="yellow"), 2)
         mine: dict[tuple[str, ...], list[str]] = {}
         for each in new:
             if each.stage == stage:

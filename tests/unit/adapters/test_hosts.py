@@ -89,7 +89,7 @@ def test_a_session_that_is_refused_ends_no_other_command(servers: Servers, monke
         transport = hosts._transport(machine.host())
         with monkeypatch.context() as refusing:
             refusing.setattr(paramiko.Transport, "open_session", refuse)
-            with pytest.raises(HostError, match="refused one more session, for 'true'") as caught:
+            with pytest.raises(HostError, match="refused another session, for 'true'") as caught:
                 hosts.run(machine.host(), ["true"])
         assert "MaxSessions" in caught.value.remedy
         assert transport.is_active() and hosts._transport(machine.host()) is transport

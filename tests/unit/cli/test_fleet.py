@@ -100,7 +100,7 @@ def test_campaign_at_the_command_line(folder: Path) -> None:
     assert "paused by" in fleet(folder, "status").stdout
     assert "Resumed" in fleet(folder, "resume").stderr
     assert "is skipped" in fleet(folder, "skip", "b", "--reason", "later").stderr
-    assert "is retried" in fleet(folder, "retry", "a").stderr
+    assert "will be run again" in fleet(folder, "retry", "a").stderr
     assert "Approved" in fleet(folder, "approve", "production", "--reason", "fine").stderr
     assert "Approved" in approved_changes(folder, "c").stderr
     found = json.loads(fleet(folder, "status", "-o", "json").stdout)
@@ -110,9 +110,9 @@ def test_campaign_at_the_command_line(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["approve", "canary", "--reason", "x"], "no stage canary needs an approval"),
+        (["approve", "canary", "--reason", "x"], "there is no stage canary that needs an approval"),
         (["retry", "b"], "cluster b can't be retried: it waits for its first run"),
-        (["retry", "z"], "has no cluster z: it wasn't in its inventory when it began"),
+        (["retry", "z"], "has no cluster z: when the campaign began, the inventory did not list"),
         (["resume"], "isn't paused"),
     ],
 )
@@ -127,7 +127,7 @@ def test_requests_that_make_no_sense(folder: Path, arguments: list[str], message
 def test_one_kubeconfig_for_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubeconfig that would lead every run to one cluster is refused."""
     monkeypatch.setenv("UPGRADER_KUBECONFIG", "x")
-    with pytest.raises(UsageError, match="every cluster of the fleet would be that one"):
+    with pytest.raises(UsageError, match="would be used for every cluster of the fleet"):
         fleet(folder, "status")
 
 
@@ -171,7 +171,7 @@ def test_plan_runs_no_command_that_was_not_approved(folder: Path, monkeypatch: p
     asked = list[str]()
     monkeypatch.setattr(upgrade, "plan_upgrade", planned)
     get("one")
-    assert "no campaign has approved: aws get one; to run such commands" in plan() and asked == ["a", "b"]
+    assert "no campaign has approved: aws get one; to allow it" in plan() and asked == ["a", "b"]
     plan("--allow-exec")
     assert asked == ["a", "b", "c"]
     with pytest.raises(CampaignStopped):
@@ -334,7 +334,7 @@ def test_retry_after_the_campaign_has_ended(folder: Path, monkeypatch: pytest.Mo
     done_within_its_limits(folder, monkeypatch)
     inventory = (folder / "fleet-inventory.yaml").read_text()
     (folder / "fleet-inventory.yaml").write_text(inventory.replace("u4", "u5"))
-    with pytest.raises(UsageError, match="a cluster is retried only with what that was begun with"):
+    with pytest.raises(UsageError, match="`retry` needs the files with which the campaign began"):
         fleet(folder, "retry", "b")
     assert "its files have changed since" in fleet(folder, "status").stdout
     (folder / "fleet-inventory.yaml").write_text(inventory)
@@ -353,7 +353,7 @@ def test_retry_after_the_campaign_has_ended(folder: Path, monkeypatch: pytest.Mo
         (["retry", "a"], "succeeded", "can't be retried: it has succeeded in this campaign"),
         (["skip", "a", "--reason", "x"], "running", "can't be skipped: it is being upgraded"),
         (["skip", "a", "--reason", "x"], "succeeded", "can't be skipped: it has succeeded"),
-        (["skip", "a", "--reason", "x"], "skipped", "can't be skipped: it is skipped already: gone"),
+        (["skip", "a", "--reason", "x"], "skipped", "can't be skipped: it was already skipped: gone"),
     ],
 )
 def test_requests_about_a_cluster_in_another_phase(
@@ -376,7 +376,10 @@ def test_skip_of_a_cluster_in_the_middle_of_its_run(folder: Path, monkeypatch: p
     clusters = {name: ClusterState(name) for name in "abc"}
     monkeypatch.setattr(Campaign, "state", lambda _: CampaignState("c", clusters=clusters))
     clusters["a"] = ClusterState("a", phase="interrupted", run="r", unended=True)
-    assert "Its run r has no end: it keeps its domain" in fleet(folder, "skip", "a", "--reason", "x").stderr
+    assert (
+        "Its run r has not ended: until then, it blocks other domains"
+        in fleet(folder, "skip", "a", "--reason", "x").stderr
+    )
     clusters["a"] = ClusterState("a", phase="succeeded", soak_reason="no answer")
     assert "no end" not in fleet(folder, "skip", "a", "--reason", "x").stderr
 
@@ -405,7 +408,7 @@ def test_inventory_that_has_changed_since(folder: Path, right: str, wrong: str) 
     assert "is skipped" in fleet(folder, "skip", "c", "--reason", "later").stderr
     with pytest.raises(UsageError, match="has no cluster e") as caught:
         fleet(folder, "skip", "e", "--reason", "later")
-    assert "It has a, b, c" in caught.value.remedy
+    assert "Its clusters: a, b, c" in caught.value.remedy
 
 
 def test_cluster_folder_that_is_gone(folder: Path) -> None:
@@ -456,7 +459,7 @@ def test_approval_is_of_what_was_read(folder: Path) -> None:
         fleet(folder, "approve", "--changes", "c", "--digest", digest, "--reason", "fine")
     (folder / "clusters/c/more.yml").unlink()
     assert "Approved" in fleet(folder, "approve", "--changes", "c", "--digest", digest, "--reason", "fine").stderr
-    with pytest.raises(UsageError, match="needs --changes"):
+    with pytest.raises(UsageError, match="can only be combined with --changes"):
         fleet(folder, "approve", "production", "--digest", digest, "--reason", "fine")
 
 
@@ -607,7 +610,7 @@ def test_page_and_calendar_of_a_campaign(folder: Path, tmp_path: Path, monkeypat
 def test_executor_is_the_campaigns(folder: Path) -> None:
     """Without a management cluster there are no Jobs; a campaign can't go on elsewhere, where its runs aren't known."""
     begin = ("run", "--yes", "--executor", "jobs")
-    with pytest.raises(UsageError, match="says nothing of a management cluster"):
+    with pytest.raises(UsageError, match="needs a management cluster, and fleet.yaml names none"):
         fleet(folder, *begin)
     text = (folder / "fleet.yaml").read_text()
     (folder / "fleet.yaml").write_text(f'{text}  jobs: {{image: "registry.example/runner@sha256:{64 * "0"}"}}\n')
@@ -617,7 +620,7 @@ def test_executor_is_the_campaigns(folder: Path) -> None:
     with pytest.raises(CampaignStopped):
         fleet(folder, "run", "--yes")
     (folder / "hub.kubeconfig").write_text("")
-    with pytest.raises(UsageError, match="was begun with --executor local"):
+    with pytest.raises(UsageError, match="was started with --executor local"):
         fleet(folder, *begin)
 
 

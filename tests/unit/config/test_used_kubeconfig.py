@@ -110,13 +110,13 @@ def test_variables_that_kubeconfigs_of_clouds_set(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "message"),
     [
-        ({"tokenFile": "../secret"}, "is outside of the cluster folder"),
-        ({"tokenFile": "link"}, "is outside of the cluster folder"),
+        ({"tokenFile": "../secret"}, "is neither in the cluster folder nor"),
+        ({"tokenFile": "link"}, "is neither in the cluster folder nor"),
         ({"tokenFile": "pipe"}, "it is a pipe"),
         ({"tokenFile": "none"}, "No such file"),
         ({"tokenFile": "circle"}, "can't be read"),
         ({"tokenFile": "a\0b"}, "can't be read"),
-        ({"tokenFile": "lines"}, "has characters that no token has"),
+        ({"tokenFile": "lines"}, "its token has invalid characters"),
         ({"client-key": "lines"}, "is not in PEM format"),
         ({"auth-provider": {"name": "gcp"}}, "which upgrader doesn't support"),
         ({"username": "me"}, "which upgrader doesn't support"),

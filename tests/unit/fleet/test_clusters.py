@@ -34,7 +34,7 @@ def test_answer_that_is_none(said: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(clusters, "open_api", open_api)
     monkeypatch.setattr(clusters, "server_version", lambda _: SimpleNamespace(binary=TARGET))
-    with pytest.raises(ApiError, match="isn't known which cluster it is of"):
+    with pytest.raises(ApiError, match="identifies the cluster"):
         ask_cluster(Path("k"))
     assert ask_cluster(Path("k")) == Answer("u1", TARGET)
 

@@ -575,7 +575,7 @@ def test_attempt_that_can_not_be_read(machine: Machine) -> None:
     decision, state = one.run(lambda *_: None)
     assert phases(campaign) == {"a": "succeeded", "b": "running", "c": "succeeded"}
     assert state.clusters["b"].active and decision.waits["b"].person
-    assert "whether its run is in progress isn't known" in decision.waits["b"].reason
+    assert "it is unknown whether its run is in progress" in decision.waits["b"].reason
     assert decision.stages["production"] == Wait("a person: b", person=True)
     machine.unreadable = set()
     decision, state = coordinator(machine, campaign).run(lambda *_: None)

@@ -124,7 +124,7 @@ def test_soak_ends_by_time_and_an_answer() -> None:
     late = played.decide().stages["a"]
     assert (
         late.person
-        and late.reason == f"{blind.reason}; upgrader fleet skip CLUSTER --reason TEXT leaves out one that is gone"
+        and late.reason == f"{blind.reason}; to skip a lost cluster: upgrader fleet skip CLUSTER --reason TEXT"
     )
     assert played.tell(SoakChecked("a2", passed=True)).starts == ["b1"]
 
@@ -347,7 +347,7 @@ def test_clock_that_is_behind_the_journal() -> None:
     played.now -= timedelta(minutes=1)
     decision = played.decide()
     assert decision.starts == () and decision.waits["a1"].person
-    assert "the clock says 2026-11-30 23:54Z" in decision.stop and "a line of 2026-12-01 00:00Z" in decision.stop
+    assert "clock shows 2026-11-30 23:54Z" in decision.stop and "an entry of 2026-12-01 00:00Z" in decision.stop
     assert "fleet run --new" in decision.stop
 
 
@@ -369,7 +369,7 @@ def test_no_time_is_ever_left() -> None:
     whole = Exclusion(Selector(), date.min, date.max, ZoneInfo("UTC"))
     played = Campaign(fleet(stage("a"), clusters="a1", exclusions=(whole,)))
     wait = played.decide().waits["a1"]
-    assert wait.person and wait.reason.startswith("no time is left by its windows and exclusions for a run")
+    assert wait.person and wait.reason.startswith("its windows and exclusions leave no time for a run")
 
 
 def test_retry_opens_a_campaign_again() -> None:

@@ -138,8 +138,8 @@ def test_names_that_leave_nothing_out(tmp_path: Path, yaml: str, changed: str) -
     ("place", "message"),
     [
         ("hosts.yml", "is also the inventory"),
-        ("upgrader.yaml", "is none of the folder's inputs"),
-        ("roles/db/tasks/main.yml", "is in a folder that Ansible reads by itself"),
+        ("upgrader.yaml", "is also the kubeconfig"),
+        ("roles/db/tasks/main.yml", "is in a folder that Ansible reads automatically"),
         ("web/values.yaml", "is also the chart of web"),
         ("runs/hosts.yml", None),
     ],
@@ -225,7 +225,7 @@ def test_links_to_what_is_left_out(tmp_path: Path) -> None:
 def test_backups_among_roles(tmp_path: Path) -> None:
     """Where Ansible looks for roles, nothing may change by itself."""
     write(tmp_path / "upgrader.yaml", "kubernetesVersion: v1.36.3\nbackup: {folder: roles}\n")
-    with pytest.raises(UsageError, match="is in a folder that Ansible reads by itself"):
+    with pytest.raises(UsageError, match="is in a folder that Ansible reads automatically"):
         folder_digest(tmp_path)
 
 

@@ -119,7 +119,7 @@ def test_signal_that_the_run_could_not_take_yet(container: Container) -> None:
 
 def test_image_with_another_upgrader_begins_nothing(container: Container) -> None:
     """It is refused, names both, and says so to the coordinator."""
-    with pytest.raises(Blocked, match="it is 1/c/p, and not 2/c/p"):
+    with pytest.raises(Blocked, match="has the upgrader 1/c/p, but the campaign was started with 2/c/p"):
         container.run("exit 0", pins="2/c/p")
     end = container.end()
     assert end is not None and (end.exit_code, end.code) == (3, "Blocked") and not container.copies.exists()

@@ -167,7 +167,7 @@ def test_end_of_a_job_that_is_gone(site: Site) -> None:
     """
     site.unread = "no answer"
     site.start()
-    with pytest.raises(UsageError, match="journals can't be read: no answer"):
+    with pytest.raises(UsageError, match="journals in its cluster can't be read: no answer"):
         site.executor.end(site.attempt)
     assert site.kube.list(SECRETS, SPACE)
     site.unread = ""
@@ -229,13 +229,13 @@ def test_refusals_name_the_object_and_the_rights(site: Site) -> None:
     site.kube.fails["create jobs"] = forbidden()
     with pytest.raises(UsageError, match="cannot create") as refused:
         site.start()
-    assert "rights of the chart `fleet`" in refused.value.remedy
+    assert "rights in the chart `fleet`" in refused.value.remedy
     assert not site.kube.list(SECRETS, SPACE)  # of what was not begun, no credentials stay
     site.kube.fails.clear()
     site.start()
     site.start()
     other = replace(site.executor, pins="2/c/p")
-    with pytest.raises(UsageError, match="exists, and isn't the one"):
+    with pytest.raises(UsageError, match="already exists, with another content"):
         other.prepare(site.attempt, site.arguments)()
     site.kube.fails["get jobs"] = ApiUnavailable("no answer")
     with pytest.raises(UsageError, match="the management cluster: no answer"):
@@ -254,7 +254,7 @@ def test_inputs_that_have_changed_or_can_not_be_read(site: Site) -> None:
     with pytest.raises(UsageError, match="kubeconfig can't be read"):
         site.start()
     (site.folder / "clusters/a/more").write_text("")
-    with pytest.raises(UsageError, match="has changed since"):
+    with pytest.raises(UsageError, match="no longer matches what was approved"):
         site.start()
     assert not site.kube.list(JOBS, SPACE)
 

@@ -43,7 +43,7 @@ def test_kubeconfig_that_changes_in_the_middle(machine: Machine, changed: str) -
     machine.at_ask["evil"] = lambda: asked.append("evil")
     decision, _ = coordinator(machine, campaign).run(lambda *_: None)
     assert phases(campaign) == {"a": "succeeded", "b": "waiting", "c": "succeeded"} and asked == []
-    said = {"exec": "doesn't allow the command 'evil'", "file elsewhere": "is outside of the cluster folder"}
+    said = {"exec": "doesn't allow the command 'evil'", "file elsewhere": "is neither in the cluster folder nor"}
     assert said.get(changed, "upgrader fleet approve --changes b") in decision.waits["b"].reason
     assert decision.waits["b"].person
     write_kubeconfig(machine.folder / "clusters/b", token="rotated")
@@ -97,7 +97,7 @@ def test_folder_that_becomes_a_link_to_another(machine: Machine) -> None:
         folder.symlink_to("a")
     decision, state = one.run(lambda *_: None)
     assert {state.clusters[name].problem for name in "bc"} == {"unknown"}
-    assert all("now leads to another folder" in decision.waits[name].reason for name in "bc")
+    assert all("is now a link to another folder" in decision.waits[name].reason for name in "bc")
     assert read_fleet(machine.folder, machine.clock.now(), begun=campaign.folder).clusters
     for folder in folders:
         folder.unlink()
@@ -207,7 +207,7 @@ def test_folder_that_surprises_in_the_middle_of_a_run(machine: Machine, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(Questions, "moved", lambda _, cluster, __: {"c": ""}[cluster.name])
         decision, _ = one.look()
-    assert "whether its run is in progress isn't known: KeyError: 'b'" in decision.waits["b"].reason
+    assert "it is unknown whether its run is in progress: KeyError: 'b'" in decision.waits["b"].reason
     assert one.run(lambda *_: None)[0].done
 
 

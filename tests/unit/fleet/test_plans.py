@@ -90,7 +90,7 @@ def test_what_no_earlier_stage_has_is_named(fleet: Fleet) -> None:
     assert not any("ring" in trait or "eu-" in trait or "web" in trait for trait in found)
     shown = StringIO()
     print_new_traits(planned.new, shown)
-    assert "stage production has what no stage before it has:" in shown.getvalue() and "us: " in shown.getvalue()
+    assert "new in stage production, in no earlier stage:" in shown.getvalue() and "us: " in shown.getvalue()
 
 
 @pytest.mark.parametrize("id_", ["missing", "damaged", "stale", "old", "used"])

@@ -53,7 +53,7 @@ WRONG_FLEETS = [
     ("maxConcurrency", "maxConcurency", "fleet.yaml:12: unknown key 'maxConcurency'; did you mean 'maxConcurrency'?"),
     ("label: region", "label: zone", "fleet.yaml:15: a, b, c: without the label zone, a domain isn't known"),
     ("0 22 * * 1-4", "0 0 30 2 *", "fleet.yaml:17: the window never opens: no day of the next 8 years"),
-    ("0 22 * * 1-4", "0 25 * * 1-4", "fleet.yaml:17: '25' is no hour"),
+    ("0 22 * * 1-4", "0 25 * * 1-4", "fleet.yaml:17: hour '25': must be a number from 0 to 23"),
     ("duration: 4h", "duration: 30m", "fleet.yaml:17: the window is too short"),
     ("Europe/Berlin}]\n  exclusions", "Europe/Bonn}]\n  exclusions", "fleet.yaml:17: 'Europe/Bonn' is no IANA time"),
     ("selector: {}", "selector: {matchLabels: {ring: x}}", "fleet.yaml:17: the window selects no cluster"),

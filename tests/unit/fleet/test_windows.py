@@ -57,10 +57,10 @@ def test_half_an_hour_of_daylight_saving() -> None:
     ("cron", "problem"),
     [
         ("0 22 * *", "has 4 fields"),
-        ("60 22 * * *", "'60' is no minute: a number from 0 to 59"),
-        ("0 22 * * mo", "'mo' is no day of the week"),
-        ("0 22-20 * * *", "ends before it begins"),
-        ("*/0 22 * * *", "has no step of at least 1"),
+        ("60 22 * * *", "minute '60': must be a number from 0 to 59"),
+        ("0 22 * * mo", "day of the week 'mo': must be a number"),
+        ("0 22-20 * * *", "the range ends before it starts"),
+        ("*/0 22 * * *", "the step after ./. must be a number of at least 1"),
     ],
 )
 def test_wrong_schedules(cron: str, problem: str) -> None:

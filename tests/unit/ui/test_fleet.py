@@ -66,7 +66,7 @@ def test_status_fits_a_terminal(number: int, monkeypatch: pytest.MonkeyPatch) ->
     print_fleet_status(status_of(number), shown)
     text = shown.getvalue()
     assert len(text.splitlines()) < 20
-    assert "no coordinator: nothing begins" in text and "not ready" in text
+    assert "`upgrader fleet run` is not active" in text and "not ready" in text
     if number == 500:
         assert "2026-12-01 08:23Z, the last one since" in text and "next to begin" in text
         assert "and 97 more" in text and "waits for its turn" in text

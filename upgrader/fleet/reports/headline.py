@@ -23,10 +23,10 @@ def fleet_headline(status: FleetStatus) -> Headline:
     if known == "needs-a-person":
         waits = [wait.reason for wait in status.decision.stages.values() if wait.person]
         why = first_line(status.decision.stop or "; ".join(dict.fromkeys(waits)) or "it waits for a person")
-        advice = "`upgrader fleet approve`, `retry`, `skip` or `resume` tell it how to go on; then it is continued."
-        return Headline("bad", title, "Needs a person", f"Nothing goes on without a person: {why}.", advice, (_RUN,))
+        advice = "Use `upgrader fleet approve`, `retry`, `skip` or `resume`; then continue the campaign."
+        return Headline("bad", title, "Needs a person", f"It waits for a person: {why}.", advice, (_RUN,))
     if status.coordinator is None:
-        sentence = "Runs in progress go on, but no further one begins: no coordinator runs."
+        sentence = "`upgrader fleet run` is not active: runs in progress continue, but no further run starts."
         return Headline("open", title, "Not being run", sentence, "Continue it.", (_RUN,))
     by = f"It is run by {status.coordinator.holder} since {minute(status.coordinator.since)}"
     if status.decision.stop:

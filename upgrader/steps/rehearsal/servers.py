@@ -81,7 +81,7 @@ def servers_of(plan: Plan) -> dict[str, Server]:
                 if workload in before:
                     return {"current": _server(before[workload]), "target": _server(target)}
     raise UsageError(
-        f"the plan for {plan.target} does not change a kube-apiserver that runs: there is nothing to rehearse",
+        f"the plan for {plan.target} changes no running kube-apiserver: there is nothing to rehearse",
         remedy="Choose another version: --to",
     )
 
