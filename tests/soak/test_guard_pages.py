@@ -64,7 +64,7 @@ def test_an_ingress_daemon_set_alone(cluster: LabCluster, page: TypedPage) -> No
     lab = Lab.find(cluster.name)
     lab.run("lb-1", "systemctl stop haproxy-agent")
     try:
-        page.follow("An update of an ingress that doesn't go on")
+        page.follow("An update of an ingress that doesn't continue")
     finally:
         lab.run("lb-1", "systemctl start haproxy-agent")
 
@@ -72,7 +72,7 @@ def test_an_ingress_daemon_set_alone(cluster: LabCluster, page: TypedPage) -> No
 def test_stateful_sets_alone(page: TypedPage) -> None:
     """Two zones are rolled, none shrinks, and while one is ill, no pod of the other goes."""
     page.follow("Only StatefulSets in zones")
-    page.follow("A zone that is ill")
+    page.follow("A zone with a pod that is not Ready")
 
 
 def test_deletions_alone(cluster: LabCluster, page: TypedPage) -> None:
@@ -83,6 +83,6 @@ def test_deletions_alone(cluster: LabCluster, page: TypedPage) -> None:
     page.follow("A Deployment that etcd has lost")
     page.follow("A webhook blocks everything")
     page.follow("A certificate has expired")
-    page.follow("Limits don't follow")
+    page.follow("Limits aren't updated")
     page.follow("A cell is gone")
-    page.follow("Without limits again")
+    page.follow("Remove the limits")
