@@ -126,37 +126,22 @@ def _bare(kubeconfig: Path, rate: float, seconds: float) -> float:
 _PAGE = """# What the prober costs
 
 `make bench-prober`, {date}, {cores} cores: the CPU time (user and system) of the prober's own process, divided by wall
-time, in rounds of {seconds:.0f} s against a lab of one controller on the same machine, without the time that the prober
-takes to start. "Bare" is the cost of the same number of GETs in a minimal loop, which sleeps, sends, and waits for the
-answer, on one connection, and opens new ones as often as the prober does.
+time, in rounds of {seconds:.0f} s against a lab of one controller on the same machine, without the prober's start.
+"Bare" is a minimal loop that sends the same number of GETs one after the other, and opens new connections as often as
+the prober does.
 
 {table}
 
 The target is 5 % of a core at 100 requests a second.
 
-## What bounds it
+## What determines it
 
 Half of the cost is not the prober's own work: a request costs 0.9 ms of CPU time at 100 a second, and 0.4 ms at 1,000,
-when the process hardly ever sleeps. A process that wakes up hundreds of times a second begins each time with cold
-caches, so the cost depends on the number of wake-ups, and on how much code runs. The parts, measured on 2026-11-21
-against a small TLS server in Go on the same machine (load average 3 to 6 on 2 cores), at 100 a second:
-
-| what | % of a core |
-|---|---:|
-| sleeping and waking up 100 times, and nothing else | 0.5 |
-| the same with asyncio's timers, and an empty task for each | 1.8 |
-| bare: GETs on one kept connection | 1.8–2.5 |
-| bare: 5 new connections a second with a client certificate (2.3 ms each, most of it OpenSSL) | 1.2 |
-| the prober's kept HTTP/1.1 client, GETs only | 4.6–4.8 |
-| its kept HTTP/2 client, GETs only | 5.3–5.8 |
-| the whole prober: writes, lists, 5 new connections, two watches with 66 events, counts | 7.7–10.3 |
-
-So any Python process would need about a third of the total for these requests, and nearly half of it on a lab, with
-its network in between. Most of the rest is the code of asyncio and of the clients. It was reduced on the same day: from
-10.4–12.7 to 7.7–10.3 % there, and from 10.5–11.9 to 9.6–10.5 % on a lab, measured alternately. Fewer kinds of requests,
-or answers that aren't examined, would cost less, and detect less. Another event loop (uvloop) saved a tenth. To go
-below 5 %, the prober would need callbacks on a bare epoll loop instead of asyncio, or another language. At the rate of
-a run, 10 a second, it costs 2.3–2.6 %, most of it for new connections.
+when the process hardly ever sleeps. A process that wakes up hundreds of times a second starts each time with cold
+caches. Measured on 2026-11-21 against a small TLS server in Go on the same machine (load average 3 to 6 on 2 cores), at
+100 a second, in % of a core: 1.8 for asyncio's timers alone, 3.0–3.7 for a minimal loop with 5 new connections per
+second, and 7.7–10.3 for the whole prober. To need less than 5 %, the prober would have to do without asyncio. At the
+rate of a run, 10 a second, it costs 2.3–2.6 %, most of it for new connections.
 """
 
 

@@ -75,12 +75,12 @@ def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
 
 
 def _wrapped(words: str, begin: str = "- ") -> list[str]:
-    """An entry of a list, in lines as long as those of other pages."""
+    """An entry of a list, or a paragraph (`begin` ""), in lines as long as those of other pages."""
     return textwrap.wrap(
         words,
         120,
         initial_indent=begin,
-        subsequent_indent="  ",
+        subsequent_indent="  " if begin else "",
         break_long_words=False,
         break_on_hyphens=False,  # a line that ends within a regular expression reads as a space there
     )
@@ -102,16 +102,15 @@ def _run(command: Mapping[str, Any]) -> str:
 
 
 def _areas(specs: Mapping[str, Any]) -> list[str]:
-    """A row for each SIG."""
+    """What passed of each SIG; of specs that overlapped with a command, too."""
     beside = any("at_work" in spec for spec in specs.values())
-    columns = ["area", "run", "passed", *(["during", "of them passed"] if beside else [])]
-    lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
+    told = []
     for area in sorted({_area(name) for name in specs}):
         found = [spec for name, spec in specs.items() if _area(name) == area and spec["state"] != "skipped"]
         meanwhile = [spec for spec in found if spec.get("at_work")]
-        cells = [area, len(found), _passed(found), *([len(meanwhile), _passed(meanwhile)] if beside else [])]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return lines
+        during = f" (during: {_passed(meanwhile)} of {len(meanwhile)})" if beside else ""
+        told.append(f"{area} {_passed(found)} of {len(found)}{during}")
+    return _wrapped(f"Passed: {', '.join(told)}.", "")
 
 
 def _passed(found: list[Mapping[str, Any]]) -> int:
@@ -153,11 +152,10 @@ _INTRODUCTION = """\
 `make conformance` runs Kubernetes' conformance suite and upgrade tests. The programs (`e2e.test`, `agnhost`) are built
 from the module `k8s.io/kubernetes`; the cluster is a [lab](lab.md) with one controller and two workers. Each failed
 spec is run again on that cluster, and on a cluster of the target version that kubeadm made and `upgrader` never
-touched. The command writes this page, and
-[conformance.json](../bench/results/conformance.json) with each spec's result.
-[Contributing](../CONTRIBUTING.md#kubernetes-own-tests) has its options.
+touched. [conformance.json](../bench/results/conformance.json) has the result of each spec, and
+[Contributing](../CONTRIBUTING.md#kubernetes-own-tests) the command's options.
 
 The lab has no registry to pull from. Its images of agnhost, nginx and busybox are built from upstream's program and
-from Debian's packages. Specs that need another image are listed by name, and *left out*. *Not run* counts the specs
-that no command selected, or for which the time was too short.
+from Debian's packages. Specs that need another image are *left out*. *Not run* counts the specs that no command
+selected, or for which the time was too short.
 """

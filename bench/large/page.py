@@ -11,18 +11,18 @@ _CHECK = """\
 ## `check`
 
 `upgrader check --to {target}`, as a user runs it, on a lab with one controller: first as it is, then with the objects
-of a large cluster in its etcd ({date}, {cores} cores for the command, the cluster, and what else runs there).
+of a large cluster in its etcd ({date}, {cores} cores for everything).
 
 {table}
 
-- *Largest process* is the kernel's count (`ru_maxrss`) of the one that needed most; *together* is all of them at once,
-  Helm's included, with shared pages counted once (PSS, read five times a second).
-- *Lists without a limit* are from the API server's audit log: every `list` whose URI has no `limit`, by user agent.
-- Objects are copies of the lab's own, written into etcd past the API server: nodes with 50 images, pods and nodes with
-  their managed fields, one pod of each node in kube-system. kube-controller-manager is Ready and doesn't lead (the
-  benchmark holds its Lease): it would evict the pods of nodes that send no heartbeat.
-- Limits: {seconds:.0f} s, by the median of the tries ({median_seconds:.1f} s), and {mebibytes:.0f} MiB. Wall time grows
-  with the load average, which counts the machine's other work, too; CPU time hardly does.
+- *Largest process* is its peak memory (`ru_maxrss`); *together* is the memory of all processes, Helm's included, with
+  shared pages counted once (PSS, read five times a second).
+- *Lists without a limit* are the `list` requests without `limit` in the API server's audit log, by user agent.
+- The objects are copies of the lab's own, written directly into etcd: nodes with 50 images, pods and nodes with their
+  managed fields, one pod of each node in kube-system. The benchmark holds kube-controller-manager's Lease; otherwise,
+  kube-controller-manager would evict the pods of nodes without a heartbeat.
+- Limits: {seconds:.0f} s for the median of the tries ({median_seconds:.1f} s), and {mebibytes:.0f} MiB. Wall time grows
+  with the load average, which includes other programs; CPU time hardly does.
 {remarks}"""
 
 
@@ -34,25 +34,23 @@ replaces ({date}, {cores} cores for everything; `make bench-nodes`).
 
 {table}
 
-- *Its own* are the requests of `upgrader` itself, by its parts; Helm's are not among them. The *gates* are all that is
-  asked once the run has begun, also beside Helm, but for the lock, the journal, and the step `images`, which starts a
-  pod on each node. *Leases* are heartbeats and elections.
-- In both rows kube-controller-manager sends up to 200 requests a second (`kube-api-qps`), as clusters of this size have
-  it: with its default of 20, the 2,000 requests that replace 1,000 pods of kube-proxy take 100 s.
-- Limits: {limit} × the time of the run alone (it took {ratio} ×), and for the gates {share:.0%} of the requests.
+- *Its own* are the requests of `upgrader` without Helm's, by part. *Gates* are all requests of a run except those for
+  the lock, the journal, and the step `images`, which starts a pod on each node. *Leases* are heartbeats and elections.
+- kube-controller-manager sends up to 200 requests a second (`kube-api-qps`), which is usual for clusters of this size.
+  With its default of 20, the 2,000 requests that replace 1,000 pods of kube-proxy take 100 s.
+- Limits: {limit} × the time without these nodes (measured: {ratio} ×), and {share:.0%} of the requests for the gates.
 {beside}{remarks}"""
 
 _BESIDE = """\
-- *By kubectl alone*: with the same nodes, a DaemonSet whose image is there, created, rolled out and deleted (beside the
-  step `images`), and `kubectl rollout restart daemonset/kube-proxy` until its rollout is complete (beside the step
-  `kubernetes`). No upgrade of these components can be quicker; without this time, the run took {ratio_beside} × that of
-  the run alone.
+- *By kubectl alone*, on the same nodes: a DaemonSet with a preloaded image is created, rolled out and deleted (for
+  comparison with step `images`), and kube-proxy is restarted with `kubectl rollout restart` (with step `kubernetes`).
+  No upgrade of these components can be quicker. Without this time, it took {ratio_beside} × that without the nodes.
 """
 
 
 def page(figures: Mapping[str, Any]) -> str:
     """The page, as Markdown, of what was measured so far."""
-    parts = ["# Large clusters\n\n`make bench-large` measures what `upgrader` costs where there is much of everything."]
+    parts = ["# Large clusters\n\n`make bench-large` measures the time and memory that a large cluster needs."]
     if check := figures.get("check"):
         columns = [
             "", "nodes", "pods", "ConfigMaps", "exit", "s", "CPU, s", "largest process, MiB", "together, MiB",

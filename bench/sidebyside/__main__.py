@@ -157,7 +157,7 @@ def _write(options: argparse.Namespace, commands: Sequence[str], trials: Sequenc
     head = json.dumps(asdict(where))[:-1]
     lines = ",\n".join(json.dumps(trial.as_json()) for trial in trials)
     results_file(options.out, "zero-outage.json").write_text(f'{head}, "trials": [\n{lines}\n]}}\n')
-    remarks = options.out / "zero-outage.remarks.md"  # hand-written; each new page has them
+    remarks = results_file(options.out, "zero-outage.remarks.md")  # hand-written; each new page has them
     text = remarks.read_text() if remarks.exists() else ""
     (options.out / "zero-outage.md").write_text(page(where, _TITLES, trials, "zero-outage.svg", text))
     (options.out / "zero-outage.svg").write_text(picture(shown, options.rate))

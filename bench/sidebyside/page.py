@@ -159,21 +159,20 @@ def _circumstances(where: Circumstances, trials: Sequence[Trial]) -> str:
 _HEAD = """# Upgrades side by side
 
 What clients of the API notice when a control plane is upgraded from one minor version of Kubernetes to the next, for
-each way to upgrade it. `make bench-sidebyside` writes this page, the picture and
+each method. `make bench-sidebyside` writes this page, the picture and
 [the figures](../../bench/results/zero-outage.json). Medians, with least and most in brackets.
 
 ![Answered requests over time, for each way]({picture})
 """
 
-_BUSY = """**Not of an idle machine.** The load average was {loads} on {cores} cores when the trials began: other work
-had the machine. Requests that timed out show that more than the way; refused ones, and the shape of the outages,
-do distinguish the ways. Measure on an idle machine before you rely on any figure.
+_BUSY = """**The machine was busy.** The load average was {loads} on {cores} cores when the trials began.
+Timeouts may be due to that; refused requests, and the shape of the outages, are not. Measure on an idle machine before
+you rely on any figure.
 """
 
 _METHOD = """## How it was measured
 
-- Every trial begins from a snapshot of the same lab, restored and healthy. The ways take turns, so that none
-  profits from a quiet hour.
+- Every trial begins from a snapshot of the same lab, restored and healthy. The methods take turns.
 - The load is [`upgrader probe`](../availability.md) at {where.requests_per_second:.0f} requests a second through the
   kubeconfig's address: new and kept connections, HTTP/1.1 and HTTP/2, reads, writes, lists, two watches. *failed*
   counts requests that failed after the retries that HTTP's RFCs allow, *raw* counts failed first tries. It begins 5 s
@@ -181,11 +180,11 @@ _METHOD = """## How it was measured
 - *Wall time*: until the last command had ended. *All done*: until every pod of the control plane is Ready at the
   target, and no standby pod is active.
 - Memory is that of the controller's control group without file caches, measured twice a second.
-- No way touches etcd or kubelets. All have the same kube-apiserver flags, except those that a chart adds for its
-  handover; the lab's kubeadm cluster has GOAWAY, Retry-After and a watch grace from the start, so (a) ends its old
-  instance more gently than kubeadm's defaults would. (b) and (c) have this project's pod-checkpointer, so they do
-  better than such clusters did with the original.
-- The bad flag is pushed at the target version, by each way's own tool. *Healthy again* counts from the moment that
-  kube-apiserver's change begins until all is as before. Where an operator has to roll back, they do it the moment
-  that the tool gives up, or that the API is unreachable, or after {where.patience_seconds:.0f} s: real ones are slower.
+- No method changes etcd or kubelets. All have the same kube-apiserver flags, except those that a chart adds for its
+  handover. The lab's kubeadm cluster has GOAWAY, Retry-After and a watch grace period, so (a) stops its old instance
+  more gently than kubeadm's defaults would. (b) and (c) have this project's pod-checkpointer, which is better than the
+  original one.
+- The bad flag is set at the target version, with each method's own tool. *Healthy again* counts from the start of
+  kube-apiserver's change until everything is as before. If an operator has to roll back, they do so as soon as the tool
+  gives up or the API is unreachable, or after {where.patience_seconds:.0f} s. Real operators are slower.
 """

@@ -312,9 +312,8 @@ def test_the_page_says_which_specs_met_the_run() -> None:
     results = [result(PODS), result(TAINTS)]
     record = recorded(command, Chosen((PODS, TAINTS)), results, {}, results[:1])
     text = page({"v1.37.1": {"during": record}}, {})
-    found = row(text, "sig-node")
-    assert (found["run"], found["during"], found["of them passed"]) == ("2", "1", "1")
     text = " ".join(text.split())
+    assert "Passed: sig-node 2 of 2 (during: 1 of 1)." in text
     assert "2 × `upgrader run`, 84 s (median), exit code 0, 4" in text
     assert "1 × `upgrader rollback`, 30 s (median), exit code 0" in text
     assert "before that, checks refused it 2 times" in text

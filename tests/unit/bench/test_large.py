@@ -154,7 +154,7 @@ def test_page_shows_what_a_check_cost() -> None:
     assert (found["s"], found["together, MiB"], found["lists without a limit"]) == ("12.3", "140", "3 × Helm: /secrets")
     assert found["load average"] == "1"
     assert "2026-01-02, 2 cores" in text and "- Measured by hand.\n" in text
-    assert "by the median of the tries (12.3 s)" in text
+    assert "for the median of the tries (12.3 s)" in text
     assert "check" not in page({}).partition("\n\n")[2].replace("bench-large", "")
 
 
@@ -172,7 +172,7 @@ def test_page_shows_what_a_run_cost() -> None:
     found = row(text, "with 1,000 nodes")
     assert (found["s"], found["steps, s"], found["gates' share"]) == ("120.0", "images 20", "0.9%")
     assert (found["its own"], found["most asked by gates"]) == ("800 prober, 190 gates", "40 × get nodes")
-    assert "it took 1.25 ×" in text and "for the gates 1% of the requests" in text
+    assert "measured: 1.25 ×" in text and "1% of the requests for the gates" in text
     assert "by kubectl" not in text
 
 
@@ -185,4 +185,4 @@ def test_page_shows_what_kubernetes_itself_takes() -> None:
     text = page({"run": run})
     found = row(text, "the same rollouts by kubectl alone")
     assert (found["s"], found["steps, s"], found["requests"]) == ("80.8", "images 20, kubernetes 60", "")
-    assert "without this time, the run took 1.19 × that of\n  the run alone" in text
+    assert "Without this time, it took 1.19 × that without the nodes" in text

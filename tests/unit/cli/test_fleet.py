@@ -610,7 +610,7 @@ def test_page_and_calendar_of_a_campaign(folder: Path, tmp_path: Path, monkeypat
 def test_executor_is_the_campaigns(folder: Path) -> None:
     """Without a management cluster there are no Jobs; a campaign can't go on elsewhere, where its runs aren't known."""
     begin = ("run", "--yes", "--executor", "jobs")
-    with pytest.raises(UsageError, match="needs a management cluster, and fleet.yaml names none"):
+    with pytest.raises(UsageError, match="needs a management cluster"):
         fleet(folder, *begin)
     text = (folder / "fleet.yaml").read_text()
     (folder / "fleet.yaml").write_text(f'{text}  jobs: {{image: "registry.example/runner@sha256:{64 * "0"}"}}\n')
