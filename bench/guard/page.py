@@ -121,14 +121,12 @@ client; without controllers and kubelets: the test creates pods, and marks them 
   `/admission/no-downscale`, over TLS on kept connections. Each request is sent when it is due, whether or not earlier
   ones were answered. Its time counts from then, so it includes delays of the client.
 - **Deletions:** Ready pods, of one protector after the other, sent to the webhook of their cell. guard reads the pod,
-  writes what it allows into the protector's status, and then answers. The test then deletes the allowed pods, as an API
-  server would; that isn't in the time. Meanwhile an aggregator counts, and writes the same objects. Writes include
-  those that met a conflict. A deletion shares the next write if a write of its protector is in progress. At 200 a
-  second, each protector has a deletion every 250 ms: if the API server answers faster, each deletion needs its own
-  write. To need half a write for each, guard would have to wait for a second deletion, for most longer than the limit.
+  writes what it allows into the protector's status, and then answers. The test then deletes the allowed pods (not
+  included in the time), while an aggregator counts, and writes the same objects. Writes include conflicts. A deletion
+  shares the next write if a write of its protector is in progress; at these rates, most need their own write.
 - **At once:** all requests for the pods of a protector are sent at the same time, alternately to two replicas; one of
-  them is killed (SIGKILL) after a random number of answers. The value is the number of allowed deletions, by the
-  answers or by the status, whichever is larger, minus the quota; 0 or less is right.
+  them is killed (SIGKILL) after a random number of answers. The value is the number of allowed deletions minus the
+  quota; 0 or less is right.
 - **Ready to deletion:** a group of six sets, one pod each, is rolled out. The time is from the write that makes a pod
   Ready until the pod of the next set is gone, polled every 20 ms.
 - **2,000 StatefulSets, 20,000 pods:** in groups of four sets, with a zone-aware budget each, in one namespace; pods of
@@ -136,8 +134,5 @@ client; without controllers and kubelets: the test creates pods, and marks them 
   `/ready` answers 200, and includes the start of Python. The last deletion is that of a group of six sets that is
   rolled out among the others, with a budget that is asked before each deletion.
 
-CPU time and writes are those of the guard process that answers, for each request with an answer within 10 s. If other
-work delays everything, CPU time is more meaningful than duration.
-
-Not measured here: a load balancer's requests through a rollout and a drain.
+CPU time and writes are those of the guard process that answers, for each request with an answer within 10 s.
 """

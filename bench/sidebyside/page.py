@@ -81,9 +81,7 @@ def _section(titles: Mapping[str, str], trials: Sequence[Trial]) -> list[str]:
         parts += ["### A flag that kube-apiserver refuses\n", _table(_BAD_FLAG, titles, bad)]
         parts += [f"- {titles[way]}: {_fixed_by(group)}" for way, group in bad.items()]
         parts.append("")
-    parts += ["### What failed, and what was repeated\n", *_errors(titles, upgrades), ""]
-    notes = [f"- {titles[t.way]}, {t.what}: {t.note}" for t in trials if t.note]
-    return [*parts, *(["### Notes\n", *dict.fromkeys(notes), ""] if notes else [])]
+    return [*parts, "### What failed, and what was repeated\n", *_errors(titles, upgrades), ""]
 
 
 Column = tuple[str, Callable[[Trial], float | None], str]
@@ -133,7 +131,8 @@ def _errors(titles: Mapping[str, str], groups: Mapping[str, Sequence[Trial]]) ->
         for trial in group:
             found.update(trial.seen.errors)
         errors = "; ".join(f"{count} × {error}" for error, count in found.most_common(5))
-        lines.append(f"- {titles[way]}: {errors or 'nothing'}")
+        notes = "".join(f". {note}" for note in dict.fromkeys(trial.note for trial in group if trial.note))
+        lines.append(f"- {titles[way]}: {errors or 'nothing'}{notes}")
     return lines
 
 
