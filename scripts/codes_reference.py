@@ -35,7 +35,7 @@ def render() -> str:
     lines += [
         "\n## Gates\n",
         "[Gates](../concepts.md) are polled after each step.\n",
-        "| gate | holds when |",
+        "| gate | passes when |",
         "|---|---|",
     ]
     lines += [f"| `{each.code}` | {each.means} |" for each in all_codes() if each.kind == "gate"]

@@ -34,7 +34,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         "--output",
         "form",
         metavar="FORM",
-        help="The command's own -o: what it prints. All these options can also follow the command.",
+        help="Output format; each command lists its own. All these options can also follow the command.",
     ),
     click.option(
         "--kubeconfig",

@@ -128,12 +128,12 @@ def run(
 
     If the newest upgrade was interrupted, on this machine or another, and its changes are still in place, choose:
     --resume continues it as `upgrader resume` does, unless it failed: then a person must look first. --new starts a new
-    run, whose rollback returns to what the interrupted one left.
+    run, whose rollback restores what the interrupted one left.
 
     If a controller is down, the run doesn't start; with `policy.degraded: allow`, it leaves one out of at least three.
 
-    Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
-    with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
+    Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or an outdated saved plan, 4 failed and rolled
+    back with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     if plan_file is not None and (max_hops or pause_between):
         raise UsageError(

@@ -27,7 +27,7 @@ class _Watched:
 
 
 class BakeGate:
-    """Every check asks all gates. One that doesn't hold may recover within its own deadline, as behind any step."""
+    """All gates of the run pass in every check. A gate that fails may recover within its own deadline."""
 
     name = "bake"
 

@@ -20,7 +20,7 @@ _MOST_CHARACTERS = 300
 
 
 class MetricGate:
-    """Holds once every value since the change, for a whole window, was within the limits.
+    """Every value of a whole window since the change is within the limits.
 
     The window is measured by this machine's clock, and read by the server's: the two are not compared. Make one for
     each wait.

@@ -24,7 +24,7 @@ class ProtectorMemory:
 
 @dataclass(frozen=True)
 class ProtectorGate:
-    """As many pods as a PodProtector wants are available for certain, and each of its cells goes on counting them.
+    """A PodProtector has at least its minimum of certainly available pods, and each of its cells keeps counting.
 
     An aggregator's time is its own clock, and no two clocks are compared: it counts while its `lastEventTime` changes,
     and the time between two readings is this machine's. That it counts when a run begins is for a check to say.

@@ -26,7 +26,7 @@ _CERTAIN_LATER = (UNSEEN, NO_ADDRESS, NOT_KNOWN)
 
 
 class WorkloadGate:
-    """A Deployment that is created after the step is rolled out, works and goes, as one did before the run.
+    """A new Deployment is rolled out, works and is deleted after the step, as before the run.
 
     One whose pod doesn't work in time is replaced: the pod may have got its token while an instance that is being
     replaced still answered, and a kubelet keeps a token for most of its life. Once its pod has worked, and so the
