@@ -59,6 +59,13 @@ class SoakSection(Section):
         description="How long after the stage's last run. Then each upgraded cluster must answer, at the target.",
         examples=["24h"],
     )
+    min_requests: int = Field(
+        0,
+        ge=0,
+        description="How many requests the API server of each upgraded cluster must then have answered, by its own "
+        "metrics, since its process has started. With several controllers, the one that answers is asked.",
+        examples=[10000],
+    )
 
 
 class ApprovalGateSection(Section):

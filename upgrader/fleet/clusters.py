@@ -18,10 +18,19 @@ from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
 from upgrader.fleet.model import FleetCluster
+from upgrader.gates.continuity.server_metrics import parse
 from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Answer", "ask_cluster", "keep_kubeconfig", "other_cluster", "private_kubeconfig", "remove_left_kubeconfigs"]
+__all__ = [
+    "Answer",
+    "ask_cluster",
+    "keep_kubeconfig",
+    "other_cluster",
+    "private_kubeconfig",
+    "remove_left_kubeconfigs",
+    "requests_answered",
+]
 
 _SECONDS = 5.0
 _PREFIX = "upgrader-fleet-"
@@ -52,6 +61,18 @@ def ask_cluster(kubeconfig: Path) -> Answer:
     if not isinstance(uid, str) or not uid:
         raise ApiError("the namespace kube-system has no UID, which identifies the cluster")
     return Answer(uid, version)
+
+
+def requests_answered(kubeconfig: Path) -> int:
+    """How many requests the API server that a kubeconfig leads to has answered since it started, as it says. Raises
+    ApiError, also if it doesn't say, and UsageError for a kubeconfig that is wrong.
+    """
+    with open_api(kubeconfig, _SECONDS) as kube:
+        said = kube.raw("/metrics")
+    try:
+        return int(parse(said).requests)
+    except (ValueError, OverflowError) as error:
+        raise ApiError(f"the metrics of kube-apiserver can't be read: {error}") from error
 
 
 def other_cluster(answer: Answer, cluster: FleetCluster) -> str:

@@ -214,7 +214,10 @@ class Coordinator:
         return partial(question, self.fleet.by_name[each.name], each.digest, self.fleet.target)
 
     def _of_soak(self, each: ClusterState) -> Callable[[], Found]:
-        return partial(self.questions.after_soak, self.fleet.by_name[each.name], each.digest, self.fleet.target)
+        requests = self.fleet.stage_of[each.name].soak_requests
+        return partial(
+            self.questions.after_soak, self.fleet.by_name[each.name], each.digest, self.fleet.target, requests
+        )
 
     def _holds(self, state: CampaignState, start: Start) -> bool:
         held = self._held(state)

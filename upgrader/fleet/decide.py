@@ -362,7 +362,7 @@ class _Deciding:
 
     def _soaking(self, stage: Stage) -> Wait | None:
         """What a complete stage still waits for before the next one begins."""
-        if not stage.soak_seconds:
+        if not stage.soak_seconds and not stage.soak_requests:
             return None
         members = [self._of(each) for each in self.fleet.members[stage.name]]
         ended = [each.since for each in members if each.phase != "skipped" and each.since is not None]

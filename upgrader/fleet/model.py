@@ -61,6 +61,8 @@ class Stage:
     """Whether a person has to approve it before its first cluster begins."""
     soak_seconds: float = 0.0
     """How long its clusters must have run at the target before the next stage; 0: it isn't waited for."""
+    soak_requests: int = 0
+    """How many requests each of them must have answered by then, since its API server has started."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.config.yaml_document import shown
 from upgrader.errors import ApiError, UpgraderError, UsageError
-from upgrader.fleet.clusters import Answer, other_cluster, private_kubeconfig
+from upgrader.fleet.clusters import Answer, other_cluster, private_kubeconfig, requests_answered
 from upgrader.fleet.events import Problem
 from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of, kubeconfig_of
 from upgrader.fleet.model import FleetCluster
@@ -68,6 +68,8 @@ class Questions:
     clock: Clock
     """By which the age of a rehearsal is told."""
     fetch: Fetch = at_home
+    requests: Callable[[Path], int] = requests_answered
+    """Asks the cluster that a kubeconfig leads to for the requests that it has answered."""
 
     def before(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
         """Why a cluster must not be begun; `digest` is of what was approved."""
@@ -80,9 +82,9 @@ class Questions:
         found = self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest), digest, None))
         return Found(kubeconfig=found.kubeconfig) if found.problem == "unreachable" else found
 
-    def after_soak(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
-        """Why a cluster isn't as a soak should leave it."""
-        return self._found(lambda: self._at_target(cluster, Inputs.parse(digest), target))
+    def after_soak(self, cluster: FleetCluster, digest: str, target: KubernetesVersion, requests: int) -> Found:
+        """Why a cluster isn't as a soak should leave it; it should have answered so many requests."""
+        return self._found(lambda: self._at_target(cluster, Inputs.parse(digest), target, requests))
 
     def moved(self, cluster: FleetCluster, digest: str) -> str:
         """Why nothing may be read from a cluster folder: a link now leads to another one. "": it is where it was."""
@@ -171,12 +173,19 @@ class Questions:
             return Found("rehearsal", why)
         return Found(kubeconfig=used)
 
-    def _at_target(self, cluster: FleetCluster, approved: Inputs, target: KubernetesVersion) -> Found:
-        answer = self._answer(self._kubeconfig(cluster, approved))
-        if answer.uid == cluster.uid and answer.version == target:
-            return Found()
-        said = f"it answers with {answer.version} and the UID {answer.uid}; expected {target} and {cluster.uid}"
-        return Found("identity", said)
+    def _at_target(self, cluster: FleetCluster, approved: Inputs, target: KubernetesVersion, requests: int) -> Found:
+        used = self._kubeconfig(cluster, approved)
+        answer = self._answer(used)
+        if answer.uid != cluster.uid or answer.version != target:
+            said = f"it answers with {answer.version} and the UID {answer.uid}; expected {target} and {cluster.uid}"
+            return Found("identity", said)
+        if requests and self._requests(used) < requests:
+            return Found("identity", f"fewer than {requests} requests were answered since its API server has started")
+        return Found()
+
+    def _requests(self, used: UsedKubeconfig) -> int:
+        with private_kubeconfig(used) as kubeconfig:
+            return self.requests(kubeconfig)
 
     def _unread(self, cluster: FleetCluster, used: UsedKubeconfig) -> str:
         with private_kubeconfig(used) as kubeconfig:

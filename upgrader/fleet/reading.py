@@ -183,6 +183,7 @@ class _Reader:
             on_unreachable=OnUnreachable(section.on_unreachable.wait, section.on_unreachable.then),
             approval=bool(section.before),
             soak_seconds=section.soak.duration if section.soak else 0.0,
+            soak_requests=section.soak.min_requests if section.soak else 0,
         )
 
     def _selector(self, where: KeyPath, section: SelectorSection) -> Selector:

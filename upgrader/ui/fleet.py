@@ -55,7 +55,8 @@ def print_fleet(fleet: Fleet, stream: TextIO | None = None) -> None:
         names = [each.name for each in fleet.members[stage.name]]
         rules = [f"{stage.max_concurrency.at_once(len(names))} at once"]
         rules += ["after an approval"] if stage.approval else []
-        rules += [f"then soaks for {_length(stage.soak_seconds)}"] if stage.soak_seconds else []
+        needs = f" and {stage.soak_requests} requests" if stage.soak_requests else ""
+        rules += [f"then soaks for {_length(stage.soak_seconds)}{needs}"] if stage.soak_seconds else []
         print_line(out, Text.assemble("  ", (stage.name, "bold"), f"  {', '.join(rules)}: {first_few(names)}"), 4)
     if fleet.excluded:
         print_line(out, Text(f"  excluded: {first_few(fleet.excluded)}"), 4)

@@ -15,7 +15,7 @@ import pytest
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.errors import ApiError
 from upgrader.fleet import clusters
-from upgrader.fleet.clusters import Answer, ask_cluster, private_kubeconfig, remove_left_kubeconfigs
+from upgrader.fleet.clusters import Answer, ask_cluster, private_kubeconfig, remove_left_kubeconfigs, requests_answered
 from upgrader.model.version import KubernetesVersion
 
 TARGET = KubernetesVersion.release("v1.37.1")
@@ -37,6 +37,22 @@ def test_answer_that_is_none(said: Any, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ApiError, match="identifies the cluster"):
         ask_cluster(Path("k"))
     assert ask_cluster(Path("k")) == Answer("u1", TARGET)
+
+
+def test_requests_that_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all verbs and codes, as kube-apiserver's own metrics have them; half a line is no number."""
+    line = 'apiserver_request_total{code="200",resource="pods",verb="GET"} '
+    said = [f"{line}7\n{line}5\n", f"{line}\n", f"{line}+Inf\n"]
+
+    @contextmanager
+    def open_api(kubeconfig: Path, timeout_seconds: float) -> Iterator[Any]:
+        yield SimpleNamespace(raw=lambda _: said.pop(0))
+
+    monkeypatch.setattr(clusters, "open_api", open_api)
+    assert requests_answered(Path("k")) == 12
+    for _ in range(2):
+        with pytest.raises(ApiError, match="metrics of kube-apiserver can't be read"):
+            requests_answered(Path("k"))
 
 
 def test_kubeconfigs_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

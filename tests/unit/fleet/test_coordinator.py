@@ -16,7 +16,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import server_of, write_fleet, write_kubeconfig
 from upgrader.engine.journal import record
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
-from upgrader.errors import ApiUnavailable, UsageError
+from upgrader.errors import ApiError, ApiUnavailable, UsageError
 from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campaign
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, Coordinator
@@ -78,6 +78,8 @@ class Machine:
         """What happens while a cluster is asked."""
         self.at_prepare: dict[str, Callable[[], object]] = {}
         """What happens while what a cluster's run needs is read."""
+        self.answered: int | Exception = 0
+        """How many requests each API server has answered, or why it doesn't say."""
         self.elsewhere: dict[str, str] = {}
         """Cluster → a run of which only the cluster has the journal."""
         self.elsewhere_ends = 0
@@ -98,6 +100,11 @@ class Machine:
         if run:
             self._ran(folder.name, run, self.elsewhere_ends)
         return self.unread
+
+    def requests(self, _: Path) -> int:
+        if isinstance(self.answered, Exception):
+            raise self.answered
+        return self.answered
 
     # upgrader.fleet.coordinator.Executor
 
@@ -174,7 +181,9 @@ def begun(machine: Machine) -> Campaign:
 def coordinator(machine: Machine, campaign: Campaign) -> Coordinator:
     fleet = read_fleet(machine.folder, machine.clock.now(), begun=campaign.folder)
     journal = campaign.reopen(machine.clock)
-    questions = Questions(machine.folder, fleet.commands, machine.ask, {}, machine.clock, machine.fetch)
+    questions = Questions(
+        machine.folder, fleet.commands, machine.ask, {}, machine.clock, machine.fetch, machine.requests
+    )
     return Coordinator(
         machine.folder,
         fleet,
@@ -347,6 +356,24 @@ def test_soak_is_shut_while_a_cluster_does_not_answer(machine: Machine) -> None:
     assert "it answers with v1.36.3 and the UID u1; expected v1.37.1 and u1" in one.look()[0].stages["canary"].reason
     assert machine.begun == {"a": 1}
     machine.answers["a"] = replace(machine.answers["a"], version=TARGET)
+    assert one.run(lambda *_: None)[0].done
+
+
+def test_soak_needs_requests(machine: Machine) -> None:
+    """With `minRequests`, time alone ends no soak, and neither do metrics that can't be read: only enough requests."""
+    (machine.folder / "fleet.yaml").write_text(FLEET.replace("{for: 3m}", "{for: 3m, minRequests: 1000}"))
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+    machine.clock.sleep(200)
+    machine.answered = 999
+    assert "a: fewer than 1000 requests were answered" in one.look()[0].stages["canary"].reason
+    machine.answered = ApiError("get /metrics: forbidden")
+    machine.clock.sleep(61)
+    assert "a: get /metrics: forbidden" in one.look()[0].stages["canary"].reason
+    assert machine.begun == {"a": 1}
+    machine.answered = 1000
+    machine.clock.sleep(61)
     assert one.run(lambda *_: None)[0].done
 
 

@@ -129,6 +129,13 @@ def test_soak_ends_by_time_and_an_answer() -> None:
     assert played.tell(SoakChecked("a2", passed=True)).starts == ["b1"]
 
 
+def test_soak_by_requests_alone() -> None:
+    """Without a time, each cluster must still say that it has answered enough of them."""
+    played = Campaign(fleet(stage("a", soak_requests=1000), stage("b"), clusters="a1 b1")).ran("a1")
+    assert played.decide().soaks == ("a1",) and played.decide().starts == ()
+    assert played.tell(SoakChecked("a1", passed=True)).starts == ["b1"]
+
+
 def test_approval() -> None:
     """A stage that needs an approval says how to give it, and waits for a person."""
     played = Campaign(fleet(stage("a", approval=True), clusters="a1"))
