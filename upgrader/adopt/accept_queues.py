@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
+from upgrader.model.host_sysctls import ORIGINALS, SYSCTLS
 from upgrader.model.release import RestorePoint
 from upgrader.onhost.facts.identity_facts import MIGRATE_REQ
 from upgrader.ports import Hosts
@@ -20,14 +21,12 @@ from upgrader.steps.one_way import OneWay
 
 __all__ = ["ResetQueuesStep", "SetQueuesStep"]
 
-_FILE = "/etc/sysctl.d/90-upgrader.conf"
-
 _PATHS = f"""
 set -eu
 root=${{1:-}}
 live=$root/proc/sys/{MIGRATE_REQ.replace(".", "/")}
-file=$root{_FILE}
-folder=$root/etc/kubernetes/upgrader
+file=$root{SYSCTLS}
+folder=$root{ORIGINALS}
 kept=$folder/{MIGRATE_REQ}
 """
 
@@ -69,7 +68,7 @@ rm -f "$kept"
 
 _LOST = "connections in the accept queue of a kube-apiserver there are reset when it stops"
 _SAID = {
-    0: f"{MIGRATE_REQ}=1 is set, and in {_FILE}",
+    0: f"{MIGRATE_REQ}=1 is set, and in {SYSCTLS}",
     _SET_ALREADY: f"{MIGRATE_REQ} was 1 already, and stays as it is",
     _UNSUPPORTED: f"the kernel has no {MIGRATE_REQ} (Linux 5.14 and later have it): {_LOST}",
     _REFUSED: f"the kernel refuses to set {MIGRATE_REQ}=1: {_LOST}",
@@ -99,7 +98,7 @@ class SetQueuesStep:
                 why = done.stderr.strip() or f"exit code {done.exit_status}"
                 raise HostError(
                     f"{host.name}: {MIGRATE_REQ} can't be set: {why}",
-                    remedy=f"Check that root can write {_FILE} and /etc/kubernetes/upgrader on {host.name}.",
+                    remedy=f"Check that root can write {SYSCTLS} and {ORIGINALS} on {host.name}.",
                 )
             note(f"{host.name}: {_SAID[done.exit_status]}")
 

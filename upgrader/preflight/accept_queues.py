@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
+from upgrader.model.host_sysctls import ORIGINALS, SYSCTLS
 from upgrader.onhost.facts.identity_facts import MIGRATE_REQ
 from upgrader.onhost.sending.host_facts import Unknown
 from upgrader.preflight.context import PreflightContext
@@ -12,7 +13,12 @@ from upgrader.preflight.context import PreflightContext
 __all__ = ["check_accept_queues"]
 
 _RELEASE = "kube-apiserver"
-_FILE = "/etc/sysctl.d/90-accept-queues.conf"
+_KEPT = f"{ORIGINALS}/{MIGRATE_REQ}"
+_SET = (
+    f"install -d -m 0700 {ORIGINALS} && {{ [ -e {_KEPT} ] || sysctl -n {MIGRATE_REQ} > {_KEPT}; }} && "
+    f"echo {MIGRATE_REQ}=1 > {SYSCTLS} && sysctl -p {SYSCTLS}"
+)
+"""As an adoption does it, whose undo returns the sysctl to what it was."""
 
 
 def check_accept_queues(context: PreflightContext) -> Iterator[Finding]:
@@ -36,5 +42,5 @@ def check_accept_queues(context: PreflightContext) -> Iterator[Finding]:
                 f"{name}: {MIGRATE_REQ} is {facts.identity.migrate_req}, not 1",
                 "Whenever a kube-apiserver is replaced there, the kernel resets the connections that the old one has "
                 "not accepted yet, although the new one listens at the same address.",
-                f"On {name}, as root: echo {MIGRATE_REQ}=1 > {_FILE} && sysctl -p {_FILE}",
+                f"On {name}, as root: {_SET} (`upgrader adopt --undo` takes it back)",
             )
