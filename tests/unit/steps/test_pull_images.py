@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Barrier
@@ -366,6 +367,32 @@ def test_pods_of_many_nodes_are_created_and_removed_together() -> None:
     kube.create, kube.delete = create, delete  # type: ignore[method-assign]
     assert f"r.io/kube-proxy:v2 is {DIGEST} (8 nodes)" in apply(kube)
     assert not kube.list(PODS)
+
+
+@pytest.mark.parametrize("nodes", [10, 60])
+def test_waiting_for_more_nodes_takes_no_more_requests(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
+    """A round is one list of the pods that pull, however many there are; each node has its pod made and removed."""
+    kube, clock = Kubelets(*(f"n{number:03}" for number in range(nodes))), FakeClock()
+    kube.answer = lambda _, image: pulled(image) if clock.monotonic() > 60 else waiting("ContainerCreating")
+    asked, check = Counter[str](), kube._check
+
+    def counted(what: str) -> None:
+        asked[" ".join(what.split()[:2])] += 1
+        check(what)
+
+    monkeypatch.setattr(kube, "_check", counted)
+    listed = kube.list
+    lists = list[float]()
+
+    def noted(kind: Kind, *given: Any, **named: Any) -> tuple[KubeObject, ...]:
+        lists.extend([clock.monotonic()] * (kind == PODS))
+        return listed(kind, *given, **named)
+
+    monkeypatch.setattr(kube, "list", noted)
+    apply(kube, parallel=IntOrPercent(percent=100), clock=clock)
+    assert asked["create pods"] == asked["delete pods"] == nodes
+    assert asked["get nodes"] == 0
+    assert len(lists) <= clock.monotonic() + 3, "one a second, and one before"
 
 
 def test_only_what_was_refused_is_created_again() -> None:
