@@ -141,7 +141,10 @@ class Kube(Protocol):
         ...
 
     def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
-        """All objects that match the selectors, in one consistent read; `namespace` "" means all of them."""
+        """All objects that match the selectors, in one consistent read; `namespace` "" means all of them.
+
+        Pods and nodes come without `managedFields`.
+        """
         ...
 
     def each(

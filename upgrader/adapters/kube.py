@@ -24,6 +24,7 @@ __all__ = ["FIELD_MANAGER", "KubeAdapter"]
 FIELD_MANAGER = "upgrader"
 
 _PODS = Kind("v1", "pods")
+_MANY = (_PODS, Kind("v1", "nodes", namespaced=False))
 _LOG_LINE_BYTES = 2048
 """Of each of a log's last lines. The kubelet counts from the first of them: too few would cut off the last ones."""
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -68,12 +69,12 @@ class KubeAdapter:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
         query = {"labelSelector": labels, "fieldSelector": fields}
         try:
-            return tuple(item for items in self._pages(path, what, query, AT_ONCE) for item in items)
+            return tuple(_lean(kind, item) for items in self._pages(path, what, query, AT_ONCE) for item in items)
         except ApiError as error:
             if error.status != 410:
                 raise
             # The pages are of one moment, which the API has forgotten: in one piece, then.
-            return tuple(self._page(path, what, query).get("items") or ())
+            return tuple(_lean(kind, item) for item in self._page(path, what, query).get("items") or ())
 
     def each(
         self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = AT_ONCE, metadata_only: bool = False
@@ -285,6 +286,14 @@ class KubeAdapter:
 
         asked = {key: value for key, value in (query or {}).items() if value}
         return ApiRequest(method, path, what, asked, body, content_type, retry, wants_object, accept)
+
+
+def _lean(kind: Kind, item: KubeObject) -> KubeObject:
+    """Without who wrote which field, of what there are thousands: that is half of a pod, and lists of them are kept."""
+    metadata = item.get("metadata")
+    if kind in _MANY and isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+    return item
 
 
 def _path(kind: Kind, namespace: str, name: str = "") -> str:

@@ -109,6 +109,18 @@ def test_object_is_no_list(kube: KubeAdapter, server: ScriptedServer) -> None:
         kube.list(PODS)
 
 
+@pytest.mark.parametrize(("kind", "kept"), [(PODS, False), (NODES, False), (DEPLOYMENTS, True)])
+def test_lists_of_what_there_are_thousands_are_kept_without_their_writers(
+    kube: KubeAdapter, server: ScriptedServer, kind: Kind, kept: bool
+) -> None:
+    """Of a workload they are read, to find who has changed it; those of a thousand pods would be 10 MiB."""
+    item = {"metadata": {"name": "a", "managedFields": [{"manager": "kubelet"}]}, "spec": {"x": 1}}
+    server.answers((200, {}, json.dumps({"kind": "List", "items": [item]}).encode()))
+    (found,) = kube.list(kind)
+    assert ("managedFields" in found["metadata"]) == kept
+    assert found["spec"] == {"x": 1}
+
+
 def test_list_comes_in_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
     """Thousands of pods in one answer would exceed the deadline: all pages together are the list."""
     server.answers(page("a", "b", more="next"), page("c"))
