@@ -23,8 +23,12 @@ from upgrader.lab.likeness import Likeness
 from upgrader.lab.readiness import condition, troubles, unready
 from upgrader.lab.spec import Node, Placement
 
-__all__ = ["KubeadmCluster"]
+__all__ = ["APPLY_EACH", "KubeadmCluster"]
 
+APPLY_EACH = ("apply", "--server-side", "--force-conflicts", "--validate=false", "--filename=-")
+"""kubectl's arguments to apply a list. Its own validation would refuse the whole list for one object; the API server
+judges each by itself.
+"""
 _OPERATOR = """
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: lab-operator, namespace: kube-system}}
 ---
@@ -130,9 +134,7 @@ rm /run/kubeadm.yaml
         Raises LabError with the reasons.
         """
         manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})  # one line: it ends no script
-        # kubectl's own validation refuses the whole list for one of them; the server judges each by itself.
-        flags = "--server-side --force-conflicts --validate=false --filename=-"
-        command = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf apply {flags}"
+        command = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf {' '.join(APPLY_EACH)}"
         script = f"{command} >/dev/null <<'END'\n{manifests}\nEND\n"
         self.run(self._first, script, what="kubectl apply", timeout_seconds=300)
 

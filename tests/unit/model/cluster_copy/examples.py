@@ -128,7 +128,11 @@ OBJECTS: tuple[dict[str, Any], ...] = (
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": _meta("log", "shop"),
-        "spec": {"selector": _SELECTOR, "updateStrategy": _ROLLING, "template": _TEMPLATE},
+        "spec": {
+            "selector": _SELECTOR,
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
+            "template": _TEMPLATE,
+        },
     },
     {
         "apiVersion": "apps/v1",
