@@ -85,8 +85,8 @@ def test_an_api_server_accepts_the_copy_of_what_another_one_serves(tmp_path: Pat
         second = copy_of(kube, folders[1])
         restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
         kube.patch(Kind("v1", "namespaces", namespaced=False), "shop", restricted)
-        template = (kube.get(_DEPLOYMENTS, "web", "shop") or {})["spec"]["template"]
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": dict(template["spec"])}
+        template = dict(kube.get(_DEPLOYMENTS, "web", "shop") or {})["spec"]["template"]
+        pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": template["spec"]}
         kube.create(_PODS, pod, "shop", dry_run=True)
         pod["spec"] = {**pod["spec"], "securityContext": {}}
         with pytest.raises(ApiError, match="PodSecurity"):
