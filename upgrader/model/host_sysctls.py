@@ -7,4 +7,4 @@ __all__ = ["ORIGINALS", "SYSCTLS"]
 SYSCTLS = "/etc/sysctl.d/90-upgrader.conf"
 """What is set, also at a boot."""
 ORIGINALS = "/etc/kubernetes/upgrader"
-"""Has a file by the name of each sysctl with its value before: whoever undoes the adoption returns it to that."""
+"""Has a file by the name of each sysctl with its value before: an undo of the adoption sets it to that."""
