@@ -17,9 +17,8 @@ __all__ = ["REPAIR", "ApiServiceWatch", "available_services", "deleted_versions"
 
 REPAIR = "Check the APIService and its backend: kubectl get apiservices."
 _NO_ENDPOINTS = "MissingEndpoints"
-"""The reason of a Service whose pods aren't Ready, as while they restart. Kubernetes reads it again as soon as one is;
-a backend that doesn't answer, after up to half a minute.
-"""
+"""The reason of a Service whose pods aren't Ready, as while they restart."""
+_SOON = "timeout=2s"
 
 
 def available_services(kube: Kube) -> tuple[str, ...]:
@@ -31,7 +30,8 @@ class ApiServiceWatch:
     """Whether those of the baseline still exist and are Available.
 
     Kubernetes' own go with a version of it, as `check_groups` knows. One that was lost may return by itself: what
-    serves it may be restarting.
+    serves it may be restarting. Each is asked through kube-apiserver, too, whose condition follows by up to half a
+    minute.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -44,15 +44,15 @@ class ApiServiceWatch:
         except ApiError as error:
             return contradicted("the list of APIServices", error, f"{REPAIR} {KEEP_THE_RELEASES}")
         expected = (name for name in _of_others(baseline) if name in found or group_version(name) not in removed)
-        verdicts = [verdict for name in expected if (verdict := self._of(name, found.get(name)))]
+        verdicts = [verdict for name in expected if (verdict := self._of(kube, name, found.get(name)))]
         certain = (verdict for verdict in verdicts if verdict.kind is VerdictKind.BROKEN)
         return next(certain, verdicts[0] if verdicts else None)
 
-    def _of(self, name: str, item: KubeObject | None) -> Verdict | None:
+    def _of(self, kube: Kube, name: str, item: KubeObject | None) -> Verdict | None:
         if item is None:
             why = f"APIService {name} was Available before this run, and no longer exists"
             return pending(why, remedy=f"{REPAIR} {KEEP_THE_RELEASES}")
-        problem = _problem(item)
+        problem = _problem(item) or _unanswered(kube, name, item)
         lost = _unavailable(name, problem)
         if problem and not problem.startswith(_NO_ENDPOINTS):
             return self._failing.fails(name, lost)
@@ -66,7 +66,7 @@ def lost_service(kube: Kube, baseline: Baseline) -> Lost | None:
     """
     found = _found(kube)
     for name in _of_others(baseline):
-        if name in found and (problem := _problem(found[name])):
+        if name in found and (problem := _problem(found[name]) or _unanswered(kube, name, found[name])):
             return _unavailable(name, problem)
     return None
 
@@ -96,6 +96,17 @@ def _of_others(baseline: Baseline) -> Iterator[str]:
 
 def _unavailable(name: str, problem: str) -> Lost:
     return Lost(f"APIService {name} was Available before this run, and no longer is: {problem}", REPAIR)
+
+
+def _unanswered(kube: Kube, name: str, item: KubeObject) -> str:
+    """Why the backend of an aggregated API doesn't say what it serves; "" where it does, or it is kube-apiserver."""
+    if not (item.get("spec") or {}).get("service"):
+        return ""
+    try:
+        kube.raw(f"/apis/{group_version(name)}?{_SOON}")
+    except ApiError as error:
+        return error.message
+    return ""
 
 
 def _problem(item: KubeObject) -> str:

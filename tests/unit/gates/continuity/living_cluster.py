@@ -169,7 +169,10 @@ class LivingKube(FakeKube):
     def api_service(self, name: str, *, available: bool, reason: str = "Why") -> None:
         """An APIService."""
         condition = {"type": "Available", "status": str(available), "reason": reason, "message": "because"}
-        self.put(API_SERVICES, {"metadata": {"name": name}, "status": {"conditions": [condition]}})
+        version, _, group = name.partition(".")
+        spec = {} if "." not in group else {"service": {"namespace": "default", "name": "backend"}}
+        self.raw_answers.setdefault(f"/apis/{group}/{version}?timeout=2s", "{}")
+        self.put(API_SERVICES, {"metadata": {"name": name}, "spec": spec, "status": {"conditions": [condition]}})
 
     def service_range(self, ready: str) -> None:
         """The ServiceCIDR that kube-apiserver made."""
