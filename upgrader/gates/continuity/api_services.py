@@ -11,7 +11,7 @@ from upgrader.gates.continuity.served_groups import built_in
 from upgrader.gates.kubernetes_kinds import API_SERVICES
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, VerdictKind, pending
-from upgrader.ports import Clock, Kube, KubeObject
+from upgrader.ports import Kube, KubeObject
 
 __all__ = ["REPAIR", "ApiServiceWatch", "available_services", "deleted_versions", "group_version", "lost_service"]
 
@@ -34,8 +34,8 @@ class ApiServiceWatch:
     minute.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._failing = RestartWatch(clock)
+    def __init__(self, failing: RestartWatch) -> None:
+        self._failing = failing
 
     def check(self, kube: Kube, baseline: Baseline, removed: Collection[str]) -> Verdict | None:
         """None when all are, but for the versions that are `removed`."""

@@ -13,7 +13,7 @@ from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
 from upgrader.gates.continuity.conversions import lost_conversion
 from upgrader.gates.continuity.new_workload import remove_workloads
-from upgrader.gates.continuity.restarts import PATIENCE_SECONDS, Lost
+from upgrader.gates.continuity.restarts import PATIENCE_SECONDS, Lost, RestartWatch
 from upgrader.gates.continuity.restored_services import restore_services
 from upgrader.gates.continuity.sentinel import remove_sentinel
 from upgrader.gates.continuity.served_groups import built_in, missing_at
@@ -31,6 +31,7 @@ __all__ = ["Continuity"]
 
 _RESTORE_TRIES = 5
 _POLL_SECONDS = 2.0
+_FOUND_AGAIN_SECONDS = 6.0
 _SLOWEST_LOOKS = 2.0
 """At most so many seconds between two looks at the baseline's Deployment."""
 
@@ -68,7 +69,11 @@ class Continuity:
     starts: dict[str, str] = field(default_factory=dict)
     """Instance of kube-apiserver → when its process started, as the gates of the last step have seen it."""
     _waited: bool = False
-    """Whether what others serve has had its time to restart, and has not."""
+    """Whether what others serve has had its time to restart behind a rollback, and has not."""
+    _restarts: RestartWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._restarts = RestartWatch(self.clock)
 
     def take(self, note: Callable[[str], None], *, begun: bool) -> Baseline:
         """Take the baseline, and put the sentinel; `note` takes lines of progress.
@@ -116,7 +121,9 @@ class Continuity:
         """What worked before the run and fails behind a rollback, whose gates don't ask for it; None for nothing."""
         if self.baseline is None:
             return None
-        seconds = 0.0 if self._waited else PATIENCE_SECONDS
+        # What a gate has given up before needs only the time in which a kube-apiserver finds that it is there again.
+        patience = _FOUND_AGAIN_SECONDS if self._restarts.given_up else PATIENCE_SECONDS
+        seconds = 0.0 if self._waited else patience
         deadline = self.clock.monotonic() + seconds
         while (lost := self._lost(self.baseline)) is not None and self.clock.monotonic() < deadline:
             self.clock.sleep(_POLL_SECONDS)
@@ -156,9 +163,11 @@ class Continuity:
         )
 
     def _compared(self, *, undone: bool = False) -> GateRun:
+        restarts = None if undone else self._restarts
+
         def gate() -> Gate:
             made = ContinuityGate(
-                self.kube, self.clock, self._known, self._since, self.removed, self.controllers, undone=undone
+                self.kube, self.clock, self._known, self._since, self.removed, self.controllers, restarts
             )
             return _Patient(made) if undone else made
 

@@ -13,6 +13,7 @@ from upgrader.gates.continuity.conversions import ConversionWatch
 from upgrader.gates.continuity.findings import contradicted
 from upgrader.gates.continuity.leader_leases import LeaseWatch
 from upgrader.gates.continuity.object_counts import check_counts
+from upgrader.gates.continuity.restarts import RestartWatch
 from upgrader.gates.continuity.running_instances import FollowedInstances
 from upgrader.gates.continuity.sentinel import check_secret, check_token
 from upgrader.gates.continuity.served_groups import check_groups
@@ -46,17 +47,16 @@ class ContinuityGate:
         taken: Callable[[], datetime],
         removed: Collection[str],
         controllers: Collection[str],
-        *,
-        undone: bool = False,
+        restarts: RestartWatch | None,
     ) -> None:
-        """`removed`: the group versions that the plan removes. `controllers`: the names of their nodes. `undone`: the
-        step was undone, which repairs no webhook and no aggregated API that has ended by itself.
+        """`removed`: the group versions that the plan removes. `controllers`: the names of their nodes. `restarts`: for
+        what others serve; None where the step was undone, which repairs nothing that has ended by itself.
         """
         self._kube, self._clock, self._removed = kube, clock, removed
         self._baseline, self._taken = baseline, taken
         self._leases = LeaseWatch()
-        self._conversions = None if undone else ConversionWatch(clock)
-        self._services = None if undone else ApiServiceWatch(clock)
+        self._conversions = ConversionWatch(restarts) if restarts else None
+        self._services = ApiServiceWatch(restarts) if restarts else None
         self._followed = FollowedInstances(kube, controllers)
         self._deleted: frozenset[str] = frozenset()
         """The group versions that were deleted during the run, by others."""

@@ -11,7 +11,7 @@ from upgrader.gates.api_absence import unanswered
 from upgrader.gates.continuity.restarts import Lost, RestartWatch
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict
-from upgrader.ports import LARGE_AT_ONCE, Clock, Kind, Kube, KubeObject
+from upgrader.ports import LARGE_AT_ONCE, Kind, Kube, KubeObject
 
 __all__ = ["ConversionWatch", "lost_conversion", "read_conversions"]
 
@@ -50,8 +50,8 @@ def lost_conversion(kube: Kube, baseline: Baseline) -> Lost | None:
 class ConversionWatch:
     """Reads the paths of the baseline again; what fails for long is broken, as a webhook may just restart."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._failing = RestartWatch(clock)
+    def __init__(self, failing: RestartWatch) -> None:
+        self._failing = failing
 
     def check(self, kube: Kube, baseline: Baseline, server: str) -> Verdict | None:
         """None when each path of the baseline can be read at this instance, or is gone. To be asked behind questions

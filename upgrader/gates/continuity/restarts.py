@@ -27,6 +27,8 @@ class RestartWatch:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since: dict[str, float] = {}
+        self.given_up = False
+        """Whether something was broken: it has had its time."""
 
     def works(self, name: str) -> None:
         """It doesn't fail, or what it fails with says that it restarts: its time begins anew."""
@@ -36,5 +38,6 @@ class RestartWatch:
         """Pending, or what the caller says instead, and broken once it has failed for long."""
         now, remedy = self._clock.monotonic(), f"{lost.remedy} {_BY_ITSELF}"
         if now - self._since.setdefault(name, now) >= PATIENCE_SECONDS:
+            self.given_up = True
             return broken(lost.reason, remedy=remedy)
         return until_certain or pending(lost.reason, remedy=remedy)
