@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -72,7 +73,10 @@ class PartitionRegex:
 
 @lru_cache(maxsize=64)
 def _compiled(text: str) -> re.Pattern[str]:
-    return re.compile(_translated(text), re.ASCII)
+    with warnings.catch_warnings():
+        # Of "--", "||" and the like in a set, which mean the characters, as RE2 has it: a later Python may change that.
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(_translated(text), re.ASCII)
 
 
 def _translated(text: str) -> str:

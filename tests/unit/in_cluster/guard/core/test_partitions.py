@@ -72,6 +72,12 @@ def test_what_cannot_be_used_is_refused(text: str, group: int | None, why: str) 
         PartitionRegex.parse(text, group)
 
 
+def test_a_set_of_characters_has_no_operators() -> None:
+    """What Python warns of is a character, as in RE2: `||` is no union."""
+    regex = PartitionRegex.parse("([a||b&&c]+)-0", None)
+    assert regex.partition("a|b&c-0") == "a|b&c" and regex.partition("d-0") is None
+
+
 @given(st.text("ab-(|)*+?{2,}[]\\:^.0", max_size=24), st.text("ab-0", max_size=30))
 def test_whatever_is_written_is_refused_or_answers(text: str, name: str) -> None:
     """Nothing else is raised, and no answer takes longer than a test may."""
