@@ -65,9 +65,5 @@ can still be lost. rollout-operator's own manifest runs one replica: the case wi
 Podseidon's chart configures its webhook for deletions only, not for evictions. Times under load need an otherwise idle
 machine; they are left out if the machine was busy.
 
-Seen on {dates}, by:
-
-```console
-$ .venv/bin/python -m bench.guard.originals --rollout-operator CHECKOUT --podseidon CHECKOUT
-```
+Seen on {dates}, by `python -m bench.guard.originals --rollout-operator CHECKOUT --podseidon CHECKOUT`.
 """
