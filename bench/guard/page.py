@@ -135,4 +135,5 @@ client; without controllers and kubelets: the test creates pods, and marks them 
   rolled out among the others, with a budget that is asked before each deletion.
 
 CPU time and writes are those of the guard process that answers, for each request with an answer within 10 s.
+Not measured: a load balancer's requests through a rollout and a drain.
 """
