@@ -19,6 +19,7 @@ from upgrader.adopt.files_of_host import FileOfHost, files_of_host
 from upgrader.adopt.readable_files import named_in_flags
 from upgrader.adopt.volumes import Mounted, innermost_mount, on_host
 from upgrader.model.cluster import Host
+from upgrader.model.redaction.known_secrets import secrets_in
 from upgrader.ports import Hosts
 
 __all__ = ["Reference", "references"]
@@ -77,15 +78,17 @@ def _in_file(hosts: Hosts, host: Host, static: StaticPod, inside: str, path: str
 
 
 def _paths(content: bytes, file: str) -> Iterator[tuple[str, str, str]]:
-    """What may be a path in a file of YAML or JSON, with the field that has it, and its text."""
+    """What may be a path in a file of YAML or JSON, with the field that has it, and its text: no secret by its name."""
     try:
         documents = list(fast_yaml.load_all(content))
     except (yaml.YAMLError, UnicodeDecodeError):
         return
     for document in documents:
+        secrets = frozenset(secrets_in(document))
         for field, text in _strings(document, ""):
             path = text.removeprefix(_SOCKET)
-            if path and len(path) < _LONGEST_PATH and not any(each in path for each in (" ", "\n", "://", "\0")):
+            unlike = text in secrets or any(each in path for each in (" ", "\n", "://", "\0"))
+            if path and len(path) < _LONGEST_PATH and not unlike:
                 yield str(PurePosixPath(file).parent / path), field, text
 
 

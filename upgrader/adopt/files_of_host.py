@@ -11,9 +11,11 @@ from upgrader.ports import Hosts
 
 __all__ = ["FileOfHost", "files_of_host"]
 
-_SCRIPT = 'for path; do [ ! -e "$path" ] || stat -L -c "%f %u %g %n" -- "$path" || exit 1; done'
-_AT_ONCE = 100
-"""Paths in one command: a configuration file may have many texts that could be one."""
+_SCRIPT = """while IFS= read -r path; do
+  [ ! -e "$path" ] || stat -L -c "%f %u %g %n" -- "$path" || exit 1
+done"""
+# What is asked for are texts of configuration files, and one may be a key: everybody on the controller can read the
+# arguments of a process, and sudo logs them. The shell tests it by itself, and only what exists is an argument of stat.
 _KINDS = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a pipe"}
 
 
@@ -45,11 +47,11 @@ class FileOfHost:
 
 
 def files_of_host(hosts: Hosts, host: Host, paths: Iterable[str]) -> Mapping[str, FileOfHost]:
-    """Those of these paths at which there is anything. Raises HostError."""
-    wanted, found = sorted(set(paths)), {}
-    for start in range(0, len(wanted), _AT_ONCE):
-        answer = hosts.run(host, ["sh", "-c", _SCRIPT, "sh", *wanted[start : start + _AT_ONCE]])
-        for line in answer.stdout.splitlines():
+    """Those of these paths at which there is anything, but none with a line break. Raises HostError."""
+    wanted = "".join(f"{path}\n" for path in sorted(set(paths)) if "\n" not in path)
+    found = {}
+    if wanted:
+        for line in hosts.run(host, ["sh", "-c", _SCRIPT], stdin=wanted.encode()).stdout.splitlines():
             mode, user, group, path = line.split(" ", 3)
             found[path] = FileOfHost(int(mode, 16), int(user), int(group))
     return found

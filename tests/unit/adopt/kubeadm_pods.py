@@ -164,10 +164,11 @@ def controller_with_modes(modes: Mapping[str, str], name: str = "") -> FakeHosts
     """
     hosts = FakeHosts()
 
-    def look(host: Host, command: Sequence[str], _: bytes) -> CommandResult:
+    def look(host: Host, _: Sequence[str], asked: bytes) -> CommandResult:
         found = {path: "81a4 0 0" for at, path in hosts.files if at == host.name}
         found |= modes if name in ("", host.name) else {}
-        return CommandResult(0, "".join(f"{found[path]} {path}\n" for path in command[4:] if path in found), "")
+        paths = asked.decode().splitlines()
+        return CommandResult(0, "".join(f"{found[path]} {path}\n" for path in paths if path in found), "")
 
     hosts.commands["sh"] = look
     return hosts

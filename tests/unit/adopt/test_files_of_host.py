@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from testkit.fakes.hosts import FakeHosts
 from upgrader.adopt.files_of_host import files_of_host
 from upgrader.model.cluster import Host
@@ -15,8 +17,8 @@ from upgrader.ports import CommandResult
 
 
 def _shell() -> FakeHosts:
-    def run(_: Host, command: Sequence[str], __: bytes) -> CommandResult:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    def run(_: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        done = subprocess.run(command, input=stdin.decode(), capture_output=True, text=True, check=True)
         return CommandResult(0, done.stdout, done.stderr)
 
     hosts = FakeHosts()
@@ -48,11 +50,27 @@ def test_each_kind_is_told(tmp_path: Path) -> None:
     assert (link.mode & 0o777, link.user, link.group) == (0o640, os.getuid(), os.getgid())
 
 
-def test_a_file_with_many_texts_is_no_command_that_is_too_long(tmp_path: Path) -> None:
-    """Each of them may be a path; a login shell takes 128 KiB."""
-    paths = [str(tmp_path / f"{number}-{'x' * 100}") for number in range(250)]
+def test_what_is_asked_for_is_no_argument(tmp_path: Path) -> None:
+    """A text of a configuration file may be a key, and everybody can read the arguments of a process; nor are many of
+    them a command that is too long.
+    """
+    paths = [str(tmp_path / f"{number}-{'x' * 100}") for number in range(2500)]
     for path in paths[::2]:
         Path(path).touch()
     hosts = _shell()
     assert sorted(files_of_host(hosts, Host("c", "10.0.0.1"), paths)) == sorted(paths[::2])
-    assert max(len(" ".join(command)) for _, command in hosts.ran) < 128 << 10
+    assert hosts.ran and not any(str(tmp_path) in word for _, command in hosts.ran for word in command)
+
+
+@pytest.mark.parametrize("name", [" a b ", "a\\nb", "$(id)", "'", "ä"])
+def test_each_name_is_found_as_it_is_written(tmp_path: Path, name: str) -> None:
+    """With spaces, and with what a shell would take for something else."""
+    path = str(tmp_path / name)
+    Path(path).touch()
+    assert list(files_of_host(_shell(), Host("c", "10.0.0.1"), [path])) == [path]
+
+
+def test_a_line_break_makes_no_second_question(tmp_path: Path) -> None:
+    """Such a path isn't told, nor is another one that begins after the break."""
+    (tmp_path / "file").touch()
+    assert files_of_host(_shell(), Host("c", "10.0.0.1"), [f"{tmp_path}/x\n{tmp_path}/file"]) == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,9 @@ from upgrader.adopt.referred_files import SingleFiles, mounted_by_file, single_f
 from upgrader.config.charts import charts_folder
 from upgrader.errors import Blocked
 from upgrader.gates.manifest_workloads import pod_spec
+from upgrader.model.cluster import Host
 from upgrader.model.release import ReleaseSpec
+from upgrader.ports import CommandResult
 
 _ADMISSION = f"{PKI}/admission.yaml"
 _FILES = {
@@ -49,6 +51,42 @@ def test_what_a_file_names_is_followed(hosts: FakeHosts) -> None:
         "kube-apiserver", {"admission-control-config-file": _ADMISSION, "audit-policy-file": f"{PKI}/audit.yaml"}
     )
     assert single_files(hosts, kubeadm_facts(api).controllers, PKI) == SingleFiles((), {path: path for path in _FOUND})
+
+
+_KEY, _TOKEN, _CLIENT = "c2VjcmV0LWtleS1vZi1BRVMtMzItYnl0ZXMtbG9uZyE=", "31ada4fd-adec-460c-809a", "LS0tLS1CRUdJTiBS"
+_WITH_SECRETS = {
+    "encryption-provider-config": (
+        f"{PKI}/encryption.yaml",
+        f"kind: EncryptionConfiguration\nresources: [{{providers: [{{aescbc: {{keys: [{{secret: {_KEY}}}]}}}}]}}]\n",
+    ),
+    "token-auth-file": (f"{PKI}/tokens.csv", f"{_TOKEN},admin,1\n"),
+    "authentication-token-webhook-config-file": (
+        f"{PKI}/webhook.conf",
+        f"users: [{{user: {{token: {_TOKEN}, client-key-data: {_CLIENT}, client-key: webhook.key}}}}]\n",
+    ),
+}
+
+
+def test_secrets_of_files_are_no_arguments() -> None:
+    """Keys and tokens might be names of files, too: everybody on the controller can read a command's arguments, and
+    sudo logs them. A text whose field says that it's a secret isn't looked for at all.
+    """
+    hosts, asked = controller_with_modes({}), list[str]()
+    hosts.files |= {("controller-1", path): text.encode() for path, text in _WITH_SECRETS.values()}
+    hosts.files["controller-1", f"{PKI}/webhook.key"] = b"-----BEGIN X"
+    look = hosts.commands["sh"]
+
+    def noted(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        asked.append(stdin.decode())
+        return look(host, command, stdin) if callable(look) else look
+
+    hosts.commands["sh"] = noted
+    api = kubeadm_pod("kube-apiserver", {flag: path for flag, (path, _) in _WITH_SECRETS.items()})
+    found = single_files(hosts, kubeadm_facts(api).controllers, PKI)
+    words = " ".join(word for _, command in hosts.ran for word in command)
+    assert [secret for secret in (_KEY, _TOKEN, _CLIENT) if secret in words] == []
+    assert [secret for secret in (_KEY, f"{_TOKEN}\n", _CLIENT) if secret in "".join(asked)] == []
+    assert f"{PKI}/webhook.key" in found.files
 
 
 def test_a_plain_control_plane_refers_to_none(hosts: FakeHosts) -> None:

@@ -414,8 +414,8 @@ def test_new_controller_whose_scheduler_uses_a_load_balancer_of_its_own(place: P
     pod, conf = kubeadm_pod("kube-scheduler").pod, "/etc/kubernetes/scheduler.conf"
     place.hosts.files[LAST, f"{MANIFESTS}/kube-scheduler.yaml"] = yaml.safe_dump(pod).encode()
     place.hosts.files[LAST, conf] = b"clusters: [{cluster: {server: 'https://127.0.0.1:8443'}}]"
-    place.hosts.commands["sh"] = lambda _, words, __: CommandResult(
-        0, f"8180 0 0 {conf}\n" if conf in words else "", ""
+    place.hosts.commands["sh"] = lambda _, __, asked: CommandResult(
+        0, f"8180 0 0 {conf}\n" if conf in asked.decode().splitlines() else "", ""
     )
     with pytest.raises(Blocked, match=f"{LAST}: {conf} has the server https://127.0.0.1:8443"), place.adoption():
         pass
@@ -432,8 +432,8 @@ def test_new_controller_with_a_closed_socket(place: Place) -> None:
         (LAST, config): f"resources: [{{providers: [{{kms: {{endpoint: 'unix://{socket}'}}}}]}}]".encode(),
     }
     modes = {config: "8180 0 0", socket: "c1ed 65532 65532"}
-    place.hosts.commands["sh"] = lambda _, words, __: CommandResult(
-        0, "".join(f"{mode} {path}\n" for path, mode in modes.items() if path in words), ""
+    place.hosts.commands["sh"] = lambda _, __, asked: CommandResult(
+        0, "".join(f"{mode} {path}\n" for path, mode in modes.items() if path in asked.decode().splitlines()), ""
     )
     with pytest.raises(Blocked, match=f"{LAST}: .* can't read {socket}"), place.adoption():
         pass
