@@ -44,10 +44,12 @@ class KubeconfigsStep:
             changed, count = _server(each.before).subn(rf"\g<1>{each.after}".encode(), content)
             if count:
                 file = files[each.path]
+                # A symbolic link stays one: a tool that renews its target would no longer reach a file in its place.
+                path = self.hosts.run(each.host, ["readlink", "-e", "--", each.path]).stdout.removesuffix("\n")
                 # Whole or not at all: a power cut may come at any moment, and the static pods need it at their start.
-                self.hosts.write(each.host, each.path, changed, mode=file.mode & 0o777)
+                self.hosts.write(each.host, path, changed, mode=file.mode & 0o777)
                 if (file.user, file.group) != (0, 0):
-                    self.hosts.run(each.host, ["chown", f"{file.user}:{file.group}", each.path])
+                    self.hosts.run(each.host, ["chown", f"{file.user}:{file.group}", path])
                 note(f"{each.host.name}: {each.path} has the server {each.after} instead of {each.before}")
             elif _server(each.after).search(content) is None:
                 raise StepFailed(

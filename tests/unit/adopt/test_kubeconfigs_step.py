@@ -33,7 +33,7 @@ users:
 def _applied(text: str, mode: str = "8180 0 0") -> tuple[FakeHosts, list[str]]:
     """The controller after the step, and what the step noted. Its file has this content and this mode."""
     hosts, notes = controller_with_modes({_CONF: mode}), list[str]()
-    hosts.commands["chown"] = CommandResult(0, "", "")
+    hosts.commands |= {"chown": CommandResult(0, "", ""), "readlink": CommandResult(0, f"{_CONF}\n", "")}
     hosts.files[_HOST.name, _CONF] = text.encode()
     KubeconfigsStep(hosts, [OwnServer(_HOST, _CONF, _BEFORE, _AFTER)]).apply(notes.append)
     return hosts, notes
@@ -65,6 +65,19 @@ def test_who_may_read_it_stays(mode: str, bits: int, owner: Sequence[str]) -> No
     hosts, _ = _applied(_KUBEADMS, mode)
     assert hosts.modes[_HOST.name, _CONF] == bits
     assert [list(command) for _, command in hosts.ran if command[0] == "chown"] == ([owner] if owner else [])
+
+
+def test_a_symbolic_link_stays_one() -> None:
+    """Its target is changed, in its own folder: a tool that renews that, and its owner, still reach it."""
+    target = "/etc/kubernetes/renewed/scheduler-1.conf"
+    hosts = controller_with_modes({_CONF: "8180 994 990"})
+    hosts.files[_HOST.name, _CONF] = _KUBEADMS.encode()
+    hosts.commands |= {"chown": CommandResult(0, "", ""), "readlink": CommandResult(0, f"{target}\n", "")}
+    KubeconfigsStep(hosts, [OwnServer(_HOST, _CONF, _BEFORE, _AFTER)]).apply(print)
+    assert hosts.files[_HOST.name, target].decode() == _KUBEADMS.replace(_BEFORE, _AFTER)
+    assert hosts.modes == {(_HOST.name, target): 0o600}  # nothing else was written
+    assert (_HOST.name, ("readlink", "-e", "--", _CONF)) in hosts.ran
+    assert (_HOST.name, ("chown", "994:990", target)) in hosts.ran
 
 
 def test_an_interrupted_step_goes_on() -> None:
