@@ -13,6 +13,7 @@ from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_controllers, read_facts
+from upgrader.adopt.health_requests import check_health_requests
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
@@ -181,6 +182,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             check_advertised(facts.controllers, addresses)
             session.doing("rendering the charts, and comparing flags…")
             derived = derive_values(facts, addresses, own, tools.helm, charts_folder())
+            check_health_requests(tools.hosts, facts.controllers, derived.values["kube-apiserver"])
         yield Adoption(folder, front_end, facts, derived, version, kubeconfigs)
 
 

@@ -12,6 +12,7 @@ from upgrader.adopt.advertised import check_advertised
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.adopt.container_runtime import check_container_runtime
 from upgrader.adopt.facts import ControllerFacts, read_controllers
+from upgrader.adopt.health_requests import check_health_requests
 from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined
 from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.leaders_api import OwnServer, aliases_of, leaders_servers
@@ -155,6 +156,7 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     kubeconfigs = leaders_servers(hosts, new, own, aliases_of(_values(session, "kubernetes")))
     by_file = mounted_by_file(new, manifests)
     check_readable(hosts, new, pki, by_file, opened_files(hosts, new, (pki, *by_file)))
+    check_health_requests(hosts, new, values)
     _serve_all_clients(values, served)
     check_node_files(hosts, new, manifests)
     files = edited_counts(session.settings, node_addresses(kube, cluster))

@@ -439,6 +439,21 @@ def test_new_controller_with_a_closed_socket(place: Place) -> None:
         pass
 
 
+def test_new_controller_that_refuses_the_health_check(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `adopt` refuses it: its copy of the authentication configuration isn't that of the others."""
+    config = "/etc/kubernetes/own/authentication.yaml"
+    pod = kubeadm_pod("kube-apiserver", {}, volume("own", "/etc/kubernetes/own"), address="10.0.0.3").pod
+    place.hosts.files |= {
+        (LAST, f"{MANIFESTS}/kube-apiserver.yaml"): yaml.safe_dump(pod).encode(),
+        (LAST, "/etc/kubernetes/pki/apiserver.crt"): certificate(["10.0.0.3"]),
+        (LAST, config): b"anonymous: {enabled: false}",
+    }
+    values = {"extraArgs": {"authentication-config": config}, "health": {"token": False}}
+    monkeypatch.setattr(new_controllers, "_api_values", lambda _: values)
+    with pytest.raises(Blocked, match=f"{LAST}: {config} .* refuses anonymous requests"), place.adoption():
+        pass
+
+
 def test_virtual_ip_that_the_controller_holds(place: Place) -> None:
     """What keeps it there goes on without an API behind it: it is to move first."""
     place.holder = NAMES[0]

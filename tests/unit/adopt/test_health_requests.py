@@ -1,0 +1,80 @@
+"""HAProxy's anonymous check, and a kube-apiserver whose authentication configuration refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit.fakes.hosts import FakeHosts
+from tests.unit.adopt.kubeadm_pods import kubeadm_facts, kubeadm_pod, volume
+from upgrader.adapters.helm import HelmAdapter
+from upgrader.adopt.derive import derive_values
+from upgrader.adopt.health_requests import check_health_requests
+from upgrader.config.charts import charts_folder
+from upgrader.errors import Blocked
+
+_FILE = "/etc/kubernetes/own/authentication.yaml"
+_FLAG = {"authentication-config": _FILE}
+_TOKENS = {"token-auth-file": "/etc/kubernetes/own/tokens.csv"}
+_OFF = "anonymous: {enabled: false}"
+_SOME = "anonymous: {enabled: true, conditions: [%s]}"
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Iterator[HelmAdapter]:
+    """The real Helm, with no cluster: rendering needs none."""
+    adapter = HelmAdapter(tmp_path / "kubeconfig")
+    yield adapter
+    adapter.close()
+
+
+def _checked(helm: HelmAdapter, flags: dict[str, str], text: str, own: dict[str, object] | None = None) -> None:
+    """What `adopt` finds of a controller with these flags, and this authentication configuration."""
+    hosts = FakeHosts()
+    hosts.files["controller-1", "/srv/own/authentication.yaml"] = text.encode()
+    known = kubeadm_facts(kubeadm_pod("kube-apiserver", flags, volume("own", "/srv/own", at="/etc/kubernetes/own")))
+    derived = derive_values(known, ("10.0.0.1",), {"kube-apiserver": own or {}}, helm, charts_folder())
+    check_health_requests(hosts, known.controllers, derived.values["kube-apiserver"])
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        (_OFF, "/livez and /readyz"),
+        ("anonymous: {}", "/livez and /readyz"),
+        (_SOME % "{path: /healthz}, {path: /readyz}", "/livez"),
+        (_SOME % "{path: /livez}, {path: /readyz/}", "/readyz"),
+        ("anonymous: [", "/livez and /readyz"),
+        ("anonymous: off", "/livez and /readyz"),
+    ],
+)
+def test_a_check_that_could_never_succeed_is_refused(helm: HelmAdapter, text: str, paths: str) -> None:
+    """Before anything changes: with a token file of the operator's own, HAProxy's check is anonymous."""
+    words = rf"^controller-1: /srv/own/authentication.yaml .* refuses anonymous requests for {paths}: .*nothing was"
+    with pytest.raises(Blocked, match=words) as caught:
+        _checked(helm, _FLAG | _TOKENS, text)
+    assert "/livez" in caught.value.remedy and "--token-auth-file" in caught.value.remedy
+
+
+def test_so_it_is_without_a_token_by_the_operators_values(helm: HelmAdapter) -> None:
+    """`health.token: false` of their own, as scanners object to the chart's token file, is the same."""
+    with pytest.raises(Blocked, match="refuses anonymous requests for /livez and /readyz"):
+        _checked(helm, _FLAG, _OFF, {"health": {"token": False}})
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (_FLAG, _OFF),  # the chart's check authenticates
+        (_FLAG | _TOKENS, "jwt: []"),
+        (_FLAG | _TOKENS, ""),
+        (_FLAG | _TOKENS, "anonymous: {enabled: true}"),
+        (_FLAG | _TOKENS, _SOME % "{path: /livez}, {path: /readyz}, {path: /healthz}"),
+        (_TOKENS, _OFF),
+    ],
+)
+def test_a_check_that_is_answered_is_taken_over(helm: HelmAdapter, flags: dict[str, str], text: str) -> None:
+    """With a token, or where the health endpoints answer anonymous requests."""
+    _checked(helm, flags, text)

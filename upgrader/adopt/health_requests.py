@@ -1,0 +1,61 @@
+"""HAProxy's check is answered, where it is anonymous: kube-apiserver's chart gives it no token beside a token file of
+the operator's own, nor with `health.token: false`.
+
+The chart itself refuses `--anonymous-auth=false` then. It can't see the file of `--authentication-config`, whose
+`anonymous` takes that flag's place: with it off, no check would ever succeed, and the listener would never open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from upgrader import fast_yaml
+from upgrader.adopt.facts import ControllerFacts
+from upgrader.adopt.volumes import innermost_mount, on_host
+from upgrader.errors import Blocked
+from upgrader.ports import Hosts
+
+__all__ = ["check_health_requests"]
+
+_FLAG = "authentication-config"
+_ASKED = ("/livez", "/readyz")
+"""What HAProxy asks for; a condition allows exactly its own path."""
+
+
+def check_health_requests(hosts: Hosts, controllers: Iterable[ControllerFacts], values: Mapping[str, Any]) -> None:
+    """Of each controller whose kube-apiserver is a static pod; a missing file is for others to find. `values` are those
+    of release kube-apiserver. Raises Blocked, or HostError.
+    """
+    named = (values.get("extraArgs") or {}).get(_FLAG, "")
+    inside = named[-1] if isinstance(named, list) else named
+    if not inside or (values.get("health") or {}).get("token", True):
+        return
+    for controller in controllers:
+        static = controller.active.get("kube-apiserver")
+        if static is None or (mount := innermost_mount(static, inside)) is None:
+            continue
+        path = on_host(mount, inside)
+        if refused := _refused(hosts.read(controller.host, path) or b""):
+            raise Blocked(
+                f"{controller.host.name}: {path} (`anonymous`), which --{_FLAG} names, refuses anonymous requests for "
+                f"{' and '.join(refused)}: HAProxy's check has no token here (`health.token: false`, as kube-apiserver "
+                "reads only one --token-auth-file), so it would never succeed; nothing was changed",
+                remedy="Allow them on every controller, as `anonymous: {enabled: true, conditions: [{path: /livez}, "
+                "{path: /readyz}]}`. Or let the check have a token: remove --token-auth-file from the static pods, and "
+                "`health.token` from values/kube-apiserver.yaml.",
+            )
+
+
+def _refused(content: bytes) -> tuple[str, ...]:
+    """Of what HAProxy asks for; all of it if the file can't be understood. Without `anonymous`, the flag decides."""
+    try:
+        anonymous = (fast_yaml.load(content) or {}).get("anonymous")
+        if anonymous is None:
+            return ()
+        allowed = {each["path"] for each in anonymous.get("conditions") or ()} or {*_ASKED}
+        return tuple(path for path in _ASKED if not anonymous.get("enabled") or path not in allowed)
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError):
+        return _ASKED
