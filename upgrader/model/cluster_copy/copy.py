@@ -24,6 +24,7 @@ _OF_NODES_PREFIXES = ("beta.kubernetes.io/", "upgrader.io/")
 """Labels that the kubelet, kubeadm and upgrader set: a lab's nodes have their own."""
 _TRANSIENT = "node.kubernetes.io/"
 """The prefix of taints that come and go with a node's condition, or with a cordon."""
+_SELECTING = ("matchLabels", "matchExpressions", "matchFields", "nodeSelector", "tolerations")
 _LABS_OWN = frozenset(
     {"coredns", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "pod-checkpointer"}
 )
@@ -218,7 +219,21 @@ def _why_not(item: Mapping[str, Any], copied: Mapping[str, Any]) -> str:
     spec = item.get("spec")
     if isinstance(spec, Mapping) and spec.get("paramRef"):
         return "its parameters are not copied"
+    if item.get("kind") != "CustomResourceDefinition" and _selects_otherwise(item, copied):
+        return "a selector or toleration of it can't be copied whole"
     return ""
+
+
+def _selects_otherwise(item: Any, copied: Any) -> bool:
+    """Whether the copy would select other objects or nodes, as a part of what selects them isn't in it."""
+    if isinstance(item, Mapping) and isinstance(copied, Mapping):
+        return any(
+            copied[key] != item[key] if key in _SELECTING else _selects_otherwise(item[key], copied[key])
+            for key in copied
+        )
+    if isinstance(item, list | tuple) and isinstance(copied, list) and len(item) == len(copied):
+        return any(_selects_otherwise(*pair) for pair in zip(item, copied, strict=True))
+    return False
 
 
 def _parts_left_out(item: Mapping[str, Any]) -> Iterator[str]:

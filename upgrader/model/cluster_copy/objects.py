@@ -27,15 +27,37 @@ from upgrader.model.redaction.patterns import is_secret_name
 
 __all__ = ["OBJECTS", "LABELS", "TAINTS", "copied_object"]
 
-LABELS = entries(word)
+
+def _is_for_secrets(named: str) -> bool:
+    """Whether a label, or a field of a schema, has a secret as its value, or several."""
+    last = named.rpartition("/")[2]
+    return is_secret_name(last) or is_secret_name(last.removesuffix("s"))
+
+
+def _label(value: Any) -> Any:
+    """A label's key, unless its value may be a secret."""
+    return NOTHING if isinstance(value, str) and _is_for_secrets(value) else word(value)
+
+
+def _about_label(rule: Rule) -> Rule:
+    """What is said of the label `key`, or of the taint: nothing of one whose value may be a secret."""
+
+    def copy(value: Any) -> Any:
+        has_key = isinstance(value, Mapping) and "key" in value
+        return NOTHING if has_key and _label(value["key"]) is NOTHING else rule(value)
+
+    return copy
+
+
+LABELS = entries(word, _label)
 _WORDS = each(word)
 _SHARE = any_of(number, word)
 _VALUE = any_of(flag, number, word)
-_EXPRESSIONS = each(fields(key=word, operator=word, values=_WORDS))
+_EXPRESSIONS = each(_about_label(fields(key=word, operator=word, values=_WORDS)))
 _SELECTOR = fields(matchLabels=LABELS, matchExpressions=_EXPRESSIONS)
 
-TAINTS = each(fields(key=word, value=word, effect=word))
-_TOLERATIONS = each(fields(key=word, operator=word, value=word, effect=word, tolerationSeconds=number))
+TAINTS = each(_about_label(fields(key=word, value=word, effect=word)))
+_TOLERATIONS = each(_about_label(fields(key=word, operator=word, value=word, effect=word, tolerationSeconds=number)))
 _NODE_TERM = fields(matchExpressions=_EXPRESSIONS, matchFields=_EXPRESSIONS)
 _POD_TERM = fields(
     labelSelector=_SELECTOR,
@@ -91,52 +113,73 @@ def _schema(value: Any) -> Any:
     return _SCHEMA(value)
 
 
-def _properties(value: Any) -> Any:
-    """A schema's properties; what a field for secrets has as its default or its choices may be one."""
-    found = entries(_schema, name)(value)
-    if found is NOTHING:
-        return NOTHING
-    return {
-        field: {key: item for key, item in schema.items() if key not in ("default", "enum")}
-        if is_secret_name(field)
-        else schema
-        for field, schema in found.items()
-    }
+def _secret_schema(value: Any) -> Any:
+    """The schema of a field for secrets, and of all that is in it: without what may be one. No secret is an empty
+    default, which the API server demands of a list's key, as in `imagePullSecrets`.
+    """
+    return _SECRET_SCHEMA(value)
+
+
+def _properties(inner: Rule) -> Rule:
+    """A schema's properties. What a field for secrets has as its default or its choices may be one."""
+
+    def copy(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return NOTHING
+        kept = {field: schema for field, schema in value.items() if name(field) is not NOTHING}
+        found = {field: (_secret_schema if _is_for_secrets(field) else inner)(schema) for field, schema in kept.items()}
+        return {field: schema for field, schema in found.items() if schema is not NOTHING}
+
+    return copy
+
+
+def _empty(value: Any) -> Any:
+    return value if value == "" else NOTHING
 
 
 _NUMBERS = (
     *("multipleOf", "maximum", "minimum", "maxLength", "minLength"),
     *("maxItems", "minItems", "maxProperties", "minProperties"),
 )
+
+
+def _schema_rules(inner: Rule) -> dict[str, Rule]:
+    """What is copied of any schema; `inner`: of those in it."""
+    return {
+        "type": word,
+        "format": word,
+        "nullable": flag,
+        "uniqueItems": flag,
+        "required": each(name),
+        "properties": _properties(inner),
+        "additionalProperties": any_of(flag, inner),
+        "items": inner,
+        "allOf": each(inner),
+        "anyOf": each(inner),
+        "oneOf": each(inner),
+        "not": inner,
+        **dict.fromkeys(_NUMBERS, number),
+        "exclusiveMaximum": flag,
+        "exclusiveMinimum": flag,
+        "x__kubernetes__preserve__unknown__fields": flag,
+        "x__kubernetes__embedded__resource": flag,
+        "x__kubernetes__int__or__string": flag,
+        "x__kubernetes__list__map__keys": each(name),
+        "x__kubernetes__list__type": word,
+        "x__kubernetes__map__type": word,
+    }
+
+
 _SCHEMA = fields(
-    type=word,
-    format=word,
+    **_schema_rules(_schema),
     pattern=text,
-    nullable=flag,
-    uniqueItems=flag,
     default=_VALUE,
     enum=each(_VALUE),
-    required=each(name),
-    properties=_properties,
-    additionalProperties=any_of(flag, _schema),
-    items=_schema,
-    allOf=each(_schema),
-    anyOf=each(_schema),
-    oneOf=each(_schema),
-    **{"not": _schema},
-    **dict.fromkeys(_NUMBERS, number),
-    exclusiveMaximum=flag,
-    exclusiveMinimum=flag,
-    x__kubernetes__preserve__unknown__fields=flag,
-    x__kubernetes__embedded__resource=flag,
-    x__kubernetes__int__or__string=flag,
-    x__kubernetes__list__map__keys=each(name),
-    x__kubernetes__list__type=word,
-    x__kubernetes__map__type=word,
     x__kubernetes__validations=each(
         fields(rule=text, message=text, messageExpression=text, reason=word, fieldPath=text, optionalOldSelf=flag)
     ),
 )
+_SECRET_SCHEMA = fields(**_schema_rules(_secret_schema), default=any_of(flag, _empty))
 
 _RULES = each(
     fields(

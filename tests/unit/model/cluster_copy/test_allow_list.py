@@ -117,6 +117,71 @@ def test_a_field_for_secrets_has_no_default_in_the_copy() -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "schema"),
+    [
+        ("password", {"properties": {"value": {"default": "hunter2"}}}),
+        ("passwords", {"items": {"default": "hunter2", "pattern": "^hunter2$"}}),
+        ("token", {"anyOf": [{"enum": ["hunter2"]}]}),
+        ("token", {"additionalProperties": {"not": {"enum": ["hunter2"]}}}),
+        ("db.password", {"x-kubernetes-validations": [{"rule": "self != 'hunter2'"}]}),
+    ],
+)
+def test_nor_has_anything_in_a_field_for_secrets(field: str, schema: dict[str, Any]) -> None:
+    """However deep in its schema; the field itself is there."""
+    crd = copy.deepcopy(of_kind("CustomResourceDefinition"))
+    properties = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    properties[field] = {"type": "object", **schema}
+    (found,) = copied(objects=(crd,)).objects
+    assert "hunter2" not in str(found) and f"'{field}': {{'type': 'object'" in str(found)
+
+
+def test_the_key_of_a_list_in_a_field_for_secrets_has_its_empty_default() -> None:
+    """The API server demands one; it is in each definition that has a pod's template."""
+    crd = copy.deepcopy(of_kind("CustomResourceDefinition"))
+    properties = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    properties["imagePullSecrets"] = {
+        "type": "array",
+        "items": {"type": "object", "properties": {"name": {"type": "string", "default": ""}}},
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    }
+    assert copied(objects=(crd,)).objects == (crd,)
+
+
+_SECRET_LABEL = {"shop/db-password": "hunter2", "app": "web"}
+
+
+def test_a_label_or_taint_for_secrets_is_not_copied() -> None:
+    """Its value has the form of others; the other labels stay."""
+    namespace = {**of_kind("Namespace"), "metadata": {"name": "shop", "labels": _SECRET_LABEL}}
+    web = copy.deepcopy(of_kind("Deployment"))
+    web["spec"]["template"]["metadata"]["labels"] = _SECRET_LABEL
+    node = worker("w-1", _SECRET_LABEL, {"key": "token", "value": "hunter2", "effect": "NoSchedule"})
+    found = copied(objects=(namespace, web), nodes=(node,))
+    assert "hunter2" not in str(found.plain())
+    assert [item["metadata"]["name"] for item in found.objects] == ["shop", "web"]
+    assert found.objects[0]["metadata"]["labels"] == found.nodes[0].labels == {"app": "web"}
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("selector", {"matchLabels": _SECRET_LABEL}),
+        ("selector", {"matchExpressions": [{"key": "token", "operator": "In", "values": ["hunter2"]}]}),
+        ("template", {"spec": {"nodeSelector": _SECRET_LABEL}}),
+        ("template", {"spec": {"tolerations": [{"key": "token", "value": "hunter2"}]}}),
+    ],
+)
+def test_what_selects_by_a_label_for_secrets_is_left_out(part: str, value: dict[str, Any]) -> None:
+    """Without a part of its selector it would select others: it is named."""
+    web = copy.deepcopy(of_kind("Deployment"))
+    web["spec"][part] = value
+    found = copied(objects=(web,))
+    assert found.objects == () and "hunter2" not in str(found.plain())
+    assert found.not_copied == ("Deployment shop/web: a selector or toleration of it can't be copied whole",)
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("oidc-client-id", "shop"),
