@@ -49,7 +49,9 @@ def lab_dir(name: str) -> Path:
 
 
 def labs() -> list[Placement]:
-    """Every lab on this machine, running or not, by name. Raises LabError for one of another version of upgrader."""
+    """Every lab on this machine, running or not, by name. Raises LabError for one of another version of upgrader, and
+    for one that this user may not read.
+    """
     return [_read(file) for file in sorted(_ROOT.glob("*/lab.json"))]
 
 
@@ -59,7 +61,7 @@ def any_lab() -> bool:
 
 
 def find(name: str) -> Placement | None:
-    """The lab of that name, if there is one. Raises LabError if another version of upgrader created it."""
+    """The lab of that name, if there is one. Raises LabError as `labs` does."""
     file = lab_dir(name) / "lab.json"
     return _read(file) if file.exists() else None
 
@@ -75,7 +77,7 @@ def claim(spec: LabSpec, folder: Path) -> Placement:
             target = lab_dir(spec.name)
             target.mkdir(parents=True, mode=0o711)
             value = {"spec": asdict(spec), "index": index, "folder": str(folder)}
-            write_atomically(target / "lab.json", json.dumps(value, indent=2) + "\n")
+            write_atomically(target / "lab.json", json.dumps(value, indent=2) + "\n", 0o600)  # another cluster's labels
             return placement
     raise LabError(
         "no network from 10.128.0.0/16 to 10.227.0.0/16 is free on this machine", remedy="`ip route` shows why"
@@ -143,7 +145,10 @@ def write_atomically(file: Path, text: str, mode: int = 0o644) -> None:
 
 
 def _read(file: Path) -> Placement:
-    value = json.loads(file.read_text())
+    try:
+        value = json.loads(file.read_text())
+    except PermissionError as error:
+        raise LabError(f"lab {file.parent.name} can't be read: it is root's", remedy="Use labs as root.") from error
     unknown = value["spec"].keys() - {option.name for option in fields(LabSpec)}
     if unknown:
         names = ", ".join(sorted(unknown))

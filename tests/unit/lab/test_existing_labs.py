@@ -46,6 +46,19 @@ def test_a_lab_of_another_version_keeps_its_place(tmp_path: Path) -> None:
         labs()
 
 
+def test_what_a_lab_has_of_another_cluster_is_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else reads its labels and flags; who may not is told so."""
+    claim(LabSpec("one", like="{}"), tmp_path)
+    assert (existing_labs.lab_dir("one") / "lab.json").stat().st_mode & 0o777 == 0o600
+
+    def refuse(_: Path) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(LabError, match="lab one can't be read: it is root's"):
+        find("one")
+
+
 def test_networks_that_the_machine_uses_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A route into a lab's range moves the lab to the next one."""
     monkeypatch.setattr(existing_labs, "_networks_in_use", lambda: [IPv4Network("10.128.7.0/24")])
