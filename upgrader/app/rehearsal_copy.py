@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from upgrader.adopt.facts import flags_of
 from upgrader.app.cluster_survey import survey
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.wiring import open_kube
@@ -17,6 +18,7 @@ from upgrader.config.load import load_settings
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
 from upgrader.model.cluster_copy.copy import ClusterCopy, copy_of
+from upgrader.model.cluster_copy.settings import COMPONENTS
 from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.ports import LARGE_AT_ONCE, Kind, Kube, KubeObject
 
@@ -24,6 +26,8 @@ __all__ = ["read_cluster", "write_cluster_copy"]
 
 _SECONDS = 30.0
 _NODES = Kind("v1", "nodes", namespaced=False)
+_PODS = Kind("v1", "pods")
+_STATIC = "kubernetes.io/config.mirror"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _KINDS: Mapping[str, Kind] = {
     "Namespace": Kind("v1", "namespaces", namespaced=False),
@@ -68,7 +72,23 @@ def read_cluster(kube: Kube, settings: Settings, front_end: FrontEnd) -> Cluster
     front_end.doing("reading what a copy of the cluster may have…")
     found = survey(kube)
     values = {item.name: item.values for item in settings.pipeline if isinstance(item, ReleaseSettings)}
-    return copy_of(found.version, kube.each(_NODES), _objects(kube), values, adopted=found.kind == "self-hosted")
+    adopted = found.kind == "self-hosted"
+    static = None if adopted else _static_flags(kube)
+    return copy_of(found.version, kube.each(_NODES), _objects(kube), values, adopted=adopted, static=static)
+
+
+def _static_flags(kube: Kube) -> dict[str, Sequence[Mapping[str, Sequence[str]]]]:
+    """Component → the flags of each of its static pods."""
+    return {
+        component: [
+            flags_of(container)
+            for pod in kube.list(_PODS, "kube-system", labels=f"component={component}")
+            if _STATIC in (pod["metadata"].get("annotations") or {})
+            for container in pod["spec"]["containers"]
+            if container["name"] == component
+        ]
+        for component in COMPONENTS
+    }
 
 
 def _objects(kube: Kube) -> Iterator[KubeObject]:

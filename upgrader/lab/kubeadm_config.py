@@ -41,7 +41,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
     more = component_settings() if placement.spec.hardened else {}
     if placement.spec.layout:
         more = kubespray.component_settings()
-    if likeness := Likeness.parse(placement.spec.like):
+    if (likeness := Likeness.parse(placement.spec.like)) and likeness.flags:
         more = _like(likeness)
     api_server = more.pop("apiServer", {})
     documents: list[dict[str, Any]] = [

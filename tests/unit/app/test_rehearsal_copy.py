@@ -76,6 +76,23 @@ def test_the_file_has_the_cluster_and_is_its_owners(kube: FakeKube, folder: Path
     assert kube.list(Kind("apps/v1", "deployments")) == before
 
 
+def test_a_cluster_that_is_not_adopted_has_the_flags_of_its_static_pods(kube: FakeKube, folder: Path) -> None:
+    """Of mirror pods, that is: another pod with the label has no say. What has none is named."""
+    kube.delete(Kind("apps/v1", "deployments"), "kube-apiserver", "kube-system")
+    kube.create(Kind("v1", "configmaps"), {"metadata": {"name": "kubeadm-config"}}, "kube-system")
+    for name, notes, ttl in (("kube-apiserver-cp-1", {"kubernetes.io/config.mirror": "x"}, "3h"), ("other", {}, "4h")):
+        meta = {"name": name, "labels": {"component": "kube-apiserver"}, "annotations": notes}
+        command = ["kube-apiserver", "--etcd-cafile=/etc/kubernetes/ca.crt", f"--event-ttl={ttl}"]
+        pod = {"metadata": meta, "spec": {"containers": [{"name": "kube-apiserver", "command": command}]}}
+        kube.create(Kind("v1", "pods"), pod, "kube-system")
+    copied = write_cluster_copy(folder, folder / "copy.yaml", FrontEnd())
+    assert not copied.adopted and copied.flags == {"kube-apiserver": {"event-ttl": "3h"}}
+    assert copied.not_copied == (
+        "kube-controller-manager: its flags are unknown, as it has no static pod",
+        "kube-scheduler: its flags are unknown, as it has no static pod",
+    )
+
+
 class Refusing(FakeKube):
     """An API server that answers lists of one kind with a status."""
 

@@ -42,6 +42,16 @@ def test_the_control_plane_has_the_clusters_flags() -> None:
     assert found["scheduler"]["extraArgs"] == [{"name": "profiling", "value": "false"}]
 
 
+def test_a_copy_without_flags_leaves_them_to_the_layout() -> None:
+    """A lab of Kubespray's layout has those of the layout; with flags of a copy, it can't be made."""
+    like = placement(values={}).spec.like
+    lab = Placement(LabSpec("x", 1, 2, layout="kubespray", like=like), 0, Path("/nowhere"))
+    found = documents(init_config(lab, _SECRETS, {"etcd": "1", "coredns": "1"}))["ClusterConfiguration"]
+    assert {"name": "profiling", "value": "False"} in found["scheduler"]["extraArgs"]
+    with pytest.raises(UsageError, match="nor with --layout if the copy has flags"):
+        LabSpec("x", 1, 2, layout="kubespray", like=placement().spec.like)
+
+
 def test_nodes_have_the_clusters_taints_from_their_first_second() -> None:
     """A controller has those of a controller, none here, and each worker those of one worker."""
     lab = placement()

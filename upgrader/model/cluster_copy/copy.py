@@ -9,7 +9,7 @@ from typing import Any
 from upgrader.errors import UsageError
 from upgrader.model.cluster_copy.allowed import NOTHING, word
 from upgrader.model.cluster_copy.objects import LABELS, OBJECTS, TAINTS, copied_object
-from upgrader.model.cluster_copy.settings import COMPONENTS, VALUES, copied_flags, has_form
+from upgrader.model.cluster_copy.settings import COMPONENTS, VALUES, copied_flags, has_form, without_kubeadms
 from upgrader.model.redaction.printable import mask_secrets
 from upgrader.model.version import KubernetesVersion
 
@@ -157,9 +157,11 @@ def copy_of(
     values: Mapping[str, Mapping[str, Any]],
     *,
     adopted: bool,
+    static: Mapping[str, Sequence[Mapping[str, Sequence[str]]]] | None = None,
 ) -> ClusterCopy:
     """The copy of a cluster. `nodes`, and `objects` with their apiVersion and kind: as the API has them; `values`: of
-    the releases, as the cluster folder has them.
+    the releases, as the cluster folder has them. `static`, of a cluster that isn't adopted: component → the flags of
+    each of its static pods; they hold, and not those of the values.
     """
     left_out = list[str]()
     flags = dict[str, Mapping[str, str]]()
@@ -167,6 +169,8 @@ def copy_of(
         given: Any = values.get(release)
         for key in path:
             given = given.get(key) if isinstance(given, Mapping) else None
+        if static is not None:
+            given = _flags_of_all(component, static.get(component, ()), left_out)
         copied, without = copied_flags(component, given)
         if copied:
             flags[component] = copied
@@ -181,6 +185,21 @@ def copy_of(
         tuple(_copied(objects, left_out)),
         tuple(left_out),
     )
+
+
+def _flags_of_all(
+    component: str, pods: Sequence[Mapping[str, Sequence[str]]], left_out: list[str]
+) -> dict[str, Sequence[str]]:
+    """The flags that a component has on all controllers."""
+    if not pods:
+        left_out.append(f"{component}: its flags are unknown, as it has no static pod")
+        return {}
+    found = without_kubeadms({name: values for pod in pods for name, values in pod.items()})
+    differing = [name for name, values in found.items() if any(pod.get(name) != values for pod in pods)]
+    left_out += [
+        f"{component} --{name}: differs between controllers" for name in differing if word(name) is not NOTHING
+    ]
+    return {name: values for name, values in found.items() if name not in differing}
 
 
 def described(item: Mapping[str, Any]) -> str:

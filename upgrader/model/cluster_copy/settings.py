@@ -12,7 +12,7 @@ from typing import Any
 
 from upgrader.model.cluster_copy.allowed import NOTHING, any_of, fields, flag, number, word
 
-__all__ = ["COMPONENTS", "VALUES", "copied_flags", "has_form"]
+__all__ = ["COMPONENTS", "VALUES", "copied_flags", "has_form", "without_kubeadms"]
 
 _BOOL = r"(?i:true|false)"
 _NUMBER = r"\d{1,9}(?:\.\d{1,6})?"
@@ -75,6 +75,50 @@ COMPONENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "kube-scheduler": ("kubernetes", ("scheduler", "extraArgs")),
 }
 """Component → the release that runs it, and where its flags are in the release's values."""
+_KUBEADMS = frozenset(
+    [
+        "advertise-address",
+        "allocate-node-cidrs",
+        "allow-privileged",
+        "authentication-kubeconfig",
+        "authorization-kubeconfig",
+        "authorization-mode",
+        "bind-address",
+        "client-ca-file",
+        "cluster-cidr",
+        "cluster-name",
+        "cluster-signing-cert-file",
+        "cluster-signing-key-file",
+        "enable-bootstrap-token-auth",
+        "etcd-cafile",
+        "etcd-certfile",
+        "etcd-keyfile",
+        "etcd-servers",
+        "kubeconfig",
+        "kubelet-client-certificate",
+        "kubelet-client-key",
+        "kubelet-preferred-address-types",
+        "leader-elect",
+        "proxy-client-cert-file",
+        "proxy-client-key-file",
+        "requestheader-allowed-names",
+        "requestheader-client-ca-file",
+        "requestheader-extra-headers-prefix",
+        "requestheader-group-headers",
+        "requestheader-username-headers",
+        "root-ca-file",
+        "secure-port",
+        "service-account-issuer",
+        "service-account-key-file",
+        "service-account-private-key-file",
+        "service-account-signing-key-file",
+        "service-cluster-ip-range",
+        "tls-cert-file",
+        "tls-private-key-file",
+        "use-service-account-credentials",
+    ]
+)
+"""Flags of kubeadm's static pods with files, addresses and names, of which each lab has its own."""
 _PLUGINS_WITH_FILES = ("EventRateLimit", "ImagePolicyWebhook", "PodNodeSelector", "PodTolerationRestriction")
 """Admission plugins that don't start, or do nothing, without a file of their own."""
 
@@ -103,6 +147,11 @@ def has_form(component: str, name: str, value: str) -> bool:
     """Whether a copy may have that flag with that value."""
     form = _FLAGS.get(component, {}).get(name)
     return form is not None and re.fullmatch(form, value) is not None
+
+
+def without_kubeadms(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags of a static pod, without those that kubeadm gives to each."""
+    return {name: value for name, value in flags.items() if name not in _KUBEADMS}
 
 
 def copied_flags(component: str, given: Any) -> tuple[dict[str, str], tuple[str, ...]]:

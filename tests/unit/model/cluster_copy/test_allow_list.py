@@ -206,6 +206,30 @@ def test_admission_plugins_that_need_files_are_left_out_of_the_flag() -> None:
     assert found.not_copied == ("kube-apiserver --enable-admission-plugins=ImagePolicyWebhook: a lab can't have it",)
 
 
+def test_flags_of_static_pods_hold_where_the_cluster_is_not_adopted() -> None:
+    """By the same list as flags of values; kubeadm's own are no loss. What differs between controllers, and a component
+    without static pods, are named.
+    """
+    server = {"event-ttl": ("2h",), "etcd-servers": ("https://hunter2:2379",), "oidc-client-id": ("hunter2",)}
+    static = {
+        "kube-apiserver": [
+            {**server, "max-requests-inflight": (each,), "feature-gates": ("A=true", "B=false")} for each in "12"
+        ],
+        "kube-scheduler": [{"kubeconfig": ("/etc/kubernetes/scheduler.conf",), "profiling": ("false",)}],
+    }
+    found = copied(adopted=False, static=static)
+    assert found.flags == {
+        "kube-apiserver": {"event-ttl": "2h", "feature-gates": "A=true,B=false"},
+        "kube-scheduler": {"profiling": "false"},
+    }
+    assert found.not_copied == (
+        "kube-apiserver --max-requests-inflight: differs between controllers",
+        "kube-apiserver --oidc-client-id: a lab can't have it",
+        "kube-controller-manager: its flags are unknown, as it has no static pod",
+    )
+    assert "hunter2" not in str(found.plain())
+
+
 def test_what_would_act_otherwise_without_its_parts_is_left_out() -> None:
     """A binding whose parameters are missing would refuse everything; a conversion webhook can't be called."""
     binding = copy.deepcopy(of_kind("ValidatingAdmissionPolicyBinding"))
