@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.unit.model.cluster_copy.examples import copied
+from tests.unit.model.cluster_copy.examples import OBJECTS, copied
 from upgrader.config.cluster_copy_yaml import copy_text, read_copy
 from upgrader.errors import ConfigError
 
 TEXT = copy_text(copied())
+HUGE = "0x" + "f" * 5000
+"""A number that Python writes in no other form."""
 
 
 def test_a_copy_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -36,6 +39,13 @@ def test_a_copy_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("v1\n  kind: PriorityClass", "v1\n  kind: Pod", "objects[1]: no copy has objects of this kind"),
         ("  value: 1000", "  value: 1000\n  description: x", "objects[1].description: no copy has this field"),
         ("replicas: 4", "replicas: '4'", "objects[4].spec.replicas: no copy has this field, or one of this form"),
+        ("replicas: 4", "replicas: -4", "objects[4].spec.replicas: no copy has this field, or one of this form"),
+        ("replicas: 4", "replicas: 4.5", "objects[4].spec.replicas: no copy has this field, or one of this form"),
+        ("replicas: 4", "replicas: .inf", "objects[4].spec.replicas: this is no finite number"),
+        ("value: 1000", f"value: {HUGE}", "objects[1].value: this number has more than 64 bits"),
+        ("kubelet: v1.36.3", f"kubelet: {HUGE}", "nodes[0].kubelet: this number has more than 64 bits"),
+        ("v1\n  kind: PriorityClass", "v1\n  1: 1\n  kind: PriorityClass", "objects[1]: a key of it is no text"),
+        ("flags:\n", "flags:\n  kubelet: {}\n", "flags.kubelet: no copy has flags of this component"),
         ("objects:", "objects: [", "is not valid YAML"),
     ],
 )
@@ -52,7 +62,35 @@ def test_a_file_that_is_no_copy_is_refused(tmp_path: Path, before: str, after: s
     assert error in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("pattern", "after", "where"),
+    [
+        (r"(objects:\n(?:.*\n)*? +operator:) In", r"\1 Gt", "objects[3].spec.selector.matchExpressions"),
+        (r"(objects:\n(?:.*\n)*?) +operator: In\n", r"\1", "objects[3].spec.selector.matchExpressions"),
+        (r"(taints:\n(?:.*\n)*?) +effect: NoSchedule\n", r"\1", "nodes[1].taints"),
+    ],
+)
+def test_an_entry_that_is_not_whole_is_refused(tmp_path: Path, pattern: str, after: str, where: str) -> None:
+    """With the line of its list: of a selector, what it does is known, and a taint has its effect."""
+    file = tmp_path / "copy.yaml"
+    file.write_text(re.sub(pattern, after, TEXT, count=1))
+    with pytest.raises(ConfigError, match=rf"copy.yaml:\d+: {re.escape(where)}: no copy has this field"):
+        read_copy(file)
+
+
+@pytest.mark.parametrize("kind", [item["kind"] for item in OBJECTS])
+def test_an_object_without_a_name_is_refused(tmp_path: Path, kind: str) -> None:
+    """Whatever its kind: everything that is said of an object has its name."""
+    for metadata in ("metadata: {}", ""):
+        file = tmp_path / "copy.yaml"
+        file.write_text(
+            re.sub(rf"  kind: {kind}\n  metadata:\n(    .*\n)*", f"  kind: {kind}\n  {metadata}\n", TEXT, count=1)
+        )
+        with pytest.raises(ConfigError, match=r"objects\[\d+\]: no copy has objects of this kind, or without a name"):
+            read_copy(file)
+
+
 def _line(text: str, part: str, error: str) -> int:
     """Of the part's last line, which is the one that is wrong, or of an object's first."""
-    end = 0 if "of this kind" in error else len(part.rstrip())
+    end = 0 if "objects[1]:" in error else len(part.rstrip())
     return text[: text.index(part) + end].count("\n") + 1

@@ -9,7 +9,21 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["NOTHING", "Rule", "any_of", "each", "entries", "fields", "flag", "name", "number", "text", "word"]
+__all__ = [
+    "NOTHING",
+    "Rule",
+    "any_of",
+    "count",
+    "demanding",
+    "each",
+    "entries",
+    "fields",
+    "flag",
+    "name",
+    "number",
+    "text",
+    "word",
+]
 
 NOTHING: Any = object()
 """What is not copied."""
@@ -45,6 +59,11 @@ def flag(value: Any) -> Any:
 def number(value: Any) -> Any:
     """A number."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else NOTHING
+
+
+def count(value: Any) -> Any:
+    """A number of things."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else NOTHING
 
 
 def any_of(*rules: Rule) -> Rule:
@@ -88,5 +107,15 @@ def fields(**rules: Rule) -> Rule:
             return NOTHING
         found = {key: rule(value[key]) for key, rule in named.items() if key in value}
         return {key: item for key, item in found.items() if item is not NOTHING}
+
+    return copy
+
+
+def demanding(rule: Rule, *keys: str) -> Rule:
+    """A mapping that has these keys: others are not copied."""
+
+    def copy(value: Any) -> Any:
+        found = rule(value)
+        return found if found is not NOTHING and all(key in found for key in keys) else NOTHING
 
     return copy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,6 +96,7 @@ class ClusterCopy:
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> ClusterCopy:
         """From plain values. Raises DamagedCopy for anything that no copy has."""
+        _check_scalars((), given)
         if given.get("kind") != KIND:
             raise DamagedCopy(("kind",), f"this is no {KIND}")
         if given.get("apiVersion") != FORMAT:
@@ -109,6 +111,8 @@ class ClusterCopy:
         except UsageError as error:
             raise DamagedCopy(("kubernetes",), error.message) from error
         for component, flags in given["flags"].items():
+            if component not in COMPONENTS:
+                raise DamagedCopy(("flags", component), "no copy has flags of this component")
             for name, value in flags.items() if isinstance(flags, Mapping) else [("", "")]:
                 if not isinstance(value, str) or not has_form(component, name, value):
                     raise DamagedCopy(("flags", component, name), "no copy has this flag, or with such a value")
@@ -117,7 +121,7 @@ class ClusterCopy:
         for index, item in enumerate(given["objects"]):
             copied = copied_object(item) if isinstance(item, Mapping) else None
             if copied is None:
-                raise DamagedCopy(("objects", index), "no copy has objects of this kind")
+                raise DamagedCopy(("objects", index), "no copy has objects of this kind, or without a name")
             _only(("objects", index), copied, item)
         return cls(
             version,
@@ -304,6 +308,22 @@ def _read_node(where: tuple[str | int, ...], given: Any) -> CopiedNode:
     _only((*where, "labels"), LABELS(given["labels"]), given["labels"])
     _only((*where, "taints"), TAINTS(given["taints"]), given["taints"])
     return CopiedNode(given["name"], given["controller"], given["kubelet"], given["labels"], tuple(given["taints"]))
+
+
+def _check_scalars(where: tuple[str | int, ...], part: Any) -> None:
+    """Raise DamagedCopy for a key that is no text, and for a number that no JSON has."""
+    if isinstance(part, Mapping):
+        for key, item in part.items():
+            if not isinstance(key, str):
+                raise DamagedCopy(where, "a key of it is no text")
+            _check_scalars((*where, key), item)
+    elif isinstance(part, list | tuple):
+        for index, item in enumerate(part):
+            _check_scalars((*where, index), item)
+    elif isinstance(part, float) and not math.isfinite(part):
+        raise DamagedCopy(where, "this is no finite number")
+    elif isinstance(part, int) and not -(2**63) <= part < 2**63:
+        raise DamagedCopy(where, "this number has more than 64 bits")
 
 
 def _only(where: str | tuple[str | int, ...], allowed: Any, given: Any) -> None:

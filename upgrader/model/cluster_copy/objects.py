@@ -14,6 +14,8 @@ from upgrader.model.cluster_copy.allowed import (
     NOTHING,
     Rule,
     any_of,
+    count,
+    demanding,
     each,
     entries,
     fields,
@@ -53,10 +55,20 @@ LABELS = entries(word, _label)
 _WORDS = each(word)
 _SHARE = any_of(number, word)
 _VALUE = any_of(flag, number, word)
-_EXPRESSIONS = each(_about_label(fields(key=word, operator=word, values=_WORDS)))
-_SELECTOR = fields(matchLabels=LABELS, matchExpressions=_EXPRESSIONS)
+_EXPRESSION = _about_label(demanding(fields(key=word, operator=word, values=_WORDS), "key", "operator"))
 
-TAINTS = each(_about_label(fields(key=word, value=word, effect=word)))
+
+def _of_objects(value: Any) -> Any:
+    """An expression about labels of objects. Those about nodes may also compare numbers."""
+    found = _EXPRESSION(value)
+    known = ("In", "NotIn", "Exists", "DoesNotExist")
+    return found if found is not NOTHING and found["operator"] in known else NOTHING
+
+
+_EXPRESSIONS = each(_EXPRESSION)
+_SELECTOR = fields(matchLabels=LABELS, matchExpressions=each(_of_objects))
+
+TAINTS = each(_about_label(demanding(fields(key=word, value=word, effect=word), "key", "effect")))
 _TOLERATIONS = each(_about_label(fields(key=word, operator=word, value=word, effect=word, tolerationSeconds=number)))
 _NODE_TERM = fields(matchExpressions=_EXPRESSIONS, matchFields=_EXPRESSIONS)
 _POD_TERM = fields(
@@ -214,11 +226,11 @@ _WEBHOOK = each(
         admissionReviewVersions=_WORDS,
     )
 )
-_METADATA = fields(name=word, namespace=word, labels=LABELS)
+_METADATA = demanding(fields(name=word, namespace=word, labels=LABELS), "name")
 
 
 def _object(**rules: Rule) -> Rule:
-    return fields(apiVersion=word, kind=word, metadata=_METADATA, **rules)
+    return demanding(fields(apiVersion=word, kind=word, metadata=_METADATA, **rules), "metadata")
 
 
 OBJECTS: Mapping[tuple[str, str], Rule] = {
@@ -250,7 +262,7 @@ OBJECTS: Mapping[tuple[str, str], Rule] = {
     ),
     ("apps/v1", "Deployment"): _object(
         spec=fields(
-            replicas=number,
+            replicas=count,
             selector=_SELECTOR,
             minReadySeconds=number,
             progressDeadlineSeconds=number,
@@ -263,7 +275,7 @@ OBJECTS: Mapping[tuple[str, str], Rule] = {
     ),
     ("apps/v1", "StatefulSet"): _object(
         spec=fields(
-            replicas=number,
+            replicas=count,
             selector=_SELECTOR,
             serviceName=word,
             podManagementPolicy=word,
@@ -294,7 +306,9 @@ OBJECTS: Mapping[tuple[str, str], Rule] = {
 
 
 def copied_object(found: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What is copied of an object that has its apiVersion and kind; None for a kind of which nothing is."""
+    """What is copied of an object that has its apiVersion and kind; None for a kind of which nothing is, and where it has no
+    name.
+    """
     rule = OBJECTS.get((str(found.get("apiVersion")), str(found.get("kind"))))
     copied = rule(found) if rule else NOTHING
     return None if copied is NOTHING else copied
