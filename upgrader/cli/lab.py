@@ -341,8 +341,10 @@ def _fill(made: Lab, others: _LikeLab) -> None:
         with without_choice():  # of the operator's own cluster
             adopt_cluster(made.placement.folder, yes=True, take_over=False)
     with _stoppable("lab up"), progress() as display:
-        unready = Lab(made.placement, display).fill(others.objects)
-    for name in unready:
+        filled = Lab(made.placement, display).fill(others.objects)
+    for reason in filled.refused:
+        print_text(f"refused in the lab: {reason}", err=True)
+    for name in filled.unready:
         print_text(f"not Ready in the lab: {name}", err=True)
 
 

@@ -29,6 +29,7 @@ APPLY_EACH = ("apply", "--server-side", "--force-conflicts", "--validate=false",
 """kubectl's arguments to apply a list. Its own validation would refuse the whole list for one object; the API server
 judges each by itself.
 """
+_REFUSED = "not all were created"
 _OPERATOR = """
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: lab-operator, namespace: kube-system}}
 ---
@@ -128,15 +129,20 @@ rm /run/kubeadm.yaml
             script = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf label --overwrite node {node.name} {words}"
             self.run(self._first, script, what=f"labels of {node.name}")
 
-    def create(self, objects: Sequence[Mapping[str, Any]]) -> None:
+    def create(self, objects: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         """Create objects, or change them to what is given; those that are refused don't keep the others from it.
 
-        Raises LabError with the reasons.
+        Returns kubectl's lines about those that are refused. Raises LabError if it can't be run.
         """
+        if not objects:
+            return ()
         manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})  # one line: it ends no script
         command = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf {' '.join(APPLY_EACH)}"
-        script = f"{command} >/dev/null <<'END'\n{manifests}\nEND\n"
-        self.run(self._first, script, what="kubectl apply", timeout_seconds=300)
+        script = f"{command} 2>&1 >/dev/null <<'END' || echo {_REFUSED}\n{manifests}\nEND\n"
+        said = self.run(self._first, script, what="kubectl apply", timeout_seconds=300).splitlines()
+        if _REFUSED not in said:
+            return ()  # what is left are warnings
+        return tuple(line for line in said if line.strip() and line != _REFUSED and not line.startswith("Warning: "))
 
     def unready_workloads(self, deadline_seconds: float) -> tuple[str, ...]:
         """The workloads that don't have all their pods Ready by the deadline, as `Deployment shop/web`."""

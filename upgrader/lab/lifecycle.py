@@ -41,7 +41,7 @@ from upgrader.lab.spec import LabSpec, Node, Placement
 from upgrader.lab.sysctls import prepare_kernel, restore_kernel
 from upgrader.model.counted import counted
 
-__all__ = ["Lab", "NodeStatus"]
+__all__ = ["Filled", "Lab", "NodeStatus"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,16 @@ class NodeStatus:
     running: bool
     kubernetes: str
     version: str
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a lab doesn't have of another cluster's objects: the API server's reasons for those that it refused, and the
+    workloads that aren't Ready.
+    """
+
+    refused: tuple[str, ...] = ()
+    unready: tuple[str, ...] = ()
 
 
 class Lab:
@@ -190,14 +200,11 @@ class Lab:
         with exclusive(self.placement.spec.name), self._progress.task(f"{name}: kubeadm reset", seconds=20):
             self._cluster.leave(node)
 
-    def fill(self, objects: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-        """Create another cluster's objects; returns the workloads whose pods aren't Ready two minutes later.
-
-        Raises LabError if any is refused; the others are there.
-        """
+    def fill(self, objects: Sequence[Mapping[str, Any]]) -> Filled:
+        """Create another cluster's objects, and wait up to two minutes until their pods are Ready."""
         with self._progress.task(f"objects of the copied cluster ({len(objects)})", seconds=30):
-            self._cluster.create(objects)
-            return self._cluster.unready_workloads(120)
+            refused = self._cluster.create(objects)
+            return Filled(refused, self._cluster.unready_workloads(120))
 
     def connect(self) -> None:
         """Connect the pods of all present nodes of the cluster, however they joined."""

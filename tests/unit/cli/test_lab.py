@@ -18,6 +18,7 @@ from upgrader.config.cluster_copy_yaml import copy_text
 from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import ConfigError, Locked, UsageError
 from upgrader.lab import Lab, LabSpec
+from upgrader.lab.lifecycle import Filled
 from upgrader.lab.spec import Placement
 
 
@@ -50,9 +51,9 @@ class Made:
             assert not {"UPGRADER_KUBECONFIG", "UPGRADER_CONTEXT"} & os.environ.keys()
             self.done.append(("adopt", folder))
 
-        def fill(_: Lab, objects: Any) -> tuple[str, ...]:
+        def fill(_: Lab, objects: Any) -> Filled:
             self.done.append(("fill", [item["kind"] for item in objects]))
-            return ("DaemonSet shop/log",)
+            return Filled(("Error from server: few-replicas is invalid",), ("DaemonSet shop/log",))
 
         monkeypatch.setattr(Lab, "up", up)
         monkeypatch.setattr(Lab, "fill", fill)
@@ -92,6 +93,7 @@ def test_a_lab_is_like_an_adopted_cluster(made: Made, tmp_path: Path, monkeypatc
     assert made.done[2][1][0] == "Namespace" and "Deployment" in made.done[2][1]
     assert "not in the lab: kube-apiserver --oidc-client-id: a lab can't have it" in done.stderr
     assert "not in the lab: MutatingWebhookConfiguration shop: not copied" in done.stderr
+    assert "refused in the lab: Error from server: few-replicas is invalid" in done.stderr
     assert "not Ready in the lab: DaemonSet shop/log" in done.stderr and "demo plan" in done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,6 +69,27 @@ def test_objects_of_a_file_end_no_script() -> None:
     first, manifests, *rest = runner.scripts[0].splitlines()
     assert "apply --server-side" in first and "--validate=false" in first, "kubectl refuses all for one, otherwise"
     assert "touch" in manifests and rest == ["END"]
+
+
+def test_refused_objects_are_named_and_no_object_is_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by the API server's reason, which is no error of the lab: the others are there. Warnings are none."""
+
+    class Local(_Recorded):
+        def run(self, command: Sequence[str], *, what: str, stdin: str | Path = "", timeout_seconds: float = 60) -> str:
+            self.ran.append(what)
+            return subprocess.run(["sh", "-eu"], input=str(stdin), capture_output=True, text=True, check=True).stdout
+
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text("#!/bin/sh\necho a created\nprintf 'Warning: old\\nThe B \"b\" is invalid\\n' >&2\nexit 1\n")
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    runner = Local()
+    cluster = KubeadmCluster(Placement(LabSpec("x"), 4, Path("/nowhere")), runner)
+    assert cluster.create([{"kind": "A"}]) == ('The B "b" is invalid',)
+    kubectl.write_text("#!/bin/sh\necho Warning: old >&2\n")
+    assert cluster.create([{"kind": "A"}]) == ()
+    runner.ran.clear()
+    assert cluster.create([]) == () and runner.ran == []
 
 
 def test_workloads_that_cannot_be_listed_are_not_ready() -> None:

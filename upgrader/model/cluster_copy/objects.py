@@ -306,9 +306,7 @@ OBJECTS: Mapping[tuple[str, str], Rule] = {
 
 
 def copied_object(found: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What is copied of an object that has its apiVersion and kind; None for a kind of which nothing is, and where it has no
-    name.
-    """
+    """What is copied of an object that has its apiVersion and kind; None for other kinds, and without a name."""
     rule = OBJECTS.get((str(found.get("apiVersion")), str(found.get("kind"))))
     copied = rule(found) if rule else NOTHING
     return None if copied is NOTHING else copied
