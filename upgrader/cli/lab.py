@@ -92,6 +92,7 @@ def up(
     """
     from upgrader.cli.lab_progress import progress
     from upgrader.lab import Lab, LabSpec
+    from upgrader.lab.existing_labs import find
 
     folder: Path = context.obj / ".lab" / name
     others: _LikeLab | None = None
@@ -100,13 +101,25 @@ def up(
         others = _like(copied, **chosen)
         controllers, workers, version = others.controllers, others.workers, others.version
         switches["like"] = others.likeness
+    elif (existing := find(name)) is not None and existing.spec.like:
+        # It is only started: what it has of another cluster needs no file.
+        was = existing.spec
+        controllers = controllers if _given(context, "controllers") else was.controllers
+        workers = workers if _given(context, "workers") else was.workers
+        version = version if _given(context, "version") else was.kubernetes
+        switches["like"] = was.like
     spec = LabSpec(name, controllers, workers, version, mirror=bool(mirror.url), **switches)
     for line in others.left_out if others else ():
         print_text(f"not in the lab: {line}", err=True)
     origin = mirror.origin((version,))
     with _stoppable("lab up"), progress() as display:
         made = Lab.up(spec, folder, display, origin(display))
-    if others is not None:
+    if not made.filled and others is None:
+        raise UsageError(
+            f"lab {name} runs, and doesn't have all that the copied cluster has: its first `lab up` didn't end",
+            remedy=f"Say once more of which cluster: upgrader lab up --name {name} --like FILE",
+        )
+    if not made.filled and others is not None:
         _fill(made, others)
     _print_summary(made, adopted=others is not None and others.adopted)
 

@@ -26,12 +26,14 @@ __all__ = [
     "exclusive",
     "find",
     "is_complete",
+    "is_filled",
     "lab_dir",
     "labs",
     "labs_root",
     "locked",
     "remove_root",
     "set_complete",
+    "set_filled",
     "write_atomically",
 ]
 
@@ -121,6 +123,16 @@ def is_complete(name: str) -> bool:
 def set_complete(name: str) -> None:
     """Record that `lab up` completed."""
     (lab_dir(name) / "complete").touch()
+
+
+def is_filled(name: str) -> bool:
+    """Whether this lab got what another cluster has."""
+    return (lab_dir(name) / "filled").exists()
+
+
+def set_filled(name: str) -> None:
+    """Record that it did."""
+    (lab_dir(name) / "filled").touch()
 
 
 @contextmanager

@@ -24,10 +24,12 @@ from upgrader.lab.existing_labs import (
     exclusive,
     find,
     is_complete,
+    is_filled,
     lab_dir,
     locked,
     remove_root,
     set_complete,
+    set_filled,
 )
 from upgrader.lab.host_capabilities import host_capabilities, require
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
@@ -204,7 +206,13 @@ class Lab:
         """Create another cluster's objects, and wait up to two minutes until their pods are Ready."""
         with self._progress.task(f"objects of the copied cluster ({len(objects)})", seconds=30):
             refused = self._cluster.create(objects)
+            set_filled(self.placement.spec.name)
             return Filled(refused, self._cluster.unready_workloads(120))
+
+    @property
+    def filled(self) -> bool:
+        """Whether it has what the cluster has that it is like; a lab that is like none has nothing to get."""
+        return not self.placement.spec.like or is_filled(self.placement.spec.name)
 
     def connect(self) -> None:
         """Connect the pods of all present nodes of the cluster, however they joined."""

@@ -42,10 +42,13 @@ class Made:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[tuple[str, Any]] = []
+        self.placement: Placement | None = None
+        self.filled, self.completes = False, True
 
         def up(spec: LabSpec, folder: Path, *_: object) -> Lab:
             self.done.append(("up", spec))
-            return Lab(Placement(spec, 0, folder))
+            self.placement = Placement(spec, 0, folder)
+            return Lab(self.placement)
 
         def adopt(folder: Path, **_: object) -> None:
             assert not {"UPGRADER_KUBECONFIG", "UPGRADER_CONTEXT"} & os.environ.keys()
@@ -53,10 +56,13 @@ class Made:
 
         def fill(_: Lab, objects: Any) -> Filled:
             self.done.append(("fill", [item["kind"] for item in objects]))
+            self.filled = self.completes
             return Filled(("Error from server: few-replicas is invalid",), ("DaemonSet shop/log",))
 
         monkeypatch.setattr(Lab, "up", up)
         monkeypatch.setattr(Lab, "fill", fill)
+        monkeypatch.setattr("upgrader.lab.existing_labs.find", lambda _: self.placement)
+        monkeypatch.setattr("upgrader.lab.lifecycle.is_filled", lambda _: self.filled)
         monkeypatch.setattr(Lab, "status", lambda _: [])
         monkeypatch.setattr("upgrader.cli.adopt.adopt_cluster", adopt)
 
@@ -103,10 +109,29 @@ def test_a_lab_like_kubeadms_cluster_is_left_as_kubeadm_made_it(made: Made, tmp_
     assert [name for name, _ in made.done] == ["up", "fill"] and "demo adopt" in done.stderr
 
 
+def test_a_lab_that_is_started_again_stays_as_it_is(made: Made, tmp_path: Path) -> None:
+    """With its file or without one: what was done to it since isn't overwritten. One that was interrupted before it had
+    everything gets it with the next start, and needs the file.
+    """
+    made.completes = False
+    up_like(tmp_path)
+    first = made.spec
+    refused = CliRunner().invoke(cli, ["-C", str(tmp_path), "lab", "up"]).exception
+    assert isinstance(refused, UsageError) and "demo --like FILE" in refused.remedy
+    made.completes = True
+    up_like(tmp_path)
+    assert [name for name, _ in made.done] == ["up", "adopt", "fill", "up", "up", "adopt", "fill"]
+    made.done.clear()
+    up_like(tmp_path)
+    assert CliRunner().invoke(cli, ["-C", str(tmp_path), "lab", "up"]).exception is None
+    assert made.done == [("up", first)] * 2
+
+
 def test_options_win_over_the_copy(made: Made, tmp_path: Path) -> None:
     """Also where they say what is the default; without the copy, the defaults stay."""
     up_like(tmp_path, "--workers", "0", "--kubernetes", "v1.37.1")
     assert (made.spec.controllers, made.spec.workers, made.spec.kubernetes) == (1, 0, "v1.37.1")
+    made.placement = None
     assert CliRunner().invoke(cli, ["-C", str(tmp_path), "lab", "up"]).exception is None
     assert (made.spec.workers, made.spec.kubernetes, made.spec.like) == (0, "v1.36.3", "")
     assert made.done[-1][0] == "up"

@@ -10,6 +10,8 @@ import pytest
 from upgrader.errors import LabError
 from upgrader.lab import existing_labs
 from upgrader.lab.existing_labs import claim, exclusive, find, is_complete, labs, labs_root, remove_root, set_complete
+from upgrader.lab.kubeadm_cluster import KubeadmCluster
+from upgrader.lab.lifecycle import Lab
 from upgrader.lab.spec import LabSpec
 
 
@@ -84,6 +86,16 @@ def test_a_lab_is_complete_when_it_was_said_so(tmp_path: Path) -> None:
     assert not is_complete("one")
     set_complete("one")
     assert is_complete("one")
+
+
+def test_a_lab_that_is_like_another_cluster_is_filled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is so when its objects were created, refused ones or not; a lab that is like none has nothing to get."""
+    lab = Lab(claim(LabSpec("one", like='{"a": 1}'), tmp_path))
+    monkeypatch.setattr(KubeadmCluster, "create", lambda *_: ("refused",))
+    monkeypatch.setattr(KubeadmCluster, "unready_workloads", lambda *_: ())
+    assert not lab.filled and Lab(claim(LabSpec("plain"), tmp_path)).filled
+    assert lab.fill([]).refused == ("refused",)
+    assert lab.filled
 
 
 def test_the_last_lab_leaves_no_folder_behind(tmp_path: Path) -> None:
