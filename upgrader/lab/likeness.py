@@ -84,10 +84,13 @@ class Likeness:
         return cls(found["digest"], found["flags"], found["values"], controllers, workers)
 
     def node(self, node: Node) -> LikeNode:
-        """What that node has."""
+        """What that node has; more controllers than the cluster has are like its last one."""
         nodes = self.controllers if node.role == "controller" else self.workers
         number = int(node.name.rpartition("-")[2]) - 1
-        return nodes[number] if number < len(nodes) else LikeNode()
+        if number < len(nodes):
+            return nodes[number]
+        # Controllers are alike. One without their taints would be the place for all workloads.
+        return nodes[-1] if nodes and node.role == "controller" else LikeNode()
 
 
 def chosen_nodes(copied: ClusterCopy, controllers: int | None, workers: int | None) -> tuple[CopiedNode, ...]:

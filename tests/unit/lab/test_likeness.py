@@ -64,6 +64,21 @@ def test_nodes_have_the_clusters_taints_from_their_first_second() -> None:
     assert likeness is not None and likeness.node(lab.node("worker-1")).labels == {"pool": "blue"}
 
 
+def test_more_controllers_than_the_cluster_has_are_like_its_last_one() -> None:
+    """With its taint: workloads stay on workers. More workers are plain ones."""
+    taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+    pool = {"key": "dedicated", "value": "web", "effect": "NoSchedule"}
+    nodes = (worker("cp-1", {**_CONTROLLER, "zone": "a"}, taint), worker("w-1", {}, pool))
+    found = copied(nodes=nodes)
+    likeness, _ = like(found, chosen_nodes(found, 3, 2))
+    lab = Placement(LabSpec("x", 3, 2, like=likeness.text()), 0, Path("/nowhere"))
+    taints = {
+        name: yaml.safe_load(join_config(lab, lab.node(name), _SECRETS))["nodeRegistration"]["taints"]
+        for name in ("controller-2", "controller-3", "worker-1", "worker-2")
+    }
+    assert taints == {"controller-2": [taint], "controller-3": [taint], "worker-1": [pool], "worker-2": []}
+
+
 def test_the_folder_has_the_clusters_values(tmp_path: Path) -> None:
     """Beside the lab's own images; an adoption keeps what is there."""
     lab = placement()
