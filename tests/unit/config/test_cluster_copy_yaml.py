@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.unit.model.cluster_copy.examples import OBJECTS, copied
 from upgrader.config.cluster_copy_yaml import copy_text, read_copy
@@ -88,6 +89,27 @@ def test_an_object_without_a_name_is_refused(tmp_path: Path, kind: str) -> None:
         )
         with pytest.raises(ConfigError, match=r"objects\[\d+\]: no copy has objects of this kind, or without a name"):
             read_copy(file)
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "name"),
+    [
+        ("Deployment", "kube-system", "coredns"),
+        ("DaemonSet", "kube-system", "kube-proxy"),
+        ("DaemonSet", "kube-flannel", "kube-flannel-ds"),
+        ("PriorityClass", "", "system-node-critical"),
+        ("Namespace", "", "kube-flannel"),
+    ],
+)
+def test_what_each_lab_has_is_not_replaced(tmp_path: Path, kind: str, namespace: str, name: str) -> None:
+    """By a file's: the lab's own would run the pause image, or none."""
+    plain = copied().plain()
+    (item,) = (item for item in plain["objects"] if item["kind"] == kind)
+    item["metadata"] = {"name": name, **({"namespace": namespace} if namespace else {})}
+    file = tmp_path / "copy.yaml"
+    file.write_text(yaml.safe_dump(plain, sort_keys=False))
+    with pytest.raises(ConfigError, match=r"copy.yaml:\d+: objects\[\d+\]: no copy has this object: each lab has its"):
+        read_copy(file)
 
 
 def _line(text: str, part: str, error: str) -> int:

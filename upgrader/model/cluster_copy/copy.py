@@ -19,6 +19,7 @@ __all__ = ["FORMAT", "KIND", "ClusterCopy", "CopiedNode", "DamagedCopy", "copy_o
 FORMAT, KIND = "upgrader.io/v1alpha1", "ClusterCopy"
 
 _SYSTEM = "kube-system"
+_FLANNEL = "kube-flannel"
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _OF_NODES = ("kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os", *_CONTROL_PLANE)
 _OF_NODES_PREFIXES = ("beta.kubernetes.io/", "upgrader.io/")
@@ -29,7 +30,7 @@ _SELECTING = ("matchLabels", "matchExpressions", "matchFields", "nodeSelector", 
 _LABS_OWN = frozenset(
     {"coredns", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "pod-checkpointer"}
 )
-"""Workloads of kube-system that each lab has."""
+"""Workloads of kube-system that each lab has; flannel has a namespace of its own."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,8 @@ class ClusterCopy:
             copied = copied_object(item) if isinstance(item, Mapping) else None
             if copied is None:
                 raise DamagedCopy(("objects", index), "no copy has objects of this kind, or without a name")
+            if _labs_own(item):
+                raise DamagedCopy(("objects", index), "no copy has this object: each lab has its own")
             _only(("objects", index), copied, item)
         return cls(
             version,
@@ -228,6 +231,8 @@ def _copied(objects: Iterable[Mapping[str, Any]], left_out: list[str]) -> Iterat
 def _labs_own(item: Mapping[str, Any]) -> bool:
     meta = item.get("metadata") or {}
     name = str(meta.get("name"))
+    if _FLANNEL in (meta.get("namespace"), name if item.get("kind") == "Namespace" else ""):
+        return True
     match item.get("kind"):
         case "PriorityClass":
             return name.startswith("system-")

@@ -258,6 +258,8 @@ def test_what_each_lab_has_is_not_copied() -> None:
     }
     labels = {"kubernetes.io/hostname": "w-1", "upgrader.io/surge": "x", "zone": "a"}
     node = worker("w-1", labels, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
+    flannel = {"metadata": {"namespace": "kube-flannel", "name": "kube-flannel-ds"}}
+    own.append({"apiVersion": "apps/v1", "kind": "DaemonSet", **flannel})
     found = copied(objects=(*own, system), nodes=(node,))
     assert found.objects == () and found.not_copied == ()
     assert (found.nodes[0].labels, found.nodes[0].taints) == ({"zone": "a"}, ())
