@@ -12,14 +12,14 @@ from typing import Any, NoReturn
 
 import yaml
 
-__all__ = ["DUMPER", "LOADER", "check_limits"]
+__all__ = ["DEEPEST", "DUMPER", "LOADER", "MOST_VALUES", "check_limits", "weight"]
 
 LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's where PyYAML was built with it: ten times as fast, and without a limit of its own."""
 DUMPER: type[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-_DEEPEST = 100
-_MOST = 500_000
+DEEPEST = 100
+MOST_VALUES = 500_000
 """Values, each counted as often as anchors repeat it."""
 _CHARACTERS = 64
 """A longer text counts as several values: what repeats it is as expensive."""
@@ -42,7 +42,7 @@ def check_limits(text: str | bytes) -> None:
             case yaml.ScalarEvent():
                 if event.tag:
                     _check_type(event.tag, event)
-                size = 1 + len(event.value) // _CHARACTERS
+                size = weight(event.value)
                 total += size
                 if event.anchor:
                     sizes[event.anchor] = size
@@ -51,14 +51,19 @@ def check_limits(text: str | bytes) -> None:
                     _refuse(f"a mapping or list has the tag !!{kind}", event)
                 around.append((event.anchor, total))
                 total += 1
-                if len(around) > _DEEPEST:
-                    _refuse(f"it is nested more than {_DEEPEST} levels deep", event)
+                if len(around) > DEEPEST:
+                    _refuse(f"it is nested more than {DEEPEST} levels deep", event)
             case yaml.CollectionEndEvent():
                 anchor, before = around.pop()
                 if anchor:
                     sizes[anchor] = total - before
-        if total > _MOST:
-            _refuse(f"with its anchors written out, it has more than {_MOST} values", event)
+        if total > MOST_VALUES:
+            _refuse(f"with its anchors written out, it has more than {MOST_VALUES} values", event)
+
+
+def weight(text: str) -> int:
+    """As how many values a text counts."""
+    return 1 + len(text) // _CHARACTERS
 
 
 def _check_type(tag: str, scalar: yaml.ScalarEvent) -> None:

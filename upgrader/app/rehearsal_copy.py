@@ -13,7 +13,7 @@ from upgrader.adopt.facts import flags_of
 from upgrader.app.cluster_survey import survey
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.wiring import open_kube
-from upgrader.config.cluster_copy_yaml import copy_text
+from upgrader.config.cluster_copy_yaml import copy_text, fitting
 from upgrader.config.load import load_settings
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
@@ -54,14 +54,14 @@ def write_cluster_copy(folder: Path, out: Path, front_end: FrontEnd) -> ClusterC
         raise UsageError(f"the copy can't be written to {out}: it is not a regular file")
     settings = load_settings(folder, os.environ)
     with front_end.busy(), open_kube(folder, _SECONDS) as kube:
-        copied = read_cluster(kube, settings, front_end)
+        copied = fitting(read_cluster(kube, settings, front_end))
     try:
         write_atomic(out, copy_text(copied).encode())
     except OSError as error:
         raise UsageError(f"the copy can't be written to {out}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise UsageError(
-            f"the copy was not written: the cluster has too many objects for one file ({error})",
+            f"the copy was not written, as it could not be read again: {getattr(error, 'problem', None) or error}",
             remedy="Make a lab of the cluster's versions and size yourself: upgrader lab up --help",
         ) from error
     return copied

@@ -93,6 +93,23 @@ def test_a_cluster_that_is_not_adopted_has_the_flags_of_its_static_pods(kube: Fa
     )
 
 
+def test_one_schema_that_no_file_can_have_is_not_the_end_of_the_copy(kube: FakeKube, folder: Path) -> None:
+    """It is named, and its definition is there, with all other objects."""
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(60):
+        schema = {"type": "object", "properties": {"a": schema}}
+    names = {"plural": "deeps", "kind": "Deep"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {"group": "example.com", "scope": "Cluster", "names": names, "versions": [version]}
+    definitions = kind_of(of_kind("CustomResourceDefinition"))
+    kube.create(definitions, {"metadata": {"name": "deeps.example.com"}, "spec": spec})
+    copied = write_cluster_copy(folder, folder / "copy.yaml", FrontEnd())
+    assert len(copied.objects) == len(OBJECTS) + 1 and read_copy(folder / "copy.yaml") == copied
+    assert copied.not_copied[-1:] == (
+        "CustomResourceDefinition deeps.example.com: its schemas are nested too deeply for a file",
+    )
+
+
 class Refusing(FakeKube):
     """An API server that answers lists of one kind with a status."""
 

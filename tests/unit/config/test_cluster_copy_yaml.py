@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.unit.model.cluster_copy.examples import OBJECTS, copied
-from upgrader.config.cluster_copy_yaml import copy_text, read_copy
+from upgrader import yaml_limits
+from upgrader.config import cluster_copy_yaml
+from upgrader.config.cluster_copy_yaml import copy_text, fitting, read_copy
 from upgrader.errors import ConfigError
 
 TEXT = copy_text(copied())
@@ -22,6 +26,65 @@ def test_a_copy_is_read_as_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "copy.yaml"
     file.write_text(TEXT)
     assert read_copy(file) == copied()
+
+
+def definition(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A CustomResourceDefinition."""
+    item = copy.deepcopy(next(each for each in OBJECTS if each["kind"] == "CustomResourceDefinition"))
+    item["metadata"]["name"] = name
+    item["spec"]["versions"][0] |= {
+        "schema": {"openAPIV3Schema": schema},
+        "selectableFields": [{"jsonPath": ".spec.a"}],
+    }
+    return item
+
+
+def of_fields(number: int, **more: Any) -> dict[str, Any]:
+    """A schema with so many fields."""
+    return {"type": "object", "properties": {f"a{each}": {"type": "string", **more} for each in range(number)}}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A schema that is nested so deeply."""
+    return {"type": "object", "properties": {"a": nested(levels - 1)}} if levels else {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("schemas", "named"),
+    [
+        ({"deep": nested(60), "flat": nested(3)}, {"deep": "nested too deeply"}),
+        ({"a": of_fields(600), "b": of_fields(700), "c": of_fields(9)}, {"b": "too large"}),
+        ({"a": of_fields(4, pattern="x" * 20_000), "b": of_fields(1)}, {"a": "too large"}),
+    ],
+    ids=["levels", "values", "bytes"],
+)
+def test_schemas_that_no_file_can_have_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schemas: dict[str, dict[str, Any]], named: dict[str, str]
+) -> None:
+    """The largest ones, or those that are too deep: their definitions are in the copy, which is read again."""
+    monkeypatch.setattr(cluster_copy_yaml, "MOST_BYTES", 60_000)
+    for module in (cluster_copy_yaml, yaml_limits):
+        monkeypatch.setattr(module, "MOST_VALUES", 3000)
+    found = fitting(copied(objects=[definition(name, schema) for name, schema in schemas.items()]))
+    file = tmp_path / "copy.yaml"
+    file.write_text(copy_text(found))
+    again = read_copy(file)
+    assert again.not_copied == tuple(
+        f"CustomResourceDefinition {name}: its schemas are {why} for a file" for name, why in named.items()
+    )
+    versions = {item["metadata"]["name"]: item["spec"]["versions"][0] for item in again.objects}
+    for name, schema in schemas.items():
+        anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        assert versions[name]["schema"]["openAPIV3Schema"] == (anything if name in named else schema)
+        assert ("selectableFields" in versions[name]) is (name not in named)
+
+
+def test_a_copy_that_is_too_large_without_schemas_is_no_file() -> None:
+    """By its bytes, too: it is said before it is written."""
+    policy = copy.deepcopy(next(each for each in OBJECTS if each["kind"] == "ValidatingAdmissionPolicy"))
+    policy["spec"]["validations"][0]["expression"] = "x" * 17_000_000
+    with pytest.raises(yaml.YAMLError, match="bytes, and a file that is read has at most 16,777,216"):
+        copy_text(fitting(copied(objects=(policy,))))
 
 
 @pytest.mark.parametrize(
