@@ -17,6 +17,7 @@ from pathlib import Path
 
 from upgrader.app.wiring import open_api
 from upgrader.config.load import load_settings
+from upgrader.config.yaml_document import shown
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.run_discovery import bring_home, find_runs, with_remote_runs
@@ -56,8 +57,6 @@ _SIGN_SECONDS = 300.0
 _LOG_LINES = 5
 _SECONDS = 5.0
 """Of each request to a cluster whose journals are fetched."""
-_INTERRUPTED = (6, 130)
-"""Exit codes with which a Job begins another pod."""
 _APPROVED, _COPIES, _RESUME = "--approved-inputs", "--approved-copies", "--resume"
 
 
@@ -193,18 +192,21 @@ class JobsExecutor:
         """How an attempt ended that isn't running: by its pod; None if it couldn't say, or its Job is gone. Brings the
         cluster's journals into its folder, and removes the attempt's Secrets. Raises UsageError if the management
         cluster doesn't say, or neither the pod nor the journals do: a run in the middle is none that never began. A pod
-        that names no run says nothing of one that an earlier pod of its Job has begun.
+        that names no run says nothing of one in the middle, whatever its exit code: it may have been to resume it, or
+        have failed to write its end; an earlier pod of its Job, which a drain has deleted, may have begun it.
         """
         mine = self._attempt(attempt)
+        folder = self.fleet.by_name[mine.cluster].folder
         with _of_hub():
-            pods = self._pods(mine)
-            pod = newest_pod(pods)
+            pod = newest_pod(self._pods(mine))
             end = end_of(pod) if pod else None
-            unread = self.fetch(self.fleet.by_name[mine.cluster].folder, attempt.with_name(KUBECONFIG))
-            names_none = end is None or (not end.run and (end.exit_code in _INTERRUPTED or len(pods) > 1))
-            if names_none and unread:
+            unread = self.fetch(folder, attempt.with_name(KUBECONFIG))
+            if unread and (end is None or not end.run):
                 raise UsageError(
-                    f"its pod names no run, or is gone, and its cluster's journals can't be read: {unread}"
+                    f"its pod names no run, or is gone, and its cluster's journals can't be read: {unread}. They are "
+                    f"read again by each `upgrader fleet run`. If an upgrade has stopped the API: upgrader -C "
+                    f"{shown(folder)} resume, or rollback. If the cluster is gone for good, name it in `exclude`: "
+                    "upgrader fleet run --new"
                 )
             self._remove_secrets(mine.namespace, mine.cluster)
         for known in (self._looks, self._signs, self._sent):

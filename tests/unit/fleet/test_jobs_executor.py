@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from testkit.fleet_folder import write_fleet
 from tests.unit.fleet.test_outcomes import write_run
+from upgrader.app.event_lines import OUTCOME
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.journal.journal_file import JOURNAL
 from upgrader.errors import ApiError, ApiUnavailable, Blocked, UsageError
@@ -155,9 +157,11 @@ def test_end_of_a_job(site: Site) -> None:
     """Its pod's exit code, with why no journal can be read; its Secrets are removed."""
     site.unread = "no answer"
     site.start()
-    site.pod("Failed", terminated={"exitCode": 5, "message": ""})
+    said = {"exit_code": 5, "run": "r", "error": {"code": "StepFailed", "what": "it failed"}}
+    line = json.dumps({"type": OUTCOME, "time": "2026-01-01T00:00:00Z", "data": said})
+    site.pod("Failed", terminated={"exitCode": 5, "message": line})
     end = site.executor.end(site.attempt)
-    assert end is not None and (end.exit_code, end.unread) == (5, "no answer")
+    assert end is not None and (end.exit_code, end.run, end.unread) == (5, "r", "no answer")
     assert not site.kube.list(SECRETS, SPACE)
 
 
@@ -167,7 +171,7 @@ def test_end_of_a_job_that_is_gone(site: Site) -> None:
     """
     site.unread = "no answer"
     site.start()
-    with pytest.raises(UsageError, match="journals in its cluster can't be read: no answer"):
+    with pytest.raises(UsageError, match="its cluster's journals can't be read: no answer"):
         site.executor.end(site.attempt)
     assert site.kube.list(SECRETS, SPACE)
     site.unread = ""
@@ -175,17 +179,21 @@ def test_end_of_a_job_that_is_gone(site: Site) -> None:
     assert not site.kube.list(SECRETS, SPACE)
 
 
-@pytest.mark.parametrize(("code", "pods"), [(130, 1), (6, 1), (3, 2)])
-def test_end_that_names_no_run(site: Site, code: int, pods: int) -> None:
-    """A pod that was told to end before its run began, or isn't its Job's first, doesn't say that no run is in the
-    middle: without the cluster's journals, it isn't known.
+@pytest.mark.parametrize("code", [0, 3, 5, 6, 130])
+def test_end_that_names_no_run(site: Site, code: int) -> None:
+    """Without the cluster's journals, such a pod doesn't say that no run is in the middle, whatever its exit code: the
+    attempt's end isn't known, and what an operator can do is said. With them, it is.
     """
     site.unread = "no answer"
     site.start()
-    for number in range(pods):
-        site.pod("Failed", name=f"p{number}", terminated={"exitCode": code, "message": ""})
-    with pytest.raises(UsageError, match="names no run, or is gone, and its cluster's journals can't be read"):
+    site.pod("Failed", terminated={"exitCode": code, "message": ""})
+    with pytest.raises(UsageError, match="names no run, or is gone, and its cluster's journals can't be read") as error:
         site.executor.end(site.attempt)
+    assert f"upgrader -C {site.folder / 'clusters/a'} resume" in error.value.message
+    assert "name it in `exclude`" in error.value.message
+    site.unread = ""
+    end = site.executor.end(site.attempt)
+    assert end is not None and (end.exit_code, end.unread) == (code, "")
 
 
 def test_deleted_job_runs_as_long_as_its_pod(site: Site) -> None:

@@ -206,21 +206,22 @@ def test_process_that_ended_before_its_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "run", "outcome", "is_open"),
-    [
-        (0, "r", "succeeded", False),
-        (3, "", "blocked", False),
-        (4, "r", "rolled-back", False),
-        (5, "r", "broken", False),
-        (6, "", "interrupted", False),
-        (130, "r", "interrupted", True),
-    ],
+    ("code", "outcome"), [(0, "succeeded"), (3, "blocked"), (4, "rolled-back"), (5, "broken"), (130, "interrupted")]
 )
-def test_exit_code_counts_where_the_journal_can_not_be_read(
-    tmp_path: Path, code: int, run: str, outcome: str, is_open: bool
-) -> None:
+def test_exit_code_counts_where_the_journal_can_not_be_read(tmp_path: Path, code: int, outcome: str) -> None:
     """Of a Job whose cluster doesn't answer, the exit code alone is known; a failure says so."""
-    end = CommandEnd(code, run, "Code" if code else "", "it ended", unread="no answer")
+    end = CommandEnd(code, "r", "Code" if code else "", "it ended", unread="no answer")
     result = result_of(end, "a", tmp_path, TARGET, before="", resumed="")
-    assert (result.outcome, result.run, result.open) == (outcome, run, is_open)
+    assert (result.outcome, result.run, result.open) == (outcome, "r", outcome == "interrupted")
     assert outcome in ("succeeded", "interrupted") or "can't be read: no answer" in result.reason
+
+
+@pytest.mark.parametrize("resumed", ["", FIRST])
+@pytest.mark.parametrize(
+    ("code", "error"), [(0, ""), (3, "Blocked"), (5, "ApiUnavailable"), (5, "JournalError"), (6, "Locked")]
+)
+def test_no_run_is_named_and_no_journal_can_be_read(tmp_path: Path, code: int, error: str, resumed: str) -> None:
+    """Whatever the exit code, a run may be in the middle: the one that was to be resumed is not forgotten."""
+    end = CommandEnd(code, "", error, "it ended", unread="no answer")
+    result = result_of(end, "a", tmp_path, TARGET, before="", resumed=resumed)
+    assert (result.outcome, result.run, result.open) == ("interrupted", resumed, True)
