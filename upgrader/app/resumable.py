@@ -12,7 +12,7 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import RunResumed
 from upgrader.model.run_kind import RunKind
 
-__all__ = ["built_on", "left_to_resume", "newest_upgrade", "upgrade_to_resume"]
+__all__ = ["builds_on", "built_on", "left_to_resume", "newest_upgrade", "upgrade_to_resume"]
 
 
 def left_to_resume(state: RunState, now: datetime) -> bool:
@@ -39,10 +39,11 @@ def upgrade_to_resume(found: DiscoveredRuns, now: datetime) -> str:
 def built_on(run: DiscoveredRun, found: DiscoveredRuns) -> DiscoveredRun | None:
     """The later run whose changes build on this one's, so that this one can't be continued any more; None: it can."""
     later = found.runs[found.runs.index(run) + 1 :]
-    return next((each for each in later if _builds_on(each.state, run.state)), None)
+    return next((each for each in later if builds_on(each.state, run.state)), None)
 
 
-def _builds_on(later: RunState, run: RunState) -> bool:
+def builds_on(later: RunState, run: RunState) -> bool:
+    """Whether the changes of a later run build on this one's."""
     if not any(step.to_undo for step in later.steps):
         return False
     if later.kind is RunKind.MIGRATE_STORAGE:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from upgrader.app.resumable import builds_on
 from upgrader.config.yaml_document import shown
-from upgrader.engine.history.past_runs import newest_upgrade
+from upgrader.engine.history.past_runs import PastRun, newest_upgrade, past_runs
 from upgrader.errors import Blocked
 from upgrader.fleet.model import Fleet
 from upgrader.fleet.state import CampaignState
@@ -37,12 +38,21 @@ def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -
 
 
 def open_run(folder: Path, active: bool = False) -> str:
-    """The newest upgrade of a cluster folder if it has no end, or why that isn't known; "" where there is none. With
-    `active`, a campaign has begun one.
+    """The newest upgrade of a cluster folder if it has no end, or why that isn't known; "" where there is none. One on
+    which the changes of a later run build has its end there, as for `run --resume`. With `active`, a campaign has begun
+    one.
     """
     run = newest_upgrade(folder / "runs")
     if run is None:
         return "its campaign has begun a run, of which there is no journal" if active else ""
     if run.problem:
         return f"how run {run.name} ended isn't known: {run.problem}"
-    return f"run {run.name}" if run.state.started is not None and run.outcome == "interrupted" else ""
+    is_open = run.state.started is not None and run.outcome == "interrupted" and not _built_on(run)
+    return f"run {run.name}" if is_open else ""
+
+
+def _built_on(run: PastRun) -> bool:
+    """Whether it can't be continued any more."""
+    runs = past_runs(run.folder.parent)
+    later = runs[[each.name for each in runs].index(run.name) + 1 :]
+    return any(builds_on(each.state, run.state) for each in later)

@@ -1,0 +1,38 @@
+"""Runs without an end that a cluster has before a campaign begins it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from tests.unit.fleet.test_outcomes import FIRST, write_run
+from upgrader.engine.journal.journal_file import JOURNAL, Journal
+from upgrader.fleet.open_runs import open_run
+from upgrader.model.event import RunEnded, RunStarted, StepStarted
+from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
+
+LATER = "20260101T000002-later"
+
+
+def write_later(folder: Path, kind: RunKind) -> None:
+    run = folder / "runs" / LATER
+    run.mkdir()
+    journal = Journal(run / JOURNAL, FakeClock())
+    journal.emit(RunStarted(LATER, kind, (), f"runs/{LATER}"))
+    journal.emit(StepStarted("kube-apiserver", "3 → 2 replicas", RestorePoint("kube-apiserver", "kube-system", 2)))
+    journal.emit(RunEnded(LATER, "succeeded", 2.0))
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_open"),
+    [(RunKind.LEAVE_OUT_CONTROLLER, False), (RunKind.SIGN_WITH_NEW_CA, False), (RunKind.RENEW_CERTIFICATES, True)],
+)
+def test_interrupted_upgrade_before_a_later_run(tmp_path: Path, kind: RunKind, is_open: bool) -> None:
+    """One on which a later run builds can't be resumed or rolled back any more, so it isn't demanded."""
+    write_run(tmp_path)
+    write_later(tmp_path, kind)
+    assert open_run(tmp_path) == (f"run {FIRST}" if is_open else "")
