@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -125,6 +125,8 @@ class Coordinator:
     """What that said last, and when, on the monotonic clock."""
     _asked: dict[str, float] = field(default_factory=dict)
     """When a cluster was asked last, on the monotonic clock."""
+    _prepared: dict[str, tuple[Sequence[str], _Seen]] = field(default_factory=dict)
+    """What begins a cluster's next run, and its arguments: it may have taken longer than a look waits."""
     _known: CampaignState | None = None
     """What the journal says, which only this coordinator writes."""
 
@@ -181,6 +183,8 @@ class Coordinator:
             cluster = state.clusters[name]
             found = answer or Found("unreachable", f"it has not answered within {self.inquiry.seconds:.0f} s")
             self._asked[name] = self.clock.monotonic()
+            if name not in soaks and not found.problem and self.reading.asks(name):
+                found = Found("unreachable", self._unanswered)  # it is waited for no longer than for its API
             if name in skips:
                 self._skip(skips[name], cluster, found)
             elif name in starts:
@@ -305,11 +309,18 @@ class Coordinator:
         return self._found(cluster, "unknown", f"it is unknown whether its run is in progress: {why}")
 
     def _prepare(self, cluster: FleetCluster, attempt: Path, arguments: Sequence[str]) -> _Seen:
-        newest = newest_name(cluster.folder / "runs")
+        """What begins that attempt, which may have been prepared too late for an earlier look."""
+        newest, asked = newest_name(cluster.folder / "runs"), (str(attempt), *arguments)
+        known = self._prepared.get(cluster.name)
+        if known is None or known[0] != asked:
+            known = self._prepared[cluster.name] = asked, self._prepared_now(attempt, arguments)
+        return replace(known[1], newest=newest)
+
+    def _prepared_now(self, attempt: Path, arguments: Sequence[str]) -> _Seen:
         try:
-            return _Seen(newest=newest, begin=self.executor.prepare(attempt, arguments))
+            return _Seen(begin=self.executor.prepare(attempt, arguments))
         except UsageError as error:
-            return _Seen(newest=newest, refused=error.message)
+            return _Seen(refused=error.message)
 
     def _kubeconfig(self, name: str) -> Path:
         """The copy with which a cluster's run works."""
@@ -382,6 +393,7 @@ class Coordinator:
         if seen.problem:
             self._found(state, "unreachable", seen.problem)
             return
+        self._prepared.pop(cluster.name, None)
         self.journal.emit(ClusterStarting(cluster.name, number, start.resume, seen.newest))
         try:
             if seen.begin is None:

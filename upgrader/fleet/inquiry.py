@@ -30,6 +30,10 @@ class Inquiry(Generic[Found]):
         self._at_once = at_once
         self._asking: set[str] = set()
 
+    def asks(self, name: str) -> bool:
+        """Whether a cluster's answer is still on its way."""
+        return name in self._asking
+
     def answers(self, questions: Mapping[str, Callable[[], Found]]) -> Iterator[tuple[str, Found | None]]:
         """What each cluster answers, as answers come; None for one that was asked and hasn't answered in time. One for
         which the time was too short is left out. A question must not raise.

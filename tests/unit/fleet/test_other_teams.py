@@ -15,6 +15,7 @@ from testkit.fleet_folder import write_kubeconfig
 from testkit.waiting import stretched
 from tests.unit.fleet.test_coordinator import Machine, begun, coordinator, inputs, look_until, phases
 from upgrader.fleet.clusters import Answer
+from upgrader.fleet.coordinator import Coordinator
 from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
@@ -246,3 +247,54 @@ def test_folder_that_hangs_before_its_run(machine: Machine) -> None:
     one.reading = Inquiry()
     assert one.run(lambda *_: None)[0].done and machine.begun == {"a": 1, "b": 1, "c": 1}
     assert len(read_by) == 2 and read_by[1] is not main_thread()
+
+
+def slow_to_prepare(machine: Machine, one: Coordinator) -> Callable[[], None]:
+    """Have what the run of `a` needs take longer than a look waits, until the function is called that is returned."""
+    done, threads = Event(), list[Thread]()
+
+    def held() -> None:
+        threads.append(current_thread())
+        done.wait(stretched(60))
+
+    def finish() -> None:
+        done.set()
+        for each in threads:
+            each.join()
+
+    machine.at_prepare["a"] = held
+    one.reading = Inquiry(seconds=0.0)
+    one.look()
+    return finish
+
+
+def test_folder_that_takes_longer_than_a_look_to_read(machine: Machine) -> None:
+    """What was read is used when it is there, and isn't read again: a large or slow folder is upgraded too."""
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    finish = slow_to_prepare(machine, one)
+    assert campaign.state().clusters["a"].problem == "unreachable" and not machine.begun
+    finish()
+    one.reading = Inquiry()
+    machine.at_prepare["a"] = lambda: pytest.fail("it was read already")
+    look_until(one, lambda state: state.clusters["a"].phase == "running")
+    assert machine.begun == {"a": 1} and campaign.state().clusters["a"].problem == ""
+
+
+def test_folder_that_never_answers_before_its_run(machine: Machine) -> None:
+    """Its cluster is one problem, not a new one each minute, although its API answers: it is skipped as its stage says,
+    and nothing of it is begun.
+    """
+    campaign = begun(machine)
+    one = coordinator(machine, campaign)
+    finish = slow_to_prepare(machine, one)
+    since = campaign.state().clusters["a"].problem_since
+    machine.clock.sleep(61)
+    one.look()
+    assert campaign.state().clusters["a"].problem_since == since
+    machine.clock.sleep(180)
+    one.look()
+    state = campaign.state().clusters["a"]
+    assert state.phase == "skipped" and "unreachable since" in state.reason
+    finish()
+    assert not machine.begun
