@@ -45,6 +45,7 @@ from upgrader.fleet.outcomes import command_end
 from upgrader.fleet.packing import chunks_of
 from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
+from upgrader.fleet.unread import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.run_kind import RunKind
@@ -151,7 +152,7 @@ class Site:
         self.hub, self.clock = hub, FakeClock()
         self.folder = write_fleet(folder, FLEET)
         self.fleet = read_fleet(folder, self.clock.now())
-        self.unread = ""
+        self.unread = Unread()
         """Why no cluster's journals can be read."""
         self.journals: dict[str, str] = {}
         """Cluster → its run, which has succeeded."""
@@ -183,9 +184,9 @@ class Site:
         server = json.loads(kubeconfig.read_bytes())["clusters"][0]["cluster"]["server"]
         return Answer({"a": "u1", "b": "u2", "c": "u3"}[server.split("/")[2].partition(":")[0]], TARGET)
 
-    def _fetch(self, folder: Path, _: Path) -> str:
+    def _fetch(self, folder: Path, _: Path) -> Unread:
         run = self.journals.get(folder.name)
-        if run and not self.unread and run_named(folder / "runs", run) is None:
+        if run and not self.unread.place and run_named(folder / "runs", run) is None:
             write_journal(folder / "runs" / run, run)
         return self.unread
 
@@ -306,7 +307,7 @@ def test_exit_code_is_the_outcome_where_no_journal_can_be_read(hub: Hub, site: S
     """Of clusters that don't answer at the end, success and exit 5 are what their pods say."""
     with rights(hub):
         site.look()
-        site.unread = "no answer"
+        site.unread = Unread("no answer")
         for cluster, code in zip("abc", (0, 5, 4), strict=True):
             site.plays(cluster)
             site.ends(cluster, code, run=RUN)
@@ -455,13 +456,13 @@ def test_journals_come_from_the_cluster_itself(hub: Hub, tmp_path: Path) -> None
     replicas = ClusterReplicas(hub.kube)
     replicas.write(RUN, begun)
     try:
-        assert fetch_journals(tmp_path / "here", hub.kubeconfig) == "" and here.read_bytes() == begun
+        assert fetch_journals(tmp_path / "here", hub.kubeconfig) == Unread() and here.read_bytes() == begun
         here.write_bytes(whole)
-        assert fetch_journals(tmp_path / "here", hub.kubeconfig) == "" and here.read_bytes() == whole
+        assert fetch_journals(tmp_path / "here", hub.kubeconfig) == Unread() and here.read_bytes() == whole
     finally:
         replicas.remove(RUN)
     write_kubeconfig(tmp_path, server="none.invalid")
-    assert "none.invalid" in fetch_journals(tmp_path / "here", tmp_path / "kubeconfig")
+    assert "none.invalid" in fetch_journals(tmp_path / "here", tmp_path / "kubeconfig").place
 
 
 def test_container_runs_what_was_approved(hub: Hub, tmp_path: Path) -> None:

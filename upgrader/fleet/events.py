@@ -42,11 +42,11 @@ Outcome = Literal["succeeded", "blocked", "rolled-back", "broken", "interrupted"
 reached; `broken`: manual action is required.
 """
 
-Problem = Literal["", "unreachable", "identity", "changed", "unended", "rehearsal", "unknown", "silent"]
+Problem = Literal["", "unreachable", "identity", "changed", "journals", "unended", "rehearsal", "unknown", "silent"]
 """Why a cluster isn't begun: its API doesn't answer, or is another cluster's; its folder isn't as it was approved; it
-has an upgrade without an end, which the campaign has not begun (`unended`); its folder demands a rehearsal that was not
-made; or, of one that was begun, nothing says whether it still runs, or how it ended (`unknown`), or it runs and has
-written nothing for a long time (`silent`).
+answers, but keeps journals of earlier runs that aren't valid (`journals`); it has an upgrade without an end, which the
+campaign has not begun (`unended`); its folder demands a rehearsal that was not made; or, of one that was begun, nothing
+says whether it still runs, or how it ended (`unknown`), or it runs and has written nothing for a long time (`silent`).
 """
 
 

@@ -44,6 +44,7 @@ from upgrader.fleet.job_objects import (
 from upgrader.fleet.model import Fleet, JobSettings
 from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.packing import MOST_BYTES, chunks_of
+from upgrader.fleet.unread import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.ports import Clock, Kube, KubeObject
@@ -60,22 +61,26 @@ _SECONDS = 5.0
 _APPROVED, _COPIES, _RESUME = "--approved-inputs", "--approved-copies", "--resume"
 
 
-def fetch_journals(folder: Path, kubeconfig: Path) -> str:
-    """Bring the journals that are in a cluster into its folder, where they say more than those there. Returns why they
-    can't be read; "" if they were.
+def fetch_journals(folder: Path, kubeconfig: Path) -> Unread:
+    """Bring the journals that are in a cluster into its folder, where they say more than those there. Returns which
+    can't be read, and why.
     """
     runs = folder / "runs"
     with KNOWN.apart():  # a team's credentials are masked in what is said of its cluster, and nowhere else
         try:
             with open_api(kubeconfig, _SECONDS) as kube:
                 found = find_runs((ClusterReplicas(kube),))
-            for run in with_remote_runs(past_runs(runs), found, runs):
+            here = past_runs(runs)
+            for run in with_remote_runs(here, found, runs):
                 there = found.get(run.name) if run.place else None
                 if there is not None:
                     bring_home(there, runs)
         except UpgraderError as error:
-            return KNOWN.mask(error.message)
-        return KNOWN.mask("; ".join(found.may_hide))
+            return Unread(KNOWN.mask(error.message))
+        known = {run.name for run in here if not run.problem and run.state.over}
+        damaged = {run: KNOWN.mask(why) for run, why in found.damaged.items() if run not in known}
+        place = (why for why in found.may_hide if why not in found.damaged.values())
+        return Unread(KNOWN.mask("; ".join(place)), damaged)
 
 
 @dataclass
@@ -91,7 +96,7 @@ class JobsExecutor:
     pins: str
     """What the upgrader in the image has to be, as `pins_text`."""
     clock: Clock
-    fetch: Callable[[Path, Path], str] = fetch_journals
+    fetch: Callable[[Path, Path], Unread] = fetch_journals
     _looks: dict[Path, float] = field(default_factory=dict)
     """When a Job was seen running last, on the monotonic clock."""
     _signs: dict[Path, tuple[float, Sign]] = field(default_factory=dict)
@@ -200,7 +205,8 @@ class JobsExecutor:
         with _of_hub():
             pod = newest_pod(self._pods(mine))
             end = end_of(pod) if pod else None
-            unread = self.fetch(folder, attempt.with_name(KUBECONFIG))
+            found = self.fetch(folder, attempt.with_name(KUBECONFIG))
+            unread = found.since(end.run if end else "")
             if unread and (end is None or not end.run):
                 raise UsageError(
                     f"its pod names no run, or is gone, and its cluster's journals can't be read: {unread}. They are "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.config.yaml_document import shown
+from upgrader.engine.history.journal_in_secrets import secret_name
 from upgrader.errors import ApiError, UpgraderError, UsageError
 from upgrader.fleet.clusters import Answer, other_cluster, private_kubeconfig, requests_answered
 from upgrader.fleet.events import Problem
@@ -16,6 +17,7 @@ from upgrader.fleet.inputs import Inputs, folder_digest, folder_place, inputs_of
 from upgrader.fleet.model import FleetCluster
 from upgrader.fleet.open_runs import open_run
 from upgrader.fleet.rehearsals import unrehearsed
+from upgrader.fleet.unread import Unread
 from upgrader.model.redaction.known_secrets import KNOWN
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
@@ -24,15 +26,15 @@ __all__ = ["Ask", "Fetch", "Found", "Questions", "at_home"]
 
 Ask = Callable[[Path], Answer]
 """Asks the cluster that a kubeconfig leads to, as `ask_cluster`."""
-Fetch = Callable[[Path, Path], str]
-"""Brings the journals of a cluster's earlier runs into its folder, by a kubeconfig, as `fetch_journals`; returns why
-they can't be read.
+Fetch = Callable[[Path, Path], Unread]
+"""Brings the journals of a cluster's earlier runs into its folder, by a kubeconfig, as `fetch_journals`; returns which
+can't be read.
 """
 
 
-def at_home(_folder: Path, _kubeconfig: Path) -> str:
+def at_home(_folder: Path, _kubeconfig: Path) -> Unread:
     """Where runs are begun in the cluster folder itself, it has their journals already."""
-    return ""
+    return Unread()
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,11 @@ class Questions:
         return self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest), digest, target))
 
     def before_resume(self, cluster: FleetCluster, digest: str, target: KubernetesVersion) -> Found:
-        """Why an interrupted run must not go on. It may restore an API that doesn't answer; its rehearsal was asked for
-        before it began.
+        """Why an interrupted run must not go on. It may restore an API that doesn't answer; its name is known, so that
+        no earlier run is asked for; its rehearsal was asked for before it began.
         """
         found = self._found(lambda: self._identified(cluster, self._as_approved(cluster, digest), digest, None))
-        return Found(kubeconfig=found.kubeconfig) if found.problem == "unreachable" else found
+        return Found(kubeconfig=found.kubeconfig) if found.problem in ("unreachable", "journals") else found
 
     def after_soak(self, cluster: FleetCluster, digest: str, target: KubernetesVersion, requests: int) -> Found:
         """Why a cluster isn't as a soak should leave it; it should have answered so many requests."""
@@ -161,8 +163,11 @@ class Questions:
         if other := other_cluster(answer, cluster):
             return Found("identity", other)
         # Before it begins: a folder that knows none of them couldn't tell its run from an earlier one.
-        if unread := self._unread(cluster, used):
-            return Found("unreachable", f"the journals of its earlier runs can't be read: {unread}", used)
+        unread = self._unread(cluster, used)
+        if unread.place:
+            return Found("unreachable", f"the journals of its earlier runs can't be read: {unread.place}", used)
+        if unread.runs:
+            return Found("journals", _damaged(unread), used)
         if target and (open_one := open_run(cluster.folder)):
             how = f"upgrader -C {shown(cluster.folder)} resume, or rollback"
             return Found(
@@ -187,10 +192,19 @@ class Questions:
         with private_kubeconfig(used) as kubeconfig:
             return self.requests(kubeconfig)
 
-    def _unread(self, cluster: FleetCluster, used: UsedKubeconfig) -> str:
+    def _unread(self, cluster: FleetCluster, used: UsedKubeconfig) -> Unread:
         with private_kubeconfig(used) as kubeconfig:
             return self.fetch(cluster.folder, kubeconfig)
 
     def _answer(self, used: UsedKubeconfig) -> Answer:
         with private_kubeconfig(used) as kubeconfig:
             return self.ask(kubeconfig)
+
+
+def _damaged(unread: Unread) -> str:
+    """That it answers, and keeps journals that say nothing."""
+    secrets = " ".join(map(secret_name, unread.runs))
+    return (
+        f"how its earlier runs {', '.join(unread.runs)} ended isn't known: {unread.since('')}. If you know that no "
+        f"upgrade of them is without an end, remove their journals: kubectl -n kube-system delete secret {secrets}"
+    )

@@ -28,6 +28,7 @@ from upgrader.fleet.outcomes import CommandEnd, Sign
 from upgrader.fleet.questions import Questions
 from upgrader.fleet.reading import read_fleet
 from upgrader.fleet.state import CampaignState
+from upgrader.fleet.unread import Unread
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
@@ -84,8 +85,8 @@ class Machine:
         """Cluster → a run of which only the cluster has the journal."""
         self.elsewhere_ends = 0
         """Its exit code."""
-        self.unread = ""
-        """Why no cluster's journals can be read."""
+        self.unread = Unread()
+        """Which journals of all clusters can't be read."""
 
     def ask(self, kubeconfig: Path) -> Answer:
         name = server_of(kubeconfig)
@@ -94,9 +95,9 @@ class Machine:
             raise ApiUnavailable(f"{name} doesn't answer")
         return self.answers[name]
 
-    def fetch(self, folder: Path, _: Path) -> str:
+    def fetch(self, folder: Path, _: Path) -> Unread:
         """Bring a cluster's journals home, as where runs are Jobs."""
-        run = "" if self.unread else self.elsewhere.pop(folder.name, "")
+        run = "" if self.unread.place else self.elsewhere.pop(folder.name, "")
         if run:
             self._ran(folder.name, run, self.elsewhere_ends)
         return self.unread
@@ -456,14 +457,37 @@ def test_cluster_whose_earlier_runs_can_not_be_read(machine: Machine) -> None:
     """Its run isn't begun until they can; one that was interrupted goes on, as its name is known."""
     machine.exit_codes = {"a": [130]}
     campaign = begun(machine)
-    machine.unread = "no answer"
+    machine.unread = Unread("no answer")
     one = coordinator(machine, campaign)
     decision, _ = one.look()
     assert machine.begun == {} and "the journals of its earlier runs can't be read: no answer" in str(decision.waits)
-    machine.unread = ""
+    machine.unread = Unread()
     machine.clock.sleep(61)
     look_until(one, lambda state: state.clusters["a"].phase == "interrupted")
-    machine.unread = "no answer"
+    machine.unread = Unread("no answer")
+    look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
+
+
+def test_cluster_with_a_damaged_journal_of_an_earlier_run(machine: Machine) -> None:
+    """It answers, so that it is never skipped as unreachable: a person is told what is damaged, and what to do. An
+    interrupted run goes on.
+    """
+    machine.exit_codes = {"a": [130]}
+    campaign = begun(machine)
+    machine.unread = Unread(runs={"20251201T000000-v1.36.3": "it has no readable journal"})
+    one = coordinator(machine, campaign)
+    one.look()
+    machine.clock.sleep(3600)
+    decision, state = one.look()
+    assert (state.clusters["a"].phase, state.clusters["a"].problem) == ("waiting", "journals")
+    assert decision.waits["a"].person and not machine.begun
+    said = "ended isn't known: it has no readable journal"
+    assert f"how its earlier runs 20251201T000000-v1.36.3 {said}" in decision.waits["a"].reason
+    assert "kubectl -n kube-system delete secret upgrader.run.20251201t000000-v1.36.3" in decision.waits["a"].reason
+    damaged, machine.unread = machine.unread, Unread()
+    machine.clock.sleep(61)
+    look_until(one, lambda state: state.clusters["a"].phase == "interrupted")
+    machine.unread = damaged
     look_until(one, lambda state: state.clusters["a"].phase == "succeeded")
 
 

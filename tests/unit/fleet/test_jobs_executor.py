@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ from upgrader.fleet.inputs import inputs_of
 from upgrader.fleet.job_objects import JOBS
 from upgrader.fleet.jobs_executor import JobsExecutor, fetch_journals
 from upgrader.fleet.reading import read_fleet
+from upgrader.fleet.unread import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES, PODS, SECRETS
 from upgrader.ports import Kind, KubeObject
 
@@ -71,7 +72,7 @@ class Site:
     folder: Path
     kube: Failing = field(default_factory=Failing)
     clock: FakeClock = field(default_factory=FakeClock)
-    unread: str = ""
+    unread: Unread = field(default_factory=Unread)
 
     def __post_init__(self) -> None:
         write_fleet(self.folder, FLEET)
@@ -102,6 +103,12 @@ class Site:
         meta = {"name": name, "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}
         status = {"phase": phase, "containerStatuses": [{"name": "run", "state": state}]}
         self.kube.put(PODS, {"metadata": meta, "status": status}, SPACE)
+
+    def failed(self, run: str) -> None:
+        """Have its pod end with 5, and name that run."""
+        said = {"exit_code": 5, "run": run, "error": {"code": "StepFailed", "what": "it failed"}}
+        line = json.dumps({"type": OUTCOME, "time": "2026-01-01T00:00:00Z", "data": said})
+        self.pod("Failed", terminated={"exitCode": 5, "message": line})
 
     def later(self) -> bool:
         self.clock.sleep(11)
@@ -155,26 +162,36 @@ def failed() -> dict[str, object]:
 
 def test_end_of_a_job(site: Site) -> None:
     """Its pod's exit code, with why no journal can be read; its Secrets are removed."""
-    site.unread = "no answer"
+    site.unread = Unread("no answer")
     site.start()
-    said = {"exit_code": 5, "run": "r", "error": {"code": "StepFailed", "what": "it failed"}}
-    line = json.dumps({"type": OUTCOME, "time": "2026-01-01T00:00:00Z", "data": said})
-    site.pod("Failed", terminated={"exitCode": 5, "message": line})
+    site.failed("r")
     end = site.executor.end(site.attempt)
     assert end is not None and (end.exit_code, end.run, end.unread) == (5, "r", "no answer")
     assert not site.kube.list(SECRETS, SPACE)
+
+
+@pytest.mark.parametrize(("damaged", "unread"), [("20251201T000000-v1.36.3", ""), ("20260102T000000-v1.37.1", "bad")])
+def test_damaged_journal_at_the_end_of_a_job(site: Site, damaged: str, unread: str) -> None:
+    """One of an older run than the one that a pod names is no reason not to read that one's; a later one, as of the
+    next minor version, is.
+    """
+    site.unread = Unread(runs={damaged: "bad"})
+    site.start()
+    site.failed("20260101T000001-v1.37.1")
+    end = site.executor.end(site.attempt)
+    assert end is not None and end.unread == unread
 
 
 def test_end_of_a_job_that_is_gone(site: Site) -> None:
     """Its cluster's journals say how far the run came. Where they can't be read, it is asked again, with its Secrets
     where they were: the upgrade may be half done.
     """
-    site.unread = "no answer"
+    site.unread = Unread("no answer")
     site.start()
     with pytest.raises(UsageError, match="its cluster's journals can't be read: no answer"):
         site.executor.end(site.attempt)
     assert site.kube.list(SECRETS, SPACE)
-    site.unread = ""
+    site.unread = Unread()
     assert site.executor.end(site.attempt) is None
     assert not site.kube.list(SECRETS, SPACE)
 
@@ -184,14 +201,14 @@ def test_end_that_names_no_run(site: Site, code: int) -> None:
     """Without the cluster's journals, such a pod doesn't say that no run is in the middle, whatever its exit code: the
     attempt's end isn't known, and what an operator can do is said. With them, it is.
     """
-    site.unread = "no answer"
+    site.unread = Unread("no answer")
     site.start()
     site.pod("Failed", terminated={"exitCode": code, "message": ""})
     with pytest.raises(UsageError, match="names no run, or is gone, and its cluster's journals can't be read") as error:
         site.executor.end(site.attempt)
     assert f"upgrader -C {site.folder / 'clusters/a'} resume" in error.value.message
     assert "name it in `exclude`" in error.value.message
-    site.unread = ""
+    site.unread = Unread()
     end = site.executor.end(site.attempt)
     assert end is not None and (end.exit_code, end.unread) == (code, "")
 
@@ -312,7 +329,28 @@ def test_journals_come_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write_run(tmp_path / "there", run)
     content = (tmp_path / "there/runs" / run / JOURNAL).read_bytes()
     ClusterReplicas(kube).write(run, content)
-    assert fetch_journals(tmp_path, Path("k")) == "" and (tmp_path / "runs" / run / JOURNAL).read_bytes() == content
+    assert (
+        fetch_journals(tmp_path, Path("k")) == Unread() and (tmp_path / "runs" / run / JOURNAL).read_bytes() == content
+    )
     kube.unavailable = True
-    assert "the cluster could not be searched for runs" in fetch_journals(tmp_path, Path("k"))
-    assert fetch_journals(tmp_path, Path("wrong")) == "it is wrong"
+    assert "the cluster could not be searched for runs" in fetch_journals(tmp_path, Path("k")).place
+    assert fetch_journals(tmp_path, Path("wrong")) == Unread("it is wrong")
+
+
+def test_damaged_journal_in_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told by its run, apart from clusters that don't answer, and the others come home; where the cluster folder
+    knows how that run ended, nothing is unknown.
+    """
+    kube = FakeKube()
+    old, open_one, run = "20260101T000001-v1.36.3", "20260101T000002-v1.37.1", "20260101T000003-v1.37.1"
+    monkeypatch.setattr(jobs_executor, "open_api", lambda *_: nullcontext(kube))
+    write_run(tmp_path / "there", run)
+    ClusterReplicas(kube).write(run, (tmp_path / "there/runs" / run / JOURNAL).read_bytes())
+    for damaged in (old, open_one):
+        ClusterReplicas(kube).write(damaged, b"{}\n")
+    assert set(fetch_journals(tmp_path, Path("k")).runs) == {old, open_one}
+    assert (tmp_path / "runs" / run / JOURNAL).is_file()
+    write_run(tmp_path, old, outcome="succeeded")
+    write_run(tmp_path, open_one)
+    unread = fetch_journals(tmp_path, Path("k"))
+    assert unread.place == "" and list(unread.runs) == [open_one]

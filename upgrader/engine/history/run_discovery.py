@@ -5,9 +5,9 @@ Of a run's valid journals, the one with the most progress (`journal_replicas.pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -62,6 +62,8 @@ class DiscoveredRuns:
     problems: tuple[str, ...]
     may_hide: tuple[str, ...] = ()
     """Those of the problems behind which a run may be that was found nowhere else."""
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """Those of them that are about one run, by its name."""
 
     def get(self, name: str) -> DiscoveredRun | None:
         """The run of that name."""
@@ -81,7 +83,8 @@ def find_runs(places: Sequence[Source]) -> DiscoveredRuns:
     runs = in_order(merged, name=lambda run: run.name, sequence=lambda run: run.state.sequence)
     problems = [problem for result in results for problem in result.problems]
     may_hide = tuple(problem for run, problem in problems if run not in names)
-    return DiscoveredRuns(tuple(runs), tuple(problem for _, problem in problems), may_hide)
+    damaged = {run: problem for run, problem in problems if run is not None and run not in names}
+    return DiscoveredRuns(tuple(runs), tuple(problem for _, problem in problems), may_hide, damaged)
 
 
 def with_remote_runs(here: Sequence[PastRun], found: DiscoveredRuns, runs: Path) -> tuple[PastRun, ...]:
