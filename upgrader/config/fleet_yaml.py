@@ -62,8 +62,10 @@ class SoakSection(Section):
     min_requests: int = Field(
         0,
         ge=0,
-        description="How many requests the API server of each upgraded cluster must then have answered, by its own "
-        "metrics, since its process has started. With several controllers, the one that answers is asked.",
+        description="How many requests for objects the API server of each upgraded cluster must then have answered, by "
+        "its own metrics, since its process has started, which an upgrade restarts. Not counted: 401, 403, 429 and "
+        "5xx, watches and connections, Leases, probes. Its metrics don't tell users from controllers and kubelets, "
+        "which also ask in an idle cluster. With several controllers, the one that answers is asked.",
         examples=[10000],
     )
 

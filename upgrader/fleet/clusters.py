@@ -18,7 +18,7 @@ from upgrader.config.used_kubeconfig import UsedKubeconfig
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import ApiError, UsageError
 from upgrader.fleet.model import FleetCluster
-from upgrader.gates.continuity.server_metrics import parse
+from upgrader.gates.continuity.server_metrics import answered
 from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.version import KubernetesVersion
 
@@ -64,13 +64,13 @@ def ask_cluster(kubeconfig: Path) -> Answer:
 
 
 def requests_answered(kubeconfig: Path) -> int:
-    """How many requests the API server that a kubeconfig leads to has answered since it started, as it says. Raises
-    ApiError, also if it doesn't say, and UsageError for a kubeconfig that is wrong.
+    """How many requests for objects the API server that a kubeconfig leads to has answered since it started, as it
+    says; see `answered`. Raises ApiError, also if it doesn't say, and UsageError for a kubeconfig that is wrong.
     """
     with open_api(kubeconfig, _SECONDS) as kube:
         said = kube.raw("/metrics")
     try:
-        return int(parse(said).requests)
+        return int(answered(said))
     except (ValueError, OverflowError) as error:
         raise ApiError(f"the metrics of kube-apiserver can't be read: {error}") from error
 

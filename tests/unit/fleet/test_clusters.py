@@ -40,7 +40,7 @@ def test_answer_that_is_none(said: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_requests_that_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all verbs and codes, as kube-apiserver's own metrics have them; half a line is no number."""
+    """As kube-apiserver's own metrics have them; half a line is no number."""
     line = 'apiserver_request_total{code="200",resource="pods",verb="GET"} '
     said = [f"{line}7\n{line}5\n", f"{line}\n", f"{line}+Inf\n"]
 
@@ -53,6 +53,35 @@ def test_requests_that_were_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         with pytest.raises(ApiError, match="metrics of kube-apiserver can't be read"):
             requests_answered(Path("k"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "counted"),
+    [
+        ('code="200",resource="pods",verb="LIST"', True),
+        ('code="201",resource="configmaps",verb="POST"', True),
+        ('code="404",resource="pods",verb="GET"', True),
+        ('code="401",resource="pods",verb="GET"', False),
+        ('code="403",resource="pods",verb="GET"', False),
+        ('code="429",resource="pods",verb="GET"', False),
+        ('code="500",resource="pods",verb="GET"', False),
+        ('code="504",resource="pods",verb="GET"', False),
+        ('code="0",resource="pods",verb="GET"', False),
+        ('code="200",resource="leases",verb="PUT"', False),
+        ('code="200",resource="pods",verb="WATCH"', False),
+        ('code="101",resource="pods",subresource="exec",verb="CONNECT"', False),
+        ('code="200",resource="",subresource="/readyz",verb="GET"', False),
+    ],
+)
+def test_requests_that_say_something_of_clients(labels: str, counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API server that fails, or has nothing to do but to be probed and to renew Leases, ends no soak."""
+
+    @contextmanager
+    def open_api(kubeconfig: Path, timeout_seconds: float) -> Iterator[Any]:
+        yield SimpleNamespace(raw=lambda _: f"apiserver_request_total{{{labels}}} 7\n")
+
+    monkeypatch.setattr(clusters, "open_api", open_api)
+    assert requests_answered(Path("k")) == (7 if counted else 0)
 
 
 def test_kubeconfigs_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
