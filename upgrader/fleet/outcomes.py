@@ -186,7 +186,7 @@ def _by_command(end: CommandEnd, cluster: str, run: PastRun | None, target: Kube
                 return Result("broken", name, cause_of("", said.replace(name, ""), cluster), said)
             return Result("succeeded", name)
         case 4:
-            return Result("rolled-back", name, cause, where + end.what)
+            return Result("broken" if run and _left_failing(run) else "rolled-back", name, cause, where + end.what)
         case 6 | 130:
             return Result("interrupted", name, cause, where + end.what, open=between)
         case 5 if end.code == _UNREACHABLE and (between or not name):
@@ -206,10 +206,18 @@ def _by_journal(run: PastRun, cluster: str, target: KubernetesVersion) -> Result
     if _reached(run, target):
         return Result("succeeded", run.name)
     if run.outcome == "rolled-back":
-        return Result("rolled-back", run.name, cause_of("", reason, cluster), reason)
+        left = _left_failing(run)
+        said = f"{reason}; it was rolled back, but {left}" if left else reason
+        return Result("broken" if left else "rolled-back", run.name, cause_of("", reason, cluster), said)
     if _on_the_way(run, target):
         return Result("interrupted", run.name, reason=f"it is at {run.state.target}, on the way", open=True)
     return Result("broken", run.name, cause_of("", reason, cluster), reason)
+
+
+def _left_failing(run: PastRun) -> str:
+    """What worked before a run and fails, or may fail, although it was rolled back; "" for nothing."""
+    left = run.state.left_failing
+    return left.undo_reason if left is not None and run.outcome == "rolled-back" else ""
 
 
 def _reached(run: PastRun, target: KubernetesVersion) -> bool:

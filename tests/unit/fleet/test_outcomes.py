@@ -11,8 +11,9 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.fleet.outcomes import CommandEnd, Result, result_of
-from upgrader.model.event import RunEnded, RunStarted
+from upgrader.model.event import Event, RunEnded, RunStarted, StepEnded, StepStarted, UndoEnded, UndoStarted
 from upgrader.model.outcome import RunOutcome
+from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 
@@ -21,12 +22,16 @@ HOP = KubernetesVersion.release("v1.36.3")
 FIRST, SECOND = "20260101T000001-v1.37.1", "20260101T000002-v1.37.1"
 
 
-def write_run(folder: Path, name: str = FIRST, outcome: RunOutcome | None = None, target: object = TARGET) -> None:
+def write_run(
+    folder: Path, name: str = FIRST, outcome: RunOutcome | None = None, target: object = TARGET, *events: Event
+) -> None:
     run = folder / "runs" / name
     run.mkdir(parents=True)
     journal = Journal(run / JOURNAL, FakeClock())
     started = RunStarted(name, RunKind.UPGRADE, (), f"runs/{name}", target=TARGET)
     journal.emit(replace(started, target=target))  # type: ignore[arg-type]
+    for event in events:
+        journal.emit(event)
     if outcome:
         journal.emit(RunEnded(name, outcome, 1.0))
     journal.close()
@@ -97,6 +102,28 @@ def test_command_that_says_more_than_a_damaged_journal(tmp_path: Path) -> None:
     """A run that was rolled back, as its command says, is."""
     damage(tmp_path)
     assert ended(tmp_path, CommandEnd(4, FIRST, "GateFailed", "x")).outcome == "rolled-back"
+
+
+@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize(("left", "expected"), [("", "rolled-back"), ("APIService x fails now", "broken")])
+def test_rolled_back_with_something_left_failing(tmp_path: Path, left: str, expected: str, said: bool) -> None:
+    """What worked before the run and fails after its rollback needs a person, whether or not the command could say how
+    it ended: it doesn't count as a rollback.
+    """
+    name, point = "kube-apiserver", RestorePoint("kube-apiserver", "kube-system", 1)
+    write_run(
+        tmp_path,
+        FIRST,
+        "rolled-back",
+        TARGET,
+        StepStarted(name, "v1 → v2", point),
+        StepEnded(name, "failed", 1.0, "no"),
+        UndoStarted(name, str(point)),
+        UndoEnded(name, True, 1.0, left),
+    )
+    result = ended(tmp_path, CommandEnd(4, FIRST, "StepFailed", f"rolled back; {left}") if said else None)
+    assert (result.outcome, result.run, result.open) == (expected, FIRST, False)
+    assert left in result.reason
 
 
 def test_folder_whose_runs_are_gone(tmp_path: Path) -> None:
