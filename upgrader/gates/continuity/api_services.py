@@ -42,11 +42,16 @@ class ApiServiceWatch:
         try:
             found = _found(kube)
         except ApiError as error:
+            self.skip()
             return contradicted("the list of APIServices", error, f"{REPAIR} {KEEP_THE_RELEASES}")
         expected = (name for name in _of_others(baseline) if name in found or group_version(name) not in removed)
         verdicts = [verdict for name in expected if (verdict := self._of(kube, name, found.get(name)))]
         certain = (verdict for verdict in verdicts if verdict.kind is VerdictKind.BROKEN)
         return next(certain, verdicts[0] if verdicts else None)
+
+    def skip(self) -> None:
+        """They weren't read in this round, as what is asked before them wasn't answered."""
+        self._failing.skip()
 
     def _of(self, kube: Kube, name: str, item: KubeObject | None) -> Verdict | None:
         if item is None:

@@ -13,7 +13,7 @@ from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
 from upgrader.gates.continuity.conversions import lost_conversion
 from upgrader.gates.continuity.new_workload import remove_workloads
-from upgrader.gates.continuity.restarts import PATIENCE_SECONDS, Lost, RestartWatch
+from upgrader.gates.continuity.restarts import SERVICE_SECONDS, Lost, Restarts
 from upgrader.gates.continuity.restored_services import restore_services
 from upgrader.gates.continuity.sentinel import remove_sentinel
 from upgrader.gates.continuity.served_groups import built_in, missing_at
@@ -70,10 +70,10 @@ class Continuity:
     """Instance of kube-apiserver → when its process started, as the gates of the last step have seen it."""
     _waited: bool = False
     """Whether what others serve has had its time to restart behind a rollback, and has not."""
-    _restarts: RestartWatch = field(init=False)
+    _restarts: Restarts = field(init=False)
 
     def __post_init__(self) -> None:
-        self._restarts = RestartWatch(self.clock)
+        self._restarts = Restarts(self.clock)
 
     def take(self, note: Callable[[str], None], *, begun: bool) -> Baseline:
         """Take the baseline, and put the sentinel; `note` takes lines of progress.
@@ -122,7 +122,7 @@ class Continuity:
         if self.baseline is None:
             return None
         # What a gate has given up before needs only the time in which a kube-apiserver finds that it is there again.
-        patience = _FOUND_AGAIN_SECONDS if self._restarts.given_up else PATIENCE_SECONDS
+        patience = _FOUND_AGAIN_SECONDS if self._restarts.given_up else SERVICE_SECONDS
         seconds = 0.0 if self._waited else patience
         deadline = self.clock.monotonic() + seconds
         while (lost := self._lost(self.baseline)) is not None and self.clock.monotonic() < deadline:

@@ -13,7 +13,7 @@ from upgrader.gates.continuity.conversions import ConversionWatch
 from upgrader.gates.continuity.findings import contradicted
 from upgrader.gates.continuity.leader_leases import LeaseWatch
 from upgrader.gates.continuity.object_counts import check_counts
-from upgrader.gates.continuity.restarts import RestartWatch
+from upgrader.gates.continuity.restarts import Restarts
 from upgrader.gates.continuity.running_instances import FollowedInstances
 from upgrader.gates.continuity.sentinel import check_secret, check_token
 from upgrader.gates.continuity.served_groups import check_groups
@@ -26,6 +26,8 @@ __all__ = ["LEAST_CHECKS", "ContinuityGate"]
 
 LEAST_CHECKS = 3
 """Checks in a row that ask everything: each asks a third of the slower questions."""
+
+_TURN_OF_SERVICES = 1
 
 
 class ContinuityGate:
@@ -47,7 +49,7 @@ class ContinuityGate:
         taken: Callable[[], datetime],
         removed: Collection[str],
         controllers: Collection[str],
-        restarts: RestartWatch | None,
+        restarts: Restarts | None,
     ) -> None:
         """`removed`: the group versions that the plan removes. `controllers`: the names of their nodes. `restarts`: for
         what others serve; None where the step was undone, which repairs nothing that has ended by itself.
@@ -55,8 +57,8 @@ class ContinuityGate:
         self._kube, self._clock, self._removed = kube, clock, removed
         self._baseline, self._taken = baseline, taken
         self._leases = LeaseWatch()
-        self._conversions = ConversionWatch(restarts) if restarts else None
-        self._services = ApiServiceWatch(restarts) if restarts else None
+        self._conversions = ConversionWatch(restarts.conversions) if restarts else None
+        self._services = ApiServiceWatch(restarts.services) if restarts else None
         self._followed = FollowedInstances(kube, controllers)
         self._deleted: frozenset[str] = frozenset()
         """The group versions that were deleted during the run, by others."""
@@ -73,6 +75,7 @@ class ContinuityGate:
         try:
             servers = self._followed.now(baseline.servers)
         except ApiError as error:
+            _skip(self._services, self._conversions)
             return contradicted(
                 "the list of kube-apiserver's pods", error, "Check the pods: kubectl -n kube-system get pods"
             )
@@ -82,7 +85,11 @@ class ContinuityGate:
             slower = self._in_turn(baseline)
             if verdict is None or (slower is not None and slower.kind is VerdictKind.BROKEN):
                 verdict = slower
-        if verdict is None and self._conversions:
+        else:
+            _skip(self._services)
+        if verdict is not None:
+            _skip(self._conversions)
+        elif self._conversions:
             verdict = self._conversions.check(self._kube, baseline, servers[asked % len(servers)])
             if verdict is not None and verdict.kind is VerdictKind.BROKEN:
                 self._instance = asked
@@ -133,6 +140,8 @@ class ContinuityGate:
         waited = self._waiting.pop(turn, None)
         if verdict is not None:
             if verdict.kind is not VerdictKind.PENDING:
+                if turn != _TURN_OF_SERVICES:
+                    _skip(self._services)
                 return verdict
             self._waiting[turn] = verdict
             if waited is None:
@@ -144,10 +153,17 @@ class ContinuityGate:
         match turn:
             case 0:
                 return check_admission(self._kube, baseline)
-            case 1:
+            case each if each == _TURN_OF_SERVICES:
                 services = self._services and self._services.check(self._kube, baseline, self._expected)
                 return services or check_counts(self._kube, baseline)
             case _:
                 return (self._leases.check(self._kube, baseline) if baseline.leases else None) or (
                     check_service_range(self._kube, baseline)
                 )
+
+
+def _skip(*watches: ApiServiceWatch | ConversionWatch | None) -> None:
+    """Tell them that what is asked before them wasn't answered."""
+    for watch in watches:
+        if watch is not None:
+            watch.skip()

@@ -10,7 +10,7 @@ from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.continuity.restarts import Lost, RestartWatch
 from upgrader.model.baseline import Baseline
-from upgrader.model.outcome import Verdict
+from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.ports import LARGE_AT_ONCE, Kind, Kube, KubeObject
 
 __all__ = ["ConversionWatch", "lost_conversion", "read_conversions"]
@@ -57,17 +57,25 @@ class ConversionWatch:
         """None when each path of the baseline can be read at this instance, or is gone. To be asked behind questions
         that the instance has answered.
         """
-        for path in baseline.conversions:
-            at = f"{path} {server}"
-            try:
-                kube.raw(f"{path}?{_SOON}", server=server)
-            except ApiUnavailable as error:
-                # One that isn't reached costs the whole timeout, which looks as if the API were away.
-                return self._failing.fails(at, _unconverted(path, error), unanswered(path, error))
-            except ApiError as error:
-                if error.status != HTTPStatus.NOT_FOUND:
-                    return self._failing.fails(at, _unconverted(path, error))
-            self._failing.works(at)
+        verdicts = [verdict for path in baseline.conversions if (verdict := self._of(kube, path, server))]
+        certain = (verdict for verdict in verdicts if verdict.kind is VerdictKind.BROKEN)
+        return next(certain, verdicts[0] if verdicts else None)
+
+    def skip(self) -> None:
+        """Other questions weren't answered, so that nothing was read in this round."""
+        self._failing.skip()
+
+    def _of(self, kube: Kube, path: str, server: str) -> Verdict | None:
+        at = f"{path} {server}"
+        try:
+            kube.raw(f"{path}?{_SOON}", server=server)
+        except ApiUnavailable as error:
+            # One that isn't reached costs the whole timeout, which looks as if the API were away.
+            return self._failing.fails(at, _unconverted(path, error), unanswered(path, error))
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                return self._failing.fails(at, _unconverted(path, error))
+        self._failing.works(at)
         return None
 
 

@@ -222,6 +222,61 @@ def test_what_fails_first_behind_a_rollback_has_its_half_minute(
     assert clock.monotonic() == begun + 30
 
 
+def api_is_away(kube: LivingKube, away: bool) -> None:
+    kube.unavailable = away
+
+
+def secret_is_pending(kube: LivingKube, away: bool) -> None:
+    kube.refused = {f"get {SECRET}": refusal(500)} if away else {}
+
+
+def pods_are_refused(kube: LivingKube, away: bool) -> None:
+    kube.refused = {"list pods": refusal(500)} if away else {}
+
+
+def list_is_refused(kube: LivingKube, away: bool) -> None:
+    kube.refused = {"list apiservices": refusal(500)} if away else {}
+
+
+def admission_is_unknown(kube: LivingKube, away: bool) -> None:
+    kube.refused = {"create pods": ApiUnavailable("no answer")} if away else {}
+
+
+@pytest.mark.parametrize(
+    ("what", "others"),
+    [
+        *(("conversion", each) for each in (api_is_away, secret_is_pending, pods_are_refused)),
+        *(("aggregated API", each) for each in (api_is_away, list_is_refused, admission_is_unknown)),
+    ],
+)
+def test_time_in_which_others_fail_is_not_counted(
+    converted: Continuity, kube: LivingKube, clock: FakeClock, what: str, others: Callable[[LivingKube, bool], None]
+) -> None:
+    """What failed once, long before, may have been back meanwhile: its half minute begins when it is asked again."""
+    kube.raw_answers[THING] = refusal(500, "conversion webhook failed") if what == "conversion" else "{}"
+    kube.api_service(AGGREGATED, available=what == "conversion", reason="FailedDiscoveryCheck")
+    gate = gates(converted)[0]
+    kinds_of(gate, clock, 4)
+    others(kube, True)
+    kinds_of(gate, clock, 60)
+    others(kube, False)
+    assert VerdictKind.BROKEN not in kinds_of(gate, clock, 25)
+    assert VerdictKind.BROKEN in kinds_of(gate, clock, 50)
+
+
+def test_each_conversion_has_its_own_time(converted: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """One that was read again while another one failed hasn't failed all the time since."""
+    assert converted.baseline is not None
+    (first,) = converted.baseline.conversions
+    second = first.replace("things", "widgets")
+    converted.compare_with(replace(converted.baseline, conversions=(first, second)), clock.now())
+    broken, works, gate = refusal(500, "conversion webhook failed"), "{}", gates(converted)[0]
+    kinds_of(gate, clock, 4)
+    for at_first, at_second, seconds in ((works, broken, 2), (broken, works, 28), (works, broken, 20)):
+        kube.raw_answers[f"{first}?timeout=2s"], kube.raw_answers[f"{second}?timeout=2s"] = at_first, at_second
+        assert VerdictKind.BROKEN not in kinds_of(gate, clock, seconds)
+
+
 def test_aggregated_api_that_ends(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
     """One that doesn't answer has half a minute; one that has ended by itself is repaired by no undo, which ends
     well, and says so, until it answers or is deleted.
