@@ -17,7 +17,7 @@ __all__ = ["REPAIR", "ApiServiceWatch", "available_services", "deleted_versions"
 
 REPAIR = "Check the APIService and its backend: kubectl get apiservices."
 _NO_ENDPOINTS = "MissingEndpoints"
-"""The reason of a Service whose pods aren't Ready, as while they restart."""
+"""The reason of a Service whose pods aren't Ready, as while they restart; Kubernetes sees at once when one is."""
 _SOON = "timeout=2s"
 
 
