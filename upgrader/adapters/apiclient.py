@@ -44,6 +44,8 @@ _NOT_REACHED = frozenset(
     }
 )
 """Statuses of requests that were not processed, rather than refused."""
+_TELLING = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.GATEWAY_TIMEOUT})
+"""Those of them that may be another's answer: of an eviction, a disruption budget's; of a read, a webhook's silence."""
 _CHUNK_BYTES = 65536
 _AWAY = (
     "`upgrader recover --dry-run` finds the cause over SSH, without the API. If it finds no problem, check the "
@@ -262,8 +264,8 @@ class ApiClient:
                 f"the API server at {host} could not serve '{request.what}': HTTP {status} {message}".rstrip(),
                 remedy="It may be starting, stopping or overloaded: try again, then check its log.",
             )
-            if status == HTTPStatus.TOO_MANY_REQUESTS:
-                unavailable.status = status  # of an eviction, it is a disruption budget's answer
+            if status in _TELLING:
+                unavailable.status = status
             return unavailable
         remedy = {
             401: "The kubeconfig's credentials were not accepted: they may have expired, or belong to another cluster. "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, SERVICES
+from upgrader.gates.kubernetes_kinds import SERVICES
+from upgrader.gates.ready_endpoints import has_ready_endpoint
 from upgrader.ports import Kube
 
 __all__ = ["ServiceBackends"]
@@ -37,10 +38,5 @@ class ServiceBackends:
             return f"Service {namespace}/{name} doesn't exist"
         if (found.get("spec") or {}).get("type") == "ExternalName":
             return ""
-        slices = self._kube.list(ENDPOINT_SLICES, namespace, labels=f"kubernetes.io/service-name={name}")
-        for item in slices:
-            for endpoint in item.get("endpoints") or ():
-                # An unset condition means ready.
-                if (endpoint.get("conditions") or {}).get("ready") is not False:
-                    return ""
-        return f"Service {namespace}/{name} has no ready endpoint"
+        ready = has_ready_endpoint(self._kube, namespace, name)
+        return "" if ready else f"Service {namespace}/{name} has no ready endpoint"

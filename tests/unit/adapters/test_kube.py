@@ -203,6 +203,17 @@ def test_refused_for_now_may_be_written_again(kube: KubeAdapter, server: Scripte
     assert len(server.asked) == 2
 
 
+@pytest.mark.parametrize(("answered", "known"), [(429, 429), (504, 504), (503, 0), (None, 0)])
+def test_status_of_what_was_not_served(
+    kube: KubeAdapter, server: ScriptedServer, answered: int | None, known: int
+) -> None:
+    """That the time of a request is over may be a webhook's fault, so that it is told from an API that is away."""
+    server.answers(answered)
+    with pytest.raises(ApiUnavailable) as caught:
+        kube.raw("/readyz")
+    assert caught.value.status == known
+
+
 @pytest.mark.parametrize(("status", "kind"), [(503, ApiUnavailable), (429, ApiUnavailable), (403, ApiError)])
 def test_answers_become_errors(kube: KubeAdapter, server: ScriptedServer, status: int, kind: type[ApiError]) -> None:
     """What nobody could serve is unavailable; what was refused isn't; both carry the server's own words."""

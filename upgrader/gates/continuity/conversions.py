@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
+from typing import Any
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.continuity.restarts import Lost, RestartWatch
+from upgrader.gates.ready_endpoints import has_ready_endpoint
 from upgrader.model.baseline import Baseline
-from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.outcome import Verdict, VerdictKind, pending
 from upgrader.ports import LARGE_AT_ONCE, Kind, Kube, KubeObject
 
 __all__ = ["ConversionWatch", "lost_conversion", "read_conversions"]
@@ -21,6 +23,8 @@ _REPAIR = (
     "Check that the conversion webhook runs, and that kube-apiserver reaches it: whether the controllers resolve its "
     "name, and whether a proxy is in between."
 )
+_NAMED = "conversion webhook"
+"""In each error of kube-apiserver that a webhook causes before the request's time is over."""
 _SOON = "timeout=2s"
 """A webhook may take half a minute to answer nothing."""
 
@@ -69,14 +73,52 @@ class ConversionWatch:
         at = f"{path} {server}"
         try:
             kube.raw(f"{path}?{_SOON}", server=server)
-        except ApiUnavailable as error:
-            # One that isn't reached costs the whole timeout, which looks as if the API were away.
-            return self._failing.fails(at, _unconverted(path, error), unanswered(path, error))
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
-                return self._failing.fails(at, _unconverted(path, error))
+                return self._failed(kube, path, server, error)
         self._failing.works(at)
         return None
+
+    def _failed(self, kube: Kube, path: str, server: str, error: ApiError) -> Verdict:
+        at, lost = f"{path} {server}", _unconverted(path, error)
+        away = unanswered(path, error) if isinstance(error, ApiUnavailable) else None
+        try:
+            if away and _NAMED not in error.message:
+                _check_instance(kube, path, server, error)
+            service = _without_pods(kube, path)
+        except ApiError as unknown:
+            # An API that is overloaded, or away, says nothing of a webhook.
+            self._failing.works(at)
+            return away or unanswered(path, unknown)
+        if service:
+            self._failing.works(at)
+            return pending(f"{lost.reason}; Service {service} has no ready endpoint", remedy=lost.remedy)
+        return self._failing.fails(at, lost, away)
+
+
+def _check_instance(kube: Kube, path: str, server: str, error: ApiError) -> None:
+    """Raise `error` unless it is that of a webhook: the time is over, but not for what no webhook converts.
+
+    kube-apiserver doesn't name a webhook that it waited for.
+    """
+    if error.status != HTTPStatus.GATEWAY_TIMEOUT:
+        raise error
+    kube.raw(f"/apis/{_DEFINITIONS.api_version}/{_DEFINITIONS.plural}/{_definition(path)}?{_SOON}", server=server)
+
+
+def _without_pods(kube: Kube, path: str) -> str:
+    """The Service of the webhook, if it has pods and none is Ready; "" for another one, or for a URL."""
+    spec = (kube.get(_DEFINITIONS, _definition(path)) or {}).get("spec") or {}
+    service = _client(spec).get("service") or {}
+    if not service or has_ready_endpoint(kube, service["namespace"], service["name"]) is not False:
+        return ""
+    return f"{service['namespace']}/{service['name']}"
+
+
+def _definition(path: str) -> str:
+    """The name of the CustomResourceDefinition of the object at this path."""
+    _, _, group, *_, plural, _ = path.split("/")
+    return f"{plural}.{group}"
 
 
 def _unconverted(path: str, error: ApiError) -> Lost:
@@ -92,14 +134,18 @@ def _converted(definition: KubeObject) -> Iterator[tuple[str, tuple[str, str]]]:
     version that isn't stored.
     """
     spec = definition["spec"]
-    conversion = spec.get("conversion") or {}
-    if conversion.get("strategy") != "Webhook":
+    if (spec.get("conversion") or {}).get("strategy") != "Webhook":
         return
-    client = (conversion.get("webhook") or {}).get("clientConfig") or {}
+    client = _client(spec)
     webhook = json.dumps([client.get("url"), client.get("service")], sort_keys=True)
     for version in spec.get("versions") or ():
         if version.get("served") and not version.get("storage"):
             yield webhook, (f"/apis/{spec['group']}/{version['name']}", spec["names"]["plural"])
+
+
+def _client(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How kube-apiserver reaches the webhook of a definition."""
+    return ((spec.get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
 
 
 def _first(kube: Kube, resource: tuple[str, str]) -> str:

@@ -9,11 +9,12 @@ from upgrader.errors import ApiError
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
 from upgrader.gates.continuity.new_objects import deployment, service
 from upgrader.gates.continuity.sentinel import LABELS, NAME, NAMESPACE
-from upgrader.gates.kubernetes_kinds import ENDPOINT_SLICES, SERVICES, WORKLOADS
+from upgrader.gates.kubernetes_kinds import SERVICES, WORKLOADS
+from upgrader.gates.ready_endpoints import has_ready_endpoint
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending
 from upgrader.model.workload import WorkloadRef
-from upgrader.ports import Clock, Kube, KubeObject
+from upgrader.ports import Clock, Kube
 
 __all__ = ["NewWorkload", "remove_workloads"]
 
@@ -103,8 +104,7 @@ class NewWorkload:
         return self.check()
 
     def _has_endpoint(self) -> bool:
-        slices = self._kube.list(ENDPOINT_SLICES, NAMESPACE, labels=f"kubernetes.io/service-name={self._ref.name}")
-        return any(_ready(endpoint) for item in slices for endpoint in item.get("endpoints") or ())
+        return bool(has_ready_endpoint(self._kube, NAMESPACE, self._ref.name))
 
 
 def remove_workloads(kube: Kube) -> None:
@@ -113,7 +113,3 @@ def remove_workloads(kube: Kube) -> None:
     for kind in (_DEPLOYMENTS, SERVICES):
         for item in kube.list(kind, NAMESPACE, labels=labels):
             kube.delete(kind, item["metadata"]["name"], NAMESPACE)
-
-
-def _ready(endpoint: KubeObject) -> bool:
-    return (endpoint.get("conditions") or {}).get("ready") is not False

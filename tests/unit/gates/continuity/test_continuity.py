@@ -145,6 +145,7 @@ def test_nothing_changed_holds(continuity: Continuity, clock: FakeClock) -> None
 
 DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 THING = "/apis/example.com/v2/namespaces/shop/things/one?timeout=2s"
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com?timeout=2s"
 
 
 @pytest.fixture
@@ -158,6 +159,7 @@ def converted(kube: LivingKube, clock: FakeClock) -> Continuity:
         listed = '{"items": [{"metadata": {"namespace": "shop", "name": "one"}}]}'
         kube.raw_answers[f"/apis/example.com/v2/{plural}?limit=1&timeout=2s"] = listed
         kube.raw_answers[f"/apis/example.com/v2/namespaces/shop/{plural}/one?timeout=2s"] = "{}"
+    kube.raw_answers[DEFINITION] = "{}"
     made = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
     made.compare_with(made.take(lambda text: None, begun=False), clock.now())
     return made
@@ -202,10 +204,55 @@ def test_conversion_that_has_no_answer(converted: Continuity, kube: LivingKube, 
     """A webhook whose name the API server can't resolve costs the request's whole time: unknown, as if the API were
     away, and certain after half a minute in which it answered everything else. One instance is enough.
     """
-    kube.raw_answers[f"{SERVERS[0]}{THING}"] = ApiUnavailable("HTTP 504")
+    kube.raw_answers[f"{SERVERS[0]}{THING}"] = no_service(504, "request did not complete within the allotted timeout")
     found = kinds_of(gates(converted)[0], clock, 60)
     assert VerdictKind.UNKNOWN in found[:30] and VerdictKind.BROKEN not in found[:30]
     assert found[-3:] == [VerdictKind.BROKEN] * 3, "three checks in a row fail a gate"
+
+
+def no_service(status: int, message: str = "") -> ApiUnavailable:
+    """What the API doesn't process."""
+    error = ApiUnavailable(message)
+    error.status = status
+    return error
+
+
+@pytest.mark.parametrize("status", [0, 429, 503, 504])
+def test_overloaded_api_is_no_conversion_webhook(
+    converted: Continuity, kube: LivingKube, clock: FakeClock, status: int
+) -> None:
+    """An instance that answers late or rejects requests stays unknown, also where it answers some; one that names the
+    webhook doesn't.
+    """
+    kube.raw_answers[THING] = no_service(status, "it is busy")
+    if status == 504:
+        kube.raw_answers[DEFINITION] = no_service(status)
+    assert set(kinds_of(gates(converted)[0], clock, 90)[3:]) == {VerdictKind.UNKNOWN}
+    kube.raw_answers[THING] = no_service(status, "conversion webhook for example.com/v1, Kind=Thing failed")
+    assert VerdictKind.BROKEN in kinds_of(gates(converted)[0], clock, 60)
+
+
+def test_conversion_webhook_whose_pods_are_not_ready(converted: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """Pods that restart, as on a node that was drained, have as long as the gate has; once one is Ready, its webhook
+    has half a minute. Where the API doesn't say whether one is, nothing is certain.
+    """
+    definition = kube.get(DEFINITIONS, "things.example.com")
+    assert definition is not None
+    spec = {**definition["spec"]}
+    client = {"service": {"namespace": NAMESPACE, "name": "convert"}}
+    spec["conversion"] = {"strategy": "Webhook", "webhook": {"clientConfig": client}}
+    kube.put(DEFINITIONS, {**definition, "spec": spec})
+    kube.raw_answers[THING] = refusal(500, "conversion webhook failed: connection refused")
+    kube.endpoint("convert", ready=False)
+    gate = gates(converted)[0]
+    assert set(kinds_of(gate, clock, 60)[3:]) == {VerdictKind.PENDING}
+    assert f"Service {NAMESPACE}/convert has no ready endpoint" in gate.check().reason
+    kube.refused["list endpointslices"] = refusal(500)
+    assert set(kinds_of(gate, clock, 60)) == {VerdictKind.UNKNOWN}
+    kube.refused.clear()
+    kube.endpoint("convert", ready=True)
+    assert VerdictKind.BROKEN not in kinds_of(gate, clock, 30)
+    assert gate.check().kind is VerdictKind.BROKEN
 
 
 AGGREGATED = "v1beta1.metrics.k8s.io"
