@@ -70,6 +70,41 @@ def test_rounds_that_ask_much_are_rarer_until_something_is_wrong(bench: Bench) -
     assert pauses == [pytest.approx(each) for each in (*[1.0] * 5, *[5.0] * 6, 1.0, 1.0)]
 
 
+@pytest.mark.parametrize("passes", [True, False])
+def test_rarer_rounds_take_no_time_from_the_deadline(bench: Bench, passes: bool) -> None:
+    """What recovers just in time for three checks passes, however many requests a round has; later, it is too late."""
+    times = list[float]()
+    recovers = 118.0 if passes else 118.5
+
+    def costly() -> Iterator[Verdict]:
+        while True:
+            times.append(bench.clock.monotonic())
+            yield holds("up") if times[-1] >= recovers else pending("starting")
+
+    gate = GateRun(ScriptedGate("web", costly()), GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=120))
+    step = replace(bench.step("a"), gates=(gate,))
+    result = run(bench.runner(asked=lambda: 120 * len(times)), step, on_failure="stop")
+    assert (result.outcome == "succeeded") is passes
+    assert len(times) < 20, "it was asked rarely before"
+
+
+def test_gates_of_an_undo_are_asked_as_often_as_ever(bench: Bench) -> None:
+    """There, what is wrong waits, as what was undone may answer for a while: nothing says that it is about to end."""
+    times = list[float]()
+
+    def costly() -> Iterator[Verdict]:
+        while True:
+            times.append(bench.clock.monotonic())
+            yield holds("up") if len(times) > 20 else pending("refused")
+
+    again = GateRun(
+        ScriptedGate("web", costly()), GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=120)
+    )
+    step = replace(bench.step("a", ScriptedGate("g", last=broken("crashed"))), undo_gates=(again,))
+    assert run(bench.runner(asked=lambda: 120 * len(times)), step).outcome == "rolled-back"
+    assert {later - earlier for earlier, later in pairwise(times)} == {1.0}
+
+
 def test_slow_rounds_are_followed_by_a_short_pause(bench: Bench) -> None:
     """With five seconds between checks, of which four are spent on one, three checks take eleven seconds more."""
     asked = list[float]()

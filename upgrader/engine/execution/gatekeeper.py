@@ -67,7 +67,8 @@ def hold_all(
     A gate that stops holding restarts its count, also while another one is waited for: all must be healthy together.
     On a large cluster, those that hold are checked in every third round while another one is waited for that needs as
     many checks in a row: they count anew beside it, so that nothing takes longer, and no pass is older than its state.
-    `asked` counts the requests of all gates: where they are many, a long wait has fewer rounds, for three a second.
+    `asked` counts the requests of all gates: where they are many, a long wait has fewer rounds, for three a second,
+    until the rounds are left that a gate has to hold in.
     `pending` and `unknown` both restart the count; only the message differs, as what is unknown is not reported as
     unhealthy. Raises GateFailed for the first gate that fails, ApiLost when `absence` finds the API lost.
     """
@@ -87,7 +88,7 @@ def hold_all(
         rests = max(min(interval, _PAUSE_SECONDS), interval - (now - begun))
         if _only_waits(seen):
             owed = (asked() - before - _AT_FIRST) / _A_SECOND - (now - started)
-            rests = max(rests, min(owed, _longest(counts, now - started)))
+            rests = max(rests, min(owed, _longest(counts, now - started, interval)))
         clock.sleep(rests)
 
 
@@ -97,11 +98,11 @@ def _only_waits(seen: Collection[Verdict]) -> bool:
     return VerdictKind.PENDING in kinds and kinds <= {VerdictKind.HOLDS, VerdictKind.PENDING}
 
 
-def _longest(counts: Collection[_Count], spent: float) -> float:
-    """The longest pause that leaves each gate rounds enough, one of them at its deadline."""
+def _longest(counts: Collection[_Count], spent: float, interval: float) -> float:
+    """The longest pause that leaves each gate rounds enough, and no later a pass than without pauses."""
     policies = [count.run.policy for count in counts if not count.passed]
     enough = (policy.deadline_seconds / (_ROUNDS_LEFT * policy.consecutive) for policy in policies)
-    return min(*enough, *(policy.deadline_seconds - spent for policy in policies))
+    return min(*enough, *(policy.deadline_seconds - (policy.consecutive + 1) * interval - spent for policy in policies))
 
 
 def _round(step: str, counts: list[_Count], started: float, clock: Clock, reporter: Reporter) -> list[Verdict]:

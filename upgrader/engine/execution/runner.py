@@ -312,7 +312,8 @@ class Runner:
                 step.undo(point, self._note)
                 if self._continuity is not None:
                     self._continuity.restore_services(self._note)
-                self._hold(item.step.name, item.undo_gates)
+                # As often as ever: what is wrong only waits here, as what was undone may answer until it has ended.
+                self._hold(item.step.name, item.undo_gates, asked=lambda: 0)
                 return None
             except Interrupted:
                 raise
@@ -347,10 +348,11 @@ class Runner:
         step = self._state.step(item.step.name)
         return step.restore_point if step else None
 
-    def _hold(self, name: str, gates: tuple[GateRun, ...]) -> None:
+    def _hold(self, name: str, gates: tuple[GateRun, ...], asked: Callable[[], int] | None = None) -> None:
+        """`asked`: as in `hold_all`; all requests of this run by default."""
         recheck_seconds = max((run.policy.recheck_seconds for run in gates), default=0.0)
         absence = ApiAbsence(self._kube, self._clock, self._patience_seconds, recheck_seconds)
-        hold_all(name, gates, clock=self._clock, reporter=self._reporter, absence=absence, asked=self._asked)
+        hold_all(name, gates, clock=self._clock, reporter=self._reporter, absence=absence, asked=asked or self._asked)
 
     def _note(self, text: str) -> None:
         self._emit(Note(text))
