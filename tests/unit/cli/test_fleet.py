@@ -664,8 +664,8 @@ class Hub:
     def opened(self) -> Iterator[Coordinator]:
         executor: ExecutorName | None = None if newest_campaign(self.folder) else "jobs"
         with use_cases.open_campaign(self.folder, lambda *_: None, executor=executor) as coordinator:
-            coordinator.executor = replace(cast(JobsExecutor, coordinator.executor), fetch=lambda *_: "")
-            coordinator.questions = replace(coordinator.questions, fetch=lambda *_: "")
+            coordinator.executor = replace(cast(JobsExecutor, coordinator.executor), fetch=lambda *_: Unread())
+            coordinator.questions = replace(coordinator.questions, fetch=lambda *_: Unread())
             yield coordinator
 
     def looked(self) -> CampaignState:

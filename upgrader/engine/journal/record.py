@@ -55,6 +55,7 @@ _NAMES = frozenset(
         "configuration",
         "webhook",
         "campaign",
+        "hub",
         "cluster",
         "stage",
         "request",
