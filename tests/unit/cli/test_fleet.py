@@ -42,6 +42,7 @@ from upgrader.fleet.outcomes import CommandEnd, command_end
 from upgrader.fleet.packing import chunks_of
 from upgrader.fleet.reports import files
 from upgrader.fleet.state import CampaignState, ClusterState, Phase
+from upgrader.fleet.unread import Unread
 from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.outcome import RunOutcome
