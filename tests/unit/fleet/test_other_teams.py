@@ -251,20 +251,21 @@ def test_folder_that_hangs_before_its_run(machine: Machine) -> None:
 
 def slow_to_prepare(machine: Machine, one: Coordinator) -> Callable[[], None]:
     """Have what the run of `a` needs take longer than a look waits, until the function is called that is returned."""
-    done, threads = Event(), list[Thread]()
+    reads, done, threads = Event(), Event(), list[Thread]()
 
     def held() -> None:
         threads.append(current_thread())
+        reads.set()
         done.wait(stretched(60))
 
     def finish() -> None:
         done.set()
-        for each in threads:
-            each.join()
+        threads[0].join()
 
     machine.at_prepare["a"] = held
     one.reading = Inquiry(seconds=0.0)
     one.look()
+    assert reads.wait(stretched(60))
     return finish
 
 
