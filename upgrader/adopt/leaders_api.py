@@ -61,8 +61,8 @@ def leaders_servers(
                 changes.append(_own_server(hosts, controller, address, path, server))
             elif host not in aliases and _only_in_hosts_file(hosts, controller.host, host):
                 raise Blocked(
-                    f"{controller.host.name}: {path} has the server {server}, a name that is only in /etc/hosts, not "
-                    "in DNS: the chart's pods can't resolve it; nothing was changed",
+                    f"{controller.host.name}: {path} uses {server}, and {host} is only in /etc/hosts, not in DNS: the "
+                    "chart's pods can't resolve it; nothing was changed",
                     remedy=f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {host} and its address.",
                 )
     return tuple(changes)

@@ -84,7 +84,7 @@ def _of_kubectl(files: Sequence[Path], wanted: str) -> tuple[Path, str]:
         place = places[kind].get(name, path)
         if name and place != path:
             raise UsageError(
-                f"the context '{wanted}' of {shown(path)} has its {key} '{name}' from another file, {shown(place)}",
+                f"the context '{wanted}' is in {shown(path)}, but its {key} '{name}' is in {shown(place)}",
                 remedy="Merge them into one file, readable only by you: kubectl config view --minify --flatten "
                 f"--context {wanted} > kubeconfig",
             )

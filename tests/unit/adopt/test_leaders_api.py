@@ -105,7 +105,7 @@ def test_a_folder_where_a_kubeconfig_is_expected(flags: dict[str, str], by: str)
 def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() -> None:
     """The pods read no /etc/hosts of the node; the chart's hostAliases tell them."""
     hosts = _hosts("https://lb-apiserver.kubernetes.local:6443", in_file=True)
-    with pytest.raises(Blocked, match="a name that is only in /etc/hosts") as caught:
+    with pytest.raises(Blocked, match="is only in /etc/hosts") as caught:
         _found(hosts)
     assert "controlPlane.hostAliases" in caught.value.remedy
     values = {"controlPlane": {"hostAliases": [{"ip": "10.0.0.9", "hostnames": ["lb-apiserver.kubernetes.local"]}]}}

@@ -158,7 +158,7 @@ def test_context_whose_parts_are_in_another_file(tmp_path: Path, kind: str) -> N
     (tmp_path / "one").write_text(entries([], names["cluster"], names["user"]))
     (tmp_path / "two").write_text(entries(["prod"], ["prod"], ["prod"]))
     environ = {"KUBECONFIG": f"{tmp_path / 'one'}{os.pathsep}{tmp_path / 'two'}"}
-    with pytest.raises(UsageError, match=f"its {kind} 'prod' from another file, .*one") as caught:
+    with pytest.raises(UsageError, match=f"its {kind} 'prod' is in .*one") as caught:
         find_context(settings(tmp_path, "prod"), environ)
     assert "kubectl config view --minify --flatten --context prod" in caught.value.remedy
 

@@ -119,7 +119,7 @@ class NodesKind(PlannedKind[PlannedNodes]):
         """Each node gets back what it had. Raises UsageError where upgrader.yaml has no such pool."""
         if self.context.settings.nodes is None:
             raise UsageError(
-                f"the run's journal restores nodes in step {undoing.step.name!r}, but upgrader.yaml has no section "
+                f"this run changed nodes in step {undoing.step.name!r}, but upgrader.yaml has no section "
                 "`nodes`",
                 remedy="Restore the section, and run this again.",
             )
@@ -146,7 +146,7 @@ class NodesKind(PlannedKind[PlannedNodes]):
         pool = next((item for item in self._settings.pools if item.step == step.name), None)
         if pool is None:
             raise UsageError(
-                f"the run's journal restores nodes in step {step.name!r}, but upgrader.yaml has no pool for it",
+                f"this run changed nodes in step {step.name!r}, but `nodes.pools` in upgrader.yaml has no such pool",
                 remedy="Restore `nodes.pools` in upgrader.yaml, and run this again.",
             )
         cluster = self.context.cluster
