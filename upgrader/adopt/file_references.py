@@ -81,7 +81,7 @@ def _paths(content: bytes, file: str) -> Iterator[tuple[str, str, str]]:
     """What may be a path in a file of YAML or JSON, with the field that has it, and its text: no secret by its name."""
     try:
         documents = list(fast_yaml.load_all(content))
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, ValueError):  # bytes that are no text, or a date that no calendar has
         return
     for document in documents:
         secrets = frozenset(secrets_in(document))

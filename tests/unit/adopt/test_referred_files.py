@@ -288,6 +288,14 @@ def test_a_word_that_is_also_a_folders_name_is_no_path() -> None:
     assert single_files(hosts, kubeadm_facts(api).controllers, PKI) == SingleFiles((), {})
 
 
+def test_a_date_that_no_calendar_has_ends_nothing() -> None:
+    """YAML makes dates of what looks like one; such a file names no other."""
+    hosts, policy = controller_with_modes({}), f"{PKI}/audit.yaml"
+    hosts.files["controller-1", policy] = b"rules: [{level: None, since: 2024-13-45}]"
+    api = kubeadm_pod("kube-apiserver", {"audit-policy-file": policy})
+    assert single_files(hosts, kubeadm_facts(api).controllers, PKI) == SingleFiles((), {})
+
+
 def test_a_flag_that_names_a_folder_is_refused() -> None:
     """Among the certificates, of which the chart mounts files."""
     hosts = controller_with_modes({f"{PKI}/own": _FOLDER})

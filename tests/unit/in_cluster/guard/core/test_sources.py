@@ -12,7 +12,7 @@ import upgrader.in_cluster.guard.core as core
 FILES = sorted(Path(core.__path__[0]).glob("*.py"))
 ALLOWED = {
     *("__future__", "collections", "dataclasses", "datetime", "enum", "functools", "hashlib", "itertools", "json"),
-    *("math", "re", "types", "typing"),
+    *("math", "re", "types", "typing", "warnings"),
 }
 
 
