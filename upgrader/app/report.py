@@ -50,7 +50,7 @@ class RunToReport:
         """Make the files in the run's folder again; returns the page's path."""
         if self.run.place:
             raise UsageError(
-                f"run {self.run.name} was made elsewhere: its journal is in {self.run.place}, but its folder isn't here",
+                f"run {self.run.name} was made elsewhere: its journal is in {self.run.place}, its folder isn't here",
                 remedy="Print the report with `-o html`, or run this in the folder that has the run.",
             )
         own = Templates.of_user(os.environ)

@@ -114,7 +114,7 @@ def test_redacted(folder: Path) -> None:
 
 def test_redacted_without_an_inventory_is_refused(folder: Path) -> None:
     """Names that are not known can't be replaced: rather no report than one that tells them."""
-    with pytest.raises(UsageError, match="host names can.t be replaced"):
+    with pytest.raises(UsageError, match="host names can't be replaced"):
         upgrader(folder, "report", "--redacted", "-o", "html")
 
 

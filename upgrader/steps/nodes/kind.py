@@ -119,8 +119,7 @@ class NodesKind(PlannedKind[PlannedNodes]):
         """Each node gets back what it had. Raises UsageError where upgrader.yaml has no such pool."""
         if self.context.settings.nodes is None:
             raise UsageError(
-                f"this run changed nodes in step {undoing.step.name!r}, but upgrader.yaml has no section "
-                "`nodes`",
+                f"this run changed nodes in step {undoing.step.name!r}, but upgrader.yaml has no section `nodes`",
                 remedy="Restore the section, and run this again.",
             )
         pool = self._pool(undoing.step, undoing.point)

@@ -119,7 +119,7 @@ def test_rollback_returns_the_nodes_of_the_journal() -> None:
     ("nodes", "step", "node", "told"),
     [
         (None, "nodes-workers", "worker-1", "no section `nodes`"),
-        (NODES, "nodes-gpu", "worker-1", "no pool for it"),
+        (NODES, "nodes-gpu", "worker-1", "no such pool"),
         (NODES, "nodes-workers", "elsewhere", "they aren't in the inventory"),
         (NODES, "nodes-workers", "controller-1", "they aren't in the inventory"),
     ],
