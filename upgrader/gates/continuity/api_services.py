@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from upgrader.errors import ApiError
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.api_absence import unanswered
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
 from upgrader.gates.continuity.restarts import Lost, RestartWatch
 from upgrader.gates.continuity.served_groups import built_in
@@ -19,6 +20,8 @@ REPAIR = "Check the APIService and its backend: kubectl get apiservices."
 _NO_ENDPOINTS = "MissingEndpoints"
 """The reason of a Service whose pods aren't Ready, as while they restart; Kubernetes sees at once when one is."""
 _SOON = "timeout=2s"
+_OF_THE_BACKEND = ("service unavailable", "error trying to reach service")
+"""In each error of kube-apiserver that doesn't reach a backend; HAProxy's `Service Unavailable` is another one."""
 
 
 def available_services(kube: Kube) -> tuple[str, ...]:
@@ -57,7 +60,12 @@ class ApiServiceWatch:
         if item is None:
             why = f"APIService {name} was Available before this run, and no longer exists"
             return pending(why, remedy=f"{REPAIR} {KEEP_THE_RELEASES}")
-        problem = _problem(item) or _unanswered(kube, name, item)
+        try:
+            problem = _problem(item) or _unanswered(kube, name, item)
+        except ApiUnavailable as error:
+            # An API that is overloaded, or away, says nothing of a backend.
+            self._failing.works(name)
+            return unanswered(f"APIService {name}", error)
         lost = _unavailable(name, problem)
         if problem and not problem.startswith(_NO_ENDPOINTS):
             return self._failing.fails(name, lost)
@@ -104,12 +112,17 @@ def _unavailable(name: str, problem: str) -> Lost:
 
 
 def _unanswered(kube: Kube, name: str, item: KubeObject) -> str:
-    """Why the backend of an aggregated API doesn't say what it serves; "" where it does, or it is kube-apiserver."""
+    """Why the backend of an aggregated API doesn't say what it serves; "" where it does, or it is kube-apiserver.
+
+    Raises ApiUnavailable where kube-apiserver doesn't say that it is the backend.
+    """
     if not (item.get("spec") or {}).get("service"):
         return ""
     try:
         kube.raw(f"/apis/{group_version(name)}?{_SOON}")
     except ApiError as error:
+        if isinstance(error, ApiUnavailable) and not any(words in error.message for words in _OF_THE_BACKEND):
+            raise
         return error.message
     return ""
 

@@ -353,11 +353,29 @@ def test_aggregated_api_that_is_still_called_available(
     continuity: Continuity, kube: LivingKube, clock: FakeClock
 ) -> None:
     """kube-apiserver looks at a backend every half minute: one that ended just now is found by asking it."""
-    kube.raw_answers["/apis/metrics.k8s.io/v1beta1?timeout=2s"] = ApiUnavailable("HTTP 503 connection refused")
+    kube.raw_answers["/apis/metrics.k8s.io/v1beta1?timeout=2s"] = no_service(
+        0, "HTTP 503 error trying to reach service: connection refused"
+    )
     found = kinds_of(gates(continuity)[0], clock, 80)
     assert VerdictKind.HOLDS not in found[3:]
     assert found[70:73] == [VerdictKind.BROKEN] * 3, "three checks in a row fail a gate"
     assert "connection refused" in left_failing(continuity)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(0, "connection refused"), (0, "HTTP 503 Service Unavailable"), (429, "busy"), (504, "late")],
+)
+def test_overloaded_api_is_no_lost_backend(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock, status: int, message: str
+) -> None:
+    """An API server that is late, rejects requests or isn't reached says nothing of a backend: it is unknown."""
+    discovery = "/apis/metrics.k8s.io/v1beta1?timeout=2s"
+    kube.raw_answers[discovery] = no_service(status, message)
+    assert set(kinds_of(gates(continuity)[0], clock, 90)[3:]) == {VerdictKind.UNKNOWN}
+    assert "not known" in left_failing(continuity)
+    kube.raw_answers[discovery] = no_service(0, "HTTP 503 service unavailable")
+    assert VerdictKind.BROKEN in kinds_of(gates(continuity)[0], clock, 80)
 
 
 def test_aggregated_api_whose_pods_are_not_ready(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
