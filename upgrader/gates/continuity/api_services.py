@@ -19,7 +19,8 @@ __all__ = ["REPAIR", "ApiServiceWatch", "available_services", "deleted_versions"
 REPAIR = "Check the APIService and its backend: kubectl get apiservices."
 _NO_ENDPOINTS = "MissingEndpoints"
 """The reason of a Service whose pods aren't Ready, as while they restart; Kubernetes sees at once when one is."""
-_SOON = "timeout=2s"
+_SOON = "timeout=6s"
+"""Kubernetes calls a backend Available that answers within 5 s."""
 _OF_THE_BACKEND = ("service unavailable", "error trying to reach service")
 """In each error of kube-apiserver that doesn't reach a backend; HAProxy's `Service Unavailable` is another one."""
 

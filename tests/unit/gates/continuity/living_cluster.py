@@ -171,7 +171,7 @@ class LivingKube(FakeKube):
         condition = {"type": "Available", "status": str(available), "reason": reason, "message": "because"}
         version, _, group = name.partition(".")
         spec = {} if "." not in group else {"service": {"namespace": "default", "name": "backend"}}
-        self.raw_answers.setdefault(f"/apis/{group}/{version}?timeout=2s", "{}")
+        self.raw_answers.setdefault(f"/apis/{group}/{version}?timeout=6s", "{}")
         self.put(API_SERVICES, {"metadata": {"name": name}, "spec": spec, "status": {"conditions": [condition]}})
 
     def service_range(self, ready: str) -> None:

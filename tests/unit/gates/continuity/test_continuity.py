@@ -353,13 +353,22 @@ def test_aggregated_api_that_is_still_called_available(
     continuity: Continuity, kube: LivingKube, clock: FakeClock
 ) -> None:
     """kube-apiserver looks at a backend every half minute: one that ended just now is found by asking it."""
-    kube.raw_answers["/apis/metrics.k8s.io/v1beta1?timeout=2s"] = no_service(
+    kube.raw_answers["/apis/metrics.k8s.io/v1beta1?timeout=6s"] = no_service(
         0, "HTTP 503 error trying to reach service: connection refused"
     )
     found = kinds_of(gates(continuity)[0], clock, 80)
     assert VerdictKind.HOLDS not in found[3:]
     assert found[70:73] == [VerdictKind.BROKEN] * 3, "three checks in a row fail a gate"
     assert "connection refused" in left_failing(continuity)
+
+
+def test_aggregated_api_that_is_slow_works(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """A backend that needs 3 s for each answer is Available to Kubernetes, before the run and after each step."""
+    discovery = "/apis/metrics.k8s.io/v1beta1?timeout"
+    late = no_service(0, "HTTP 503 error trying to reach service: context deadline exceeded")
+    kube.raw_answers |= {f"{discovery}={seconds}s": "{}" if seconds > 3 else late for seconds in range(1, 11)}
+    assert set(kinds_of(gates(continuity)[0], clock, 80)[3:]) == {VerdictKind.HOLDS}
+    assert left_failing(continuity) == ""
 
 
 @pytest.mark.parametrize(
@@ -370,7 +379,7 @@ def test_overloaded_api_is_no_lost_backend(
     continuity: Continuity, kube: LivingKube, clock: FakeClock, status: int, message: str
 ) -> None:
     """An API server that is late, rejects requests or isn't reached says nothing of a backend: it is unknown."""
-    discovery = "/apis/metrics.k8s.io/v1beta1?timeout=2s"
+    discovery = "/apis/metrics.k8s.io/v1beta1?timeout=6s"
     kube.raw_answers[discovery] = no_service(status, message)
     assert set(kinds_of(gates(continuity)[0], clock, 90)[3:]) == {VerdictKind.UNKNOWN}
     assert "not known" in left_failing(continuity)
