@@ -69,7 +69,7 @@ class ApiServiceWatch:
             return unanswered(f"APIService {name}", error)
         lost = _unavailable(name, problem)
         if problem and not problem.startswith(_NO_ENDPOINTS):
-            return self._failing.fails(name, lost)
+            return self._failing.fails(lost)
         self._failing.works(name)
         return pending(lost.reason, remedy=lost.remedy) if problem else None
 
@@ -109,7 +109,7 @@ def _of_others(baseline: Baseline) -> Iterator[str]:
 
 
 def _unavailable(name: str, problem: str) -> Lost:
-    return Lost(f"APIService {name} was Available before this run, and no longer is: {problem}", REPAIR)
+    return Lost(name, f"APIService {name} was Available before this run, and no longer is: {problem}", REPAIR)
 
 
 def _unanswered(kube: Kube, name: str, item: KubeObject) -> str:

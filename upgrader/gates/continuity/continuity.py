@@ -13,7 +13,7 @@ from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
 from upgrader.gates.continuity.conversions import lost_conversion
 from upgrader.gates.continuity.new_workload import remove_workloads
-from upgrader.gates.continuity.restarts import SERVICE_SECONDS, Lost, Restarts
+from upgrader.gates.continuity.restarts import Lost, Restarts, RestartWatch
 from upgrader.gates.continuity.restored_services import restore_services
 from upgrader.gates.continuity.sentinel import remove_sentinel
 from upgrader.gates.continuity.served_groups import built_in, missing_at
@@ -31,7 +31,6 @@ __all__ = ["Continuity"]
 
 _RESTORE_TRIES = 5
 _POLL_SECONDS = 2.0
-_FOUND_AGAIN_SECONDS = 6.0
 _SLOWEST_LOOKS = 2.0
 """At most so many seconds between two looks at the baseline's Deployment."""
 
@@ -68,8 +67,6 @@ class Continuity:
     taken: datetime | None = None
     starts: dict[str, str] = field(default_factory=dict)
     """Instance of kube-apiserver → when its process started, as the gates of the last step have seen it."""
-    _waited: bool = False
-    """Whether what others serve has had its time to restart behind a rollback, and has not."""
     _restarts: Restarts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,20 +118,26 @@ class Continuity:
         """What worked before the run and fails behind a rollback, whose gates don't ask for it; None for nothing."""
         if self.baseline is None:
             return None
-        # What a gate has given up before needs only the time in which a kube-apiserver finds that it is there again.
-        patience = _FOUND_AGAIN_SECONDS if self._restarts.given_up else SERVICE_SECONDS
-        seconds = 0.0 if self._waited else patience
-        deadline = self.clock.monotonic() + seconds
-        while (lost := self._lost(self.baseline)) is not None and self.clock.monotonic() < deadline:
+        since: dict[str, float] = {}
+        while (found := self._lost(self.baseline)) is not None:
+            watch, lost = found
+            now = self.clock.monotonic()
+            if now - since.setdefault(lost.name, now) >= watch.patience(lost.name):
+                watch.give_up(lost.name)
+                return lost
             self.clock.sleep(_POLL_SECONDS)
-        self._waited = lost is not None
-        return lost
+        return None
 
-    def _lost(self, baseline: Baseline) -> Lost | None:
+    def _lost(self, baseline: Baseline) -> tuple[RestartWatch, Lost] | None:
+        """The first, and what knows how long it may fail."""
         try:
-            return lost_conversion(self.kube, baseline) or lost_service(self.kube, baseline)
+            if conversion := lost_conversion(self.kube, baseline):
+                return self._restarts.conversions, conversion
+            service = lost_service(self.kube, baseline)
         except ApiError as error:
-            return Lost(f"whether the aggregated APIs answer is not known: {error.message}", REPAIR)
+            said = f"whether the aggregated APIs answer is not known: {error.message}"
+            service = Lost("aggregated APIs", said, REPAIR)
+        return (self._restarts.services, service) if service else None
 
     def compare_with(self, baseline: Baseline, taken: datetime) -> None:
         """Compare with this baseline from now on."""

@@ -47,7 +47,7 @@ def lost_conversion(kube: Kube, baseline: Baseline) -> Lost | None:
         except ApiError as error:
             # 404: it was deleted, or its definition, or serves this version no longer.
             if error.status != HTTPStatus.NOT_FOUND:
-                return Lost(f"reading {path} worked before this run and fails now: {error.message}", _REPAIR)
+                return Lost(path, f"reading {path} worked before this run and fails now: {error.message}", _REPAIR)
     return None
 
 
@@ -70,17 +70,16 @@ class ConversionWatch:
         self._failing.skip()
 
     def _of(self, kube: Kube, path: str, server: str) -> Verdict | None:
-        at = f"{path} {server}"
         try:
             kube.raw(f"{path}?{_SOON}", server=server)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 return self._failed(kube, path, server, error)
-        self._failing.works(at)
+        self._failing.works(path, server)
         return None
 
     def _failed(self, kube: Kube, path: str, server: str, error: ApiError) -> Verdict:
-        at, lost = f"{path} {server}", _unconverted(path, error)
+        lost = _unconverted(path, error)
         away = unanswered(path, error) if isinstance(error, ApiUnavailable) else None
         try:
             if away and _NAMED not in error.message:
@@ -88,12 +87,12 @@ class ConversionWatch:
             service = _without_pods(kube, path)
         except ApiError as unknown:
             # An API that is overloaded, or away, says nothing of a webhook.
-            self._failing.works(at)
+            self._failing.works(path, server)
             return away or unanswered(path, unknown)
         if service:
-            self._failing.works(at)
+            self._failing.works(path, server)
             return pending(f"{lost.reason}; Service {service} has no ready endpoint", remedy=lost.remedy)
-        return self._failing.fails(at, lost, away)
+        return self._failing.fails(lost, server, away)
 
 
 def _check_instance(kube: Kube, path: str, server: str, error: ApiError) -> None:
@@ -123,6 +122,7 @@ def _definition(path: str) -> str:
 
 def _unconverted(path: str, error: ApiError) -> Lost:
     return Lost(
+        path,
         f"reading {path} worked before this run and fails now, as what is stored in another version can't be "
         f"converted: {error.message}",
         _REPAIR,

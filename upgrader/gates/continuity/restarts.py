@@ -7,22 +7,27 @@ from dataclasses import dataclass
 from upgrader.model.outcome import Verdict, broken, pending
 from upgrader.ports import Clock
 
-__all__ = ["SERVICE_SECONDS", "Lost", "RestartWatch", "Restarts"]
+__all__ = ["Lost", "RestartWatch", "Restarts"]
 
 _CONVERSION_SECONDS = 30.0
-SERVICE_SECONDS = 65.0
+_FOUND_AGAIN_SECONDS = 6.0
+"""In which a kube-apiserver finds that a webhook is there again."""
+_SERVICE_SECONDS = 65.0
 """Half a minute to restart, and as long until Kubernetes asks a backend again that didn't answer, with its timeouts.
 
 Until then kube-apiserver answers 503 in its place.
 """
+_ASKED_AGAIN_SECONDS = 35.0
+"""Within which Kubernetes asks a backend again, as the condition follows late."""
 _FEW_ROUNDS = 3
 _BY_ITSELF = "If it fails after the rollback, too, it has ended by itself: repair it before you run again."
 
 
 @dataclass(frozen=True)
 class Lost:
-    """What worked before the run and fails now, in words, and how to repair it."""
+    """What worked before the run and fails now: its name, why in words, and how to repair it."""
 
+    name: str
     reason: str
     remedy: str
 
@@ -30,29 +35,38 @@ class Lost:
 class RestartWatch:
     """How long each thing has failed without a break, as far as it was asked."""
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        """`seconds`: how long it may fail."""
-        self._clock, self._seconds = clock, seconds
-        self._since: dict[str, float] = {}
-        self.given_up = False
-        """Whether something was broken: it has had its time."""
+    def __init__(self, clock: Clock, seconds: float, again: float) -> None:
+        """`seconds`: how long it may fail. `again`: how long behind an undo, once it was given up."""
+        self._clock, self._seconds, self._again = clock, seconds, again
+        self._since: dict[tuple[str, str], float] = {}
+        self._given_up: set[tuple[str, str]] = set()
+        """What was broken: it has had its time to restart. With the instance that was asked."""
         self._asked = clock.monotonic()
         """When it was last asked, or skipped."""
         self._skipped = 0
         """How many rounds in a row nothing was asked."""
 
-    def works(self, name: str) -> None:
+    def works(self, name: str, server: str = "") -> None:
         """It doesn't fail, or what it fails with says that it restarts: its time begins anew."""
         self._answered()
-        self._since.pop(name, None)
+        self._since.pop((name, server), None)
+        self._given_up.discard((name, server))
 
-    def fails(self, name: str, lost: Lost, until_certain: Verdict | None = None) -> Verdict:
+    def fails(self, lost: Lost, server: str = "", until_certain: Verdict | None = None) -> Verdict:
         """Pending, or what the caller says instead, and broken once it has failed for long."""
-        now, remedy = self._answered(), f"{lost.remedy} {_BY_ITSELF}"
-        if now - self._since.setdefault(name, now) >= self._seconds:
-            self.given_up = True
+        at, now, remedy = (lost.name, server), self._answered(), f"{lost.remedy} {_BY_ITSELF}"
+        if now - self._since.setdefault(at, now) >= self._seconds:
+            self._given_up.add(at)
             return broken(lost.reason, remedy=remedy)
         return until_certain or pending(lost.reason, remedy=remedy)
+
+    def patience(self, name: str) -> float:
+        """How many seconds it may fail behind an undo."""
+        return self._again if any(each == name for each, _ in self._given_up) else self._seconds
+
+    def give_up(self, name: str) -> None:
+        """It has had its time behind an undo."""
+        self._given_up.add((name, ""))
 
     def skip(self) -> None:
         """A round in which nothing was asked doesn't count; after a few, what failed before says nothing of now."""
@@ -72,10 +86,5 @@ class Restarts:
     """Of the objects that webhooks convert, and of aggregated APIs; kept for all gates of a run."""
 
     def __init__(self, clock: Clock) -> None:
-        self.conversions = RestartWatch(clock, _CONVERSION_SECONDS)
-        self.services = RestartWatch(clock, SERVICE_SECONDS)
-
-    @property
-    def given_up(self) -> bool:
-        """Whether one of them was broken: it has had its time."""
-        return self.conversions.given_up or self.services.given_up
+        self.conversions = RestartWatch(clock, _CONVERSION_SECONDS, _FOUND_AGAIN_SECONDS)
+        self.services = RestartWatch(clock, _SERVICE_SECONDS, _ASKED_AGAIN_SECONDS)
