@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from upgrader.model.workload import Workload
+
 __all__ = ["condition", "troubles", "unready"]
 
 
@@ -46,16 +48,8 @@ def condition(item: Any, kind: str) -> str:
 
 def unready(workloads: Iterable[Any]) -> list[str]:
     """The workloads that don't have all their pods Ready."""
-    found = []
-    for item in workloads:
-        spec, status, meta = item["spec"], item.get("status") or {}, item["metadata"]
-        if item["kind"] == "DaemonSet":
-            wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
-        else:
-            wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
-        if ready < wanted or status.get("observedGeneration", 0) < meta.get("generation", 0):
-            found.append(f"{item['kind']} {meta['namespace']}/{meta['name']}")
-    return found
+    found = [Workload.parse(item["kind"], item) for item in workloads]
+    return [str(each.ref) for each in found if each.ready < each.desired or not each.observed]
 
 
 def _oldest_start(pod: Any) -> float:
