@@ -348,16 +348,19 @@ class Coordinator:
         )
 
     def _end(self, cluster: ClusterState, attempt: int, result: Result, seconds: float) -> None:
+        """Write down how a run ended, and only then remove what tells: a coordinator that is killed here asks again."""
         self._found(cluster, "", "")
-        self._remove_copies(cluster.name)
         self.journal.emit(
             ClusterEnded(
                 cluster.name, attempt, result.outcome, seconds, result.run, result.cause, result.reason, result.open
             )
         )
+        self._remove_copies(cluster.name)
 
     def _remove_copies(self, name: str) -> None:
-        """What a run worked with; what can't be removed now is tried again before the next one."""
+        """What a run worked with; what can't be removed now is tried again before the next one, and by the next
+        coordinator.
+        """
         with suppress(OSError):
             self._kubeconfig(name).unlink(missing_ok=True)
             remove_copies(self._copies(name))

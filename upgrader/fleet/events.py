@@ -39,7 +39,7 @@ ExecutorName = Literal["local", "jobs"]
 
 Outcome = Literal["succeeded", "blocked", "rolled-back", "broken", "interrupted"]
 """How a cluster's run ended. `blocked`: nothing was changed, or of several minors, nothing after the last one that was
-reached; `broken`: manual action is required, also after a rollback that has left something failing.
+reached; `broken`: manual action is required, also after a rollback that has left something failing, or may have.
 """
 
 Problem = Literal["", "unreachable", "identity", "changed", "journals", "unended", "rehearsal", "unknown", "silent"]

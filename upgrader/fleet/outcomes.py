@@ -96,7 +96,7 @@ def result_of(
     may be of the next one, which was blocked, or was begun and has no end.
     """
     if end is not None and end.unread:
-        return replace(_by_exit_code(end, cluster, target, resumed), time=end.time)
+        return replace(_by_exit_code(end, cluster, folder / "runs", target, resumed), time=end.time)
     runs = folder / "runs"
     begun = _begun(runs, before, resumed)
     unnamed = _open_run(runs, begun, end) if end and end.run else None
@@ -155,16 +155,24 @@ def _known(
     return _by_journal(run, cluster, target)
 
 
-def _by_exit_code(end: CommandEnd, cluster: str, target: KubernetesVersion, resumed: str) -> Result:
-    """Of an attempt whose cluster's journal can't be read now. If it names no run, one may still be in the middle."""
+def _by_exit_code(end: CommandEnd, cluster: str, runs: Path, target: KubernetesVersion, resumed: str) -> Result:
+    """Of an attempt whose cluster's journal can't be read now. If it names no run, one may still be in the middle. A
+    coordinator that was killed may have brought the journal home before.
+    """
     match end.exit_code:
         case _ if not end.run or end.exit_code in (6, 130):
             return Result("interrupted", end.run or resumed, _cause(end, cluster), end.what, open=True)
         case 0:
             return Result("succeeded", end.run)
-        case _:
-            result = _by_command(end, cluster, None, target)
-            return replace(result, reason=f"{result.reason} (the cluster's journal can't be read: {end.unread})")
+    here = run_named(runs, end.run)
+    if here is not None and here.outcome == "rolled-back":
+        return _by_command(end, cluster, here, target)
+    result = _by_command(end, cluster, None, target)
+    unread = f"the cluster's journal can't be read: {end.unread}"
+    if result.outcome == "rolled-back":  # the exit code doesn't say what the rollback has left
+        why = f"it was rolled back; whether something that worked before fails now isn't known, as {unread}"
+        return replace(result, outcome="broken", reason=f"{result.reason} ({why})")
+    return replace(result, reason=f"{result.reason} ({unread})")
 
 
 def _cause(end: CommandEnd, cluster: str) -> str:

@@ -21,7 +21,16 @@ from upgrader.fleet.campaigns import Campaign, begin, fleet_files, newest_campai
 from upgrader.fleet.clusters import Answer
 from upgrader.fleet.coordinator import LOOK_SECONDS, SILENT_SECONDS, Coordinator
 from upgrader.fleet.decide import Wait
-from upgrader.fleet.events import CampaignStarted, ClusterInputs, ClusterSkipped, Paused, Pins, RetryRequested, Unpaused
+from upgrader.fleet.events import (
+    CampaignStarted,
+    ClusterEnded,
+    ClusterInputs,
+    ClusterSkipped,
+    Paused,
+    Pins,
+    RetryRequested,
+    Unpaused,
+)
 from upgrader.fleet.inputs import Inputs, inputs_of
 from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.outcomes import CommandEnd, Sign
@@ -648,6 +657,34 @@ def test_end_is_asked_with_the_credentials_of_now(machine: Machine, monkeypatch:
     look_until(one, lambda state: state.clusters["b"].problem == "unknown")
     write_kubeconfig(machine.folder / "clusters/b", token="of-now")
     look_until(one, lambda state: state.clusters["b"].phase == "succeeded")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_while_an_end_is_written_down(machine: Machine, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The credentials with which a cluster tells how its run ended are there until the journal has that end; then they
+    are not.
+    """
+    end, campaign = machine.end, begun(machine)
+    copy = campaign.attempt("a", 0).with_name("kubeconfig")
+    told: list[bool] = []
+
+    def tells(attempt: Path) -> CommandEnd | None:
+        told.append(copy.exists())
+        return end(attempt)
+
+    def killing(journal: Journal, event: object) -> None:
+        if isinstance(event, ClusterEnded) and not after:
+            raise Killed
+        EMIT(journal, event)
+
+    monkeypatch.setattr(machine, "end", tells)
+    monkeypatch.setattr(Journal, "emit", killing)
+    if not after:
+        with pytest.raises(Killed):
+            coordinator(machine, campaign).run(lambda *_: None)
+        monkeypatch.setattr(Journal, "emit", EMIT)
+    look_until(coordinator(machine, campaign), lambda state: state.clusters["a"].phase == "succeeded")
+    assert told and all(told) and not copy.exists()
 
 
 def test_run_that_can_not_be_started(machine: Machine) -> None:

@@ -37,6 +37,21 @@ def write_run(
     journal.close()
 
 
+def write_rolled_back(folder: Path, left: str, outcome: RunOutcome | None) -> None:
+    """A run whose rollback has `left` something failing."""
+    name, point = "kube-apiserver", RestorePoint("kube-apiserver", "kube-system", 1)
+    write_run(
+        folder,
+        FIRST,
+        outcome,
+        TARGET,
+        StepStarted(name, "v1 → v2", point),
+        StepEnded(name, "failed", 1.0, "no"),
+        UndoStarted(name, str(point)),
+        UndoEnded(name, True, 1.0, left),
+    )
+
+
 def damage(folder: Path, name: str = FIRST) -> None:
     (folder / "runs" / name).mkdir(parents=True, exist_ok=True)
     (folder / "runs" / name / JOURNAL).write_text("{}\n")
@@ -110,17 +125,7 @@ def test_rolled_back_with_something_left_failing(tmp_path: Path, left: str, expe
     """What worked before the run and fails after its rollback needs a person, whether or not the command could say how
     it ended: it doesn't count as a rollback.
     """
-    name, point = "kube-apiserver", RestorePoint("kube-apiserver", "kube-system", 1)
-    write_run(
-        tmp_path,
-        FIRST,
-        "rolled-back",
-        TARGET,
-        StepStarted(name, "v1 → v2", point),
-        StepEnded(name, "failed", 1.0, "no"),
-        UndoStarted(name, str(point)),
-        UndoEnded(name, True, 1.0, left),
-    )
+    write_rolled_back(tmp_path, left, "rolled-back")
     result = ended(tmp_path, CommandEnd(4, FIRST, "StepFailed", f"rolled back; {left}") if said else None)
     assert (result.outcome, result.run, result.open) == (expected, FIRST, False)
     assert left in result.reason
@@ -233,14 +238,30 @@ def test_process_that_ended_before_its_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "outcome"), [(0, "succeeded"), (3, "blocked"), (4, "rolled-back"), (5, "broken"), (130, "interrupted")]
+    ("code", "outcome"), [(0, "succeeded"), (3, "blocked"), (4, "broken"), (5, "broken"), (130, "interrupted")]
 )
 def test_exit_code_counts_where_the_journal_can_not_be_read(tmp_path: Path, code: int, outcome: str) -> None:
-    """Of a Job whose cluster doesn't answer, the exit code alone is known; a failure says so."""
+    """Of a Job whose cluster doesn't answer, the exit code alone is known; a failure says so. It doesn't say whether a
+    rollback has left something failing, which is then not taken for healthy.
+    """
     end = CommandEnd(code, "r", "Code" if code else "", "it ended", unread="no answer")
     result = result_of(end, "a", tmp_path, TARGET, before="", resumed="")
     assert (result.outcome, result.run, result.open) == (outcome, "r", outcome == "interrupted")
     assert outcome in ("succeeded", "interrupted") or "can't be read: no answer" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("left", "outcome", "expected"),
+    [("", "rolled-back", "rolled-back"), ("APIService x fails now", "rolled-back", "broken"), ("", None, "broken")],
+)
+def test_journal_that_was_brought_home_before(
+    tmp_path: Path, left: str, outcome: RunOutcome | None, expected: str
+) -> None:
+    """What a coordinator that was killed has fetched says how the rollback ended, if it has its end."""
+    write_rolled_back(tmp_path, left, outcome)
+    result = ended(tmp_path, CommandEnd(4, FIRST, "GateFailed", "x", unread="no answer"))
+    assert (result.outcome, result.run, result.open) == (expected, FIRST, False)
+    assert ("no answer" in result.reason) == (outcome is None)
 
 
 @pytest.mark.parametrize("resumed", ["", FIRST])
