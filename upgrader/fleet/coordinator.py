@@ -35,6 +35,7 @@ from upgrader.fleet.events import (
 from upgrader.fleet.inputs import Inputs, pins_differ
 from upgrader.fleet.inquiry import Inquiry
 from upgrader.fleet.model import Fleet, FleetCluster
+from upgrader.fleet.open_runs import built_on
 from upgrader.fleet.outcomes import CommandEnd, Result, Sign, result_of
 from upgrader.fleet.questions import Found, Questions
 from upgrader.fleet.state import CampaignState, ClusterState
@@ -279,11 +280,17 @@ class Coordinator:
         return _Seen(credentials=self.questions.credentials(folder, cluster.digest) if renew else None, problem=problem)
 
     def _see_ended(self, cluster: ClusterState) -> _Seen:
-        """Of the open run of a cluster which is left out: whether a person has ended it."""
+        """Of the open run of a cluster which is left out: whether a person has ended it, or has gone on with a later
+        run, after which it can be neither resumed nor rolled back.
+        """
         runs = self.fleet.by_name[cluster.name].folder / "runs"
         newest = newest_upgrade(runs)
-        if newest is None or newest.outcome in ("interrupted", "unknown"):
+        if newest is None or newest.outcome == "unknown":
             return _Seen()
+        if newest.outcome == "interrupted":
+            later = built_on(newest)
+            reason = f"run {newest.name} was interrupted, and run {later} builds on it"
+            return _Seen(result=Result("broken", newest.name, reason=reason) if later else None)
         result = self._result(cluster, None, before=newest_name(runs), resumed=newest.name)
         return _Seen(result=None if result.open else result)  # open: between two minors
 

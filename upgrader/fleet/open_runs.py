@@ -12,7 +12,7 @@ from upgrader.fleet.model import Fleet
 from upgrader.fleet.state import CampaignState
 from upgrader.model.first_few import first_few
 
-__all__ = ["open_run", "refuse_open_runs"]
+__all__ = ["built_on", "open_run", "refuse_open_runs"]
 
 
 def refuse_open_runs(fleet: Fleet, before: Fleet | None, state: CampaignState) -> None:
@@ -47,12 +47,14 @@ def open_run(folder: Path, active: bool = False) -> str:
         return "its campaign has begun a run, of which there is no journal" if active else ""
     if run.problem:
         return f"how run {run.name} ended isn't known: {run.problem}"
-    is_open = run.state.started is not None and run.outcome == "interrupted" and not _built_on(run)
+    is_open = run.state.started is not None and run.outcome == "interrupted" and not built_on(run)
     return f"run {run.name}" if is_open else ""
 
 
-def _built_on(run: PastRun) -> bool:
-    """Whether it can't be continued any more."""
+def built_on(run: PastRun) -> str:
+    """The later run of its cluster folder whose changes build on this one's, so that it can't be continued any more; ""
+    for none.
+    """
     runs = past_runs(run.folder.parent)
     later = runs[[each.name for each in runs].index(run.name) + 1 :]
-    return any(builds_on(each.state, run.state) for each in later)
+    return next((each.name for each in later if builds_on(each.state, run.state)), "")

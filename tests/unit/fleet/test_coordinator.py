@@ -14,6 +14,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fleet_folder import server_of, write_fleet, write_kubeconfig
+from tests.unit.fleet.test_open_runs import write_later
 from upgrader.engine.journal import record
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiError, ApiUnavailable, UsageError
@@ -760,8 +761,11 @@ def test_skipped_in_the_middle_of_a_run(machine: Machine) -> None:
     assert machine.commands[-1][-1] == "--resume" and phases(campaign)["b"] == "succeeded"
 
 
-def test_open_run_of_a_skipped_cluster_is_ended_by_hand(machine: Machine) -> None:
-    """The coordinator sees in the cluster's journal that a person has ended it; the cluster stays left out."""
+@pytest.mark.parametrize("how", ["rollback", "leave-out"])
+def test_open_run_of_a_skipped_cluster_is_ended_by_hand(machine: Machine, how: str) -> None:
+    """The coordinator sees in the cluster's journals that a person has ended it, or that a later run builds on it, so
+    that it can't be resumed or rolled back; the cluster stays left out, and holds no place.
+    """
     machine.exit_codes = {"b": [130, 130, 130, 130]}
     campaign = begun(machine)
     coordinator(machine, campaign).run(lambda *_: None)
@@ -769,9 +773,16 @@ def test_open_run_of_a_skipped_cluster_is_ended_by_hand(machine: Machine) -> Non
     one = coordinator(machine, campaign)
     assert one.look()[1].clusters["b"].active
     run = one.look()[1].clusters["b"].run
-    journal = Journal.reopen(machine.folder / "clusters/b/runs" / run / JOURNAL, machine.clock)
-    EMIT(journal, RunEnded(run, "rolled-back", 1.0))
-    journal.close()
+    folder = machine.folder / "clusters/b"
+    if how == "rollback":
+        journal = Journal.reopen(folder / "runs" / run / JOURNAL, machine.clock)
+        EMIT(journal, RunEnded(run, "rolled-back", 1.0))
+        journal.close()
+    else:
+        write_later(folder, RunKind.RENEW_CERTIFICATES)
+        machine.clock.sleep(61)
+        assert one.look()[1].clusters["b"].active, "nothing of the upgrade depends on certificates"
+        write_later(folder, RunKind.LEAVE_OUT_CONTROLLER, "20260102T000000-later")
     machine.clock.sleep(61)
     b = one.look()[1].clusters["b"]
     assert (b.phase, b.active, b.reason) == ("skipped", False, "I look at it")

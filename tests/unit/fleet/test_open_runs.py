@@ -17,13 +17,13 @@ from upgrader.model.run_kind import RunKind
 LATER = "20260101T000002-later"
 
 
-def write_later(folder: Path, kind: RunKind) -> None:
-    run = folder / "runs" / LATER
+def write_later(folder: Path, kind: RunKind, name: str = LATER) -> None:
+    run = folder / "runs" / name
     run.mkdir()
     journal = Journal(run / JOURNAL, FakeClock())
-    journal.emit(RunStarted(LATER, kind, (), f"runs/{LATER}"))
+    journal.emit(RunStarted(name, kind, (), f"runs/{name}"))
     journal.emit(StepStarted("kube-apiserver", "3 → 2 replicas", RestorePoint("kube-apiserver", "kube-system", 2)))
-    journal.emit(RunEnded(LATER, "succeeded", 2.0))
+    journal.emit(RunEnded(name, "succeeded", 2.0))
     journal.close()
 
 
